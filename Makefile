@@ -1,0 +1,50 @@
+# Two commands on a fresh machine with Python 3.11, pip and make:
+#   make demo   where does a real classifier look for a cat in a real photograph?
+#   make test   lint, types and all tests
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTEST ?= $(BIN)/pytest --numprocesses 2
+
+.PHONY: demo test lint types check format pictures wheel clean help
+help:            ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
+
+$(VENV)/.demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch  # first and alone: pinned, and before anything that would ask for a newer one
+	$(PIP) --editable '.[demo]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.demo  ## the main job, on the embedded classifier and a real photograph
+	$(BIN)/python examples/demo.py
+
+test: lint types check  ## lint, types and all tests
+
+lint: $(VENV)/.dev  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## mypy, strict
+	$(BIN)/mypy
+
+check: $(VENV)/.dev  ## the tests
+	$(PYTEST)
+
+format: $(VENV)/.dev  ## let ruff put the code in order
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+pictures: $(VENV)/.demo  ## draw the README's picture again
+	$(BIN)/python recipes/readme_picture.py
+
+wheel: $(VENV)/.dev  ## build the package
+	$(PIP) build && $(BIN)/python -m build
+
+clean:           ## forget the environment and what was built
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,35 @@
+"""Every error a user can meet: each message says what was wrong and what to do about it."""
+
+__all__ = ["ConceptError", "ExciteError", "ImageError", "LayerError", "ModelError", "NoRuleError", "SignalError", "SizeError"]
+
+
+class ExciteError(Exception):
+    """The parent of all errors that excite raises on purpose."""
+
+
+class NoRuleError(ExciteError):
+    """An operation between the layer and the output has no top-down rule."""
+
+
+class LayerError(ExciteError):
+    """The layer does not exist, does not feed the output, or cannot be read as asked."""
+
+
+class SignalError(ExciteError):
+    """The top-down signal does not fit the output, or asks for nothing."""
+
+
+class SizeError(ExciteError):
+    """The answer would not fit in memory."""
+
+
+class ConceptError(ExciteError):
+    """The classifier knows no such concept."""
+
+
+class ModelError(ExciteError):
+    """There is no such classifier, or it cannot be used."""
+
+
+class ImageError(ExciteError):
+    """The picture cannot be read."""
