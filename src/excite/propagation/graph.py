@@ -1,0 +1,119 @@
+"""The graph of a forward pass: what may be in it, where its top is, and what must be refused.
+
+The mode sees every torch call made from Python. What it cannot see (TorchScript, custom autograd functions) still
+leaves its mark in autograd's graph. So before any signal goes down, every node on its way is checked: it is one of
+our rules, or an operation of autograd that copies values. Anything else would give wrong maps without a word.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch.autograd.function import BackwardCFunction
+
+from excite.errors import NoRuleError
+from excite.propagation.notes import is_traced, tensors_in
+from excite.propagation.rules import Affine, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from excite.propagation.mode import Call
+
+__all__ = ["check", "name_unruled", "refusal", "rule_of", "top_of"]
+
+# Operations whose outputs are copies of single inputs (or, for logsumexp, whose gradient already is a distribution
+# over the inputs): their gradient is their transition matrix.
+_COPYING = frozenset(
+    """
+    AccumulateGrad Alias Amax Amin AdaptiveMaxPool2D AdaptiveMaxPool3D AsStrided Cat ChannelShuffle
+    Clone ConstantPadNd Contiguous CopyBackwards CopySlices Diagonal Expand Flatten Flip Gather Identity
+    Im2Col Index IndexCopy IndexFill IndexPut IndexSelect Logsumexp MaskedFill MaskedScatter MaskedSelect Max
+    MaxPool2DWithIndices MaxPool3DWithIndices Maximum Median Min Minimum Movedim MkldnnMaxPool2D NativeChannelShuffle
+    Permute PixelShuffle PixelUnshuffle ReflectionPad1D ReflectionPad2D ReflectionPad3D Relu Repeat RepeatInterleave
+    ReplicationPad1D ReplicationPad2D ReplicationPad3D ReshapeAlias Roll Scatter Select Slice Sort Split
+    SplitWithSizes Squeeze Stack T Take Threshold ToCopy Topk Transpose Unbind Unfold UnsafeSplit UnsafeView
+    Unsqueeze UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleNearestExact1D UpsampleNearestExact2D
+    UpsampleNearestExact3D View Where
+    """.split()
+)
+
+
+def rule_of(node: Any) -> Rule | None:
+    """Our rule at a node of the graph, or None where autograd's own gradient serves."""
+    rule = getattr(node, "rule", None)
+    return rule if isinstance(rule, Rule) else None
+
+
+def check(output: Tensor) -> set[Tensor]:
+    """Refuse a graph that has a node without a rule on the way down from ``output``; give the probes it reaches."""
+    reached = set()
+    for node in _nodes(output.grad_fn, lambda _: True):
+        if not _copies(node):
+            raise NoRuleError(node.metadata.get("excite") or _hidden(type(node).__name__))
+        if hasattr(node, "variable"):  # the end of a way: a leaf of autograd's graph
+            reached.add(node.variable)
+    return reached
+
+
+def top_of(output: Tensor) -> list[Affine]:
+    """The classifier's own weighted operations, and mark all down to them as cued by the signal."""
+    top: list[Affine] = []
+
+    def above(node: Any) -> bool:
+        rule = rule_of(node)
+        if rule is not None:
+            rule.cued = True
+        if isinstance(rule, Affine) and rule.weight is not None:
+            top.append(rule)
+            return False
+        return True
+
+    list(_nodes(output.grad_fn, above))
+    return top
+
+
+def name_unruled(result: Tensor, call: Call, module_name: Callable[[], str]) -> None:
+    """Remember which call made the nodes that do more than copy, for the error if a signal ever meets them."""
+    origins = {tensor.grad_fn for tensor in tensors_in((call.args, call.kwargs)) if is_traced(tensor)}
+    for node in _nodes(result.grad_fn, lambda node: node not in origins):
+        if node not in origins and not _copies(node) and "excite" not in node.metadata:
+            node.metadata["excite"] = refusal(call.name, module_name())
+
+
+def refusal(operation: str, module: str, reason: str = "") -> str:
+    """The one line that says what has no rule, where, and what to do."""
+    place = f"called in {module!r}" if module else "called by the model itself"
+    because = f" ({reason})" if reason else ""
+    return (
+        f"no top-down rule for {operation!r}, {place}{because}: read a layer above it, write it with operations that "
+        f"have a rule, or add one to excite.propagation.OPERATIONS[{operation!r}] (docs/add-a-rule.md)"
+    )
+
+
+def _hidden(node: str) -> str:
+    return (
+        f"no top-down rule for {node!r}, made by code that hides its operations (TorchScript, a custom "
+        "autograd.Function): use the same module in plain PyTorch, or read a layer above it"
+    )
+
+
+def _copies(node: Any) -> bool:
+    if isinstance(node, BackwardCFunction):  # written in Python: ours has a rule, any other is unknown
+        return rule_of(node) is not None
+    return type(node).__name__.rstrip("0123456789").removesuffix("Backward") in _COPYING
+
+
+def _nodes(start: Any, descend: Callable[[Any], bool]) -> Iterator[Any]:
+    """All nodes below and including ``start``, without going below those where ``descend`` says no."""
+    waiting, seen = [start], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        if descend(node):
+            waiting.extend(child for child, _ in node.next_functions)

@@ -1,0 +1,51 @@
+"""What a rule needs on the way down stays as it was on the way up, even when the network overwrites it.
+
+Networks written for inference overwrite tensors freely (``nn.ReLU(inplace=True)``, ``out += identity``). Copying
+everything would be slow, so tensors are kept by reference and copied only when somebody is about to write to them.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+from torch import Tensor
+
+__all__ = ["Kept", "Keeper"]
+
+
+class Kept:
+    """A tensor whose content will not change: see `Keeper`."""
+
+    __slots__ = ("__weakref__", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+class Keeper:
+    """Knows which memory is being kept, and copies it just before it is overwritten."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, list[weakref.ref[Kept]]] = {}
+
+    def keep(self, tensor: Tensor) -> Kept:
+        """Keep the present content of ``tensor``."""
+        kept = Kept(tensor.detach())
+        self._kept.setdefault(_memory(tensor), []).append(weakref.ref(kept))
+        return kept
+
+    def before_writing(self, target: Tensor) -> None:
+        """Copy whatever is kept in the memory of ``target``, which is about to be overwritten."""
+        for reference in self._kept.pop(_memory(target), ()):
+            kept = reference()
+            if kept is not None:
+                kept.tensor = kept.tensor.clone()
+
+    def saving(self) -> torch.autograd.graph.saved_tensors_hooks:
+        """Have autograd's own nodes keep their tensors here as well, instead of refusing overwritten ones."""
+        return torch.autograd.graph.saved_tensors_hooks(self.keep, lambda kept: kept.tensor)
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,246 @@
+"""The mode: while it is on, every torch operation on an activation gets its top-down rule.
+
+Nothing of the model is changed. Operations with a rule in `excite.propagation.operations` get it; all others run as
+they are, and `excite.propagation.graph` later refuses those that do more than copy values.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from excite.errors import NoRuleError
+from excite.propagation.graph import name_unruled, refusal
+from excite.propagation.keeping import Keeper
+from excite.propagation.notes import Neuron, Note, is_live, is_traced, note_of, set_note, tensors_in
+from excite.propagation.rules import Affine, Pass, Rule, Winners
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Operation = Callable[["Call"], Any]
+
+__all__ = ["Call", "Downward"]
+
+# Pure changes of shape: the neuron behind them is still the same neuron, so a norm may still join it.
+_RESHAPING = frozenset(
+    "view reshape flatten unflatten permute transpose swapaxes movedim squeeze unsqueeze contiguous t".split()
+)
+# In-place calls that autograd itself carries rightly: they copy values or change only the shape.
+_WRITING = frozenset("copy_ zero_ fill_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ __setitem__".split())
+
+
+class Call:
+    """One call of a torch function on at least one activation."""
+
+    def __init__(self, mode: Downward, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]):
+        self.mode = mode
+        self.function = function
+        self.name = operation_name(function)
+        self.args = args
+        self.kwargs = kwargs
+
+    def argument(self, position: int, *names: str, default: Any = None) -> Any:
+        """An argument by its position or by one of its names."""
+        if len(self.args) > position:
+            return self.args[position]
+        return next((self.kwargs[name] for name in names if name in self.kwargs), default)
+
+    @property
+    def subject(self) -> Tensor:
+        """The first argument: the activation that the operation acts on."""
+        subject: Tensor = self.argument(0, "input", "self", "x")
+        return subject
+
+    @property
+    def options(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """All arguments but the subject."""
+        return self.args[1:], {k: v for k, v in self.kwargs.items() if k not in {"input", "self", "x", "inplace"}}
+
+    def response(self) -> Tensor:
+        """The true value, exactly as the network computes it, in memory of its own."""
+        with torch.no_grad():
+            args, kwargs = self.args, self.kwargs
+            if self.in_place:  # on a copy: the mode writes it back once the rule is in place
+                args, kwargs = (args[0].clone(), *args[1:]), kwargs
+            result: Tensor = self.function(*args, **kwargs)
+            return result
+
+    @property
+    def writes(self) -> bool:
+        """Whether the call changes its subject in any way."""
+        return self.name in _WRITING or self.in_place
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the call overwrites its subject."""
+        name = self.function.__name__
+        if name.endswith("_") and not name.endswith("__"):
+            return True
+        position = _inplace_position(self.function)
+        return bool(self.argument(position, "inplace", default=False)) if position is not None else False
+
+    def plain(self) -> Any:
+        """Run the operation as it is: right for whatever only copies values, refused later for anything else."""
+        return self.mode.run_plainly(self)
+
+    def emit(self, rule: Rule | None, response: Tensor, inputs: Sequence[Tensor], note: Note | None = None) -> Tensor:
+        """Give ``response`` with ``rule`` as its way down to those ``inputs``, and note what is known of it."""
+        if rule is not None and any(is_traced(tensor) for tensor in inputs):
+            with torch.enable_grad():
+                response = Winners.apply(rule, lambda: response, *inputs)
+        return set_note(response, note or Note())
+
+    def pass_down(self, child: Tensor, note: Note | None = None, winning: Tensor | None = None) -> Tensor:
+        """A single child takes the whole signal."""
+        return self.emit(Pass(child.shape, winning), self.response(), [child], note)
+
+    def emit_neuron(self, neuron: Neuron, response: Tensor, rate: Tensor | None = None, note: Note | None = None) -> Tensor:
+        """Give the response of a neuron, with the competition among its children as its way down.
+
+        ``rate`` is what the sign of the response is read from, where that is not the response itself.
+        """
+        if neuron.child._version != neuron.child_version:  # noqa: SLF001 - torch's counter of in-place changes
+            reason = "the input of its convolution was overwritten in between"
+            raise NoRuleError(refusal(self.name, self.mode.module_name(), reason))
+        rate = self.mode.keeper.keep(response if rate is None else rate)
+        result = self.emit(Affine(neuron, rate), response, [neuron.child, *neuron.probes], note or Note(neuron=neuron))
+        for tap in neuron.taps:  # the neuron's way down now starts here
+            if tap.source.shape == result.shape:
+                tap.source = result
+        return result
+
+
+class Downward(TorchFunctionMode):
+    """Gives every operation on an activation its top-down rule; the values stay those of the network."""
+
+    def __init__(self, operations: Mapping[str, Operation], module: nn.Module) -> None:
+        super().__init__()
+        self.operations = operations
+        self.keeper = Keeper()
+        self.names = {id(child): name for name, child in module.named_modules()}
+        self.state = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if not any(is_live(tensor) for tensor in tensors_in((args, kwargs))):
+            return func(*args, **kwargs)
+        call = Call(self, func, args, kwargs)
+        if call.writes and id(call.subject) in self.state:  # running statistics and the like: not an activation
+            with torch.no_grad():
+                return func(*_map_tensors(Tensor.detach, args), **_map_tensors(Tensor.detach, kwargs))
+        operation = self.operations.get(call.name)
+        if operation is None or call.name in _WRITING:
+            return call.plain()
+        result = operation(call)
+        return self.write(call.subject, result) if call.in_place and result is not call.subject else result
+
+    def run_plainly(self, call: Call) -> Any:
+        """Run an operation without a rule and note what it gives."""
+        traced = any(is_traced(tensor) for tensor in tensors_in((call.args, call.kwargs)))
+        args, kwargs = _map_tensors(_without_parameters, (call.args, call.kwargs))
+        with torch.set_grad_enabled(traced), self.keeper.saving():
+            if call.name in _WRITING:
+                self.keeper.before_writing(call.subject)
+                result = call.function(*args, **kwargs)
+                set_note(call.subject, Note())
+            elif call.in_place:
+                result = call.function(call.subject.clone(), *args[1:], **kwargs)
+            else:
+                result = call.function(*args, **kwargs)
+        for tensor in tensors_in(result):
+            if tensor.is_floating_point() and not is_live(tensor):
+                set_note(tensor, self._inherited(call, tensor))
+            if traced:
+                name_unruled(tensor, call, self.module_name)
+        if call.in_place and call.name not in _WRITING:
+            return self.write(call.subject, result)
+        return result
+
+    def module_name(self) -> str:
+        """The name of the module whose code is running, read off the stack so that no hook is needed."""
+        frame = inspect.currentframe()
+        while frame is not None:
+            name = self.names.get(id(frame.f_locals.get("self")))
+            if name is not None:
+                return name
+            frame = frame.f_back
+        return ""
+
+    def write(self, subject: Tensor, result: Tensor) -> Tensor:
+        """Overwrite ``subject``, as the network asked, without hurting what rules have kept."""
+        note = note_of(result)
+        self.keeper.before_writing(subject)
+        with torch.set_grad_enabled(is_traced(result) or is_traced(subject)):
+            subject.copy_(result)
+        return set_note(subject, note)
+
+    def _inherited(self, call: Call, result: Tensor) -> Note:
+        """What is known of the output of a copying operation, from what is known of its inputs."""
+        live = [tensor for tensor in tensors_in((call.args, call.kwargs)) if is_live(tensor)]
+        notes = [note_of(tensor) for tensor in live]
+        neuron = None
+        if call.name in _RESHAPING and notes[0].neuron is not None:
+            with torch.enable_grad():
+                neuron = notes[0].neuron.then(call.function, call.args[1:], call.kwargs, live[0])
+        rest = None
+        if any(note.rest is not None for note in notes):
+            args, kwargs = _map_tensors(_resting, (call.args, call.kwargs))
+            rest = next(iter(tensors_in(call.function(*args, **kwargs))))
+            rest = rest if rest.shape == result.shape else None
+        return Note(neuron=neuron, rest=rest, gate=min(note.gate for note in notes))
+
+
+@cache
+def operation_name(function: Callable[..., Any]) -> str:
+    """One name for all spellings of an operation: ``x += y``, ``x.add_(y)`` and ``torch.add(x, y)`` are ``add``."""
+    name = function.__name__
+    if name == "__get__":  # a property, such as x.data
+        return str(function.__self__.__name__)  # type: ignore[attr-defined]
+    if name in _WRITING:
+        return name
+    if name.startswith("__i") and name.endswith("__") and name not in {"__invert__", "__int__", "__index__"}:
+        name = name[3:-2]
+    name = name.strip("_")
+    return {"truediv": "div", "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub"}.get(name, name)
+
+
+@cache
+def _inplace_position(function: Callable[..., Any]) -> int | None:
+    """Where the ``inplace`` flag of a function of torch.nn.functional stands."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # built in, without a readable signature: those say it in their name
+        return None
+    return names.index("inplace") if "inplace" in names else None
+
+
+def _map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, (tuple, list)):
+        items = [_map_tensors(change, item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, dict):
+        return {key: _map_tensors(change, item) for key, item in value.items()}
+    return value
+
+
+def _without_parameters(tensor: Tensor) -> Tensor:
+    """Constants keep their values and lose their history: only activations carry the signal."""
+    return tensor if is_live(tensor) or not tensor.requires_grad else tensor.detach()
+
+
+def _resting(tensor: Tensor) -> Tensor:
+    """The same call on the resting levels tells the resting level of its output."""
+    if not is_live(tensor):
+        return tensor.detach()
+    rest = note_of(tensor).rest
+    return torch.zeros_like(tensor.detach()) if rest is None else rest.expand_as(tensor).contiguous()

@@ -1,0 +1,90 @@
+"""Handling a user's network with care: finding its layers, reading its answer, leaving it as it was found."""
+
+from __future__ import annotations
+
+import difflib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from excite.errors import LayerError, ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["as_found", "find_layer", "main_output", "plain_network"]
+
+
+def plain_network(module: nn.Module) -> nn.Module:
+    """The network in plain PyTorch: without torch.compile's wrapper; TorchScript is refused by name."""
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"expected a torch.nn.Module, got {type(module).__name__}")
+    module = getattr(module, "_orig_mod", module)
+    for name, child in module.named_modules():
+        if isinstance(child, torch.jit.ScriptModule):
+            where = f"its module {name!r} is" if name else "it is"
+            raise ModelError(
+                f"this network cannot be explained because {where} TorchScript, which hides its operations: "
+                "load the same network as plain PyTorch code (TorchScript files keep no such code)"
+            )
+    return module
+
+
+def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
+    """A layer's module, and which of its calls is meant (``relu#0`` is the first; plain ``relu`` the last, -1)."""
+    modules = dict(module.named_modules())
+    name, _, call = layer.partition("#")
+    if name in modules and name and (not call or call.isdecimal()):
+        return modules[name], int(call) if call else -1
+    names = [known for known in modules if known]
+    close = difflib.get_close_matches(layer, names, n=3)
+    hint = f" (closest: {', '.join(close)})" if close else ""
+    raise LayerError(f"no layer {layer!r} in this network{hint}; its layers: {_outline(names)}")
+
+
+def _outline(names: list[str], most: int = 60) -> str:
+    """The layers' names, the upper levels first where there are too many to list."""
+    depth = 1
+    while depth < 10 and sum(name.count(".") <= depth for name in names) <= most:
+        depth += 1
+    shown = [name for name in names if name.count(".") < depth]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f", and {more} more inside them (`excite ls layers MODEL` lists all)" if more else "")
+
+
+def main_output(answer: Any) -> Tensor:
+    """The tensor of output units in whatever a network returns."""
+    if isinstance(answer, Tensor):
+        return answer
+    for name in ("logits", "out"):
+        value = answer.get(name) if isinstance(answer, dict) else getattr(answer, name, None)
+        if isinstance(value, Tensor):
+            return value
+    if isinstance(answer, (tuple, list)) and answer and isinstance(answer[0], Tensor):
+        return answer[0]
+    raise ModelError(
+        f"the network returned {type(answer).__name__}, in which no output units were found: wrap it in a module "
+        "that returns one tensor with a score for each class"
+    )
+
+
+@contextmanager
+def as_found(module: nn.Module) -> Iterator[None]:
+    """Put back whatever a forward pass changes: the running statistics of norms in training mode."""
+    if not any(child.training for child in module.modules()):
+        yield
+        return
+    buffers = [
+        (child, name, buffer, buffer.clone())
+        for child in module.modules()
+        for name, buffer in child.named_buffers(recurse=False)
+    ]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for child, name, buffer, content in buffers:
+                buffer.copy_(content)
+                setattr(child, name, buffer)

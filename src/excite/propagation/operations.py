@@ -1,0 +1,322 @@
+"""The table: which operation follows which rule. A new operation is one function here, or one more name in a line.
+
+An operation that is not in the table runs as it is. If it only copies values that is right; if it does more, the
+signal is refused when it would meet it (`excite.propagation.graph`), so operations that are only looked at (a
+comparison, a statistic for an ``if``) never stand in the way.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from excite.propagation.notes import Neuron, Note, is_live, is_traced, note_of, set_note
+from excite.propagation.rules import Pass, Sum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from excite.propagation.mode import Call, Operation
+
+__all__ = ["OPERATIONS"]
+
+
+# --- weights and pooling: the children compete (Eqns. 3, 5, 10) ---------------------------------------------------
+
+
+def convolution(call: Call) -> Any:
+    """Convolutions of any dimension, transposed ones, and full connections: ``f(input, weight, bias, ...)``."""
+    args = call.args[3:]
+    kwargs = {k: v for k, v in call.kwargs.items() if k not in {"input", "weight", "bias"}}
+
+    def operation(child: Tensor, weight: Tensor | None) -> Tensor:
+        result: Tensor = call.function(child, weight, None, *args, **kwargs)
+        return result
+
+    return _compete(call, call.subject, call.argument(1, "weight"), operation)
+
+
+def pooling(call: Call) -> Any:
+    """Average pooling, means, sums and smooth interpolation: linear with positive weights."""
+    args, kwargs = call.options
+
+    def operation(child: Tensor, _weight: Tensor | None) -> Tensor:
+        result: Tensor = call.function(child, *args, **kwargs)
+        return result
+
+    return _compete(call, call.subject, None, operation)
+
+
+def interpolation(call: Call) -> Any:
+    """Nearest neighbour copies, the linear ones pool; bicubic has negative weights of its own and is refused."""
+    mode = call.argument(3, "mode", default="nearest")
+    return pooling(call) if mode in {"linear", "bilinear", "trilinear", "area"} else call.plain()
+
+
+def product(call: Call) -> Any:
+    """A matrix product of an activation with weights, or with a gate (attention over values)."""
+    left, right = call.args[0], call.argument(1, "mat2", "other", "vec2", "vec")
+    return _product(call, left, right, call.function)
+
+
+def einstein_sum(call: Call) -> Any:
+    """``einsum`` of two operands: a matrix product in other words."""
+    equation, *operands = call.args
+    operands = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
+    if len(operands) != 2:
+        return call.plain()
+    return _product(call, *operands, lambda left, right: call.function(equation, left, right))
+
+
+def _product(call: Call, left: Tensor, right: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    weight_first = _weighs(left, right)
+    if weight_first == _weighs(right, left):  # two activations that meet as equals: nobody knows who wins
+        return call.plain()
+    child, weight = (right, left) if weight_first else (left, right)
+
+    def operation(child: Tensor, weight: Any) -> Tensor:
+        return multiply(weight, child) if weight_first else multiply(child, weight)
+
+    return _compete(call, child, weight, operation)
+
+
+def product_with_bias(call: Call) -> Any:
+    """``addmm``: a bias and a matrix product in one call."""
+    bias, left, right = call.args[:3]
+    if is_live(bias) or is_live(right) or call.kwargs.get("beta", 1) != 1 or call.kwargs.get("alpha", 1) != 1:
+        return call.plain()
+    return _compete(call, left, right, lambda child, weight: child @ weight)
+
+
+def _compete(
+    call: Call, child: Tensor, weight: Tensor | None, operation: Callable[[Tensor, Tensor | None], Tensor]
+) -> Any:
+    response = call.response()
+    note = note_of(child) if is_live(child) else Note()
+    resting = None
+    if weight is None and note.rest is not None:  # pooling rests where its children rest
+        resting = operation(note.rest, None)
+    pooled = Note(rest=resting, gate=note.gate) if weight is None else None
+    if not is_traced(child):  # below all taps; or only the weights come from the picture, and a gate gets no share
+        return call.emit(None, response, [], pooled)
+    kept = call.mode.keeper.keep(child)
+    weight = None if weight is None else weight.detach()
+    neuron = Neuron(operation, child, child._version, kept, weight, note.rest)  # noqa: SLF001 - in-place counter
+    return call.emit_neuron(neuron, response, None if resting is None else response - resting, pooled)
+
+
+def _weighs(tensor: Tensor, other: Tensor) -> bool:
+    """Whether ``tensor`` weighs ``other``: a constant does, and so does a gate."""
+    if not is_live(tensor):
+        return True
+    return is_live(other) and note_of(tensor).gate > note_of(other).gate
+
+
+# --- one child: the signal stays the same -------------------------------------------------------------------------
+
+
+def activation(call: Call) -> Any:
+    """An element-wise function that keeps the sign (SiLU, GELU, leaky ReLU), and other one-to-one functions."""
+    return call.pass_down(call.subject)
+
+
+def bounded_activation(call: Call) -> Any:
+    """An increasing function with a least value lambda: its response is what lies above that (Eqn. 5).
+
+    The unit is then never negative, so its excitatory children compete whatever the sign of its input.
+    """
+    least, most = (_limit(call, end) for end in (-math.inf, math.inf))
+    if not bool(torch.isfinite(least).all()):  # clamp with a maximum only: not bounded below
+        return activation(call)
+    response = call.response()
+    rate = response - least
+    gate = 0 if not bool(torch.isfinite(most).all()) else 2 if "sigmoid" in call.name else 1
+    note = Note(rest=torch.zeros_like(response) + least if bool((least != 0).any()) else None, gate=gate)
+    neuron = note_of(call.subject).neuron
+    if neuron is not None:
+        return call.emit_neuron(neuron, response, rate, note)
+    return call.emit(Pass(call.subject.shape, rate > 0), response, [call.subject], note)
+
+
+def _limit(call: Call, end: float) -> Tensor:
+    """What an increasing function tends to at one end of the line."""
+    if call.name == "softsign":  # its formula gives NaN there
+        return call.subject.detach().new_full((1,), math.copysign(1, end))
+    args, kwargs = call.options
+    limit: Tensor = call.function(call.subject.detach().new_full((1,), end), *args, **kwargs)
+    return limit
+
+
+def softmax(call: Call) -> Any:
+    """Each probability belongs to one unit: it hands its signal to that unit."""
+    return call.pass_down(call.subject, Note(gate=2))
+
+
+def dropout(call: Call) -> Any:
+    """Nothing at test time; while training the units that were dropped cannot win."""
+    if not call.argument(2, "training", "train", default=True):
+        return call.subject
+    if "alpha" in call.name:  # moves dropped units to a value of its own
+        return call.plain()
+    response = call.response()
+    winning = (response != 0) | (call.subject.detach() == 0)
+    return call.emit(Pass(call.subject.shape, winning), response, [call.subject])
+
+
+def norm(call: Call) -> Any:
+    """Batch, group, layer, instance norm: part of the neuron they normalise, or else a single child.
+
+    Their statistics are constants of this picture, so what counts is the sign of their scale.
+    """
+    torch_order = call.function in {torch.batch_norm, torch.instance_norm}
+    position = 3 if call.name in {"batch_norm", "instance_norm"} and not torch_order else 1 if torch_order else 2
+    weight = call.argument(position, "weight")
+    if weight is not None and call.name not in {"layer_norm", "rms_norm"}:
+        weight = weight.detach().reshape(1, -1, *[1] * (call.subject.dim() - 2))
+    return _scaled(call, call.subject, weight)
+
+
+def negation(call: Call) -> Any:
+    """``-x``: what excited now inhibits."""
+    return _scaled(call, call.subject, -1.0)
+
+
+def _scaled(call: Call, child: Tensor, scale: Tensor | float | None) -> Tensor:
+    """A constant multiple of ``child`` plus a constant: the same neuron, where a neuron made it."""
+    note = note_of(child)
+    response = call.response()
+    if note.neuron is not None and response.shape == child.shape:
+        return call.emit_neuron(note.neuron.scaled(scale, response), response)
+    winning = scale.detach() != 0 if isinstance(scale, Tensor) else None
+    return call.emit(Pass(child.shape, winning), response, [child], Note(gate=note.gate))
+
+
+# --- two activations ----------------------------------------------------------------------------------------------
+
+
+def addition(call: Call) -> Any:
+    """A sum of activations is split by what each added; a constant is a bias and takes nothing."""
+    return _sum(call, call.args[0], call.argument(1, "other"), call.kwargs.get("alpha", 1))
+
+
+def subtraction(call: Call) -> Any:
+    """A difference: the second term adds its negative."""
+    return _sum(call, call.args[0], call.argument(1, "other"), -call.kwargs.get("alpha", 1))
+
+
+def reversed_subtraction(call: Call) -> Any:
+    """``other - x``: the first argument is the one that is taken away."""
+    if is_live(call.argument(1, "other")):
+        return call.plain()
+    return negation(call)
+
+
+def _sum(call: Call, left: Any, right: Any, factor: float) -> Any:
+    if not is_live(right):
+        return _scaled(call, left, None)
+    if not is_live(left):
+        return _scaled(call, right, factor)
+    response = call.response()
+    terms, rests = [left.detach(), right.detach() * factor], [note_of(left).rest, note_of(right).rest]
+    resting = None
+    if factor > 0 and any(rest is not None for rest in rests):
+        levels = [torch.zeros_like(terms[0]) if rests[0] is None else rests[0],
+                  torch.zeros_like(terms[1]) if rests[1] is None else rests[1] * factor]
+        terms = [term - level for term, level in zip(terms, levels, strict=True)]
+        resting = levels[0] + levels[1]
+    keep = call.mode.keeper.keep
+    traced = [k for k, term in enumerate((left, right)) if is_traced(term)]
+    rule = Sum([keep(term) for term in terms], keep(response if resting is None else response - resting), traced)
+    note = Note(rest=resting, gate=min(note_of(left).gate, note_of(right).gate))
+    return call.emit(rule, response, [(left, right)[k] for k in traced], note)
+
+
+def multiplication(call: Call) -> Any:
+    """A multiple, or an activation and its gate: the gate says how much, the activation says what."""
+    left, right = call.args[0], call.argument(1, "other")
+    if not is_live(right):
+        return _scaled(call, left, right if isinstance(right, Tensor) else float(right))
+    if not is_live(left):
+        return _scaled(call, right, left if isinstance(left, Tensor) else float(left))
+    if left is right:  # a square
+        return activation(call)
+    main, gate = _main_and_gate(left, right)
+    if main is None:
+        return call.plain()
+    rest = note_of(main).rest
+    return call.pass_down(main, Note(rest=None if rest is None else rest * gate.detach()))
+
+
+def _main_and_gate(left: Tensor, right: Tensor) -> tuple[Tensor | None, Tensor]:
+    """Which of two activations gates the other: by how it was made, else the one that is broadcast."""
+    ranks = note_of(left).gate, note_of(right).gate
+    if ranks[0] == ranks[1]:
+        ranks = right.numel(), left.numel()
+    if ranks[0] == ranks[1]:
+        return None, left
+    return (right, left) if ranks[0] > ranks[1] else (left, right)
+
+
+def division(call: Call) -> Any:
+    """Whatever divides only scales (LRN by hand, ``x / x.norm()``): the numerator gets the signal."""
+    above, below = call.args[0], call.argument(1, "other")
+    if is_live(above) and not is_live(below):
+        return _scaled(call, above, below if isinstance(below, Tensor) else float(below))
+    main = above if is_live(above) else below
+    return call.pass_down(main, Note(gate=note_of(main).gate))
+
+
+# --- looking at values without computing with them ----------------------------------------------------------------
+
+
+def same(call: Call) -> Any:
+    """``detach`` and ``data``: autograd's business, not the network's; the values go on and the signal with them."""
+    with torch.set_grad_enabled(is_traced(call.subject)):
+        return set_note(call.subject.view_as(call.subject), note_of(call.subject))
+
+
+def hidden_flag(_call: Call) -> bool:
+    """The network runs without gradients: it must not see that we use them."""
+    return False
+
+
+def to_numpy(call: Call) -> Any:
+    """Allowed, as it is without us; what comes back from numpy no longer carries the signal."""
+    return call.subject.detach().numpy()
+
+
+def _table(rows: dict[Operation, str]) -> dict[str, Operation]:
+    return {name: operation for operation, names in rows.items() for name in names.split()}
+
+
+OPERATIONS: dict[str, Operation] = _table(
+    {
+        convolution: "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear",
+        pooling: """avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+                    mean sum cumsum fold""",
+        interpolation: "interpolate upsample",
+        product: "matmul mm bmm mv",
+        product_with_bias: "addmm",
+        einstein_sum: "einsum",
+        bounded_activation: """sigmoid tanh elu selu celu softplus softsign hardsigmoid relu6 hardtanh clamp clip
+                               clamp_min clamp_max exp""",
+        activation: """silu gelu hardswish mish leaky_relu prelu rrelu softshrink hardshrink tanhshrink logsigmoid
+                       log_softmax pow float_power sqrt rsqrt reciprocal rdiv square abs log log1p expm1
+                       local_response_norm normalize""",
+        softmax: "softmax softmin",
+        dropout: """dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout feature_alpha_dropout""",
+        norm: "batch_norm instance_norm group_norm layer_norm rms_norm",
+        negation: "neg negative",
+        addition: "add",
+        subtraction: "sub",
+        reversed_subtraction: "rsub",
+        multiplication: "mul",
+        division: "div",
+        same: "detach data",
+        hidden_flag: "requires_grad",
+        to_numpy: "numpy array",
+    }
+)

@@ -1,0 +1,166 @@
+"""One look at a picture: the network runs once, then any number of signals go down."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from excite.errors import LayerError, SignalError
+from excite.propagation.graph import check, top_of
+from excite.propagation.mode import Downward
+from excite.propagation.networks import as_found, find_layer, main_output, plain_network
+from excite.propagation.notes import Note, is_live, note_of, set_note
+from excite.propagation.operations import OPERATIONS
+from excite.propagation.rules import Tap, Winners
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Reading", "Sweep"]
+
+
+class Reading:
+    """A tapped layer: what it gave, and where its probabilities are read."""
+
+    def __init__(self, tap: Tap, probe: Tensor, activation: Tensor) -> None:
+        self.tap = tap
+        self.probe = probe
+        self.activation = activation
+
+
+class Sweep:
+    """The forward pass of a network, kept so that signals can go down from its output.
+
+    Attributes:
+        output: the network's output units, exactly as the network gives them.
+        readings: for each layer its tap and its activation.
+
+    Args:
+        module: any network in plain PyTorch. It is left exactly as it was found.
+        inputs: what it is called with: a tensor, or a tuple of arguments.
+        layers: names of the modules to read (as in ``module.named_modules()``). A module that is called several
+            times is read at its last call; ``name#0`` is its first call, ``name#1`` its second.
+
+    Example:
+        >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
+        >>> sweep = Sweep(net, torch.ones(1, 1, 4, 4), ["1"])
+        >>> sweep.down(torch.tensor([[1.0, 0.0, 0.0]]))["1"].shape
+        torch.Size([1, 2, 2, 2])
+    """
+
+    def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str]) -> None:
+        module = plain_network(module)
+        calls: dict[str, list[Reading]] = {}
+        wanted = {layer: find_layer(module, layer) for layer in layers}
+        arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+        with as_found(module), _tapped({child: layer.partition("#")[0] for layer, (child, _) in wanted.items()}, calls):
+            with torch.no_grad(), Downward(OPERATIONS, module):
+                answer = module(*(_live(argument) for argument in arguments))
+        self._traced = main_output(answer)
+        self.output = self._traced.detach()
+        self.readings = {
+            layer: _chosen(layer, calls.get(layer.partition("#")[0], []), call) for layer, (_, call) in wanted.items()
+        }
+        self._check_way_down()
+        self._top = top_of(self._traced)
+
+    def down(self, signal: Tensor, *, unit: float = 1.0, dual: float = 0.0) -> dict[str, Tensor]:
+        """Send a signal down and read the winning probabilities at every tapped layer.
+
+        Args:
+            signal: the probability of each output unit, of the output's shape; any linear combination of such.
+            unit: how much of the cued units themselves is sent,
+            dual: and how much of their dual units, whose weights are the negatives (paper, section 3.3). The
+                contrastive map is ``unit=1, dual=-1``.
+
+        Returns:
+            for each layer a tensor of the shape of its output.
+        """
+        if signal.shape != self.output.shape:
+            raise SignalError(
+                f"the signal has shape {tuple(signal.shape)} but the output has {tuple(self.output.shape)}: give "
+                "one number for each output unit"
+            )
+        if not self._top and (unit, dual) != (1.0, 0.0):
+            raise SignalError("no weights lie between the layer and the output, so there is no dual unit to contrast")
+        for rule in self._top:
+            rule.unit, rule.dual = unit, dual
+        return dict(zip(self.readings, self.carry(self._traced, signal), strict=True))
+
+    def carry(self, start: Tensor, probability: Tensor) -> list[Tensor]:
+        """Carry the winning probabilities of the units of ``start`` down to all tapped layers, by the rules."""
+        scale = _headroom(start.dtype)
+        probes = [reading.probe for reading in self.readings.values()]
+        shares = torch.autograd.grad(
+            start, probes, (probability * scale).to(start.dtype), retain_graph=True, materialize_grads=True
+        )
+        return [share if scale == 1 else share.float() / scale for share in shares]
+
+    @property
+    def start(self) -> Tensor:
+        """Where a walk from the output units starts."""
+        return self._traced
+
+    def _check_way_down(self) -> None:
+        """Every tapped layer must feed the output, through operations that have a rule."""
+        reached = check(self._traced) if self._traced.requires_grad else set()
+        for layer, reading in self.readings.items():
+            if reading.probe not in reached:
+                raise LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
+
+
+@contextmanager
+def _tapped(layers: dict[nn.Module, str], calls: dict[str, list[Reading]]) -> Iterator[None]:
+    """Read those modules while their network runs."""
+
+    def read(module: nn.Module, _arguments: Any, answer: Any) -> Tensor:
+        name = layers[module]
+        if not isinstance(answer, Tensor):
+            raise LayerError(f"layer {name!r} returns {type(answer).__name__}, not a tensor: choose a layer inside it")
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
+            reading, tapped = _tap(answer)
+        calls.setdefault(name, []).append(reading)
+        return tapped
+
+    handles = [module.register_forward_hook(read) for module in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _tap(answer: Tensor) -> tuple[Reading, Tensor]:
+    """Read an activation here. What the network goes on with is a copy, so that it may overwrite it."""
+    note = note_of(answer) if is_live(answer) else Note()
+    tap = Tap(answer)
+    with torch.enable_grad():
+        probe = torch.empty_like(answer).requires_grad_()
+        tapped = Winners.apply(tap, answer.detach().clone, answer, probe)
+    reading = Reading(tap, probe, answer.detach())
+    if note.neuron is not None:
+        neuron = replace(note.neuron, taps=(*note.neuron.taps, tap), probes=(*note.neuron.probes, probe))
+        note = replace(note, neuron=neuron)
+    return reading, set_note(tapped, note)
+
+
+def _chosen(layer: str, readings: list[Reading], call: int) -> Reading:
+    if not readings:
+        raise LayerError(f"layer {layer!r} was not used for this input: choose another layer")
+    if call >= len(readings):
+        raise LayerError(f"layer {layer!r}: that module was called {len(readings)} times, so its last call is #{len(readings) - 1}")
+    return readings[call]
+
+
+def _live(argument: Any) -> Any:
+    """A network's input is where activations begin (an alias: nothing is left on the user's own tensor)."""
+    return set_note(argument.detach(), Note()) if isinstance(argument, Tensor) else argument
+
+
+def _headroom(dtype: torch.dtype) -> float:
+    """float16 cannot hold small probabilities: the signal, being linear, is carried larger than it is."""
+    return 4096.0 if dtype == torch.float16 else 1.0
