@@ -7,6 +7,7 @@ our rules, or an operation of autograd that copies values. Anything else would g
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from torch.autograd.function import BackwardCFunction
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from excite.propagation.mode import Call
 
-__all__ = ["check", "name_unruled", "refusal", "rule_of", "top_of"]
+__all__ = ["check", "name_unruled", "refusal", "rule_of", "top_down", "top_of"]
 
 # Operations whose outputs are copies of single inputs (or, for logsumexp, whose gradient already is a distribution
 # over the inputs): their gradient is their transition matrix.
@@ -58,8 +59,11 @@ def check(output: Tensor) -> set[Tensor]:
     return reached
 
 
-def top_of(output: Tensor) -> list[Affine]:
-    """The classifier's own weighted operations, and mark all down to them as cued by the signal."""
+def top_of(output: Tensor) -> tuple[list[Affine], set[Tensor]]:
+    """The classifier's own weighted operations, and the probes that lie above them.
+
+    All rules down to there are marked as cued: the signal says that these units are on, whatever they answered.
+    """
     top: list[Affine] = []
 
     def above(node: Any) -> bool:
@@ -71,8 +75,23 @@ def top_of(output: Tensor) -> list[Affine]:
             return False
         return True
 
-    list(_nodes(output.grad_fn, above))
-    return top
+    probes = {node.variable for node in _nodes(output.grad_fn, above) if hasattr(node, "variable")}
+    return top, probes
+
+
+def top_down(top: Any) -> list[Any]:
+    """All nodes from ``top`` down, each after every node above it."""
+    waiting = Counter(child for node in _nodes(top, lambda _: True) for child, _ in node.next_functions)
+    ready, order = [top], []
+    while ready:
+        node = ready.pop()
+        order.append(node)
+        for child, _ in node.next_functions:
+            if child is not None:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    ready.append(child)
+    return order
 
 
 def name_unruled(result: Tensor, call: Call, module_name: Callable[[], str]) -> None:

@@ -38,7 +38,9 @@ _WRITING = frozenset("copy_ zero_ fill_ squeeze_ unsqueeze_ transpose_ t_ swapax
 class Call:
     """One call of a torch function on at least one activation."""
 
-    def __init__(self, mode: Downward, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]):
+    def __init__(
+        self, mode: Downward, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ):
         self.mode = mode
         self.function = function
         self.name = operation_name(function)
@@ -60,7 +62,9 @@ class Call:
     @property
     def options(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """All arguments but the subject."""
-        return self.args[1:], {k: v for k, v in self.kwargs.items() if k not in {"input", "self", "x", "inplace"}}
+        return self.args[1:], {
+            k: v for k, v in self.kwargs.items() if k not in {"input", "self", "x", "inplace"}
+        }
 
     def response(self) -> Tensor:
         """The true value, exactly as the network computes it, in memory of its own."""
@@ -89,7 +93,9 @@ class Call:
         """Run the operation as it is: right for whatever only copies values, refused later for anything else."""
         return self.mode.run_plainly(self)
 
-    def emit(self, rule: Rule | None, response: Tensor, inputs: Sequence[Tensor], note: Note | None = None) -> Tensor:
+    def emit(
+        self, rule: Rule | None, response: Tensor, inputs: Sequence[Tensor], note: Note | None = None
+    ) -> Tensor:
         """Give ``response`` with ``rule`` as its way down to those ``inputs``, and note what is known of it."""
         if rule is not None and any(is_traced(tensor) for tensor in inputs):
             with torch.enable_grad():
@@ -100,7 +106,9 @@ class Call:
         """A single child takes the whole signal."""
         return self.emit(Pass(child.shape, winning), self.response(), [child], note)
 
-    def emit_neuron(self, neuron: Neuron, response: Tensor, rate: Tensor | None = None, note: Note | None = None) -> Tensor:
+    def emit_neuron(
+        self, neuron: Neuron, response: Tensor, rate: Tensor | None = None, note: Note | None = None
+    ) -> Tensor:
         """Give the response of a neuron, with the competition among its children as its way down.
 
         ``rate`` is what the sign of the response is read from, where that is not the response itself.
@@ -109,10 +117,11 @@ class Call:
             reason = "the input of its convolution was overwritten in between"
             raise NoRuleError(refusal(self.name, self.mode.module_name(), reason))
         rate = self.mode.keeper.keep(response if rate is None else rate)
-        result = self.emit(Affine(neuron, rate), response, [neuron.child, *neuron.probes], note or Note(neuron=neuron))
+        result = self.emit(
+            Affine(neuron, rate), response, [neuron.child, *neuron.probes], note or Note(neuron=neuron)
+        )
         for tap in neuron.taps:  # the neuron's way down now starts here
-            if tap.source.shape == result.shape:
-                tap.source = result
+            tap.start_at(result)
         return result
 
 
@@ -127,13 +136,19 @@ class Downward(TorchFunctionMode):
         self.state = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if not any(is_live(tensor) for tensor in tensors_in((args, kwargs))):
             return func(*args, **kwargs)
         call = Call(self, func, args, kwargs)
-        if call.writes and id(call.subject) in self.state:  # running statistics and the like: not an activation
+        if (
+            call.writes and id(call.subject) in self.state
+        ):  # running statistics and the like: not an activation
             with torch.no_grad():
                 return func(*_map_tensors(Tensor.detach, args), **_map_tensors(Tensor.detach, kwargs))
         operation = self.operations.get(call.name)
@@ -209,7 +224,13 @@ def operation_name(function: Callable[..., Any]) -> str:
     if name.startswith("__i") and name.endswith("__") and name not in {"__invert__", "__int__", "__index__"}:
         name = name[3:-2]
     name = name.strip("_")
-    return {"truediv": "div", "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub"}.get(name, name)
+    return {
+        "truediv": "div",
+        "true_divide": "div",
+        "divide": "div",
+        "multiply": "mul",
+        "subtract": "sub",
+    }.get(name, name)
 
 
 @cache

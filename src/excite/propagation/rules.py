@@ -24,9 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from torch.autograd.graph import GradientEdge
 
     from excite.propagation.keeping import Kept
     from excite.propagation.notes import Neuron
@@ -79,9 +82,16 @@ class Pass(Rule):
 class Tap(Rule):
     """A place where probabilities are read: they are recorded at the probe and handed on unchanged."""
 
-    def __init__(self, source: Tensor) -> None:
-        self.source = source  # the tapped tensor, where a walk from this layer starts
+    def __init__(self, tapped: Tensor) -> None:
+        self.shape = tapped.shape
+        self.source: GradientEdge | None = None  # where a walk from this layer starts; None: it is the lowest
+        self.start_at(tapped)
         self.absorbing = False  # an absorbing layer keeps what arrives: the walk ends here
+
+    def start_at(self, tensor: Tensor) -> None:
+        """Let walks from this layer start at ``tensor``, as it is now (networks overwrite tensors)."""
+        if tensor.shape == self.shape and tensor.requires_grad:
+            self.source = get_gradient_edge(tensor)
 
     def down(self, probability: Tensor) -> Shares:
         """Record at the probe (second input) and go on (first input)."""
@@ -94,7 +104,9 @@ class Sum(Rule):
     def __init__(self, terms: Sequence[Kept], rate: Kept, traced: Sequence[int]) -> None:
         self.terms = terms  # what each term contributes, broadcast shapes allowed
         self.rate = rate
-        self.traced = traced  # the terms that lead to a tap, in the order of the inputs; the others' shares end here
+        self.traced = (
+            traced  # the terms that lead to a tap, in the order of the inputs; the others' shares end here
+        )
 
     def down(self, probability: Tensor) -> Shares:
         """P(term) = P(sum) * term / (sum of the terms that have the sign of the sum)."""
@@ -105,7 +117,8 @@ class Sum(Rule):
             parts.append((downward, [t.clamp(max=0) for t in terms]))
         ratios = [(_ratio(p, _total(pushes)), pushes) for p, pushes in parts]
         return tuple(
-            _total([ratio * pushes[k] for ratio, pushes in ratios]).sum_to_size(terms[k].shape) for k in self.traced
+            _total([ratio * pushes[k] for ratio, pushes in ratios]).sum_to_size(terms[k].shape)
+            for k in self.traced
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
 
 from excite.errors import LayerError, SignalError
 from excite.propagation.graph import check, top_of
@@ -19,6 +20,8 @@ from excite.propagation.rules import Tap, Winners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from torch.autograd.graph import GradientEdge
 
 __all__ = ["Reading", "Sweep"]
 
@@ -57,16 +60,20 @@ class Sweep:
         calls: dict[str, list[Reading]] = {}
         wanted = {layer: find_layer(module, layer) for layer in layers}
         arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-        with as_found(module), _tapped({child: layer.partition("#")[0] for layer, (child, _) in wanted.items()}, calls):
+        with (
+            as_found(module),
+            _tapped({child: layer.partition("#")[0] for layer, (child, _) in wanted.items()}, calls),
+        ):
             with torch.no_grad(), Downward(OPERATIONS, module):
                 answer = module(*(_live(argument) for argument in arguments))
         self._traced = main_output(answer)
         self.output = self._traced.detach()
         self.readings = {
-            layer: _chosen(layer, calls.get(layer.partition("#")[0], []), call) for layer, (_, call) in wanted.items()
+            layer: _chosen(layer, calls.get(layer.partition("#")[0], []), call)
+            for layer, (_, call) in wanted.items()
         }
         self._check_way_down()
-        self._top = top_of(self._traced)
+        self._top, self._above = top_of(self._traced)
 
     def down(self, signal: Tensor, *, unit: float = 1.0, dual: float = 0.0) -> dict[str, Tensor]:
         """Send a signal down and read the winning probabilities at every tapped layer.
@@ -85,32 +92,43 @@ class Sweep:
                 f"the signal has shape {tuple(signal.shape)} but the output has {tuple(self.output.shape)}: give "
                 "one number for each output unit"
             )
-        if not self._top and (unit, dual) != (1.0, 0.0):
-            raise SignalError("no weights lie between the layer and the output, so there is no dual unit to contrast")
+        if dual:
+            self._check_contrast()
         for rule in self._top:
             rule.unit, rule.dual = unit, dual
-        return dict(zip(self.readings, self.carry(self._traced, signal), strict=True))
+        return dict(zip(self.readings, self.carry(self.start(), signal), strict=True))
 
-    def carry(self, start: Tensor, probability: Tensor) -> list[Tensor]:
-        """Carry the winning probabilities of the units of ``start`` down to all tapped layers, by the rules."""
-        scale = _headroom(start.dtype)
+    def carry(self, start: GradientEdge, probability: Tensor) -> list[Tensor]:
+        """Carry the winning probabilities of the units at ``start`` down to all tapped layers, by the rules."""
+        scale = _headroom(self.output.dtype)
         probes = [reading.probe for reading in self.readings.values()]
-        shares = torch.autograd.grad(
-            start, probes, (probability * scale).to(start.dtype), retain_graph=True, materialize_grads=True
-        )
+        probability = (probability * scale).to(self.output.dtype)
+        shares = torch.autograd.grad(start, probes, probability, retain_graph=True, materialize_grads=True)
         return [share if scale == 1 else share.float() / scale for share in shares]
 
-    @property
-    def start(self) -> Tensor:
-        """Where a walk from the output units starts."""
-        return self._traced
+    def start(self, layer: str | None = None) -> GradientEdge:
+        """Where a walk from the units of a layer starts; None: from the output units."""
+        source = get_gradient_edge(self._traced) if layer is None else self.readings[layer].tap.source
+        if source is None:
+            raise LayerError(f"layer {layer!r} is the lowest one that is read: no walk can start there")
+        return source
+
+    def _check_contrast(self) -> None:
+        for layer, reading in self.readings.items():
+            if reading.probe in self._above:
+                raise SignalError(
+                    f"layer {layer!r} lies above the classifier's weights, where there is no dual unit to contrast "
+                    "with: choose a lower layer, or a map without contrast"
+                )
 
     def _check_way_down(self) -> None:
         """Every tapped layer must feed the output, through operations that have a rule."""
         reached = check(self._traced) if self._traced.requires_grad else set()
         for layer, reading in self.readings.items():
             if reading.probe not in reached:
-                raise LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
+                raise LayerError(
+                    f"layer {layer!r} does not feed the output of this network: choose another layer"
+                )
 
 
 @contextmanager
@@ -120,7 +138,9 @@ def _tapped(layers: dict[nn.Module, str], calls: dict[str, list[Reading]]) -> It
     def read(module: nn.Module, _arguments: Any, answer: Any) -> Tensor:
         name = layers[module]
         if not isinstance(answer, Tensor):
-            raise LayerError(f"layer {name!r} returns {type(answer).__name__}, not a tensor: choose a layer inside it")
+            raise LayerError(
+                f"layer {name!r} returns {type(answer).__name__}, not a tensor: choose a layer inside it"
+            )
         with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
             reading, tapped = _tap(answer)
         calls.setdefault(name, []).append(reading)
@@ -152,7 +172,9 @@ def _chosen(layer: str, readings: list[Reading], call: int) -> Reading:
     if not readings:
         raise LayerError(f"layer {layer!r} was not used for this input: choose another layer")
     if call >= len(readings):
-        raise LayerError(f"layer {layer!r}: that module was called {len(readings)} times, so its last call is #{len(readings) - 1}")
+        raise LayerError(
+            f"layer {layer!r}: that module was called {len(readings)} times, so its last call is #{len(readings) - 1}"
+        )
     return readings[call]
 
 

@@ -1,0 +1,90 @@
+"""The whole method in one call, for a bare module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+import torch
+
+from excite.propagation.signals import as_signal
+from excite.propagation.sweep import Sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor, nn
+
+__all__ = ["mwp"]
+
+
+@overload
+def mwp(
+    module: nn.Module,
+    inputs: Tensor | tuple[Any, ...],
+    signal: Tensor | int | Mapping[int, float],
+    *,
+    layer: str,
+    contrastive: bool = False,
+    dual: bool = False,
+) -> Tensor: ...
+
+
+@overload
+def mwp(
+    module: nn.Module,
+    inputs: Tensor | tuple[Any, ...],
+    signal: Tensor | int | Mapping[int, float],
+    *,
+    layer: Sequence[str],
+    contrastive: bool = False,
+    dual: bool = False,
+) -> dict[str, Tensor]: ...
+
+
+def mwp(  # noqa: PLR0913 - the paper's own parameters
+    module: nn.Module,
+    inputs: Tensor | tuple[Any, ...],
+    signal: Tensor | int | Mapping[int, float],
+    *,
+    layer: str | Sequence[str],
+    contrastive: bool = False,
+    dual: bool = False,
+) -> Tensor | dict[str, Tensor]:
+    """The marginal winning probability of every neuron of a layer, by Excitation Backprop.
+
+    Args:
+        module: any network in plain PyTorch, [pictures, ...] -> [pictures, classes] or [pictures, classes, h, w]. It
+            is run once and left exactly as it was found.
+        inputs: what it is called with: a batch, or a tuple of arguments.
+        signal: the top-down signal P(A_0). A class index; weights for several classes, ``{cat: 1, dog: -1}`` (any
+            linear combination); a tensor of integers with one class for each picture; a tensor of floats with one
+            weight for each class, or of the output's shape, or several of those in a leading dimension.
+        layer: the name of a module, as in ``module.named_modules()``; several names give a dict.
+        contrastive: subtract the map of the dual unit, whose weights are the negatives (c-MWP). Signed, not truncated.
+        dual: the map of the dual unit alone.
+
+    Returns:
+        the winning probabilities, of the shape of the layer's output, with a leading dimension where ``signal`` has
+        one. They sum to the signal that arrived: 1, less what units excited by their bias alone could not hand on.
+
+    Raises:
+        NoRuleError: an operation between the layer and the output has no top-down rule.
+        LayerError: there is no such layer, or it does not feed the output.
+        SignalError: the signal does not fit the output.
+
+    Example:
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
+        >>> mwp(net, torch.ones(1, 1, 4, 4), 2, layer="1").shape
+        torch.Size([1, 2, 2, 2])
+    """
+    layers = [layer] if isinstance(layer, str) else list(layer)
+    sweep = Sweep(module, inputs, layers)
+    signals = as_signal(signal, sweep.output)
+    weights = {"unit": 0.0, "dual": 1.0} if dual else {"unit": 1.0, "dual": -1.0 if contrastive else 0.0}
+    maps = [sweep.down(one, **weights) for one in signals]
+    several = isinstance(signal, torch.Tensor) and signal.dim() > sweep.output.dim()
+    result = {
+        name: torch.stack([each[name] for each in maps]) if several else maps[0][name] for name in layers
+    }
+    return result[layer] if isinstance(layer, str) else result
