@@ -109,13 +109,13 @@ def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) ->
         places[layer] = slice(position, position + size)
         position += size
     rows = []
-    for layer in sizes:
+    for layer, size in sizes.items():
         for name, reading in sweep.readings.items():
             reading.tap.absorbing = name != layer
         blocks = _steps(sweep, layer or None, shapes[layer] if layer else sweep.output.shape, layers)
         if layer:  # a walk that starts in a layer has left it
             blocks[list(layers).index(layer)].zero_()
-        rows.append(torch.cat([torch.zeros(sizes[layer], sizes[""], dtype=blocks[0].dtype), *blocks], dim=1))
+        rows.append(torch.cat([torch.zeros(size, sizes[""], dtype=blocks[0].dtype), *blocks], dim=1))
     matrix = torch.cat(rows)
     steps, ends = matrix[:, :transient], matrix[:, transient:]
     fundamental = torch.linalg.inv(torch.eye(transient, dtype=steps.dtype) - steps)

@@ -11,7 +11,7 @@ import weakref
 import torch
 from torch import Tensor
 
-__all__ = ["Kept", "Keeper"]
+__all__ = ["Keeper", "Kept"]
 
 
 class Kept:

@@ -18,7 +18,7 @@ from excite.errors import NoRuleError
 from excite.propagation.graph import name_unruled, refusal
 from excite.propagation.keeping import Keeper
 from excite.propagation.notes import Neuron, Note, is_live, is_traced, note_of, set_note, tensors_in
-from excite.propagation.rules import Affine, Pass, Rule, Winners
+from excite.propagation.rules import Affine, Pass, Rule, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ class Call:
 
     def __init__(
         self, mode: Downward, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ):
+    ) -> None:
         self.mode = mode
         self.function = function
         self.name = operation_name(function)
@@ -62,17 +62,15 @@ class Call:
     @property
     def options(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """All arguments but the subject."""
-        return self.args[1:], {
-            k: v for k, v in self.kwargs.items() if k not in {"input", "self", "x", "inplace"}
-        }
+        return self.args[1:], {k: v for k, v in self.kwargs.items() if k not in {"input", "self", "x", "inplace"}}
 
     def response(self) -> Tensor:
         """The true value, exactly as the network computes it, in memory of its own."""
         with torch.no_grad():
-            args, kwargs = self.args, self.kwargs
+            args = self.args
             if self.in_place:  # on a copy: the mode writes it back once the rule is in place
-                args, kwargs = (args[0].clone(), *args[1:]), kwargs
-            result: Tensor = self.function(*args, **kwargs)
+                args = (args[0].clone(), *args[1:])
+            result: Tensor = self.function(*args, **self.kwargs)
             return result
 
     @property
@@ -93,13 +91,10 @@ class Call:
         """Run the operation as it is: right for whatever only copies values, refused later for anything else."""
         return self.mode.run_plainly(self)
 
-    def emit(
-        self, rule: Rule | None, response: Tensor, inputs: Sequence[Tensor], note: Note | None = None
-    ) -> Tensor:
+    def emit(self, rule: Rule | None, response: Tensor, inputs: Sequence[Tensor], note: Note | None = None) -> Tensor:
         """Give ``response`` with ``rule`` as its way down to those ``inputs``, and note what is known of it."""
         if rule is not None and any(is_traced(tensor) for tensor in inputs):
-            with torch.enable_grad():
-                response = Winners.apply(rule, lambda: response, *inputs)
+            return set_note(follow(rule, lambda: response, inputs), note or Note())
         return set_note(response, note or Note())
 
     def pass_down(self, child: Tensor, note: Note | None = None, winning: Tensor | None = None) -> Tensor:
@@ -116,9 +111,9 @@ class Call:
         if neuron.child._version != neuron.child_version:  # noqa: SLF001 - torch's counter of in-place changes
             reason = "the input of its convolution was overwritten in between"
             raise NoRuleError(refusal(self.name, self.mode.module_name(), reason))
-        rate = self.mode.keeper.keep(response if rate is None else rate)
+        kept_rate = self.mode.keeper.keep(response if rate is None else rate)
         result = self.emit(
-            Affine(neuron, rate), response, [neuron.child, *neuron.probes], note or Note(neuron=neuron)
+            Affine(neuron, kept_rate), response, [neuron.child, *neuron.probes], note or Note(neuron=neuron)
         )
         for tap in neuron.taps:  # the neuron's way down now starts here
             tap.start_at(result)
@@ -146,9 +141,7 @@ class Downward(TorchFunctionMode):
         if not any(is_live(tensor) for tensor in tensors_in((args, kwargs))):
             return func(*args, **kwargs)
         call = Call(self, func, args, kwargs)
-        if (
-            call.writes and id(call.subject) in self.state
-        ):  # running statistics and the like: not an activation
+        if call.writes and id(call.subject) in self.state:  # running statistics and the like: not an activation
             with torch.no_grad():
                 return func(*_map_tensors(Tensor.detach, args), **_map_tensors(Tensor.detach, kwargs))
         operation = self.operations.get(call.name)
@@ -183,9 +176,9 @@ class Downward(TorchFunctionMode):
         """The name of the module whose code is running, read off the stack so that no hook is needed."""
         frame = inspect.currentframe()
         while frame is not None:
-            name = self.names.get(id(frame.f_locals.get("self")))
-            if name is not None:
-                return name
+            running = id(frame.f_locals.get("self"))
+            if running in self.names:
+                return self.names[running]
             frame = frame.f_back
         return ""
 

@@ -10,7 +10,7 @@ from excite.propagation.signals import as_signal
 from excite.propagation.sweep import Sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import Tensor, nn
 
@@ -35,18 +35,18 @@ def mwp(
     inputs: Tensor | tuple[Any, ...],
     signal: Tensor | int | Mapping[int, float],
     *,
-    layer: Sequence[str],
+    layer: list[str] | tuple[str, ...],
     contrastive: bool = False,
     dual: bool = False,
 ) -> dict[str, Tensor]: ...
 
 
-def mwp(  # noqa: PLR0913 - the paper's own parameters
+def mwp(
     module: nn.Module,
     inputs: Tensor | tuple[Any, ...],
     signal: Tensor | int | Mapping[int, float],
     *,
-    layer: str | Sequence[str],
+    layer: str | list[str] | tuple[str, ...],
     contrastive: bool = False,
     dual: bool = False,
 ) -> Tensor | dict[str, Tensor]:
@@ -84,7 +84,5 @@ def mwp(  # noqa: PLR0913 - the paper's own parameters
     weights = {"unit": 0.0, "dual": 1.0} if dual else {"unit": 1.0, "dual": -1.0 if contrastive else 0.0}
     maps = [sweep.down(one, **weights) for one in signals]
     several = isinstance(signal, torch.Tensor) and signal.dim() > sweep.output.dim()
-    result = {
-        name: torch.stack([each[name] for each in maps]) if several else maps[0][name] for name in layers
-    }
+    result = {name: torch.stack([each[name] for each in maps]) if several else maps[0][name] for name in layers}
     return result[layer] if isinstance(layer, str) else result

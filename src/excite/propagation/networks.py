@@ -51,9 +51,7 @@ def _outline(names: list[str], most: int = 60) -> str:
         depth += 1
     shown = [name for name in names if name.count(".") < depth]
     more = len(names) - len(shown)
-    return ", ".join(shown) + (
-        f", and {more} more inside them (`excite ls layers MODEL` lists all)" if more else ""
-    )
+    return ", ".join(shown) + (f", and {more} more inside them (`excite ls layers MODEL` lists all)" if more else "")
 
 
 def main_output(answer: Any) -> Tensor:

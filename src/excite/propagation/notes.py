@@ -41,9 +41,7 @@ class Neuron:
         polarity = sign if self.polarity is None else self.polarity * sign
         return replace(self, polarity=None if bool((polarity == 1).all()) else polarity)
 
-    def then(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], like: Tensor
-    ) -> Neuron:
+    def then(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], like: Tensor) -> Neuron:
         """The same neuron seen through a change of shape (``like``: a response before that change)."""
         before = self.operation
 

@@ -65,12 +65,11 @@ def product(call: Call) -> Any:
 def einstein_sum(call: Call) -> Any:
     """``einsum`` of two operands: a matrix product in other words."""
     equation, *operands = call.args
-    operands = (
-        list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
-    )
+    operands = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
     if len(operands) != 2:
         return call.plain()
-    return _product(call, *operands, lambda left, right: call.function(equation, left, right))
+    left, right = operands
+    return _product(call, left, right, lambda *both: call.function(equation, *both))
 
 
 def _product(call: Call, left: Tensor, right: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]) -> Any:
@@ -90,7 +89,7 @@ def product_with_bias(call: Call) -> Any:
     bias, left, right = call.args[:3]
     if is_live(bias) or is_live(right) or call.kwargs.get("beta", 1) != 1 or call.kwargs.get("alpha", 1) != 1:
         return call.plain()
-    return _compete(call, left, right, lambda child, weight: child @ weight)
+    return _product(call, left, right, torch.matmul)
 
 
 def _compete(
@@ -102,9 +101,7 @@ def _compete(
     if weight is None and note.rest is not None:  # pooling rests where its children rest
         resting = operation(note.rest, None)
     pooled = Note(rest=resting, gate=note.gate) if weight is None else None
-    if not is_traced(
-        child
-    ):  # below all taps; or only the weights come from the picture, and a gate gets no share
+    if not is_traced(child):  # below all taps; or only the weights come from the picture, and a gate gets no share
         return call.emit(None, response, [], pooled)
     kept = call.mode.keeper.keep(child)
     weight = None if weight is None else weight.detach()
@@ -176,9 +173,7 @@ def norm(call: Call) -> Any:
     Their statistics are constants of this picture, so what counts is the sign of their scale.
     """
     torch_order = call.function in {torch.batch_norm, torch.instance_norm}
-    position = (
-        3 if call.name in {"batch_norm", "instance_norm"} and not torch_order else 1 if torch_order else 2
-    )
+    position = 3 if call.name in {"batch_norm", "instance_norm"} and not torch_order else 1 if torch_order else 2
     weight = call.argument(position, "weight")
     if weight is not None and call.name not in {"layer_norm", "rms_norm"}:
         weight = weight.detach().reshape(1, -1, *[1] * (call.subject.dim() - 2))
@@ -237,9 +232,7 @@ def _sum(call: Call, left: Any, right: Any, factor: float) -> Any:
         resting = levels[0] + levels[1]
     keep = call.mode.keeper.keep
     traced = [k for k, term in enumerate((left, right)) if is_traced(term)]
-    rule = Sum(
-        [keep(term) for term in terms], keep(response if resting is None else response - resting), traced
-    )
+    rule = Sum([keep(term) for term in terms], keep(response if resting is None else response - resting), traced)
     note = Note(rest=resting, gate=min(note_of(left).gate, note_of(right).gate))
     return call.emit(rule, response, [(left, right)[k] for k in traced], note)
 

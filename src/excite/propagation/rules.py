@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from excite.propagation.keeping import Kept
     from excite.propagation.notes import Neuron
 
-__all__ = ["Affine", "Pass", "Rule", "Sum", "Tap", "Winners"]
+__all__ = ["Affine", "Pass", "Rule", "Sum", "Tap", "follow"]
 
 Shares = tuple[Tensor | None, ...]
 
@@ -63,6 +63,13 @@ class Winners(torch.autograd.Function):
     def backward(ctx: Any, probability: Tensor) -> Any:
         """Hand the probabilities down by the rule."""
         return (None, None, *ctx.rule.down(probability))
+
+
+def follow(rule: Rule, response: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Tensor:
+    """The response, with ``rule`` as its way down to ``inputs``."""
+    with torch.enable_grad():
+        result: Tensor = Winners.apply(rule, response, *inputs)  # type: ignore[no-untyped-call]  # torch has no type for it
+    return result
 
 
 class Pass(Rule):
@@ -104,9 +111,7 @@ class Sum(Rule):
     def __init__(self, terms: Sequence[Kept], rate: Kept, traced: Sequence[int]) -> None:
         self.terms = terms  # what each term contributes, broadcast shapes allowed
         self.rate = rate
-        self.traced = (
-            traced  # the terms that lead to a tap, in the order of the inputs; the others' shares end here
-        )
+        self.traced = traced  # the terms that lead to a tap, in the order of the inputs; the others' shares end here
 
     def down(self, probability: Tensor) -> Shares:
         """P(term) = P(sum) * term / (sum of the terms that have the sign of the sum)."""
@@ -117,8 +122,7 @@ class Sum(Rule):
             parts.append((downward, [t.clamp(max=0) for t in terms]))
         ratios = [(_ratio(p, _total(pushes)), pushes) for p, pushes in parts]
         return tuple(
-            _total([ratio * pushes[k] for ratio, pushes in ratios]).sum_to_size(terms[k].shape)
-            for k in self.traced
+            _total([ratio * pushes[k] for ratio, pushes in ratios]).sum_to_size(terms[k].shape) for k in self.traced
         )
 
 

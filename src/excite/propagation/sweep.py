@@ -16,7 +16,7 @@ from excite.propagation.mode import Downward
 from excite.propagation.networks import as_found, find_layer, main_output, plain_network
 from excite.propagation.notes import Note, is_live, note_of, set_note
 from excite.propagation.operations import OPERATIONS
-from excite.propagation.rules import Tap, Winners
+from excite.propagation.rules import Tap, follow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,8 +69,7 @@ class Sweep:
         self._traced = main_output(answer)
         self.output = self._traced.detach()
         self.readings = {
-            layer: _chosen(layer, calls.get(layer.partition("#")[0], []), call)
-            for layer, (_, call) in wanted.items()
+            layer: _chosen(layer, calls.get(layer.partition("#")[0], []), call) for layer, (_, call) in wanted.items()
         }
         self._check_way_down()
         self._top, self._above = top_of(self._traced)
@@ -126,9 +125,7 @@ class Sweep:
         reached = check(self._traced) if self._traced.requires_grad else set()
         for layer, reading in self.readings.items():
             if reading.probe not in reached:
-                raise LayerError(
-                    f"layer {layer!r} does not feed the output of this network: choose another layer"
-                )
+                raise LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
 
 
 @contextmanager
@@ -138,9 +135,7 @@ def _tapped(layers: dict[nn.Module, str], calls: dict[str, list[Reading]]) -> It
     def read(module: nn.Module, _arguments: Any, answer: Any) -> Tensor:
         name = layers[module]
         if not isinstance(answer, Tensor):
-            raise LayerError(
-                f"layer {name!r} returns {type(answer).__name__}, not a tensor: choose a layer inside it"
-            )
+            raise LayerError(f"layer {name!r} returns {type(answer).__name__}, not a tensor: choose a layer inside it")
         with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
             reading, tapped = _tap(answer)
         calls.setdefault(name, []).append(reading)
@@ -158,9 +153,8 @@ def _tap(answer: Tensor) -> tuple[Reading, Tensor]:
     """Read an activation here. What the network goes on with is a copy, so that it may overwrite it."""
     note = note_of(answer) if is_live(answer) else Note()
     tap = Tap(answer)
-    with torch.enable_grad():
-        probe = torch.empty_like(answer).requires_grad_()
-        tapped = Winners.apply(tap, answer.detach().clone, answer, probe)
+    probe = torch.empty_like(answer.detach()).requires_grad_()
+    tapped = follow(tap, answer.detach().clone, [answer, probe])
     reading = Reading(tap, probe, answer.detach())
     if note.neuron is not None:
         neuron = replace(note.neuron, taps=(*note.neuron.taps, tap), probes=(*note.neuron.probes, probe))

@@ -82,9 +82,7 @@ def sample_winners(
 
     def draw(probabilities: Tensor, walks: list[int]) -> list[tuple[int, list[int]]]:
         lost = (1 - probabilities.sum()).clamp(min=0).reshape(1)
-        drawn = torch.multinomial(
-            torch.cat([probabilities, lost]), len(walks), replacement=True, generator=generator
-        )
+        drawn = torch.multinomial(torch.cat([probabilities, lost]), len(walks), replacement=True, generator=generator)
         chosen = defaultdict(list)
         for walk, unit in zip(walks, drawn.tolist(), strict=True):
             if unit < len(probabilities):
@@ -150,9 +148,7 @@ def _descend(
 ) -> dict[str, list[tuple[int, list[int]]]]:
     """Let walks go down from output units, choosing among the children at each unit; tell who came through a probe."""
     if sweep.output.shape[0] != 1:
-        raise SignalError(
-            f"walks go through one picture at a time, but the batch has {sweep.output.shape[0]}"
-        )
+        raise SignalError(f"walks go through one picture at a time, but the batch has {sweep.output.shape[0]}")
     layers = {reading.probe: layer for layer, reading in sweep.readings.items()}
     visited: dict[str, list[tuple[int, list[int]]]] = {layer: [] for layer in layers.values()}
     waiting: dict[Any, dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -172,9 +168,7 @@ def _descend(
     return visited
 
 
-def _next(
-    node: Any, output: int, unit: int, walks: list[int], choose: Choice
-) -> list[tuple[int, int, list[int]]]:
+def _next(node: Any, output: int, unit: int, walks: list[int], choose: Choice) -> list[tuple[int, int, list[int]]]:
     """Where the walks at one unit go: (edge of the graph, unit there, walks)."""
     shares = _conditional(node, output, unit)
     recorded = isinstance(rule_of(node), (Tap, Affine))  # then all edges but the first lead to probes
