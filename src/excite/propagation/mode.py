@@ -209,7 +209,7 @@ class Downward(TorchFunctionMode):
 @cache
 def operation_name(function: Callable[..., Any]) -> str:
     """One name for all spellings of an operation: ``x += y``, ``x.add_(y)`` and ``torch.add(x, y)`` are ``add``."""
-    name = function.__name__
+    name: str = function.__name__
     if name == "__get__":  # a property, such as x.data
         return str(function.__self__.__name__)  # type: ignore[attr-defined]
     if name in _WRITING:

@@ -34,7 +34,7 @@ def plain_network(module: nn.Module) -> nn.Module:
 
 def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
     """A layer's module, and which of its calls is meant (``relu#0`` is the first; plain ``relu`` the last, -1)."""
-    modules = dict(module.named_modules())
+    modules = dict(module.named_modules(remove_duplicate=False))
     name, _, call = layer.partition("#")
     if name in modules and name and (not call or call.isdecimal()):
         return modules[name], int(call) if call else -1

@@ -57,20 +57,20 @@ class Sweep:
 
     def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str]) -> None:
         module = plain_network(module)
-        calls: dict[str, list[Reading]] = {}
         wanted = {layer: find_layer(module, layer) for layer in layers}
+        calls: dict[nn.Module, list[Reading | str]] = {child: [] for child, _ in wanted.values()}
         arguments = inputs if isinstance(inputs, tuple) else (inputs,)
         with (
+            torch.inference_mode(mode=False),
+            torch.no_grad(),
             as_found(module),
-            _tapped({child: layer.partition("#")[0] for layer, (child, _) in wanted.items()}, calls),
+            _tapped(calls),
+            Downward(OPERATIONS, module),
         ):
-            with torch.no_grad(), Downward(OPERATIONS, module):
-                answer = module(*(_live(argument) for argument in arguments))
+            answer = module(*(_live(argument) for argument in arguments))
         self._traced = main_output(answer)
         self.output = self._traced.detach()
-        self.readings = {
-            layer: _chosen(layer, calls.get(layer.partition("#")[0], []), call) for layer, (_, call) in wanted.items()
-        }
+        self.readings = {layer: _chosen(layer, calls[child], call) for layer, (child, call) in wanted.items()}
         self._check_way_down()
         self._top, self._above = top_of(self._traced)
 
@@ -129,19 +129,16 @@ class Sweep:
 
 
 @contextmanager
-def _tapped(layers: dict[nn.Module, str], calls: dict[str, list[Reading]]) -> Iterator[None]:
-    """Read those modules while their network runs."""
+def _tapped(calls: dict[nn.Module, list[Reading | str]]) -> Iterator[None]:
+    """Read those modules, at each of their calls, while their network runs."""
 
-    def read(module: nn.Module, _arguments: Any, answer: Any) -> Tensor:
-        name = layers[module]
-        if not isinstance(answer, Tensor):
-            raise LayerError(f"layer {name!r} returns {type(answer).__name__}, not a tensor: choose a layer inside it")
+    def read(module: nn.Module, _arguments: Any, answer: Any) -> Any:
         with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
-            reading, tapped = _tap(answer)
-        calls.setdefault(name, []).append(reading)
+            reading, tapped = _tap(answer) if isinstance(answer, Tensor) else (type(answer).__name__, answer)
+        calls[module].append(reading)
         return tapped
 
-    handles = [module.register_forward_hook(read) for module in layers]
+    handles = [module.register_forward_hook(read) for module in calls]
     try:
         yield
     finally:
@@ -162,19 +159,24 @@ def _tap(answer: Tensor) -> tuple[Reading, Tensor]:
     return reading, set_note(tapped, note)
 
 
-def _chosen(layer: str, readings: list[Reading], call: int) -> Reading:
+def _chosen(layer: str, readings: list[Reading | str], call: int) -> Reading:
     if not readings:
         raise LayerError(f"layer {layer!r} was not used for this input: choose another layer")
     if call >= len(readings):
         raise LayerError(
             f"layer {layer!r}: that module was called {len(readings)} times, so its last call is #{len(readings) - 1}"
         )
-    return readings[call]
+    reading = readings[call]
+    if isinstance(reading, str):
+        raise LayerError(f"layer {layer!r} returns {reading}, not a tensor: choose a layer inside it")
+    return reading
 
 
 def _live(argument: Any) -> Any:
     """A network's input is where activations begin (an alias: nothing is left on the user's own tensor)."""
-    return set_note(argument.detach(), Note()) if isinstance(argument, Tensor) else argument
+    if not isinstance(argument, Tensor):
+        return argument
+    return set_note(argument.clone() if argument.is_inference() else argument.detach(), Note())
 
 
 def _headroom(dtype: torch.dtype) -> float:
