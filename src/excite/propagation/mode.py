@@ -127,7 +127,7 @@ class Downward(TorchFunctionMode):
         super().__init__()
         self.operations = operations
         self.keeper = Keeper()
-        self.names = {id(child): name for name, child in module.named_modules()}
+        self.names: dict[int, str] = {id(child): name for name, child in module.named_modules()}
         self.state = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
 
     def __torch_function__(

@@ -101,8 +101,9 @@ class Sweep:
         """Carry the winning probabilities of the units at ``start`` down to all tapped layers, by the rules."""
         scale = _headroom(self.output.dtype)
         probes = [reading.probe for reading in self.readings.values()]
-        probability = (probability * scale).to(self.output.dtype)
-        shares = torch.autograd.grad(start, probes, probability, retain_graph=True, materialize_grads=True)
+        with torch.inference_mode(mode=False):
+            probability = (probability * scale).to(self.output.dtype)
+            shares = torch.autograd.grad(start, probes, probability, retain_graph=True, materialize_grads=True)
         return [share if scale == 1 else share.float() / scale for share in shares]
 
     def start(self, layer: str | None = None) -> GradientEdge:
