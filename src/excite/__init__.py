@@ -1,1 +1,33 @@
-"""excite"""
+"""Where in this picture is the evidence for that concept? Excitation Backprop for any CNN.
+
+>>> classifier = excite.load()
+>>> for found in excite.attend(classifier, "photo.jpg", ["tabby", "remote control"]):
+...     print(found.concept, found.probability, found.point(), found.box())
+...     found.save(f"{found.concept}.png")
+"""
+
+from excite.attending import attend, attend_batch
+from excite.attention import AttentionMap, compare
+from excite.errors import ExciteError
+from excite.methods import METHODS
+from excite.models import MODELS, Classifier, load, wrap
+from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
+
+__version__ = "0.1.0"
+__all__ = [
+    "METHODS",
+    "MODELS",
+    "AttentionMap",
+    "Classifier",
+    "ExciteError",
+    "absorbing_chain",
+    "attend",
+    "attend_batch",
+    "compare",
+    "load",
+    "mwp",
+    "sample_winners",
+    "transition_matrix",
+    "winner_take_all",
+    "wrap",
+]

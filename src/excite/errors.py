@@ -1,6 +1,17 @@
 """Every error a user can meet: each message says what was wrong and what to do about it."""
 
-__all__ = ["ConceptError", "ExciteError", "ImageError", "LayerError", "ModelError", "NoRuleError", "SignalError", "SizeError"]
+__all__ = [
+    "ConceptError",
+    "ExciteError",
+    "ImageError",
+    "LayerError",
+    "LostSignalWarning",
+    "MethodError",
+    "ModelError",
+    "NoRuleError",
+    "SignalError",
+    "SizeError",
+]
 
 
 class ExciteError(Exception):
@@ -27,9 +38,17 @@ class ConceptError(ExciteError):
     """The classifier knows no such concept."""
 
 
+class MethodError(ExciteError):
+    """There is no such method."""
+
+
 class ModelError(ExciteError):
     """There is no such classifier, or it cannot be used."""
 
 
 class ImageError(ExciteError):
     """The picture cannot be read."""
+
+
+class LostSignalWarning(UserWarning):
+    """Hardly any of the top-down signal arrived at the layer: the map says next to nothing."""

@@ -1,1 +1,8 @@
-""""""
+"""Classifiers: those known by name, and the wrapper around anybody's own."""
+
+from excite.models.cards import MODELS, Card
+from excite.models.classifier import Classifier
+from excite.models.loading import load, wrap
+from excite.models.preprocess import Preprocess
+
+__all__ = ["MODELS", "Card", "Classifier", "Preprocess", "load", "wrap"]

@@ -1,1 +1,18 @@
-""""""
+"""Readouts: a map becomes a point, a box, or a picture to look at.
+
+One pure function per file; each takes a map ``[h, w]`` of any size and the ``(width, height)`` of the
+original picture:
+
+* ``upsample``: the map at the picture's own size,
+* ``point``: where the evidence peaks,
+* ``box``: the tightest box around strong evidence,
+* ``overlay``: the map drawn over the picture (``colours`` holds its colours),
+* ``figure``: several pictures side by side with captions,
+* ``save``: files that are either whole or not there.
+
+Example:
+    >>> import torch
+    >>> from excite.readouts.point import maximum_point
+    >>> maximum_point(torch.eye(3), size=(3, 3))
+    (0, 0)
+"""

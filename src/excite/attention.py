@@ -1,0 +1,330 @@
+"""The attention map: the one noun that everything flows through.
+
+A classifier is asked for a concept, a method says where in the picture the evidence for it is, and the answer
+is an `AttentionMap`: the values together with what is needed to read them. Its methods are thin shells over
+the pure functions of `excite.readouts`.
+"""
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+
+from excite.errors import ExciteError
+from excite.readouts.box import DEFAULT_ALPHA, threshold_box
+from excite.readouts.figure import Cell, figure
+from excite.readouts.overlay import overlay
+from excite.readouts.point import maximum_point
+from excite.readouts.save import save_json, save_npy, save_png, to_numpy
+from excite.readouts.upsample import Mode, checked_map, checked_size, upsample
+
+__all__ = ["AttentionMap", "compare"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AttentionMap:
+    """Where in a picture the evidence for a concept is, as one layer of a classifier sees it.
+
+    Attributes:
+        values: the map ``[h, w]``, summed over channels; not negative, except for raw signed maps.
+        concept: what was asked for.
+        layer: the layer at which the signal was read.
+        method: how it was passed down, such as ``"mwp"`` or ``"c-mwp"``.
+        mass: how much of the unit top-down signal arrived at the layer.
+        image_size: ``(width, height)`` of the original picture.
+        probability: the classifier's own confidence in the concept, where it has one.
+        image: the picture itself, so that the map can draw itself.
+        units: the output units behind the concept.
+
+    Example:
+        >>> values = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+        >>> cat = AttentionMap(values, "cat", "features.4", "mwp", mass=1.0, image_size=(90, 90))
+        >>> cat.box()
+        (22, 22, 68, 68)
+        >>> cat
+        AttentionMap('cat', layer 'features.4', mwp, 3 x 3 over 90 x 90, mass 1.000)
+    """
+
+    values: torch.Tensor
+    concept: str
+    layer: str
+    method: str
+    mass: float
+    image_size: tuple[int, int]
+    probability: float | None = None
+    image: Image.Image | None = None
+    units: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        checked_map(self.values)
+        if not self.values.is_floating_point():
+            raise ExciteError(f"a map must hold floating-point numbers, not {self.values.dtype}: use .float().")
+        object.__setattr__(self, "image_size", checked_size(self.image_size))
+        if not math.isfinite(self.mass):
+            raise ExciteError(f"the mass of a map must be a finite number, not {self.mass!r}.")
+        if self.probability is not None and not -1e-6 <= self.probability <= 1 + 1e-6:
+            raise ExciteError(f"a probability must be within 0..1, not {self.probability!r}: pass no logit.")
+        if self.image is not None and self.image.size != self.image_size:
+            raise ExciteError(
+                f"the picture has the size {self.image.size}, the map says {self.image_size}: "
+                "both must be the original picture's (width, height)."
+            )
+
+    def __repr__(self) -> str:
+        height, width = self.values.shape
+        probability = "" if self.probability is None else f", probability {self.probability:.3f}"
+        return (
+            f"AttentionMap({self.concept!r}, layer {self.layer!r}, {self.method}, {width} x {height} over "
+            f"{self.image_size[0]} x {self.image_size[1]}, mass {self.mass:.3f}{probability})"
+        )
+
+    def point(self, mode: Mode = "bicubic") -> tuple[int, int] | None:
+        """The pixel ``(x, y)`` with the most evidence, or `None` when there is none.
+
+        Example:
+            >>> AttentionMap(torch.zeros(7, 7), "cat", "pool2", "mwp", 0.0, (70, 70)).point() is None
+            True
+        """
+        return maximum_point(self.values, self.image_size, mode)
+
+    def box(self, alpha: float = DEFAULT_ALPHA, mode: Mode = "bicubic") -> tuple[int, int, int, int] | None:
+        """The tightest half-open box ``(x0, y0, x1, y1)`` around strong evidence, or `None`.
+
+        Example:
+            >>> AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).box(alpha=1)
+            (0, 0, 2, 2)
+        """
+        return threshold_box(self.values, self.image_size, alpha, mode)
+
+    def upsample(self, size: tuple[int, int] | None = None, mode: Mode = "bicubic") -> torch.Tensor:
+        """The values ``[height, width]`` at the picture's own size, or at another ``(width, height)``.
+
+        Example:
+            >>> AttentionMap(torch.eye(7), "cat", "pool2", "mwp", 1.0, (70, 50)).upsample().shape
+            torch.Size([50, 70])
+        """
+        return upsample(self.values, self.image_size if size is None else size, mode)
+
+    def overlay(
+        self,
+        image: Image.Image | None = None,
+        *,
+        opacity: float = 0.6,
+        mode: Mode = "bicubic",
+        point: bool = False,
+        box: bool = False,
+        alpha: float = DEFAULT_ALPHA,
+    ) -> Image.Image:
+        """The map drawn over its picture, on demand with its point and its box.
+
+        Args:
+            image: the picture to draw on; without it, the one the map carries.
+            opacity: how much of the picture the strongest evidence covers, 0 to 1.
+            mode: how the map is stretched over the picture.
+            point: whether to mark the point.
+            box: whether to outline the box.
+            alpha: the box's threshold in means of the map.
+
+        Example:
+            >>> cat = AttentionMap(torch.eye(7), "cat", "pool2", "mwp", 1.0, (70, 50))
+            >>> cat.overlay(Image.new("RGB", (70, 50)), point=True).size
+            (70, 50)
+        """
+        picture = _picture(self, image)
+        return overlay(
+            picture,
+            self.values,
+            opacity=opacity,
+            mode=mode,
+            point=maximum_point(self.values, picture.size, mode) if point else None,
+            box=threshold_box(self.values, picture.size, alpha, mode) if box else None,
+        )
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The values ``[h, w]`` as an array on the CPU.
+
+        Example:
+            >>> AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).numpy().tolist()
+            [[1.0, 0.0], [0.0, 1.0]]
+        """
+        return to_numpy(self.values)
+
+    def to_dict(self, *, alpha: float = DEFAULT_ALPHA, mode: Mode = "bicubic") -> dict[str, Any]:
+        """The answer in plain Python values, ready for JSON; the values themselves are left to `save`.
+
+        Example:
+            >>> AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).to_dict()["point"]
+            [0, 0]
+        """
+        point, box = self.point(mode), self.box(alpha, mode)
+        return {
+            "concept": self.concept,
+            "probability": None if self.probability is None else float(self.probability),
+            "point": None if point is None else list(point),
+            "box": None if box is None else list(box),
+            "mass": float(self.mass),
+            "layer": self.layer,
+            "method": self.method,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the map: ``.png`` is the overlay, ``.npy`` the values, ``.json`` everything but the picture.
+
+        The file is there as a whole or not at all, and missing folders are made.
+
+        Raises:
+            ExciteError: the name ends in something else, the map has no picture to draw on, or the file
+                cannot be written.
+
+        Example:
+            >>> cat = AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2))
+            >>> cat.save("cat.json")
+            PosixPath('cat.json')
+        """
+        suffix = Path(path).suffix.lower()
+        if suffix == ".png":
+            return save_png(self.overlay(), path)
+        if suffix == ".npy":
+            return save_npy(self.values, path)
+        if suffix == ".json":
+            return save_json(self._full_dict(), path)
+        raise ExciteError(f"{str(path)!r} does not say what to save: end the name in .png, .npy or .json.")
+
+    def _full_dict(self) -> dict[str, Any]:
+        """What `load` needs to make the map again."""
+        return {
+            **self.to_dict(),
+            "units": [int(unit) for unit in self.units],
+            "image_size": list(self.image_size),
+            "dtype": str(self.values.dtype).removeprefix("torch."),
+            "values": self.values.tolist(),
+        }
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "AttentionMap":
+        """Read a map back from the ``.json`` that `save` wrote; it carries no picture.
+
+        Raises:
+            ExciteError: the file cannot be read or is not such a map.
+
+        Example:
+            >>> AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).save("cat.json")
+            PosixPath('cat.json')
+            >>> AttentionMap.load("cat.json").concept
+            'cat'
+        """
+        name = repr(str(path))
+        try:
+            saved = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ExciteError(f"{name} cannot be read: {error.strerror}; check the name and permissions.") from error
+        except ValueError as error:
+            raise ExciteError(f"{name} is not JSON: load what AttentionMap.save wrote as .json.") from error
+        try:
+            return cls(
+                values=torch.tensor(saved["values"], dtype=getattr(torch, saved["dtype"])),
+                concept=saved["concept"],
+                layer=saved["layer"],
+                method=saved["method"],
+                mass=saved["mass"],
+                image_size=tuple(saved["image_size"]),
+                probability=saved["probability"],
+                units=tuple(saved["units"]),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+            raise ExciteError(f"{name} is not a saved map ({reason}): load what AttentionMap.save wrote.") from error
+
+
+def compare(
+    maps: Sequence[AttentionMap],
+    *,
+    rows: Literal["concept", "layer", "method"] | None = None,
+    image: Image.Image | None = None,
+    point: bool = False,
+    box: bool = False,
+    columns: int = 4,
+    cell_width: int = 320,
+) -> Image.Image:
+    """Maps side by side: the photograph first, then each map over it with its concept, confidence and layer.
+
+    Maps of several pictures may be given: each picture starts a row of its own, behind its photograph.
+
+    Args:
+        maps: the maps, in the order in which they shall appear.
+        rows: what tells one row from the next, such as ``"layer"``; without it a row has at most ``columns``
+            maps.
+        image: the picture behind all maps; without it, the one that each map carries.
+        point: whether to mark each map's point.
+        box: whether to outline each map's box.
+        columns: how many maps a row holds when ``rows`` does not say.
+        cell_width: the width of one picture in the figure, in pixels.
+
+    Returns:
+        The figure, an RGB picture.
+
+    Raises:
+        ExciteError: there are no maps, or a map has no picture to draw on.
+
+    Example:
+        >>> cat = AttentionMap(torch.eye(7), "cat", "pool2", "mwp", 1.0, (70, 50))
+        >>> compare([cat, cat], image=Image.new("RGB", (70, 50)), cell_width=100).width
+        332
+    """
+    if not maps:
+        raise ExciteError("there is nothing to compare: pass at least one attention map.")
+    if columns < 1:
+        raise ExciteError(f"a row must hold at least one map, not {columns}: use columns=1 or more.")
+    grid: list[list[Cell | None]] = []
+    pictures = {id(picture): picture for picture in (_picture(one, image) for one in maps)}
+    for key, picture in pictures.items():
+        photograph: Cell | None = (picture, "photograph")
+        for row in _rows([one for one in maps if id(_picture(one, image)) == key], rows, columns):
+            drawn = [(one.overlay(picture, point=point, box=box), _caption(one)) for one in row]
+            grid.append([photograph, *drawn])
+            photograph = None  # once is enough
+    return figure(grid, cell_width=cell_width)
+
+
+def _picture(one: AttentionMap, image: Image.Image | None) -> Image.Image:
+    """The picture given, or the map's own."""
+    picture = one.image if image is None else image
+    if picture is None:
+        raise ExciteError(f"the map for {one.concept!r} carries no picture to draw on: pass image=...")
+    return picture
+
+
+def _rows(maps: Sequence[AttentionMap], rows: str | None, columns: int) -> list[list[AttentionMap]]:
+    """The maps in rows: one per value of an attribute in order of appearance, or of so many columns."""
+    if rows is None:
+        return [list(maps[start : start + columns]) for start in range(0, len(maps), columns)]
+    if rows not in {"concept", "layer", "method"}:
+        raise ExciteError(f"rows cannot be told apart by {rows!r}: use 'concept', 'layer' or 'method'.")
+    grouped: dict[str, list[AttentionMap]] = {}
+    for one in maps:
+        grouped.setdefault(getattr(one, rows), []).append(one)
+    return list(grouped.values())
+
+
+def _caption(one: AttentionMap) -> str:
+    """What is asked, and below how sure the classifier is and how the map was made."""
+    about = [one.layer, one.method]
+    if one.probability is not None:
+        about.insert(0, _percent(one.probability))
+    if one.values.max() <= 0:
+        about.append("no evidence")
+    return f"{one.concept}\n{' · '.join(about)}"
+
+
+def _percent(probability: float) -> str:
+    """A probability with as many digits as say something: 87%, 2.4%, <0.1%."""
+    if probability < 0.001:
+        return "<0.1%"
+    return f"{probability:.0%}" if probability >= 0.1 else f"{probability:.1%}"

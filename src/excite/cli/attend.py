@@ -1,0 +1,94 @@
+"""``excite attend``: where in these pictures is the evidence?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from excite.cli.progress import progress
+
+__all__ = ["command"]
+
+
+def command(
+    photo: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PHOTO [CONCEPT ...]",
+            help="A picture, a folder or a quoted glob (or several pictures), then what to look for: labels, synonyms, "
+            "everyday words or indices. No concept: the classifier's five best findings.",
+        ),
+    ],
+    model: Annotated[str, typer.Option(help="The classifier; see `excite ls models`.")] = "efficientnet-lite0",
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="Where to read the map, may be given several times; see `excite ls layers`."),
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="How to make the map; see `excite ls methods`.")] = None,
+    contrast: Annotated[
+        bool | None, typer.Option("--contrast/--no-contrast", help="c-mwp (the default) or plain mwp.")
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help='Contrast with this concept: "cat" --against dog. May be given several times.'),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder for overlays and results.")] = Path("excite-out"),
+    overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw pictures.")] = True,
+    arrays: Annotated[bool, typer.Option("--arrays", help="Also save each map as NPY.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do again what an earlier, interrupted run has done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each picture.")] = False,
+) -> None:
+    """Draw where a classifier sees each concept, and print probability, point, box and mass.
+
+    Examples:
+      excite attend photo.jpg                       its five best findings
+      excite attend photo.jpg "tabby" 761 --json    two concepts, for a program
+      excite attend photo.jpg cat --against dog     cat, not dog
+      excite attend holiday/ dog --out maps         a folder of pictures; can be stopped and resumed
+    """
+    from excite.album import Album, Question, split_arguments
+
+    photos, concepts = split_arguments(photo)
+    question = Question.asked(
+        model=model, concepts=concepts, layers=layer, method=method, contrast=contrast, against=against
+    )
+    album = Album(question, out, overlays=overlays, arrays=arrays, fresh=fresh)
+    for answer in progress(album.answers(photos), len(photos)):
+        if as_json:
+            typer.echo(json.dumps(answer))
+        else:
+            _print(answer)
+    for failure in album.failures:
+        typer.echo(f"excite: {failure}", err=True)
+    if album.failures:
+        typer.echo(f"excite: {len(album.failures)} of {len(photos)} pictures could not be read", err=True)
+        raise typer.Exit(1)
+
+
+def _print(answer: dict[str, Any]) -> None:
+    """One picture's findings as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        "concept", "probability", "point", "box", "mass", "overlay", box=None, header_style="bold", pad_edge=False
+    )
+    for found in answer["maps"]:
+        point, box = found["point"], found["box"]
+        table.add_row(
+            found["concept"],
+            f"{found['probability']:.1%}",
+            "nowhere" if point is None else f"{point[0]}, {point[1]}",
+            "none" if box is None else ", ".join(str(edge) for edge in box),
+            f"{found['mass']:.3f}",
+            found["overlay"] or "",
+        )
+    console = Console(soft_wrap=True)
+    console.print(
+        f"[bold]{answer['image']}[/bold]  layer {answer['maps'][0]['layer']}, {answer['maps'][0]['method']}",
+        highlight=False,
+    )
+    console.print(table, highlight=False)

@@ -1,0 +1,104 @@
+"""``excite ls``: what there is to choose from, with the next step."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="List models, layers, methods or labels.")
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")]
+ModelName = Annotated[str, typer.Argument(help="A model, as listed by `excite ls models`.")]
+
+
+@app.command()
+def models(as_json: Json = False) -> None:
+    """The classifiers known by name."""
+    from excite.models import MODELS
+
+    rows = [
+        {"model": card.name, "layers": ", ".join(card.layers), "description": card.description, "source": card.source}
+        for card in MODELS.values()
+    ]
+    _show(rows, as_json, "next: excite attend PHOTO --model NAME")
+
+
+@app.command()
+def layers(model: ModelName = "efficientnet-lite0", as_json: Json = False) -> None:
+    """The layers of a model that can be read as maps, from the picture up."""
+    import torch
+    from PIL import Image
+
+    from excite.models import load
+    from excite.models.layers import spatial_layers
+
+    classifier = load(model)
+    picture = Image.new("RGB", (256, 256))
+    with torch.no_grad():
+        seen = spatial_layers(classifier.module, classifier.preprocess(picture)[None])
+    rows: list[dict[str, Any]] = [
+        {
+            "layer": layer.name,
+            "kind": layer.kind,
+            "channels": layer.channels,
+            "size": f"{layer.height}x{layer.width}",
+            "stride": round(layer.stride, 2),
+            "recommended": _rank(layer.name, classifier.layers),
+        }
+        for layer in seen
+    ]
+    _show(rows, as_json, "next: excite attend PHOTO --layer LAYER (sizes are for a square picture)")
+
+
+@app.command()
+def methods(as_json: Json = False) -> None:
+    """The ways to make a map."""
+    from excite.methods import METHODS
+
+    rows = [{"method": method.name, "description": method.description} for method in METHODS.values()]
+    _show(rows, as_json, "next: excite attend PHOTO --method METHOD")
+
+
+@app.command()
+def labels(
+    text: Annotated[str, typer.Argument(help="Only labels with a synonym that contains this.")] = "",
+    model: Annotated[str, typer.Option(help="A model, as listed by `excite ls models`.")] = "efficientnet-lite0",
+    as_json: Json = False,
+) -> None:
+    """What a model can be asked for."""
+    from excite.errors import ConceptError, ModelError
+    from excite.models import MODELS
+
+    if model not in MODELS:
+        raise ModelError(f"there is no model {model!r}: `excite ls models` lists them")
+    known = MODELS[model].labels()
+    found = known.search(text) if text else range(len(known))
+    if not found:
+        raise ConceptError(f"no label contains {text!r}: `excite ls labels` lists all {len(known)}")
+    rows = [
+        {"index": unit, "label": known.name(unit), "synonyms": ", ".join(known.synonyms(unit)[1:])} for unit in found
+    ]
+    _show(rows, as_json, "next: excite attend PHOTO LABEL")
+
+
+def _rank(name: str, recommended: tuple[str, ...]) -> str:
+    return f"{recommended.index(name) + 1}." if name in recommended else ""
+
+
+def _show(rows: list[dict[str, Any]], as_json: bool, next_step: str) -> None:
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(*rows[0], box=None, header_style="bold", pad_edge=False)
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    console.print(table)
+    console.print(next_step, style="dim")

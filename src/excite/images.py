@@ -1,0 +1,346 @@
+"""Pictures from files and arrays: always upright, always RGB, or one clear sentence why not.
+
+What a classifier is shown must be what a person would see. Cameras store pictures on their side, scanners
+with 16 bits, designers with transparency or printing inks; each is brought to eight-bit RGB here, in one
+place, and nothing is guessed in silence.
+"""
+
+import glob
+import os
+import stat
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from excite.errors import ImageError
+
+__all__ = ["PICTURE_SUFFIXES", "find_images", "is_picture_argument", "read_image"]
+
+Array = NDArray[Any]
+
+FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+"""The formats that are read. Not all that Pillow knows: some of the others start external programs."""
+
+CHANNELS = (1, 3, 4)
+"""Grey, RGB, RGB with opacity."""
+
+PICTURE_SUFFIXES = frozenset(
+    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"}
+    | {".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+)
+"""What a name may end in, in small or capital letters, for `find_images` to take it out of a folder."""
+
+ORIENTATION_TAG = 0x0112
+"""The EXIF entry that says how the camera was held."""
+
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""How to turn a picture upright, by its EXIF orientation; 1 is upright already."""
+
+_OPENING = threading.Lock()  # the filter that makes Pillow's warning an error belongs to the whole process
+
+
+def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tensor) -> Image.Image:
+    """Read a picture as a person would see it: upright, RGB, eight bits.
+
+    * Turned upright by its EXIF orientation.
+    * Of an animation or of several pages, the first (of an opened `PIL.Image.Image`, the one it is at).
+    * Transparent places are put on white, as a page would show them.
+    * Inks (CMYK) are turned into colours by the picture's own ink profile, or plainly where it has none. The
+      profile of an RGB picture is not applied: classifiers were trained without.
+    * 16-bit grey is scaled to 8 bits (0..65535 to 0..255). 32-bit integers likewise if they lie in 0..65535,
+      otherwise from their minimum..maximum.
+    * Floating-point TIFF is scaled from 0..1 if it lies there, otherwise from its minimum..maximum.
+    * Arrays are ``[H, W]``, ``[H, W, 1]``, ``[H, W, 3]`` or ``[H, W, 4]`` and tensors ``[H, W]``, ``[1, H,
+      W]``, ``[3, H, W]`` or ``[4, H, W]``, of uint8, uint16, bool, or floating point within 0..1.
+
+    Pillow's guard against decompression bombs stays on, and its warning counts as an error here.
+
+    Args:
+        source: the name of a file, or a picture, array or tensor.
+
+    Returns:
+        A new RGB picture without metadata; the source is not changed.
+
+    Raises:
+        ImageError: the picture cannot be read; the message says which, why, and what to do.
+
+    Example:
+        >>> read_image(np.zeros((4, 6), dtype=np.uint8)).size
+        (6, 4)
+    """
+    if isinstance(source, Image.Image):
+        return _decoded(source, "the picture")
+    if isinstance(source, torch.Tensor):
+        return _from_array(_channels_last(source.detach().cpu()), "the tensor")
+    if isinstance(source, np.ndarray):
+        return _from_array(source, "the array")
+    if isinstance(source, str | os.PathLike):
+        return _from_file(Path(os.fsdecode(source)))
+    raise ImageError(f"{type(source).__name__} is not a picture: pass a file name, a PIL image, an array or a tensor.")
+
+
+def find_images(patterns: str | Sequence[str]) -> list[Path]:
+    """The pictures that names, folders and patterns stand for, each once.
+
+    A file that is named is taken whatever it is called. A folder stands for all pictures in it and below, by
+    their suffix (see `PICTURE_SUFFIXES`), without hidden ones and without following links to other folders. A
+    pattern may hold ``*``, ``?``, ``[...]`` and ``**`` (any number of folders); of what it matches, pictures
+    and folders are taken.
+
+    The order is that of the patterns, and by name within each, so that two runs see the same list.
+
+    Args:
+        patterns: names of files or folders, or patterns.
+
+    Returns:
+        The files; at least one for each pattern.
+
+    Raises:
+        ImageError: a pattern stands for no picture, or a folder cannot be read.
+
+    Example:
+        >>> find_images(["photos", "more/*.jpg"])  # doctest: +SKIP
+        [PosixPath('photos/cat.jpg'), PosixPath('more/dog.jpg')]
+    """
+    names = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
+    if not names:
+        raise ImageError("no pictures were named: give at least one file, folder or pattern such as 'photos/*.jpg'.")
+    found: dict[str, Path] = {}
+    for name in names:
+        matches = list(_matches(os.fspath(name)))
+        if not matches:
+            raise ImageError(f"no pictures found for {name!r}: check the name, or that the folder holds pictures.")
+        for path in matches:
+            found.setdefault(os.path.realpath(path), path)
+    return list(found.values())
+
+
+def is_picture_argument(argument: str) -> bool:
+    """Whether a word among pictures and concepts means pictures: by its suffix, or as a path or pattern.
+
+    A folder called ``cat`` does not make the concept "cat" a folder: write ``cat/`` for that.
+
+    Example:
+        >>> [is_picture_argument(word) for word in ("dog.jpg", "holiday/", "*.png", "cat", "2")]
+        [True, True, True, False, False]
+    """
+    return Path(argument).suffix.lower() in PICTURE_SUFFIXES or "/" in argument or glob.has_magic(argument)
+
+
+def _matches(name: str) -> Iterator[Path]:
+    """The pictures of one name, folder or pattern, in order."""
+    path = Path(name)
+    if path.is_dir():
+        yield from _pictures_below(path)
+    elif path.exists():
+        yield path
+    else:
+        for match in map(Path, sorted(glob.glob(name, recursive=True))):  # noqa: PTH207 - takes absolute patterns too
+            if match.is_dir():
+                yield from _pictures_below(match)
+            elif match.suffix.lower() in PICTURE_SUFFIXES:
+                yield match
+
+
+def _pictures_below(folder: Path) -> Iterator[Path]:
+    """All pictures in a folder and below by name, without hidden files and folders."""
+    for parent, folders, files in os.walk(folder, onerror=_refuse_folder):
+        folders[:] = sorted(inner for inner in folders if not inner.startswith("."))
+        for file in sorted(files):
+            if not file.startswith(".") and Path(file).suffix.lower() in PICTURE_SUFFIXES:
+                yield Path(parent, file)
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise ImageError(
+        f"the folder {error.filename!r} cannot be read: {error.strerror}; check its permissions."
+    ) from error
+
+
+def _from_file(path: Path) -> Image.Image:
+    """Open a file, having looked first whether it can be a picture at all."""
+    name = repr(str(path))
+    try:
+        about = path.stat()
+    except FileNotFoundError as error:
+        raise ImageError(f"there is no file {name}: check the name and the folder.") from error
+    except (OSError, ValueError) as error:
+        raise ImageError(f"{name} cannot be reached: {_reason(error)}; check its name and permissions.") from error
+    if stat.S_ISDIR(about.st_mode):
+        raise ImageError(f"{name} is a folder: name a picture in it, or use find_images to list them all.")
+    if not stat.S_ISREG(about.st_mode):
+        raise ImageError(f"{name} is not a plain file but a pipe or a device: save the picture to a file first.")
+    if about.st_size == 0:
+        raise ImageError(f"{name} is empty (0 bytes): copy or download it again.")
+    try:
+        with path.open("rb") as file:
+            return _decoded(_opened(file, name), name)
+    except OSError as error:
+        raise ImageError(f"{name} cannot be opened: {_reason(error)}; check its permissions.") from error
+
+
+def _opened(file: BinaryIO, name: str) -> Image.Image:
+    """Let Pillow look at the beginning of the file, its guard against decompression bombs being strict."""
+    Image.init()
+    formats = [known for known in FORMATS if known in Image.OPEN]  # older versions of Pillow know fewer
+    try:
+        with _OPENING, warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            return Image.open(file, formats=formats)
+    except UnidentifiedImageError as error:
+        raise ImageError(
+            f"{name} is not a picture excite can read, or it is cut off: convert it to PNG or JPEG."
+        ) from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        limit = f"{Image.MAX_IMAGE_PIXELS:,}"
+        raise ImageError(
+            f"{name} has more pixels than the limit of {limit} (a guard against decompression bombs): "
+            "make it smaller, or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it."
+        ) from error
+    except Exception as error:
+        raise _broken(name, error) from error
+
+
+def _decoded(image: Image.Image, name: str) -> Image.Image:
+    """Decode all pixels, which shows whether the file is whole, and bring them to upright RGB."""
+    if image.width == 0 or image.height == 0:
+        raise ImageError(f"{name} has no pixels ({image.width} x {image.height}): both sides must be at least 1.")
+    try:
+        image.load()
+        return _plain(_rgb(_upright(image, name), name))
+    except ImageError:
+        raise
+    except Exception as error:
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: Exception) -> ImageError:
+    return ImageError(f"{name} is damaged or cut off ({_reason(error)}): copy, download or save it again.")
+
+
+def _reason(error: Exception) -> str:
+    """What an error of Pillow or the system says, in one line."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(said.split()) or type(error).__name__
+
+
+def _upright(image: Image.Image, name: str) -> Image.Image:
+    """Turn the picture by its EXIF orientation; formats that turn themselves when decoded have none left."""
+    try:
+        orientation = image.getexif().get(ORIENTATION_TAG, 1)
+    except Exception as error:  # noqa: BLE001 - other programs show a picture whose metadata is broken, and so do we
+        warnings.warn(f"{name} has broken EXIF data ({_reason(error)}) and is taken to be upright.", stacklevel=5)
+        return image
+    return image.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else image
+
+
+def _rgb(image: Image.Image, name: str) -> Image.Image:
+    """Bring a decoded picture of any mode to RGB, by what its numbers mean."""
+    if image.mode == "CMYK":
+        return _from_inks(image)
+    if image.mode == "F" or image.mode.startswith("I"):
+        return _from_deep_grey(image, name)
+    return _on_white(image.convert("RGBA")) if image.has_transparency_data else image.convert("RGB")
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """A copy without metadata: an orientation left behind would turn it once more when it is read again."""
+    copy = image.copy()
+    copy.info = {}
+    return copy
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+
+
+def _from_inks(image: Image.Image) -> Image.Image:
+    """Printing inks as colours. Pillow has already undone the inversion that Adobe's programs store."""
+    from PIL import ImageCms
+
+    if not (content := image.info.get("icc_profile")):
+        return image.convert("RGB")
+    profile = ImageCms.ImageCmsProfile(BytesIO(content))
+    if profile.profile.xcolor_space.strip() != "CMYK":
+        return image.convert("RGB")  # a profile for another kind of picture says nothing about inks
+    converted = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
+    return converted if converted is not None else image.convert("RGB")
+
+
+def _from_deep_grey(image: Image.Image, name: str) -> Image.Image:
+    """Grey of more than eight bits, scaled; Pillow's own conversion would cut everything above 255."""
+    values = np.asarray(image)
+    if not np.isfinite(values).all():
+        raise ImageError(f"{name} holds NaN or infinity: replace them by numbers and save it again.")
+    low, high = float(values.min()), float(values.max())
+    usual = 1 if image.mode == "F" else 65535
+    if low >= 0 and high <= usual:
+        low, high = 0, usual
+    scaled = (values.astype(np.float64) - low) * (255 / (high - low) if high > low else 0)
+    grey = Image.fromarray(np.rint(scaled).astype(np.uint8)).convert("RGB")
+    if (key := image.info.get("transparency")) is None:
+        return grey
+    grey.putalpha(Image.fromarray(np.where(values == key, 0, 255).astype(np.uint8)))
+    return _on_white(grey)
+
+
+def _channels_last(tensor: torch.Tensor) -> Array:
+    """A tensor as an array with its channels last, as pictures have them outside of torch."""
+    shape = list(tensor.shape)
+    if tensor.ndim == 4:
+        raise ImageError(f"the tensor {shape} is a batch: pass one picture at a time, such as images[0].")
+    if tensor.ndim not in {2, 3} or (tensor.ndim == 3 and shape[0] not in CHANNELS):
+        raise ImageError(f"the tensor {shape} is not a picture: pass [3, H, W] or [1, H, W], permute it if need be.")
+    if tensor.dtype is torch.bfloat16:
+        tensor = tensor.float()
+    array: Array = tensor.numpy() if tensor.ndim == 2 else tensor.permute(1, 2, 0).numpy()
+    return array
+
+
+def _from_array(array: Array, name: str) -> Image.Image:
+    """A picture from rows of pixels, with or without channels."""
+    if array.ndim not in {2, 3} or (array.ndim == 3 and array.shape[2] not in CHANNELS):
+        raise ImageError(
+            f"{name} {list(array.shape)} is not a picture: pass [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."
+        )
+    if array.size == 0:
+        raise ImageError(f"{name} has no pixels {list(array.shape)}: both sides must be at least 1.")
+    eight = _eight_bits(array, name)
+    grey = eight.ndim == 3 and eight.shape[2] == 1
+    image = Image.fromarray(np.ascontiguousarray(eight[:, :, 0] if grey else eight))
+    return _plain(_rgb(image, name))
+
+
+def _eight_bits(array: Array, name: str) -> NDArray[np.uint8]:
+    """Values as 0..255, by their type: only floats could mean several things, so they have to lie in 0..1."""
+    kind, bytes_each = array.dtype.kind, array.dtype.itemsize
+    if kind == "u" and bytes_each == 1:
+        return array
+    if kind == "u" and bytes_each == 2:
+        return np.rint(array / 257).astype(np.uint8)
+    if kind == "b":
+        return array.astype(np.uint8) * np.uint8(255)
+    if kind != "f":
+        raise ImageError(f"{name} holds {array.dtype}: convert it to uint8 (0..255), uint16 or floats in 0..1.")
+    if not np.isfinite(array).all():
+        raise ImageError(f"{name} holds NaN or infinity: replace them by numbers in 0..1.")
+    if array.min() < 0 or array.max() > 1:
+        span = f"{array.min():.4g}..{array.max():.4g}"
+        raise ImageError(f"{name} holds floats in {span}: bring them to 0..1 first, undoing any normalisation.")
+    return np.rint(array.astype(np.float64) * 255).astype(np.uint8)

@@ -1,0 +1,57 @@
+"""A classifier with what is needed to ask it: how it takes pictures, and what its outputs mean."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PIL import Image
+from torch import Tensor, nn
+
+from excite.errors import ModelError
+from excite.vocabulary import Labels
+
+__all__ = ["Classifier"]
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """A network and the facts about it that its own code does not tell.
+
+    Attributes:
+        module: Gives logits [N, C], or [N, C, H, W] when it answers for each place.
+        preprocess: Makes of a picture in mode RGB what the module takes, [3, H, W].
+        labels: The words of its outputs; None when nobody gave any, see ``labels_for``.
+        name: For people to read.
+        layer: The layer to read when none is asked for; None when nobody knows a good one.
+        multilabel: Several outputs may be true at once: sigmoid instead of softmax.
+        layers: Layers worth reading, best first.
+    """
+
+    module: nn.Module
+    preprocess: Callable[[Image.Image], Tensor]
+    labels: Labels | None
+    name: str
+    layer: str | None
+    multilabel: bool = False
+    layers: tuple[str, ...] = ()
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Probabilities [N, C] of the module's logits.
+
+        Logits for each place are averaged over the places first. That is what a network ending in average
+        pooling does: pooling before or after its last linear layer is the same, so it gives the same answer
+        in both forms. The average of probabilities would not.
+        """
+        if logits.dim() not in {2, 4}:
+            raise ModelError(
+                f"{self.name} gave an output of shape {list(logits.shape)}: it must give logits [N, C] or [N, C, H, W]."
+            )
+        flat = logits.mean(dim=(2, 3)) if logits.dim() == 4 else logits
+        return flat.sigmoid() if self.multilabel else flat.softmax(dim=1)
+
+    def labels_for(self, outputs: int) -> Labels:
+        """The labels of a module seen to have this many outputs; numbers when there are no words."""
+        if self.labels is None:
+            return Labels.numbered(outputs)
+        if len(self.labels) != outputs:
+            raise ModelError(f"{self.name} has {outputs} outputs but {len(self.labels)} labels: give one for each.")
+        return self.labels

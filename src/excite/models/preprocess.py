@@ -1,0 +1,66 @@
+"""From a picture to what a classifier takes: resize, shift, scale."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from excite.errors import ImageError, ModelError
+
+__all__ = ["Preprocess"]
+
+RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+LONGEST = 4
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """Resize a picture to what the classifier was trained on, and give the tensor ``(x - mean) * scale``.
+
+    Nothing is cropped, so that the map covers the whole picture: the shorter side becomes ``shorter_side``
+    and the other keeps the shape of the picture. Only a picture more than four times as long as wide is
+    squeezed to four times: enlarged as it is, a strip of a few pixels by thousands would take all memory and
+    show nothing. With ``square`` every picture is squashed to ``shorter_side`` by ``shorter_side``.
+
+    ``mean`` and ``scale`` are for values 0 to 255: one for all channels, or one for each in the order of
+    ``channels``.
+    """
+
+    shorter_side: int = 224
+    mean: float | tuple[float, float, float] = (127, 127, 127)
+    scale: float | tuple[float, float, float] = 1 / 128
+    channels: Literal["rgb", "bgr"] = "rgb"
+    square: bool = False
+    interpolation: Literal["bilinear", "bicubic"] = "bicubic"
+
+    def __post_init__(self) -> None:
+        if self.shorter_side < 1:
+            raise ModelError(f"The shorter side is {self.shorter_side}: give at least one pixel.")
+        if self.channels not in {"rgb", "bgr"}:
+            raise ModelError(f"The channels are {self.channels!r}: give 'rgb' or 'bgr'.")
+        if self.interpolation not in RESAMPLING:
+            raise ModelError(f"The interpolation is {self.interpolation!r}: give 'bilinear' or 'bicubic'.")
+
+    def __call__(self, picture: Image.Image) -> Tensor:
+        """The picture, in mode RGB, as a float tensor [3, height, width]."""
+        if picture.mode != "RGB":
+            raise ImageError(f"The picture is in mode {picture.mode}: convert it with picture.convert('RGB').")
+        resized = picture.resize(self.size(picture.size), RESAMPLING[self.interpolation])
+        values = np.array(resized, dtype=np.float32)
+        if self.channels == "bgr":
+            values = values[..., ::-1]
+        values = (values - np.asarray(self.mean, np.float32)) * np.asarray(self.scale, np.float32)
+        return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
+
+    def size(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Width and height of what is made of a picture of this width and height."""
+        shorter, longer = min(size), max(size)
+        if shorter < 1:
+            raise ImageError(f"The picture has no pixels: its size is {size[0]} x {size[1]}.")
+        if self.square:
+            return self.shorter_side, self.shorter_side
+        other = min(round(longer * self.shorter_side / shorter), LONGEST * self.shorter_side)
+        return (self.shorter_side, other) if size[0] <= size[1] else (other, self.shorter_side)

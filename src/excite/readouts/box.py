@@ -1,0 +1,53 @@
+"""The box around strong evidence, as in the paper's localisation of dominant objects."""
+
+import math
+
+from torch import Tensor
+
+from excite.errors import ExciteError
+from excite.readouts.upsample import Mode, checked_map, upsample
+
+__all__ = ["DEFAULT_ALPHA", "threshold_box"]
+
+DEFAULT_ALPHA = 2.0
+"""Evidence is strong above this many times the map's mean (the paper's alpha, there chosen per method)."""
+
+
+def threshold_box(
+    values: Tensor, size: tuple[int, int], alpha: float = DEFAULT_ALPHA, mode: Mode = "bicubic"
+) -> tuple[int, int, int, int] | None:
+    """The tightest box around *all* pixels above ``alpha`` times the mean of the stretched map.
+
+    It is half-open, as crops and slices are: ``x1`` and ``y1`` are one past the last pixel, so that ``x1 -
+    x0`` is the width and ``image.crop(box)`` is the content. A pixel also has to be positive to count, which
+    matters only for signed maps: their mean may be below zero, and a threshold there would box places that
+    speak against the concept.
+
+    Args:
+        values: the map, ``[h, w]``.
+        size: ``(width, height)`` of the picture.
+        alpha: the threshold in means of the map; 0 takes every positive pixel.
+        mode: how the map is stretched over the picture.
+
+    Returns:
+        ``(x0, y0, x1, y1)``, or ``None`` when nothing is above the threshold (an even map has no box for
+        alpha >= 1).
+
+    Raises:
+        ExciteError: the map holds NaN or infinity, or is not a plane, or alpha is negative or not finite.
+
+    Example:
+        >>> import torch
+        >>> threshold_box(torch.tensor([[0.0, 0.0, 1.0]]), size=(9, 3), mode="nearest")
+        (6, 0, 9, 3)
+    """
+    if not (math.isfinite(alpha) and alpha >= 0):
+        raise ExciteError(f"alpha must be a finite number of at least 0, not {alpha!r}: it multiplies the map's mean.")
+    stretched = upsample(values, size, mode)
+    if checked_map(values).max() <= 0:
+        return None
+    strong = stretched > (alpha * stretched.mean()).clamp(min=0)
+    columns, rows = strong.any(dim=0).nonzero(), strong.any(dim=1).nonzero()
+    if len(columns) == 0:
+        return None
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1

