@@ -123,7 +123,8 @@ class Album:
             rows.append({**found.to_dict(), "overlay": str(overlay) if self.overlays else None})
         if self.overlays:
             several = question.layers is not None and len(question.layers) > 1
-            save_png(compare(maps, rows="layer" if several else None, point=True), self.out / f"{name}.png")
+            drawn = compare(maps, rows="layer" if several else None, point=True, columns=5)
+            save_png(drawn, self.out / f"{name}.png")
         return {"image": str(photo), "maps": rows}
 
     def _key(self, photo: Path) -> str:

@@ -48,10 +48,11 @@ def main(arguments: list[str] | None = None) -> None:
 
     arguments = sys.argv[1:] if arguments is None else arguments
     warnings.showwarning = lambda message, *_rest, **_more: typer.echo(f"excite: note: {message}", err=True)
+    debug = "--debug" in arguments
     try:
-        app(arguments)
+        app([argument for argument in arguments if argument != "--debug"])  # welcome before and behind the command
     except ExciteError as error:
-        if "--debug" in arguments:
+        if debug:
             raise
         typer.echo(f"excite: {error}", err=True)
         raise SystemExit(1) from None

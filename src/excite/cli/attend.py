@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from excite.cli.columns import print_columns
 from excite.cli.progress import progress
 
 __all__ = ["command"]
@@ -70,25 +71,19 @@ def command(
 
 def _print(answer: dict[str, Any]) -> None:
     """One picture's findings as a table."""
-    from rich.console import Console
-    from rich.table import Table
+    typer.secho(answer["image"], bold=True)
+    print_columns([_row(found) for found in answer["maps"]])
 
-    table = Table(
-        "concept", "probability", "point", "box", "mass", "overlay", box=None, header_style="bold", pad_edge=False
-    )
-    for found in answer["maps"]:
-        point, box = found["point"], found["box"]
-        table.add_row(
-            found["concept"],
-            f"{found['probability']:.1%}",
-            "nowhere" if point is None else f"{point[0]}, {point[1]}",
-            "none" if box is None else ", ".join(str(edge) for edge in box),
-            f"{found['mass']:.3f}",
-            found["overlay"] or "",
-        )
-    console = Console(soft_wrap=True)
-    console.print(
-        f"[bold]{answer['image']}[/bold]  layer {answer['maps'][0]['layer']}, {answer['maps'][0]['method']}",
-        highlight=False,
-    )
-    console.print(table, highlight=False)
+
+def _row(found: dict[str, Any]) -> dict[str, str]:
+    point, box = found["point"], found["box"]
+    return {
+        "concept": found["concept"],
+        "probability": f"{found['probability']:.1%}",
+        "point": "nowhere" if point is None else "{}, {}".format(*point),
+        "box": "none" if box is None else "{}, {}, {}, {}".format(*box),
+        "mass": f"{found['mass']:.3f}",
+        "layer": found["layer"],
+        "method": found["method"],
+        "overlay": found["overlay"] or "",
+    }

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from excite.cli.columns import print_columns
+
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="List models, layers, methods or labels.")
@@ -93,12 +95,5 @@ def _show(rows: list[dict[str, Any]], as_json: bool, next_step: str) -> None:
     if as_json:
         typer.echo(json.dumps(rows))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    table = Table(*rows[0], box=None, header_style="bold", pad_edge=False)
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    console.print(table)
-    console.print(next_step, style="dim")
+    print_columns(rows)
+    typer.secho(next_step, dim=True)
