@@ -7,6 +7,7 @@ they are, and `excite.propagation.graph` later refuses those that do more than c
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from excite.errors import NoRuleError
-from excite.propagation.graph import name_unruled, refusal
+from excite.propagation.graph import name_unruled
 from excite.propagation.keeping import Keeper
-from excite.propagation.notes import Neuron, Note, is_live, is_traced, note_of, set_note, tensors_in
-from excite.propagation.rules import Affine, Pass, Rule, follow
+from excite.propagation.notes import Neuron, Note, Parts, is_live, is_traced, note_of, set_note, tensors_in
+from excite.propagation.rules import Facing, Pass, Rule, follow, ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -101,23 +101,24 @@ class Call:
         """A single child takes the whole signal."""
         return self.emit(Pass(child.shape, winning), self.response(), [child], note)
 
-    def emit_neuron(
-        self, neuron: Neuron, response: Tensor, rate: Tensor | None = None, note: Note | None = None
+    def compete(
+        self, rule: Rule, response: Tensor, inputs: Sequence[Tensor], rate: Tensor | None, note: Note
     ) -> Tensor:
-        """Give the response of a neuron, with the competition among its children as its way down.
+        """Give the response of units whose children compete by ``rule``; ``rate`` as in `join`."""
+        if not any(is_traced(tensor) for tensor in inputs):
+            return set_note(response, note)
+        return self.join(Neuron(*ports(rule, response, inputs)), response, rate, note)
+
+    def join(self, neuron: Neuron, response: Tensor, rate: Tensor | None = None, note: Note | None = None) -> Tensor:
+        """Give a response that belongs to ``neuron``.
 
         ``rate`` is what the sign of the response is read from, where that is not the response itself.
         """
-        if neuron.child._version != neuron.child_version:  # noqa: SLF001 - torch's counter of in-place changes
-            reason = "the input of its convolution was overwritten in between"
-            raise NoRuleError(refusal(self.name, self.mode.module_name(), reason))
-        kept_rate = self.mode.keeper.keep(response if rate is None else rate)
-        result = self.emit(
-            Affine(neuron, kept_rate), response, [neuron.child, *neuron.probes], note or Note(neuron=neuron)
-        )
-        for tap in neuron.taps:  # the neuron's way down now starts here
+        kept = self.mode.keeper.keep(response if rate is None else rate)
+        result: Tensor = follow(Facing(kept, neuron.polarity), lambda: response, [neuron.up, neuron.down])
+        for tap in neuron.taps:  # the way down from the tapped response now starts here
             tap.start_at(result)
-        return result
+        return set_note(result, replace(note or Note(), neuron=neuron))
 
 
 class Downward(TorchFunctionMode):
@@ -194,16 +195,15 @@ class Downward(TorchFunctionMode):
         """What is known of the output of a copying operation, from what is known of its inputs."""
         live = [tensor for tensor in tensors_in((call.args, call.kwargs)) if is_live(tensor)]
         notes = [note_of(tensor) for tensor in live]
-        neuron = None
-        if call.name in _RESHAPING and notes[0].neuron is not None:
-            with torch.enable_grad():
-                neuron = notes[0].neuron.then(call.function, call.args[1:], call.kwargs, live[0])
+        neuron = notes[0].made_by() if call.name in _RESHAPING else None
+        if neuron is not None:
+            neuron = neuron.reshaped(lambda tensor: call.function(tensor, *call.args[1:], **call.kwargs))
         rest = None
         if any(note.rest is not None for note in notes):
             args, kwargs = _map_tensors(_resting, (call.args, call.kwargs))
             rest = next(iter(tensors_in(call.function(*args, **kwargs))))
             rest = rest if rest.shape == result.shape else None
-        return Note(neuron=neuron, rest=rest, gate=min(note.gate for note in notes))
+        return Note(neuron, _parts(call), rest, min(note.gate for note in notes))
 
 
 @cache
@@ -245,6 +245,16 @@ def _map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _map_tensors(change, item) for key, item in value.items()}
     return value
+
+
+def _parts(call: Call) -> Parts | None:
+    """What a concatenation is made of, where that can matter later."""
+    if call.name not in {"cat", "concat", "concatenate"}:
+        return None
+    tensors = tuple(call.argument(0, "tensors"))
+    if not any(is_live(part) and note_of(part).neuron is not None for part in tensors):
+        return None
+    return Parts(tensors, tuple(part._version for part in tensors), call.argument(1, "dim", "axis", default=0))  # noqa: SLF001
 
 
 def _without_parameters(tensor: Tensor) -> Tensor:

@@ -11,27 +11,21 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from excite.propagation.keeping import Kept
     from excite.propagation.rules import Tap
 
-__all__ = ["Neuron", "Note", "is_live", "is_traced", "note_of", "set_note", "tensors_in"]
+__all__ = ["Neuron", "Note", "Parts", "is_live", "is_traced", "note_of", "set_note", "tensors_in"]
 
 _ATTRIBUTE = "_excite_note"
 
 
 @dataclass(frozen=True)
 class Neuron:
-    """The affine call that made a tensor, so that a norm, a scale or a shift behind it can join the same neuron."""
+    """The competition that made a tensor, so that a norm, a scale or a shift behind it can be part of the neuron."""
 
-    operation: Callable[[Tensor, Tensor | None], Tensor]  # linear in its first argument, without the bias
-    child: Tensor
-    child_version: int
-    kept_child: Kept
-    weight: Tensor | None
-    rest: Tensor | None  # of the children
+    up: Tensor  # the ports of the competition: where the probability of units goes that were pushed up,
+    down: Tensor  # and of those that were pushed down
     polarity: Tensor | None = None  # the sign of what the response was multiplied with since
-    taps: tuple[Tap, ...] = ()  # on the response before it was normalised, the first one innermost
-    probes: tuple[Tensor, ...] = ()  # of those taps
+    taps: tuple[Tap, ...] = ()  # on the response before it was normalised
 
     def scaled(self, scale: Tensor | float | None, like: Tensor) -> Neuron:
         """The same neuron after its response was multiplied with a constant: only the sign of that matters."""
@@ -41,19 +35,45 @@ class Neuron:
         polarity = sign if self.polarity is None else self.polarity * sign
         return replace(self, polarity=None if bool((polarity == 1).all()) else polarity)
 
-    def then(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], like: Tensor) -> Neuron:
-        """The same neuron seen through a change of shape (``like``: a response before that change)."""
-        before = self.operation
-
-        def operation(child: Tensor, weight: Tensor | None) -> Tensor:
-            result: Tensor = function(before(child, weight), *args, **kwargs)
-            return result
-
+    def reshaped(self, reshape: Callable[[Tensor], Tensor]) -> Neuron:
+        """The same neuron seen through a change of shape."""
         polarity = self.polarity
         if polarity is not None:
-            polarity = function(polarity.expand(like.shape).contiguous(), *args, **kwargs)
-        probes = tuple(function(probe, *args, **kwargs) for probe in self.probes)
-        return replace(self, operation=operation, polarity=polarity, probes=probes)
+            polarity = reshape(polarity.expand(self.up.shape).contiguous())
+        with torch.enable_grad():
+            return replace(self, up=reshape(self.up), down=reshape(self.down), polarity=polarity)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a tensor was concatenated from: a norm behind it still belongs to the neurons of its parts (DenseNet)."""
+
+    tensors: tuple[Tensor, ...]
+    versions: tuple[int, ...]  # torch's counters of in-place changes, when they were concatenated
+    dim: int
+
+    def joined(self) -> Neuron | None:
+        """Their neurons side by side, None when one of them was overwritten since.
+
+        A part that is no neuron takes its probability whichever way its successor was pushed.
+        """
+        if any(part._version != version for part, version in zip(self.tensors, self.versions, strict=True)):  # noqa: SLF001
+            return None
+        neurons = [note_of(part).neuron if is_live(part) else None for part in self.tensors]
+        both = list(zip(self.tensors, neurons, strict=True))
+        polarity = None
+        if any(neuron is not None and neuron.polarity is not None for neuron in neurons):
+            polarity = torch.cat([_polarity(part, neuron) for part, neuron in both], self.dim)
+        with torch.enable_grad():
+            up = torch.cat([part if neuron is None else neuron.up for part, neuron in both], self.dim)
+            down = torch.cat([part if neuron is None else neuron.down for part, neuron in both], self.dim)
+        return Neuron(up, down, polarity)
+
+
+def _polarity(part: Tensor, neuron: Neuron | None) -> Tensor:
+    if neuron is None or neuron.polarity is None:
+        return torch.ones_like(part.detach())
+    return neuron.polarity.expand(part.shape)
 
 
 @dataclass(frozen=True)
@@ -61,15 +81,21 @@ class Note:
     """A tensor with a note is live: it depends on the network's input.
 
     Attributes:
-        neuron: the affine call whose plain (perhaps normalised) response this is.
+        neuron: the competition whose plain (perhaps normalised) response this is.
+        parts: what it was concatenated from, where a part is such a response.
         rest: the least value each unit can have, where its activation function goes below 0 (lambda, Eqn. 5).
         gate: how much it looks like a gate when two activations are multiplied: 2 sigmoid or softmax, 1 otherwise
             bounded, 0 not at all.
     """
 
     neuron: Neuron | None = None
+    parts: Parts | None = None
     rest: Tensor | None = None
     gate: int = 0
+
+    def made_by(self) -> Neuron | None:
+        """The neuron that a norm, scale or shift of this tensor belongs to."""
+        return self.parts.joined() if self.neuron is None and self.parts is not None else self.neuron
 
 
 def note_of(tensor: Tensor) -> Note:

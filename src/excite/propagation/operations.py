@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from excite.propagation.notes import Neuron, Note, is_live, is_traced, note_of, set_note
-from excite.propagation.rules import Pass, Sum
+from excite.propagation.notes import Note, is_live, is_traced, note_of, set_note
+from excite.propagation.rules import Affine, Pass, Sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,16 +97,13 @@ def _compete(
 ) -> Any:
     response = call.response()
     note = note_of(child) if is_live(child) else Note()
-    resting = None
-    if weight is None and note.rest is not None:  # pooling rests where its children rest
-        resting = operation(note.rest, None)
-    pooled = Note(rest=resting, gate=note.gate) if weight is None else None
-    if not is_traced(child):  # below all taps; or only the weights come from the picture, and a gate gets no share
-        return call.emit(None, response, [], pooled)
-    kept = call.mode.keeper.keep(child)
     weight = None if weight is None else weight.detach()
-    neuron = Neuron(operation, child, child._version, kept, weight, note.rest)  # noqa: SLF001 - in-place counter
-    return call.emit_neuron(neuron, response, None if resting is None else response - resting, pooled)
+    rule = Affine(operation, call.mode.keeper.keep(child), weight, note.rest)
+    if weight is not None:  # where only the weights come from the picture they are a gate, and a gate gets no share
+        return call.compete(rule, response, [child] if is_live(child) else [], None, Note())
+    rest = None if note.rest is None else operation(note.rest, None)  # pooling rests where its children rest
+    rate = None if rest is None else response - rest
+    return call.compete(rule, response, [child], rate, Note(rest=rest, gate=note.gate))
 
 
 def _weighs(tensor: Tensor, other: Tensor) -> bool:
@@ -136,9 +133,9 @@ def bounded_activation(call: Call) -> Any:
     rate = response - least
     gate = 0 if not bool(torch.isfinite(most).all()) else 2 if "sigmoid" in call.name else 1
     note = Note(rest=torch.zeros_like(response) + least if bool((least != 0).any()) else None, gate=gate)
-    neuron = note_of(call.subject).neuron
+    neuron = note_of(call.subject).made_by()
     if neuron is not None:
-        return call.emit_neuron(neuron, response, rate, note)
+        return call.join(neuron, response, rate, note)
     return call.emit(Pass(call.subject.shape, rate > 0), response, [call.subject], note)
 
 
@@ -189,8 +186,9 @@ def _scaled(call: Call, child: Tensor, scale: Tensor | float | None) -> Tensor:
     """A constant multiple of ``child`` plus a constant: the same neuron, where a neuron made it."""
     note = note_of(child)
     response = call.response()
-    if note.neuron is not None and response.shape == child.shape:
-        return call.emit_neuron(note.neuron.scaled(scale, response), response)
+    neuron = note.made_by() if response.shape == child.shape else None
+    if neuron is not None:
+        return call.join(neuron.scaled(scale, response), response, note=Note(gate=note.gate))
     winning = scale.detach() != 0 if isinstance(scale, Tensor) else None
     return call.emit(Pass(child.shape, winning), response, [child], Note(gate=note.gate))
 
@@ -230,11 +228,11 @@ def _sum(call: Call, left: Any, right: Any, factor: float) -> Any:
         ]
         terms = [term - level for term, level in zip(terms, levels, strict=True)]
         resting = levels[0] + levels[1]
-    keep = call.mode.keeper.keep
     traced = [k for k, term in enumerate((left, right)) if is_traced(term)]
-    rule = Sum([keep(term) for term in terms], keep(response if resting is None else response - resting), traced)
+    rule = Sum([call.mode.keeper.keep(term) for term in terms], traced)
+    rate = None if resting is None else response - resting
     note = Note(rest=resting, gate=min(note_of(left).gate, note_of(right).gate))
-    return call.emit(rule, response, [(left, right)[k] for k in traced], note)
+    return call.compete(rule, response, [(left, right)[k] for k in traced], rate, note)
 
 
 def multiplication(call: Call) -> Any:

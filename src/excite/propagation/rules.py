@@ -15,6 +15,11 @@ The paper assumes non-negative responses (A1): the children of a unit compete wi
 ``x_j * w_ji`` where ``w_ji >= 0`` (Eqn. 3). Networks without that property are met with the same idea: the winners
 are the children that pushed the unit the way it responded, that is the contributions ``x_j * w_ji`` that have the
 sign of its response. With non-negative inputs and a positive response this is Eqn. 3 to the letter.
+
+Which way a unit responded is not always seen in its own value: behind a convolution may stand a batch norm with a
+negative scale or a large shift, and the two are one neuron. So an operation with competing children (`Affine`,
+`Sum`) has two ports, one for the probability of units that won by being pushed up and one for those pushed down, and
+`Facing` sends what arrives at the final response to one or the other.
 """
 
 from __future__ import annotations
@@ -32,9 +37,8 @@ if TYPE_CHECKING:
     from torch.autograd.graph import GradientEdge
 
     from excite.propagation.keeping import Kept
-    from excite.propagation.notes import Neuron
 
-__all__ = ["Affine", "Pass", "Rule", "Sum", "Tap", "follow"]
+__all__ = ["Affine", "Facing", "Pass", "Rule", "Sum", "Tap", "follow", "ports"]
 
 Shares = tuple[Tensor | None, ...]
 
@@ -45,31 +49,46 @@ class Rule(ABC):
     cued = False  # set above and at the classifier's own weights: the signal says that these units are on
 
     @abstractmethod
-    def down(self, probability: Tensor) -> Shares:
-        """Hand ``probability`` (of the outputs) down: one tensor for each traced input."""
+    def down(self, *probabilities: Tensor | None) -> Shares:
+        """Hand the probabilities of the outputs down: one tensor for each input.
+
+        Something arrived at one output at least; None stands for outputs where nothing did.
+        """
 
 
 class Winners(torch.autograd.Function):
     """An operation that gives its true response going up and follows its rule going down."""
 
     @staticmethod
-    def forward(ctx: Any, rule: Rule, response: Callable[[], Tensor], *_inputs: Tensor) -> Tensor:
+    def forward(ctx: Any, rule: Rule, response: Callable[[], Any], *_inputs: Tensor) -> Any:
         """Compute the response; ``_inputs`` only tell autograd where the rule's shares go."""
         ctx.rule = rule
+        ctx.set_materialize_grads(False)
         return response()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, probability: Tensor) -> Any:
+    def backward(ctx: Any, *probabilities: Tensor | None) -> Any:
         """Hand the probabilities down by the rule."""
-        return (None, None, *ctx.rule.down(probability))
+        if all(probability is None for probability in probabilities):  # an absorbing layer lies above
+            return (None,) * len(ctx.needs_input_grad)
+        return (None, None, *ctx.rule.down(*probabilities))
 
 
-def follow(rule: Rule, response: Callable[[], Tensor], inputs: Sequence[Tensor]) -> Tensor:
+def follow(rule: Rule, response: Callable[[], Any], inputs: Sequence[Tensor]) -> Any:
     """The response, with ``rule`` as its way down to ``inputs``."""
     with torch.enable_grad():
-        result: Tensor = Winners.apply(rule, response, *inputs)  # type: ignore[no-untyped-call]  # torch has no type for it
-    return result
+        return Winners.apply(rule, response, *inputs)  # type: ignore[no-untyped-call]  # torch has no type for it
+
+
+def ports(rule: Rule, like: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The two ports of an operation whose children compete: only their places in the graph matter, not their values."""
+    up, down = follow(rule, lambda: (_blank(like), _blank(like)), inputs)
+    return up, down
+
+
+def _blank(like: Tensor) -> Tensor:
+    return like.new_zeros(()).expand(like.shape)
 
 
 class Pass(Rule):
@@ -79,11 +98,37 @@ class Pass(Rule):
         self.shape = shape  # of the child: smaller than the output when it was broadcast
         self.winning = winning  # which units can win at all; None: every one
 
-    def down(self, probability: Tensor) -> Shares:
+    def down(self, *probabilities: Any) -> Shares:
         """P(child) = P(parent), zero where the child contributed nothing."""
+        (probability,) = probabilities
         if self.winning is not None:
             probability = probability * self.winning
         return (probability.sum_to_size(self.shape),)
+
+
+class Facing(Rule):
+    """A neuron's final response: it won by being pushed up or by being pushed down.
+
+    The response may have been normalised, scaled or shifted by constants since its children competed (batch norm, a
+    separate bias). Positive scales cancel in the competition, negative ones turn inhibition into excitation.
+    """
+
+    def __init__(self, rate: Kept, polarity: Tensor | None) -> None:
+        self.rate = rate  # the response as it finally is; its sign says which way the neuron responded
+        self.polarity = polarity  # the sign of what it was multiplied with since the competition; None: 1
+
+    def down(self, *probabilities: Any) -> Shares:
+        """All to the port that explains the response, nothing where the scale is 0."""
+        (probability,) = probabilities
+        if self.cued and self.polarity is None:
+            return probability, None
+        facing = (self.rate.tensor >= 0).to(probability.dtype) * 2 - 1
+        if self.cued:
+            facing = torch.ones_like(facing)
+        if self.polarity is not None:
+            facing = facing * self.polarity.to(probability.dtype)
+        downward = probability * (facing < 0)
+        return probability * (facing > 0), downward if downward.any() else None
 
 
 class Tap(Rule):
@@ -100,70 +145,60 @@ class Tap(Rule):
         if tensor.shape == self.shape and tensor.requires_grad:
             self.source = get_gradient_edge(tensor)
 
-    def down(self, probability: Tensor) -> Shares:
+    def down(self, *probabilities: Tensor | None) -> Shares:
         """Record at the probe (second input) and go on (first input)."""
+        (probability,) = probabilities
         return (None if self.absorbing else probability, probability)
 
 
 class Sum(Rule):
     """An element-wise sum: each term wins in proportion to what it added (FIELD: Caffe's eltwise)."""
 
-    def __init__(self, terms: Sequence[Kept], rate: Kept, traced: Sequence[int]) -> None:
+    def __init__(self, terms: Sequence[Kept], traced: Sequence[int]) -> None:
         self.terms = terms  # what each term contributes, broadcast shapes allowed
-        self.rate = rate
         self.traced = traced  # the terms that lead to a tap, in the order of the inputs; the others' shares end here
 
-    def down(self, probability: Tensor) -> Shares:
-        """P(term) = P(sum) * term / (sum of the terms that have the sign of the sum)."""
+    def down(self, *probabilities: Tensor | None) -> Shares:
+        """P(term) = P(sum) * term / (sum of the terms that pushed the same way)."""
+        upward, downward = probabilities
         terms = [term.tensor for term in self.terms]
-        upward, downward = _by_direction(probability, None if self.cued else self.rate.tensor)
-        parts: list[tuple[Tensor, list[Tensor]]] = [(upward, [t.clamp(min=0) for t in terms])]
+        pushes = []
+        if upward is not None:
+            pushes.append((upward, [term.clamp(min=0) for term in terms]))
         if downward is not None:
-            parts.append((downward, [t.clamp(max=0) for t in terms]))
-        ratios = [(_ratio(p, _total(pushes)), pushes) for p, pushes in parts]
+            pushes.append((downward, [term.clamp(max=0) for term in terms]))
+        ratios = [(_ratio(probability, _total(parts)), parts) for probability, parts in pushes]
         return tuple(
-            _total([ratio * pushes[k] for ratio, pushes in ratios]).sum_to_size(terms[k].shape) for k in self.traced
+            _total([ratio * parts[k] for ratio, parts in ratios]).sum_to_size(terms[k].shape) for k in self.traced
         )
 
 
 class Affine(Rule):
-    """Convolution, full connection, pooling: children win in proportion to their excitation (Eqns. 3 and 10).
+    """Convolution, full connection, pooling: children win in proportion to their excitation (Eqns. 3 and 10)."""
 
-    The unit's response may have been normalised, scaled or shifted by a constant since (batch norm, a separate
-    bias): that is part of the same neuron. Positive scales cancel in the normalisation, negative ones turn
-    inhibition into excitation; ``polarity`` remembers the sign and ``rate`` the response as it finally is.
-    """
-
-    def __init__(self, neuron: Neuron, rate: Kept) -> None:
-        self.operation = neuron.operation
-        self.child = neuron.kept_child  # the response of the children: a_j in the paper
-        self.weight = neuron.weight  # w_ji; None for pooling, whose weights are all positive
-        self.rest = neuron.rest  # lambda, the minimum of the children's activation function (Eqn. 5)
-        self.polarity = neuron.polarity
-        self.taps = neuron.taps  # on the response before it was normalised: they see the same probability
-        self.rate = rate  # its sign says which way the unit responded
+    def __init__(
+        self,
+        operation: Callable[[Tensor, Tensor | None], Tensor],
+        child: Kept,
+        weight: Tensor | None,
+        rest: Tensor | None,
+    ) -> None:
+        self.operation = operation  # linear in its first argument: (child, weight) -> response without bias
+        self.child = child  # the response of the children: a_j in the paper
+        self.weight = weight  # w_ji; None for pooling, whose weights are all positive
+        self.rest = rest  # lambda, the minimum of the children's activation function (Eqn. 5), where it is not 0
         self.unit, self.dual = 1.0, 0.0  # at the top: how much of the unit and of its dual is cued
         self._excitations: dict[int, tuple[list[Tensor], Tensor]] = {}
 
-    def down(self, probability: Tensor) -> Shares:
-        """P_n = A * W+ (P_{n-1} / (W+^T A)), for each of the two directions a unit can be pushed."""
-        arrived: Tensor | None = probability
-        recorded = []
-        for tap in reversed(self.taps):
-            recorded.append(arrived)
-            arrived = None if tap.absorbing else arrived
-        return (None if arrived is None else self._share_out(arrived), *reversed(recorded))
-
-    def _share_out(self, probability: Tensor) -> Tensor:
-        upward, downward = _by_direction(probability, None if self.cued else self.rate.tensor, self.polarity)
+    def down(self, *probabilities: Tensor | None) -> Shares:
+        """P_n = A * W+ (P_{n-1} / (W+^T A)), for units pushed up (with W+) and for units pushed down (with W-)."""
         shares = torch.zeros_like(self.child.tensor, dtype=_exact(self.child.tensor.dtype))
-        for direction, part in ((1, upward), (-1, downward)):
-            if part is None:
-                continue
-            for weight, side in ((self.unit, direction), (self.dual, -direction)):
-                if weight and part.any():
-                    shares += weight * self._competition(side, part)
-        return shares
+        for direction, probability in zip((1, -1), probabilities, strict=True):
+            if probability is not None and probability.any():
+                for weight, side in ((self.unit, direction), (self.dual, -direction)):
+                    if weight:
+                        shares += weight * self._competition(side, probability)
+        return (shares,)
 
     def _competition(self, side: int, probability: Tensor) -> Tensor:
         """The children that pushed to one ``side`` share the probability of their parents."""
@@ -195,19 +230,6 @@ class Affine(Rule):
                     pushes, terms = [push], [self.operation(push, self.weight)]
                 self._excitations[side] = (pushes, _total(terms))
         return self._excitations[side]
-
-
-def _by_direction(
-    probability: Tensor, rate: Tensor | None, polarity: Tensor | None = None
-) -> tuple[Tensor, Tensor | None]:
-    """Split the probability between the units pushed upward and those pushed downward by their children."""
-    if rate is None and polarity is None:
-        return probability, None
-    facing = torch.ones_like(probability) if rate is None else (rate >= 0).to(probability.dtype) * 2 - 1
-    if polarity is not None:
-        facing = facing * polarity.to(probability.dtype)
-    downward = probability * (facing < 0)
-    return probability * (facing > 0), downward if downward.any() else None
 
 
 def _ratio(probability: Tensor, total: Tensor) -> Tensor:

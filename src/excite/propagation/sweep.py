@@ -154,9 +154,9 @@ def _tap(answer: Tensor) -> tuple[Reading, Tensor]:
     probe = torch.empty_like(answer.detach()).requires_grad_()
     tapped = follow(tap, answer.detach().clone, [answer, probe])
     reading = Reading(tap, probe, answer.detach())
-    if note.neuron is not None:
-        neuron = replace(note.neuron, taps=(*note.neuron.taps, tap), probes=(*note.neuron.probes, probe))
-        note = replace(note, neuron=neuron)
+    if note.neuron is not None:  # a norm that joins the neuron later must come by this tap too
+        up, down = (follow(tap, port.detach, [port, probe]) for port in (note.neuron.up, note.neuron.down))
+        note = replace(note, neuron=replace(note.neuron, up=up, down=down, taps=(*note.neuron.taps, tap)))
     return reading, set_note(tapped, note)
 
 

@@ -14,7 +14,7 @@ import torch
 
 from excite.errors import SignalError
 from excite.propagation.graph import rule_of, top_down
-from excite.propagation.rules import Affine, Tap
+from excite.propagation.rules import Tap
 from excite.propagation.signals import as_signal
 from excite.propagation.sweep import Sweep
 
@@ -171,7 +171,7 @@ def _descend(
 def _next(node: Any, output: int, unit: int, walks: list[int], choose: Choice) -> list[tuple[int, int, list[int]]]:
     """Where the walks at one unit go: (edge of the graph, unit there, walks)."""
     shares = _conditional(node, output, unit)
-    recorded = isinstance(rule_of(node), (Tap, Affine))  # then all edges but the first lead to probes
+    recorded = isinstance(rule_of(node), Tap)  # then the second edge leads to the probe
     moves = [(edge, int(share.argmax()), walks) for edge, share in enumerate(shares) if edge and recorded]
     ways = [share.double().flatten() for share in (shares[:1] if recorded else shares)]
     ends = torch.tensor([len(way) for way in ways]).cumsum(0).tolist()
@@ -186,7 +186,7 @@ def _conditional(node: Any, output: int, unit: int) -> list[Tensor]:
     ones = [torch.zeros(tuple(meta.shape), dtype=meta.dtype) for meta in node._input_metadata]  # noqa: SLF001 - no public way
     ones[output].view(-1)[unit] = 1
     rule = rule_of(node)
-    shares = rule.down(ones[0]) if rule is not None else node(*ones)
+    shares = rule.down(*ones) if rule is not None else node(*ones)
     shares = shares if isinstance(shares, tuple) else (shares,)
     return [torch.zeros(0) if share is None else share for share in shares]
 

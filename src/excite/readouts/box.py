@@ -9,7 +9,7 @@ from excite.readouts.upsample import Mode, checked_map, upsample
 
 __all__ = ["DEFAULT_ALPHA", "threshold_box"]
 
-DEFAULT_ALPHA = 2.0
+DEFAULT_ALPHA = 1.0
 """Evidence is strong above this many times the map's mean (the paper's alpha, there chosen per method)."""
 
 

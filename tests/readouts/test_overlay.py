@@ -1,0 +1,182 @@
+"""The map over its picture: colours where the evidence is, the picture where it is not, marks on any ground."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from excite.errors import ExciteError
+from excite.readouts.colours import evidence_colours, lightness, signed_colours
+from excite.readouts.overlay import overlay
+
+
+def plain(colour=(120, 120, 120), size=(90, 60)):
+    return Image.new("RGB", size, colour)
+
+
+def spot(x=1, y=1, side=3, value=1.0):
+    values = torch.zeros(side, side)
+    values[y, x] = value
+    return values
+
+
+def array(image):
+    return np.asarray(image).astype(int)
+
+
+def test_the_strongest_evidence_is_a_mix_of_yellow_and_the_dimmed_picture():
+    """Grey 120 dimmed by 0.8 is 96; covered by 0.6 of the last colour."""
+    drawn = overlay(plain(), spot(), mode="nearest")
+    expected = 0.6 * evidence_colours()[255] + 0.4 * 96
+    assert np.abs(array(drawn)[30, 45] - expected).max() <= 1
+
+
+def test_without_evidence_the_dimmed_picture_shows():
+    drawn = array(overlay(plain(), spot(), mode="nearest"))
+    assert drawn[5, 5].tolist() == [96, 96, 96]
+
+
+def test_an_empty_map_dims_the_picture_and_keeps_its_detail():
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8))
+    drawn = array(overlay(picture, torch.zeros(7, 7)))
+    grey = array(picture.convert("L"))[:, :, None]
+    expected = 0.8 * (0.15 * array(picture) + 0.85 * grey)
+    assert np.abs(drawn - expected).max() <= 3
+
+
+def test_is_normalised_by_its_maximum():
+    small, large = (overlay(plain(), spot(value=value)) for value in (1e-30, 1e30))
+    assert np.array_equal(array(small), array(large))
+
+
+def test_tiny_double_precision_is_not_lost():
+    double = overlay(plain(), spot().double() * 1e-200)
+    assert np.abs(array(double) - array(overlay(plain(), spot()))).max() <= 1
+
+
+def test_more_evidence_covers_more():
+    values = torch.linspace(0, 1, 32)[None].repeat(4, 1)
+    row = array(overlay(plain((128, 128, 128), (320, 4)), values, mode="bilinear"))[2]
+    table = evidence_colours().astype(int)
+    covered = [np.abs(row[x] - 102).sum() for x in (40, 160, 310)]
+    assert covered == sorted(covered)
+    assert np.abs(row[310] - (0.6 * table[255] + 0.4 * 102)).max() < 12
+
+
+def test_opacity():
+    values = spot()
+    nothing, everything = (array(overlay(plain(), values, opacity=o, mode="nearest")) for o in (0, 1))
+    assert (nothing == 96).all()
+    assert everything[30, 45].tolist() == evidence_colours()[255].tolist()
+    assert everything[5, 5].tolist() == [96] * 3
+
+
+def test_signed_maps_are_drawn_by_sign():
+    values = spot(x=0) - spot(x=2) * 0.5
+    drawn = array(overlay(plain(), values, opacity=1, mode="nearest"))
+    assert drawn[30, 15].tolist() == signed_colours()[255].tolist()
+    quarter = signed_colours()[64].astype(float)  # -0.5 of the largest value
+    cover = 0.5**0.6
+    assert np.abs(drawn[30, 75] - (cover * quarter + (1 - cover) * 96)).max() <= 2
+    assert drawn[30, 45].tolist() == [96] * 3
+
+
+def test_rounding_errors_do_not_make_a_map_signed():
+    values = spot()
+    values[0, 0] = -1e-7
+    assert np.abs(array(overlay(plain(), values)) - array(overlay(plain(), spot()))).max() <= 1
+
+
+def test_the_swing_of_the_cubic_below_zero_stays_invisible():
+    values = torch.zeros(5, 5)
+    values[2, 2] = 1
+    drawn = array(overlay(plain(size=(50, 50)), values))
+    assert drawn[25, 36].tolist() == [96] * 3  # where the curve is below zero
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 255), st.integers(20, 400), st.integers(20, 400))
+def test_marks_show_on_any_background(grey, width, height):
+    picture, nothing = plain((grey,) * 3, (width, height)), torch.zeros(3, 3)
+    bare = lightness(array(overlay(picture, nothing)))
+    boxed = lightness(array(overlay(picture, nothing, box=(2, 2, width - 2, height - 2))))
+    assert np.abs(boxed - bare)[2:-2, 1:4].max(axis=1).min() > 45  # all along the left side
+    x, y = width // 2, height // 2
+    ringed = lightness(array(overlay(picture, nothing, point=(x, y))))
+    changed = np.abs(ringed - bare)
+    for direction in (changed[y, x:], changed[y, x::-1], changed[y:, x], changed[y::-1, x]):
+        assert direction[:3].max() > 30  # the dot
+        assert direction[3:25].max() > 30  # the ring
+
+
+def test_the_ring_is_around_the_point():
+    marked = array(overlay(plain(size=(250, 250)), torch.zeros(3, 3), point=(100, 60)))
+    rows, columns = np.nonzero((marked != 96).any(axis=2))
+    assert (rows.min() + rows.max()) / 2 == 60
+    assert (columns.min() + columns.max()) / 2 == 100
+    assert marked[60, 100].min() > 200
+    assert 16 <= columns.max() - columns.min() <= 24
+
+
+def test_the_box_is_drawn_on_its_outermost_pixels():
+    marked = array(overlay(plain(size=(200, 200)), torch.zeros(3, 3), box=(50, 60, 80, 100)))
+    assert (marked[60:100, 50] == 255).all()
+    assert (marked[60:100, 79] == 255).all()
+    assert (marked[60, 50:80] == 255).all()
+    assert (marked[99, 50:80] == 255).all()
+    assert (marked[62:98, 52:78] == 96).all()
+    assert (marked[:59] == 96).all()
+    assert (marked[101:] == 96).all()
+
+
+def test_marks_grow_with_the_picture():
+    small, large = (
+        (array(overlay(plain(size=size), torch.zeros(3, 3), point=(size[0] // 2, size[1] // 2))) != 96).sum()
+        for size in ((250, 250), (1000, 1000))
+    )
+    assert 10 < large / small < 20  # 4 times as wide, about 16 times the area
+
+
+@pytest.mark.parametrize("point", [(0, 0), (89, 0), (89, 59)])
+def test_marks_at_the_border(point):
+    drawn = overlay(plain(), torch.zeros(3, 3), point=point, box=(0, 0, 90, 60))
+    assert drawn.size == (90, 60)
+
+
+@pytest.mark.parametrize("side", [1, 7, 224])
+def test_one_pixel_pictures(side):
+    drawn = overlay(plain(size=(1, 1)), torch.ones(side, side), point=(0, 0), box=(0, 0, 1, 1))
+    assert drawn.size == (1, 1)
+
+
+def test_the_picture_is_not_changed():
+    picture = plain()
+    overlay(picture, spot(), point=(3, 3), box=(1, 1, 9, 9))
+    assert picture.getcolors() == [(5400, (120, 120, 120))]
+
+
+def test_a_map_that_needs_gradients():
+    assert overlay(plain(), spot().requires_grad_()).size == (90, 60)
+
+
+@pytest.mark.parametrize("opacity", [-0.1, 1.1, float("nan")])
+def test_opacity_that_makes_no_sense(opacity):
+    with pytest.raises(ExciteError, match="opacity must be within 0..1".replace(".", r"\.")):
+        overlay(plain(), spot(), opacity=opacity)
+
+
+def test_point_outside():
+    with pytest.raises(ExciteError, match=r"point \(90, 0\) is outside the picture of 90 x 60"):
+        overlay(plain(), spot(), point=(90, 0))
+
+
+def test_box_without_a_pixel():
+    with pytest.raises(ExciteError, match=r"holds no pixel"):
+        overlay(plain(), spot(), box=(5, 5, 5, 9))
+
+
+def test_map_without_numbers():
+    with pytest.raises(ExciteError, match="NaN"):
+        overlay(plain(), torch.full((2, 2), torch.nan))

@@ -1,0 +1,142 @@
+"""A map at the size of its picture."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from excite.errors import ExciteError
+from excite.readouts.upsample import upsample
+
+MODES = ["bicubic", "bilinear", "nearest"]
+sides = st.integers(1, 12)
+sizes = st.tuples(st.integers(1, 40), st.integers(1, 40))
+
+
+def weights(distance):
+    """The cubic of Keys with the parameter -0.75, written from its definition."""
+    t, a = abs(distance), -0.75
+    if t <= 1:
+        return (a + 2) * t**3 - (a + 3) * t**2 + 1
+    return a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a if t < 2 else 0.0
+
+
+def slow_cubic(row, width):
+    """Each new pixel from the four old ones around its middle; beyond the border the last one goes on."""
+    result = []
+    for x in range(width):
+        middle = (x + 0.5) * len(row) / width - 0.5
+        near = range(int(np.floor(middle)) - 1, int(np.floor(middle)) + 3)
+        result.append(sum(row[min(max(i, 0), len(row) - 1)] * weights(middle - i) for i in near))
+    return result
+
+
+def test_cubic_equals_the_slow_twin():
+    values = torch.rand(5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    wide = np.array([slow_cubic(row, 30) for row in values.tolist()])
+    slow = np.array([slow_cubic(column, 23) for column in wide.T]).T
+    np.testing.assert_allclose(upsample(values, (30, 23)).numpy(), slow, atol=1e-12)
+
+
+def test_linear_by_hand():
+    assert upsample(torch.tensor([[0.0, 1.0]]), (4, 1), "bilinear").tolist() == [[0, 0.25, 0.75, 1]]
+
+
+def test_nearest_by_hand():
+    assert upsample(torch.tensor([[1.0, 2.0, 3.0]]), (5, 1), "nearest").tolist() == [[1, 1, 2, 3, 3]]
+
+
+def test_width_comes_first():
+    assert upsample(torch.ones(2, 3), (8, 5)).shape == (5, 8)
+
+
+def test_the_same_size_changes_nothing():
+    values = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
+    for mode in MODES:
+        assert torch.equal(upsample(values, (4, 6), mode), values)
+
+
+@settings(deadline=None)
+@given(sides, sides, sizes, st.sampled_from(MODES), st.floats(-100, 100, width=32))
+def test_constants_stay(height, width, size, mode, constant):
+    result = upsample(torch.full((height, width), constant), size, mode)
+    torch.testing.assert_close(result, torch.full(size[::-1], constant), rtol=1e-5, atol=1e-5)
+
+
+@settings(deadline=None)
+@given(sides, sides, sizes, st.sampled_from(MODES))
+def test_flipping_the_map_flips_the_result(height, width, size, mode):
+    values = torch.rand(height, width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    if mode == "nearest" and (size[0] % width or size[1] % height):
+        return  # of two equally near pixels, one side has to be taken
+    flipped = upsample(values.flip(0, 1), size, mode).flip(0, 1)
+    torch.testing.assert_close(flipped, upsample(values, size, mode))
+
+
+@pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
+def test_shrinking_averages(mode):
+    values = torch.arange(16.0).reshape(4, 4)
+    assert upsample(values, (2, 1), mode).tolist() == [[6.5, 8.5]]
+
+
+def test_shrinking_one_side_stretches_the_other():
+    values = torch.tensor([[0.0, 2.0], [2.0, 4.0]])
+    assert upsample(values, (1, 4), "bilinear").tolist() == [[1.0], [1.5], [2.5], [3.0]]
+
+
+@pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
+def test_shrinking_loses_no_evidence(mode):
+    for y in range(7):
+        for x in range(7):
+            values = torch.zeros(7, 7)
+            values[y, x] = 1
+            assert upsample(values, (2, 2), mode).max() > 0
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
+def test_is_computed_in_float32(kind):
+    assert upsample(torch.ones(2, 2).to(kind), (4, 4)).dtype == torch.float32
+
+
+def test_float64_stays():
+    assert upsample(torch.ones(2, 2, dtype=torch.float64), (4, 4)).dtype == torch.float64
+
+
+def test_gradients_pass():
+    values = torch.ones(2, 2, requires_grad=True)
+    upsample(values, (4, 4)).sum().backward()
+    assert values.grad.sum().item() == pytest.approx(16)
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
+def test_no_numbers(wrong):
+    with pytest.raises(ExciteError, match="NaN or infinity"):
+        upsample(torch.tensor([[0.0, wrong]]), (4, 4))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (1, 2, 2), (0, 3), (3, 0)])
+def test_no_plane(shape):
+    with pytest.raises(ExciteError, match="must be a plane"):
+        upsample(torch.zeros(shape), (4, 4))
+
+
+def test_no_tensor():
+    with pytest.raises(ExciteError, match="not ndarray: use"):
+        upsample(np.zeros((2, 2)), (4, 4))
+
+
+def test_complex():
+    with pytest.raises(ExciteError, match="real numbers"):
+        upsample(torch.zeros(2, 2, dtype=torch.complex64), (4, 4))
+
+
+@pytest.mark.parametrize("size", [(0, 4), (4, -1), (4,), (4, 4, 3), (4.5, 4), None, "ab", (float("inf"), 4)])
+def test_no_size(size):
+    with pytest.raises(ExciteError, match="size must be"):
+        upsample(torch.zeros(2, 2), size)
+
+
+def test_unknown_interpolation():
+    with pytest.raises(ExciteError, match="no interpolation 'area': use one of bicubic, bilinear, nearest"):
+        upsample(torch.zeros(2, 2), (4, 4), "area")
