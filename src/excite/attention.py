@@ -47,7 +47,7 @@ class AttentionMap:
         >>> values = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
         >>> cat = AttentionMap(values, "cat", "features.4", "mwp", mass=1.0, image_size=(90, 90))
         >>> cat.box()
-        (22, 22, 68, 68)
+        (19, 19, 71, 71)
         >>> cat
         AttentionMap('cat', layer 'features.4', mwp, 3 x 3 over 90 x 90, mass 1.000)
     """

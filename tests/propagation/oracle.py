@@ -138,19 +138,33 @@ def joined(*children):
     ends = np.cumsum(sizes)
     eye = np.eye(ends[-1])
     ways = [(child, eye[:, end - size : end]) for child, size, end in zip(children, sizes, ends, strict=True)]
-    return Units(
+    units = Units(
         np.concatenate([child.values for child in children]), ways, np.concatenate([child.rest for child in children])
     )
+
+    def turn(towards):
+        each = np.split(np.broadcast_to(towards, ends[-1]), ends[:-1])
+        for child, part in zip(children, each, strict=True):
+            child.turn(part)
+
+    units.turn = turn
+    return units
 
 
 def summed(*children):
     """An element-wise sum: the terms that have the sign of the sum share it."""
+    units = Units(sum(child.values for child in children), rest=sum(child.rest for child in children))
     rates = np.stack([child.rate for child in children])
-    pushes = np.clip(rates * facing(rates.sum(axis=0)), 0, None)
-    total = pushes.sum(axis=0)
-    shares = np.divide(pushes, total, out=np.zeros_like(pushes), where=total > 0)
-    ways = [(child, np.diag(share)) for child, share in zip(children, shares, strict=True)]
-    return Units(sum(child.values for child in children), ways, sum(child.rest for child in children))
+
+    def turn(towards):
+        pushes = np.clip(rates * towards, 0, None)
+        total = pushes.sum(axis=0)
+        shares = np.divide(pushes, total, out=np.zeros_like(pushes), where=total > 0)
+        units.ways = [(child, np.diag(share)) for child, share in zip(children, shares, strict=True)]
+
+    units.turn = turn
+    turn(facing(units.rate))
+    return units
 
 
 def gated(child, factor):
@@ -202,7 +216,13 @@ def batch_norm(child, module, shape):
 def max_pool(child, module, shape):
     values = torch.from_numpy(child.values).view(1, *shape)
     places = torch.nn.functional.max_pool2d(
-        values, module.kernel_size, module.stride, module.padding, module.dilation, module.ceil_mode, return_indices=True
+        values,
+        module.kernel_size,
+        module.stride,
+        module.padding,
+        module.dilation,
+        module.ceil_mode,
+        return_indices=True,
     )[1]
     base = torch.arange(shape[0]).view(1, -1, 1, 1) * shape[1] * shape[2]
     return picked(child, (places + base).numpy()), tuple(places.shape[1:])

@@ -1,11 +1,14 @@
 """Every operation with competing children against its explicit transition matrix (paper, Eqns. 1, 3 and 10)."""
 
+import copy
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Net, Units, affine, descend, facing, flat, matrix, picked, relu, top_of, transitions, without_bias
+from oracle import Net, Units, affine, descend, flat, matrix, relu, top_of, without_bias
 from torch import nn
 from torch.nn import functional as F
 
@@ -17,13 +20,6 @@ TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3
 AVERAGE = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 ADAPTIVE = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
 LARGEST = {1: 9, 2: 6, 3: 4}
-
-
-class Step:
-    """One operation: a module or function, and the same without its bias. Padding is a step of its own."""
-
-    def __init__(self, function, linear=None, copies=False):
-        self.function, self.linear, self.copies = function, linear or function, copies
 
 
 @st.composite
@@ -129,32 +125,16 @@ def interpolations(draw):
     return (lambda x: F.interpolate(x, size=target, mode=mode, **options)), (draw(st.integers(1, 2)), *size)
 
 
-def steps_of(operation, shape):
-    """The operation as linear steps: (function with bias, without bias)."""
+def steps_of(operation):
+    """The operation as linear steps, each with and without its bias; padding by copies is a step of its own."""
     if not isinstance(operation, nn.Module):
         return [(operation, operation)]
     if getattr(operation, "padding_mode", "zeros") == "zeros":
         return [(operation, without_bias(operation))]
-    around = operation._reversed_padding_repeated_twice
-    mode = operation.padding_mode
-
-    def bare(x, bias):
-        return operation.__class__.forward(  # the same kernel on what was padded before
-            _unpadded(operation), x
-        ) if bias else without_bias(_unpadded(operation))(x)
-
-    return [
-        (lambda x: F.pad(x, around, mode=mode),) * 2,
-        (lambda x: bare(x, bias=True), lambda x: bare(x, bias=False)),
-    ]
-
-
-def _unpadded(module):
-    import copy
-
-    module = copy.deepcopy(module)
-    module.padding_mode, module.padding = "zeros", (0,) * len(module.kernel_size)
-    return module
+    kernel = copy.deepcopy(operation)
+    kernel.padding_mode, kernel.padding = "zeros", 0
+    pad = partial(F.pad, pad=operation._reversed_padding_repeated_twice, mode=operation.padding_mode)
+    return [(pad, pad), (kernel, without_bias(kernel))]
 
 
 def reference(steps, picture):
@@ -232,4 +212,4 @@ def check(data, operations, *, signed, rectified):
 
     net = Net(body, width, **parts)
     unit, dual = data.draw(st.sampled_from(SENT))
-    compare(net, x, steps_of(operation, shape), rectified=rectified, unit=unit, dual=dual)
+    compare(net, x, steps_of(operation), rectified=rectified, unit=unit, dual=dual)

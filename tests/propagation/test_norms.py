@@ -1,0 +1,345 @@
+"""A norm belongs to the neuron it normalises: the sign of its scale and the final response decide who pushed."""
+
+import numpy as np
+import pytest
+import torch
+from oracle import (
+    Net,
+    Units,
+    affine,
+    batch_norm,
+    descend,
+    flat,
+    joined,
+    layer,
+    matrix,
+    max_pool,
+    normalised,
+    randomise,
+    relu,
+    reordered,
+    scaled,
+    summed,
+    top_of,
+)
+from torch import nn
+from torch.nn import functional as F
+
+from excite.propagation import mwp
+
+SHAPE = (2, 4, 3)  # channels, height, width of the tapped layer
+OUT = (3, 4, 3)  # of what the convolution makes of it
+
+
+def picture(seed=0, batch=1, *, signed=False):
+    x = torch.randn(batch, *SHAPE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return x if signed else x.abs()
+
+
+def conv():
+    return nn.Conv2d(2, 3, 3, padding=1)
+
+
+def agree(net, x, reference, **sent):
+    """Engine and matrices, for every class and every picture; ``reference(picture) -> (lowest units, top units)``."""
+    unit, dual = (1.0, -1.0) if sent.get("contrastive") else (1.0, 0.0)
+    for cued in range(3):
+        found = mwp(net, x, cued, layer="tap", **sent)
+        for place, one in enumerate(x):
+            lowest, body = reference(one)
+            won = descend(top_of(net, body, unit, dual), np.eye(3)[cued])
+            np.testing.assert_allclose(flat(found[place]), won[lowest], atol=1e-10)
+            if cued == 0 and not sent:
+                values = flat(net.body(net, x)[place])
+                np.testing.assert_allclose(body.values, values, atol=1e-10)
+
+
+def per_channel(values, shape=OUT):
+    return np.repeat(np.asarray(values), int(np.prod(shape[1:])))
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("contrastive", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_batch_norm_scales_of_any_sign(seed, signed, contrastive):
+    net = Net(lambda net, h: net.bn(net.conv(h)), 36, conv=conv(), bn=nn.BatchNorm2d(3))
+    randomise(net, seed)
+    with torch.no_grad():
+        net.bn.weight[seed % 3] = 0.0
+
+    def reference(one):
+        lowest = Units(flat(one))
+        made, shape = layer(lowest, net.conv, SHAPE)
+        return lowest, batch_norm(made, net.bn, shape)
+
+    agree(net, picture(seed, 2, signed=signed), reference, contrastive=contrastive)
+
+
+def test_a_negative_scale_turns_inhibition_into_excitation():
+    """By hand: y = 5 - (2 * 3 - 1 * 4) = 3, so the winner is the child that pushed the product down."""
+    net = Net(lambda net, h: 5 - net.op(h), 1, op=nn.Linear(2, 1, bias=False))
+    with torch.no_grad():
+        net.op.weight.copy_(torch.tensor([[3.0, -1.0]]))
+        net.fc.weight.fill_(1.0)
+    found = mwp(net, torch.tensor([[2.0, 4.0]], dtype=torch.float64), 0, layer="tap")
+    assert found.tolist() == [[0.0, 1.0]]
+
+
+def test_the_final_response_decides_and_not_the_product():
+    """By hand: the product 2 * 3 - 4 * 1 = 2 is positive, its norm 2 - 3 = -1 is not: the second child pushed so."""
+    net = Net(lambda net, h: net.op(h) - 3.0, 1, op=nn.Linear(2, 1, bias=False))
+    with torch.no_grad():
+        net.op.weight.copy_(torch.tensor([[3.0, -1.0]]))
+        net.fc.weight.fill_(-1.0)
+    found = mwp(net, torch.tensor([[2.0, 4.0]], dtype=torch.float64), 0, layer="tap")
+    assert found.tolist() == [[0.0, 1.0]]
+
+
+def test_batch_statistics_while_training():
+    """In training mode the norm uses the statistics of the batch; they are constants on the way down."""
+    net = Net(lambda net, h: net.bn(net.conv(h)), 36, conv=conv(), bn=nn.BatchNorm2d(3))
+    net.bn.train()
+    x = picture(1, 3)
+    made = net.conv(x).detach()
+    mean, spread = made.mean((0, 2, 3)), made.var((0, 2, 3), unbiased=False)
+    scale = flat(net.bn.weight) / np.sqrt(flat(spread) + net.bn.eps)
+
+    def reference(one):
+        lowest = Units(flat(one))
+        units, _ = layer(lowest, net.conv, SHAPE)
+        shift = flat(net.bn.bias) - flat(mean) * scale
+        return lowest, scaled(units, per_channel(scale), per_channel(shift))
+
+    agree(net, x, reference)
+
+
+def group_statistics(values, groups):
+    each = values.reshape(groups, -1)
+    return ((each - each.mean(1, keepdims=True)) / np.sqrt(each.var(1, keepdims=True) + 1e-5)).ravel()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("groups", [1, 3])
+def test_group_and_instance_norm(groups, seed):
+    norm = nn.GroupNorm(groups, 3) if groups == 1 else nn.InstanceNorm2d(3, affine=True)
+    net = Net(lambda net, h: net.norm(net.conv(h)), 36, conv=conv(), norm=norm)
+    randomise(net, seed)
+
+    def reference(one):
+        lowest = Units(flat(one))
+        made, _ = layer(lowest, net.conv, SHAPE)
+        scale = per_channel(flat(net.norm.weight))
+        values = group_statistics(made.values, groups) * scale + per_channel(flat(net.norm.bias))
+        return lowest, normalised(made, values, np.sign(scale))
+
+    agree(net, picture(seed, 2), reference)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", [nn.LayerNorm, nn.RMSNorm])
+def test_layer_norm_behind_a_permutation(kind, seed):
+    """ConvNeXt: convolution, channels last, layer norm, channels first again, and an inverted bottleneck."""
+    net = Net(
+        lambda net, h: net.norm(net.conv(h).permute(0, 2, 3, 1)).permute(0, 3, 1, 2),
+        36,
+        conv=conv(),
+        norm=kind(3, eps=1e-6),
+    )
+    randomise(net, seed)
+    order = np.arange(36).reshape(OUT).transpose(1, 2, 0).ravel()
+    back = np.arange(36).reshape(4, 3, 3).transpose(2, 0, 1).ravel()
+
+    def reference(one):
+        lowest = Units(flat(one))
+        made, _ = layer(lowest, net.conv, SHAPE)
+        moved = reordered(made, order)
+        each = moved.values.reshape(-1, 3)
+        if kind is nn.LayerNorm:
+            each = (each - each.mean(1, keepdims=True)) / np.sqrt(each.var(1, keepdims=True) + 1e-6)
+        else:
+            each = each / np.sqrt((each**2).mean(1, keepdims=True) + 1e-6)
+        scale = np.tile(flat(net.norm.weight), 12)
+        shift = np.tile(flat(net.norm.bias), 12) if kind is nn.LayerNorm else 0.0
+        return lowest, reordered(normalised(moved, each.ravel() * scale + shift, np.sign(scale)), back)
+
+    agree(net, picture(seed, 2), reference)
+
+
+SCALES = torch.tensor([-2.0, 0.0, 0.5], dtype=torch.float64).view(3, 1, 1)
+CONSTANTS = {
+    "h * c + c": lambda h: h * SCALES + SCALES,
+    "c * h - 1": lambda h: SCALES * h - 1.0,
+    "1 - h": lambda h: 1.0 - h,
+    "-h + 2": lambda h: -h + 2.0,
+    "h / -3 - 1": lambda h: h / -3.0 - 1.0,
+    "in place": lambda h: h.mul_(SCALES).add_(1.0),
+    "augmented": lambda h: _augmented(h),
+    "torch.sub": lambda h: torch.sub(torch.ones_like(SCALES), h, alpha=2),
+    "through a view": lambda h: (h.flatten(1) * -2.0 + 1.0).view(h.shape),
+    "through None": lambda h: (h[:, :, None] * -2.0 + 1.0)[:, :, 0],
+    "through clone": lambda h: h.clone() * -2.0 + 1.0,
+    "through transpose": lambda h: (h.transpose(1, 2).contiguous() - 1.0).transpose(1, 2),
+    "through unsqueeze": lambda h: (h.unsqueeze(0) - 1.0).squeeze(0),
+    "through another precision": lambda h: h.float().double() * -2.0 + 1.0,
+}
+
+
+def _augmented(h):
+    h *= SCALES
+    h -= 0.5
+    return h
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constant_multiples_and_shifts(name, signed):
+    """A bias or scale written as an operation of its own, in any spelling."""
+    if "precision" in name:
+        pytest.importorskip("torch")
+    net = Net(lambda net, h: CONSTANTS[name](net.conv(h)), 36, conv=conv())
+
+    def reference(one):
+        lowest = Units(flat(one))
+        made, shape = layer(lowest, net.conv, SHAPE)
+        inside = torch.stack([torch.zeros(1, *OUT, dtype=torch.float64), torch.ones(1, *OUT, dtype=torch.float64)])
+        low, high = (flat(CONSTANTS[name](each)) for each in inside)
+        return lowest, scaled(made, high - low, low)
+
+    x = picture(2, 2, signed=signed)
+    if "precision" in name:
+        x = x.float().double()
+        tolerance = 1e-5
+    else:
+        tolerance = 1e-10
+    for cued in range(3):
+        found = mwp(net, x, cued, layer="tap")
+        for place, one in enumerate(x):
+            lowest, body = reference(one)
+            expected = descend(top_of(net, body), np.eye(3)[cued])[lowest]
+            np.testing.assert_allclose(flat(found[place]), expected, atol=tolerance)
+
+
+def test_two_norms_in_a_row():
+    net = Net(lambda net, h: net.b(net.a(net.conv(h))), 36, conv=conv(), a=nn.BatchNorm2d(3), b=nn.BatchNorm2d(3))
+
+    def reference(one):
+        lowest = Units(flat(one))
+        made, shape = layer(lowest, net.conv, SHAPE)
+        return lowest, batch_norm(batch_norm(made, net.a, shape), net.b, shape)
+
+    agree(net, picture(3, 2), reference)
+
+
+def test_a_norm_behind_an_activation_only_passes():
+    """ReLU first: the norm is not part of a neuron, so the signal goes through unchanged; 0 where its scale is 0."""
+    net = Net(lambda net, h: net.bn(F.relu(net.conv(h))), 36, conv=conv(), bn=nn.BatchNorm2d(3))
+    with torch.no_grad():
+        net.bn.weight[1] = 0.0
+
+    def reference(one):
+        lowest = Units(flat(one))
+        made, shape = layer(lowest, net.conv, SHAPE)
+        return lowest, batch_norm(relu(made), net.bn, shape)
+
+    agree(net, picture(4, 2), reference)
+    agree(net, picture(4, 2), reference, contrastive=True)
+
+
+def test_a_norm_behind_max_pooling_only_passes():
+    net = Net(
+        lambda net, h: net.bn(net.pool(F.relu(net.conv(h)))),
+        18,
+        conv=conv(),
+        bn=nn.BatchNorm2d(3),
+        pool=nn.MaxPool2d((2, 1)),
+    )
+
+    def reference(one):
+        lowest = Units(flat(one))
+        made, shape = layer(lowest, net.conv, SHAPE)
+        pooled, shape = max_pool(relu(made), net.pool, shape)
+        return lowest, batch_norm(pooled, net.bn, shape)
+
+    agree(net, picture(5, 2), reference)
+
+
+def test_a_norm_behind_the_tapped_layer_itself():
+    net = Net(lambda net, h: net.bn(h), 24, bn=nn.BatchNorm2d(2))
+
+    def reference(one):
+        lowest = Units(flat(one))
+        return lowest, batch_norm(lowest, net.bn, SHAPE)
+
+    agree(net, picture(6, 2, signed=True), reference)
+
+
+@pytest.mark.parametrize("rectified", [False, True])
+def test_a_norm_behind_a_concatenation_joins_each_part(rectified):
+    """DenseNet: a part that is a neuron is normalised as part of it, any other part only passes."""
+
+    def body(net, h):
+        return net.bn(torch.cat([net.conv(h), F.relu(net.other(h)) if rectified else net.other(h)], 1))
+
+    net = Net(body, 72, conv=conv(), other=conv(), bn=nn.BatchNorm2d(6))
+
+    def reference(one):
+        lowest = Units(flat(one))
+        first, _ = layer(lowest, net.conv, SHAPE)
+        second, _ = layer(lowest, net.other, SHAPE)
+        return lowest, batch_norm(joined(first, relu(second) if rectified else second), net.bn, (6, 4, 3))
+
+    agree(net, picture(7, 2), reference)
+
+
+def test_a_norm_behind_a_sum_joins_it():
+    net = Net(lambda net, h: net.bn(net.conv(h) + net.other(h)), 36, conv=conv(), other=conv(), bn=nn.BatchNorm2d(3))
+
+    def reference(one):
+        lowest = Units(flat(one))
+        first, shape = layer(lowest, net.conv, SHAPE)
+        second, _ = layer(lowest, net.other, SHAPE)
+        return lowest, batch_norm(summed(first, second), net.bn, shape)
+
+    agree(net, picture(8, 2), reference)
+
+
+def test_a_norm_behind_pooling_joins_it():
+    """Global average pooling, a norm, the classifier: pooled units are neurons with positive weights."""
+    net = Net(lambda net, h: net.norm(net.conv(h).mean((2, 3))), 3, conv=conv(), norm=nn.LayerNorm(3))
+    mean = matrix(lambda h: h.mean((2, 3)), OUT)
+
+    def reference(one):
+        lowest = Units(flat(one))
+        made, _ = layer(lowest, net.conv, SHAPE)
+        pooled = affine(made, mean)
+        values = group_statistics(pooled.values, 1) * flat(net.norm.weight) + flat(net.norm.bias)
+        return lowest, normalised(pooled, values, np.sign(flat(net.norm.weight)))
+
+    agree(net, picture(9, 2), reference)
+
+
+def test_a_norm_behind_the_classifier_itself():
+    """The cued unit is on: with a negative scale its excitatory weights are the negative ones."""
+    net = nn.Sequential(nn.Identity(), nn.Linear(4, 3, bias=False), nn.BatchNorm1d(3)).double().eval()
+    randomise(net, 0)
+    with torch.no_grad():
+        net[2].weight.copy_(torch.tensor([1.0, -2.0, 0.0]))
+    x = torch.rand(1, 4, dtype=torch.float64)
+    weights = net[1].weight.detach().numpy()
+    for cued, sign in enumerate([1, -1, 0]):
+        for contrast in (False, True):
+            pushes = np.clip(sign * weights[cued] * flat(x), 0, None)
+            against = np.clip(-sign * weights[cued] * flat(x), 0, None)
+            expected = pushes / (pushes.sum() or 1) - contrast * against / (against.sum() or 1)
+            found = mwp(net, x, cued, layer="0", contrastive=contrast)
+            np.testing.assert_allclose(flat(found), expected, atol=1e-12)
+
+
+def test_the_layer_between_a_convolution_and_its_norm_can_be_read():
+    """It has the same probabilities as the norm's own units: they are the same neurons."""
+    net = Net(lambda net, h: F.relu(net.bn(net.conv(h))), 36, conv=conv(), bn=nn.BatchNorm2d(3))
+    found = mwp(net, picture(1), 0, layer=["conv", "bn", "tap"])
+    torch.testing.assert_close(found["conv"], found["bn"])
+    assert found["conv"].sum() > 0.1
+    alone = mwp(net, picture(1), 0, layer="tap")
+    torch.testing.assert_close(found["tap"], alone)
