@@ -1,4 +1,4 @@
-"""A slow twin of the engine, written from the paper alone: explicit matrices in float64, nothing of excite's own.
+"""A slow twin of the engine, written from the paper alone: explicit matrices in float64, none of excite's own rules.
 
 `transitions` is the whole theory. `Units` are the layers of a reference network: each knows its responses and the
 transition matrix to each layer it was computed from, and `descend` multiplies those matrices from the top down.
@@ -10,6 +10,8 @@ from itertools import count
 import numpy as np
 import torch
 from torch import nn
+
+from excite.propagation import mwp
 
 _order = count()
 
@@ -265,3 +267,23 @@ def randomise(module, seed=0):
 def top_of(net, child, unit=1.0, dual=0.0):
     """The full connection of a `Net`, cued."""
     return cue(affine(child, net.fc.weight.detach().double().numpy().T, flat(net.fc.bias)), unit, dual)
+
+
+def agree(net, x, reference, within=1e-10):
+    """Engine and matrices on every picture and class, with and without contrast, and the dual alone.
+
+    ``reference(lowest units)`` builds the reference network up to the classifier's input.
+    """
+    classes = net.fc.out_features
+    signal = torch.eye(classes, dtype=x.dtype)[:, None].expand(-1, len(x), -1)
+    sent = {(1.0, 0.0): {}, (1.0, -1.0): {"contrastive": True}, (0.0, 1.0): {"dual": True}}
+    found = {key: mwp(net, x, signal, layer="tap", **options) for key, options in sent.items()}
+    given = net.body(net, x.clone()).flatten(1)
+    for place, one in enumerate(x):
+        lowest = Units(flat(one))
+        body = reference(lowest)
+        np.testing.assert_allclose(body.values, flat(given[place]), atol=within)
+        for key, maps in found.items():
+            for cued in range(classes):
+                expected = descend(top_of(net, body, *key), np.eye(classes)[cued])[lowest]
+                np.testing.assert_allclose(flat(maps[cued, place]), expected, atol=within)

@@ -19,6 +19,8 @@ CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 AVERAGE = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 ADAPTIVE = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+MODES = [(1, "linear"), (2, "bilinear"), (3, "trilinear"), (1, "area"), (2, "area"), (3, "area")]
+MODES += [(1, "nearest"), (2, "nearest"), (3, "nearest"), (1, "nearest-exact"), (2, "nearest-exact")]
 LARGEST = {1: 9, 2: 6, 3: 4}
 
 
@@ -110,12 +112,7 @@ def other_pools(draw):
 
 @st.composite
 def interpolations(draw):
-    dims, mode = draw(
-        st.sampled_from(
-            [(1, "linear"), (2, "bilinear"), (3, "trilinear"), (1, "area"), (2, "area"), (2, "nearest")]
-            + [(1, "nearest-exact"), (2, "nearest-exact"), (3, "nearest")]
-        )
-    )
+    dims, mode = draw(st.sampled_from(MODES))
     size = draw(sizes(dims))
     target = tuple(draw(st.integers(1, 5)) for _ in range(dims))
     smooth = mode.endswith("linear")

@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Downward"]
 
-# Pure changes of shape: the neuron behind them is still the same neuron, so a norm may still join it.
-_RESHAPING = frozenset(
-    "view reshape flatten unflatten permute transpose swapaxes movedim squeeze unsqueeze contiguous t".split()
+# Copies whatever the values are: the neuron behind them is still the same neuron, so a norm may still join it.
+_MOVING = frozenset(
+    """view view_as reshape reshape_as flatten unflatten ravel permute transpose swapaxes swapdims movedim moveaxis
+    squeeze unsqueeze contiguous clone t T mT getitem narrow select index_select split chunk unbind tensor_split expand
+    expand_as repeat tile flip roll pad pixel_shuffle pixel_unshuffle channel_shuffle unfold to type float double half
+    bfloat16 alias""".split()
 )
+_SUBJECTS = ("input", "self", "x")  # what torch's functions call their first argument
 # In-place calls that autograd itself carries rightly: they copy values or change only the shape.
 _WRITING = frozenset("copy_ zero_ fill_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ __setitem__".split())
 
@@ -56,22 +60,29 @@ class Call:
     @property
     def subject(self) -> Tensor:
         """The first argument: the activation that the operation acts on."""
-        subject: Tensor = self.argument(0, "input", "self", "x")
+        subject: Tensor = self.argument(0, *_SUBJECTS)
         return subject
 
     @property
     def options(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """All arguments but the subject."""
-        return self.args[1:], {k: v for k, v in self.kwargs.items() if k not in {"input", "self", "x", "inplace"}}
+        return self.args[1:], {k: v for k, v in self.kwargs.items() if k not in {*_SUBJECTS, "inplace"}}
 
     def response(self) -> Tensor:
         """The true value, exactly as the network computes it, in memory of its own."""
         with torch.no_grad():
-            args = self.args
-            if self.in_place:  # on a copy: the mode writes it back once the rule is in place
-                args = (args[0].clone(), *args[1:])
-            result: Tensor = self.function(*args, **self.kwargs)
+            # An in-place call works on a copy: the mode writes it back once the rule is in place.
+            result: Tensor = (
+                self.on(self.subject.clone()) if self.in_place else self.function(*self.args, **self.kwargs)
+            )
             return result
+
+    def on(self, subject: Tensor) -> Any:
+        """The same call on another subject."""
+        if self.args:
+            return self.function(subject, *self.args[1:], **self.kwargs)
+        name = next(name for name in _SUBJECTS if name in self.kwargs)
+        return self.function(**{**self.kwargs, name: subject})
 
     @property
     def writes(self) -> bool:
@@ -107,18 +118,23 @@ class Call:
         """Give the response of units whose children compete by ``rule``; ``rate`` as in `join`."""
         if not any(is_traced(tensor) for tensor in inputs):
             return set_note(response, note)
-        return self.join(Neuron(*ports(rule, response, inputs)), response, rate, note)
+        neuron = Neuron(*ports(rule, response, inputs))
+        return self.join(neuron, response, rate, replace(note, neuron=neuron))
 
-    def join(self, neuron: Neuron, response: Tensor, rate: Tensor | None = None, note: Note | None = None) -> Tensor:
+    def join(
+        self, neuron: Neuron, response: Tensor, rate: Tensor | None, note: Note, *, bounded: bool = False
+    ) -> Tensor:
         """Give a response that belongs to ``neuron``.
 
-        ``rate`` is what the sign of the response is read from, where that is not the response itself.
+        ``rate`` is what the sign of the response is read from, where that is not the response itself (None);
+        ``bounded`` says that it cannot go below 0.
         """
         kept = self.mode.keeper.keep(response if rate is None else rate)
-        result: Tensor = follow(Facing(kept, neuron.polarity), lambda: response, [neuron.up, neuron.down])
+        rule = Facing(kept, neuron.polarity, bounded=bounded)
+        result: Tensor = follow(rule, lambda: response, [neuron.up, neuron.down])
         for tap in neuron.taps:  # the way down from the tapped response now starts here
             tap.start_at(result)
-        return set_note(result, replace(note or Note(), neuron=neuron))
+        return set_note(result, note)
 
 
 class Downward(TorchFunctionMode):
@@ -141,6 +157,10 @@ class Downward(TorchFunctionMode):
         kwargs = kwargs or {}
         if not any(is_live(tensor) for tensor in tensors_in((args, kwargs))):
             return func(*args, **kwargs)
+        target = kwargs.get("out")
+        if target is not None:
+            result = self.__torch_function__(func, types, args, {k: v for k, v in kwargs.items() if k != "out"})
+            return self.write(target, result)
         call = Call(self, func, args, kwargs)
         if call.writes and id(call.subject) in self.state:  # running statistics and the like: not an activation
             with torch.no_grad():
@@ -161,12 +181,12 @@ class Downward(TorchFunctionMode):
                 result = call.function(*args, **kwargs)
                 set_note(call.subject, Note())
             elif call.in_place:
-                result = call.function(call.subject.clone(), *args[1:], **kwargs)
+                result = call.on(call.subject.clone())
             else:
                 result = call.function(*args, **kwargs)
-        for tensor in tensors_in(result):
+        for position, tensor in enumerate(tensors_in(result)):
             if tensor.is_floating_point() and not is_live(tensor):
-                set_note(tensor, self._inherited(call, tensor))
+                set_note(tensor, self._inherited(call, position))
             if traced:
                 name_unruled(tensor, call, self.module_name)
         if call.in_place and call.name not in _WRITING:
@@ -191,18 +211,17 @@ class Downward(TorchFunctionMode):
             subject.copy_(result)
         return set_note(subject, note)
 
-    def _inherited(self, call: Call, result: Tensor) -> Note:
-        """What is known of the output of a copying operation, from what is known of its inputs."""
+    def _inherited(self, call: Call, position: int) -> Note:
+        """What is known of an output of a copying operation, from what is known of its inputs."""
         live = [tensor for tensor in tensors_in((call.args, call.kwargs)) if is_live(tensor)]
         notes = [note_of(tensor) for tensor in live]
-        neuron = notes[0].made_by() if call.name in _RESHAPING else None
+        neuron = notes[0].neuron if call.name in _MOVING and live[0] is call.subject else None
         if neuron is not None:
-            neuron = neuron.reshaped(lambda tensor: call.function(tensor, *call.args[1:], **call.kwargs))
+            neuron = neuron.moved(lambda tensor: list(tensors_in(call.on(tensor)))[position])
         rest = None
         if any(note.rest is not None for note in notes):
             args, kwargs = _map_tensors(_resting, (call.args, call.kwargs))
-            rest = next(iter(tensors_in(call.function(*args, **kwargs))))
-            rest = rest if rest.shape == result.shape else None
+            rest = list(tensors_in(call.function(*args, **kwargs)))[position]
         return Note(neuron, _parts(call), rest, min(note.gate for note in notes))
 
 
@@ -267,4 +286,4 @@ def _resting(tensor: Tensor) -> Tensor:
     if not is_live(tensor):
         return tensor.detach()
     rest = note_of(tensor).rest
-    return torch.zeros_like(tensor.detach()) if rest is None else rest.expand_as(tensor).contiguous()
+    return torch.zeros_like(tensor.detach()) if rest is None else rest.clone()  # the call may overwrite it

@@ -35,13 +35,13 @@ class Neuron:
         polarity = sign if self.polarity is None else self.polarity * sign
         return replace(self, polarity=None if bool((polarity == 1).all()) else polarity)
 
-    def reshaped(self, reshape: Callable[[Tensor], Tensor]) -> Neuron:
-        """The same neuron seen through a change of shape."""
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Neuron:
+        """The same neuron seen through a change of shape, a choice of some of its units, a copy."""
         polarity = self.polarity
         if polarity is not None:
-            polarity = reshape(polarity.expand(self.up.shape).contiguous())
+            polarity = move(polarity.expand(self.up.shape).contiguous())
         with torch.enable_grad():
-            return replace(self, up=reshape(self.up), down=reshape(self.down), polarity=polarity)
+            return replace(self, up=move(self.up), down=move(self.down), polarity=polarity)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def bounded_activation(call: Call) -> Any:
     note = Note(rest=torch.zeros_like(response) + least if bool((least != 0).any()) else None, gate=gate)
     neuron = note_of(call.subject).made_by()
     if neuron is not None:
-        return call.join(neuron, response, rate, note)
+        return call.join(neuron, response, rate, note, bounded=True)
     return call.emit(Pass(call.subject.shape, rate > 0), response, [call.subject], note)
 
 
@@ -172,7 +172,9 @@ def norm(call: Call) -> Any:
     torch_order = call.function in {torch.batch_norm, torch.instance_norm}
     position = 3 if call.name in {"batch_norm", "instance_norm"} and not torch_order else 1 if torch_order else 2
     weight = call.argument(position, "weight")
-    if weight is not None and call.name not in {"layer_norm", "rms_norm"}:
+    if weight is None:  # a norm without a scale is no shift either: it forgets where its input rested
+        weight = torch.ones(())
+    elif call.name not in {"layer_norm", "rms_norm"}:
         weight = weight.detach().reshape(1, -1, *[1] * (call.subject.dim() - 2))
     return _scaled(call, call.subject, weight)
 
@@ -188,9 +190,22 @@ def _scaled(call: Call, child: Tensor, scale: Tensor | float | None) -> Tensor:
     response = call.response()
     neuron = note.made_by() if response.shape == child.shape else None
     if neuron is not None:
-        return call.join(neuron.scaled(scale, response), response, note=Note(gate=note.gate))
+        neuron = neuron.scaled(scale, response)
+        return call.join(neuron, response, None, Note(neuron=neuron, gate=note.gate))
     winning = scale.detach() != 0 if isinstance(scale, Tensor) else None
-    return call.emit(Pass(child.shape, winning), response, [child], Note(gate=note.gate))
+    return call.emit(
+        Pass(child.shape, winning), response, [child], Note(rest=_moved(call, child, scale), gate=note.gate)
+    )
+
+
+def _moved(call: Call, child: Tensor, scale: Tensor | float | None) -> Tensor | None:
+    """Where a multiple or a shift of ``child`` rests."""
+    rest = note_of(child).rest
+    increasing = scale is None or (isinstance(scale, float) and scale > 0)
+    if rest is None or not increasing:
+        return None
+    moved: Tensor = call.function(*(rest if argument is child else argument for argument in call.args), **call.kwargs)
+    return moved
 
 
 # --- two activations ----------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class Pass(Rule):
     def down(self, *probabilities: Any) -> Shares:
         """P(child) = P(parent), zero where the child contributed nothing."""
         (probability,) = probabilities
-        if self.winning is not None:
+        if self.winning is not None and not self.cued:
             probability = probability * self.winning
         return (probability.sum_to_size(self.shape),)
 
@@ -113,8 +113,9 @@ class Facing(Rule):
     separate bias). Positive scales cancel in the competition, negative ones turn inhibition into excitation.
     """
 
-    def __init__(self, rate: Kept, polarity: Tensor | None) -> None:
+    def __init__(self, rate: Kept, polarity: Tensor | None, *, bounded: bool = False) -> None:
         self.rate = rate  # the response as it finally is; its sign says which way the neuron responded
+        self.bounded = bounded  # the rate cannot be negative, and where it is 0 the unit has not responded at all
         self.polarity = polarity  # the sign of what it was multiplied with since the competition; None: 1
 
     def down(self, *probabilities: Any) -> Shares:
@@ -122,9 +123,13 @@ class Facing(Rule):
         (probability,) = probabilities
         if self.cued and self.polarity is None:
             return probability, None
-        facing = (self.rate.tensor >= 0).to(probability.dtype) * 2 - 1
+        rate = self.rate.tensor
         if self.cued:
-            facing = torch.ones_like(facing)
+            facing = torch.ones_like(probability)
+        elif self.bounded:
+            facing = (rate > 0).to(probability.dtype)
+        else:
+            facing = (rate >= 0).to(probability.dtype) * 2 - 1
         if self.polarity is not None:
             facing = facing * self.polarity.to(probability.dtype)
         downward = probability * (facing < 0)
