@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -69,9 +69,14 @@ class Call:
         return self.args[1:], {k: v for k, v in self.kwargs.items() if k not in {*_SUBJECTS, "inplace"}}
 
     def response(self) -> Tensor:
-        """The true value, exactly as the network computes it, in memory of its own."""
+        """The true value, exactly as the network computes it.
+
+        Where a rule will need what an in-place call overwrites, it works on a copy; the mode writes that back later.
+        """
         with torch.no_grad():
-            # An in-place call works on a copy: the mode writes it back once the rule is in place.
+            if self.in_place and not self.traced:
+                self.mode.keeper.before_writing(self.subject)
+                return cast("Tensor", self.function(*self.args, **self.kwargs))
             result: Tensor = (
                 self.on(self.subject.clone()) if self.in_place else self.function(*self.args, **self.kwargs)
             )
@@ -84,12 +89,17 @@ class Call:
         name = next(name for name in _SUBJECTS if name in self.kwargs)
         return self.function(**{**self.kwargs, name: subject})
 
+    @cached_property
+    def traced(self) -> bool:
+        """Whether the call depends on a tapped layer."""
+        return any(is_traced(tensor) for tensor in tensors_in((self.args, self.kwargs)))
+
     @property
     def writes(self) -> bool:
         """Whether the call changes its subject in any way."""
         return self.name in _WRITING or self.in_place
 
-    @property
+    @cached_property
     def in_place(self) -> bool:
         """Whether the call overwrites its subject."""
         name = self.function.__name__
@@ -173,9 +183,8 @@ class Downward(TorchFunctionMode):
 
     def run_plainly(self, call: Call) -> Any:
         """Run an operation without a rule and note what it gives."""
-        traced = any(is_traced(tensor) for tensor in tensors_in((call.args, call.kwargs)))
         args, kwargs = _map_tensors(_without_parameters, (call.args, call.kwargs))
-        with torch.set_grad_enabled(traced), self.keeper.saving():
+        with torch.set_grad_enabled(call.traced), self.keeper.saving():
             if call.name in _WRITING:
                 self.keeper.before_writing(call.subject)
                 result = call.function(*args, **kwargs)
@@ -187,7 +196,7 @@ class Downward(TorchFunctionMode):
         for position, tensor in enumerate(tensors_in(result)):
             if tensor.is_floating_point() and not is_live(tensor):
                 set_note(tensor, self._inherited(call, position))
-            if traced:
+            if call.traced:
                 name_unruled(tensor, call, self.module_name)
         if call.in_place and call.name not in _WRITING:
             return self.write(call.subject, result)

@@ -130,9 +130,11 @@ def bounded_activation(call: Call) -> Any:
     if not bool(torch.isfinite(least).all()):  # clamp with a maximum only: not bounded below
         return activation(call)
     response = call.response()
-    rate = response - least
     gate = 0 if not bool(torch.isfinite(most).all()) else 2 if "sigmoid" in call.name else 1
     note = Note(rest=torch.zeros_like(response) + least if bool((least != 0).any()) else None, gate=gate)
+    if not call.traced:
+        return call.emit(None, response, [], note)
+    rate = response - least
     neuron = note_of(call.subject).made_by()
     if neuron is not None:
         return call.join(neuron, response, rate, note, bounded=True)
@@ -233,9 +235,9 @@ def _sum(call: Call, left: Any, right: Any, factor: float) -> Any:
         return _scaled(call, left, None)
     if not is_live(left):
         return _scaled(call, right, factor)
-    response = call.response()
     terms, rests = [left.detach(), right.detach() * factor], [note_of(left).rest, note_of(right).rest]
     resting = None
+    response = call.response()
     if factor > 0 and any(rest is not None for rest in rests):
         levels = [
             torch.zeros_like(terms[0]) if rests[0] is None else rests[0],
