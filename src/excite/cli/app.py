@@ -12,13 +12,14 @@ from excite.cli import attend, ls
 
 __all__ = ["main"]
 
+STOPPED = 130  # the exit code of a command that the user has stopped with Ctrl-C
+
 app = typer.Typer(
     name="excite",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Where in this picture is the evidence for that concept?",
+    rich_markup_mode=None,  # plain text: help that can be piped, and errors of one line
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("attend")(attend.command)
 app.add_typer(ls.app, name="ls")
@@ -32,30 +33,59 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")] = False,
 ) -> None:
-    """Options of every command."""
+    """Where in this picture is the evidence for that concept?
+
+    Start with: excite attend PHOTO
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command; errors that excite foresees are one line on standard error and exit code 1."""
+    """Run the command; errors that excite foresees are one line on standard error and an exit code that is not 0.
+
+    Example:
+        >>> main(["--version"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        SystemExit: 0
+    """
     from excite.errors import ExciteError
 
     arguments = sys.argv[1:] if arguments is None else arguments
     warnings.showwarning = lambda message, *_rest, **_more: typer.echo(f"excite: note: {message}", err=True)
+    usage_error: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or that of typer's own copy of click
     debug = "--debug" in arguments
     try:
-        app([argument for argument in arguments if argument != "--debug"])  # welcome before and behind the command
+        code = app(  # --debug is welcome before and behind the command
+            [argument for argument in arguments if argument != "--debug"], prog_name="excite", standalone_mode=False
+        )
+    except usage_error as error:
+        typer.echo(f"excite: {_one_line(error)}", err=True)
+        raise SystemExit(2) from None
     except ExciteError as error:
         if debug:
             raise
         typer.echo(f"excite: {error}", err=True)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
+        code = STOPPED
+    if code == STOPPED:
         typer.echo("excite: stopped; what was finished is kept", err=True)
-        raise SystemExit(130) from None
+    raise SystemExit(code or 0)
+
+
+def _one_line(error: Exception) -> str:
+    """What is wrong with the arguments, and where to read about them."""
+    said = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "excite"
+    return f"{said[:1].lower()}{said[1:]}: see `{command} --help`"

@@ -15,14 +15,15 @@ __all__ = ["command"]
 
 
 def command(
-    photo: Annotated[
-        list[str],
+    photo: Annotated[str, typer.Argument(metavar="PHOTO", help="A picture, a folder, or a pattern in quotes.")],
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="PHOTO [CONCEPT ...]",
-            help="A picture, a folder or a quoted glob (or several pictures), then what to look for: labels, synonyms, "
-            "everyday words or indices. No concept: the classifier's five best findings.",
+            metavar="[PHOTO]... [CONCEPT]...",
+            help="More pictures, then what to look for: labels, synonyms, everyday words or indices. No concept: the "
+            "classifier's five best findings.",
         ),
-    ],
+    ] = None,
     model: Annotated[str, typer.Option(help="The classifier; see `excite ls models`.")] = "efficientnet-lite0",
     layer: Annotated[
         list[str] | None,
@@ -39,20 +40,21 @@ def command(
     out: Annotated[Path, typer.Option(help="The folder for overlays and results.")] = Path("excite-out"),
     overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw pictures.")] = True,
     arrays: Annotated[bool, typer.Option("--arrays", help="Also save each map as NPY.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Do again what an earlier, interrupted run has done.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each picture.")] = False,
 ) -> None:
-    """Draw where a classifier sees each concept, and print probability, point, box and mass.
+    r"""Draw where a classifier sees each concept, and print probability, point, box and mass.
 
+    \b
     Examples:
       excite attend photo.jpg                       its five best findings
       excite attend photo.jpg "tabby" 761 --json    two concepts, for a program
       excite attend photo.jpg cat --against dog     cat, not dog
-      excite attend holiday/ dog --out maps         a folder of pictures; can be stopped and resumed
+      excite attend holiday/ dog --out maps         a folder; stopped, it can be resumed
     """
     from excite.album import Album, Question, split_arguments
 
-    photos, concepts = split_arguments(photo)
+    photos, concepts = split_arguments([photo, *(words or [])], out)
     question = Question.asked(
         model=model, concepts=concepts, layers=layer, method=method, contrast=contrast, against=against
     )

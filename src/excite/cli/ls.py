@@ -11,10 +11,18 @@ from excite.cli.columns import print_columns
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="List models, layers, methods or labels.")
+app = typer.Typer(rich_markup_mode=None)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")]
 ModelName = Annotated[str, typer.Argument(help="A model, as listed by `excite ls models`.")]
+
+
+@app.callback(invoke_without_command=True)
+def options(context: typer.Context) -> None:
+    """List models, layers, methods or labels."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
 
 
 @app.command()
@@ -23,10 +31,10 @@ def models(as_json: Json = False) -> None:
     from excite.models import MODELS
 
     rows = [
-        {"model": card.name, "layers": ", ".join(card.layers), "description": card.description, "source": card.source}
+        {"model": card.name, "layers": list(card.layers), "description": card.description, "source": card.source}
         for card in MODELS.values()
     ]
-    _show(rows, as_json, "next: excite attend PHOTO --model NAME")
+    _show(rows, as_json, "next: excite attend PHOTO --model MODEL")
 
 
 @app.command()
@@ -53,7 +61,7 @@ def layers(model: ModelName = "efficientnet-lite0", as_json: Json = False) -> No
         }
         for layer in seen
     ]
-    _show(rows, as_json, "next: excite attend PHOTO --layer LAYER (sizes are for a square picture)")
+    _show(rows, as_json, "next: excite attend PHOTO --layer LAYER (sizes are for a square picture; 1 is recommended most)")
 
 
 @app.command()
@@ -81,19 +89,24 @@ def labels(
     found = known.search(text) if text else range(len(known))
     if not found:
         raise ConceptError(f"no label contains {text!r}: `excite ls labels` lists all {len(known)}")
-    rows = [
-        {"index": unit, "label": known.name(unit), "synonyms": ", ".join(known.synonyms(unit)[1:])} for unit in found
-    ]
+    rows = [{"index": unit, "label": known.name(unit), "synonyms": list(known.synonyms(unit)[1:])} for unit in found]
     _show(rows, as_json, "next: excite attend PHOTO LABEL")
 
 
-def _rank(name: str, recommended: tuple[str, ...]) -> str:
-    return f"{recommended.index(name) + 1}." if name in recommended else ""
+def _rank(name: str, recommended: tuple[str, ...]) -> int | None:
+    return recommended.index(name) + 1 if name in recommended else None
 
 
 def _show(rows: list[dict[str, Any]], as_json: bool, next_step: str) -> None:
     if as_json:
         typer.echo(json.dumps(rows))
         return
-    print_columns(rows)
+    print_columns([{name: _text(value) for name, value in row.items()} for row in rows])
     typer.secho(next_step, dim=True)
+
+
+def _text(value: Any) -> str:
+    """A value as people read it."""
+    if isinstance(value, list):
+        return ", ".join(value)
+    return "" if value is None else str(value)

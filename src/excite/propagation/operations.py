@@ -58,7 +58,7 @@ def interpolation(call: Call) -> Any:
 
 def product(call: Call) -> Any:
     """A matrix product of an activation with weights, or with a gate (attention over values)."""
-    left, right = call.args[0], call.argument(1, "mat2", "other", "vec2", "vec")
+    left, right = call.subject, call.argument(1, "mat2", "other", "vec2", "vec")
     return _product(call, left, right, call.function)
 
 
@@ -215,12 +215,12 @@ def _moved(call: Call, child: Tensor, scale: Tensor | float | None) -> Tensor | 
 
 def addition(call: Call) -> Any:
     """A sum of activations is split by what each added; a constant is a bias and takes nothing."""
-    return _sum(call, call.args[0], call.argument(1, "other"), call.kwargs.get("alpha", 1))
+    return _sum(call, call.subject, call.argument(1, "other"), call.kwargs.get("alpha", 1))
 
 
 def subtraction(call: Call) -> Any:
     """A difference: the second term adds its negative."""
-    return _sum(call, call.args[0], call.argument(1, "other"), -call.kwargs.get("alpha", 1))
+    return _sum(call, call.subject, call.argument(1, "other"), -call.kwargs.get("alpha", 1))
 
 
 def reversed_subtraction(call: Call) -> Any:
@@ -254,7 +254,7 @@ def _sum(call: Call, left: Any, right: Any, factor: float) -> Any:
 
 def multiplication(call: Call) -> Any:
     """A multiple, or an activation and its gate: the gate says how much, the activation says what."""
-    left, right = call.args[0], call.argument(1, "other")
+    left, right = call.subject, call.argument(1, "other")
     if not is_live(right):
         return _scaled(call, left, right if isinstance(right, Tensor) else float(right))
     if not is_live(left):
@@ -280,7 +280,7 @@ def _main_and_gate(left: Tensor, right: Tensor) -> tuple[Tensor | None, Tensor]:
 
 def division(call: Call) -> Any:
     """Whatever divides only scales (LRN by hand, ``x / x.norm()``): the numerator gets the signal."""
-    above, below = call.args[0], call.argument(1, "other")
+    above, below = call.subject, call.argument(1, "other")
     if is_live(above) and not is_live(below):
         return _scaled(call, above, below if isinstance(below, Tensor) else float(below))
     main = above if is_live(above) else below

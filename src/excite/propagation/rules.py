@@ -219,6 +219,7 @@ class Affine(Rule):
                 child = self.child.tensor.to(_exact(self.child.tensor.dtype))
                 if self.rest is not None:
                     child = child - self.rest
+                child = _in_range(child)
                 pushes, terms = [], []
                 for sign in (1, -1):
                     weight = _signed_part(self.weight, side * sign)
@@ -238,8 +239,15 @@ class Affine(Rule):
 
 
 def _ratio(probability: Tensor, total: Tensor) -> Tensor:
-    """Probability over total, with the paper's Z = 0 where there is no excitation."""
-    return torch.where(total == 0, 0, probability / torch.where(total == 0, 1, total))
+    """Probability over total, with the paper's Z = 0 where there is no excitation (that floats can divide by)."""
+    nothing = total.abs() < torch.finfo(total.dtype).tiny
+    return torch.where(nothing, 0, probability / torch.where(nothing, 1, total))
+
+
+def _in_range(child: Tensor) -> Tensor:
+    """The competition does not depend on the children's common scale: bring extreme ones to where floats are dense."""
+    largest = child.abs().max() if child.numel() else child.sum()
+    return child / largest if 0 < largest < 1e-18 or 1e18 < largest < torch.inf else child
 
 
 def _signed_part(weight: Tensor | None, sign: int) -> Tensor | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from operator import index
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
 
 from excite.errors import SignalError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["as_signal", "prior"]
 
@@ -34,7 +33,7 @@ def prior(output: Tensor, units: Mapping[int, float]) -> Tensor:
     return signal
 
 
-def as_signal(signal: Tensor | int | Mapping[int, float], output: Tensor) -> Tensor:
+def as_signal(signal: Tensor | SupportsIndex | Mapping[int, float], output: Tensor) -> Tensor:
     """What a user may mean by a signal, with a leading dimension for several signals.
 
     Args:
@@ -46,10 +45,12 @@ def as_signal(signal: Tensor | int | Mapping[int, float], output: Tensor) -> Ten
     Returns:
         [signals, pictures, classes, ...]. A single signal is one signal.
     """
-    if isinstance(signal, int):
-        return prior(output, {signal: 1.0})[None]
-    if not isinstance(signal, Tensor):
+    if isinstance(signal, SupportsIndex) and not isinstance(signal, Tensor):
+        return prior(output, {index(signal): 1.0})[None]
+    if isinstance(signal, Mapping):
         return prior(output, signal)[None]
+    if not isinstance(signal, Tensor):
+        raise SignalError(f"a signal is a class, weights for classes, or a tensor, not {type(signal).__name__}")
     if not signal.is_floating_point():
         return _class_for_each(signal, output)[None]
     if not bool(torch.isfinite(signal).all()):
@@ -78,8 +79,7 @@ def _class_for_each(classes: Tensor, output: Tensor) -> Tensor:
 
 def _confidence(logits: Tensor) -> Tensor:
     """exp(logit), normalised over space; 1 for a single unit."""
-    return (
-        torch.softmax(logits.flatten(1).float(), dim=1).to(logits.dtype).view_as(logits)
-        if logits.dim() > 1
-        else torch.ones_like(logits)
-    )
+    if logits.dim() == 1:
+        return torch.ones_like(logits)
+    exact = torch.promote_types(logits.dtype, torch.float32)
+    return torch.softmax(logits.flatten(1), dim=1, dtype=exact).to(logits.dtype).view_as(logits)

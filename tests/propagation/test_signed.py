@@ -1,0 +1,366 @@
+"""Units pushed up and units pushed down; the cued unit; the dual unit; what the rules do not depend on."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Net, Units, affine, agree, cue, descend, facing, flat, layer, matrix, randomise, relu, transitions
+from torch import nn
+from torch.nn import functional as F
+
+from excite.propagation import Sweep, mwp, prior
+
+
+def tensor(*rows):
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def one_layer(weights, bias=None):
+    net = nn.Sequential(nn.Identity(), nn.Linear(len(weights[0]), len(weights), bias=bias is not None)).double()
+    with torch.no_grad():
+        net[1].weight.copy_(tensor(*weights))
+        if bias is not None:
+            net[1].bias.copy_(tensor(*bias))
+    return net
+
+
+def two_layers(lower, upper, bias=0.0):
+    net = nn.Sequential(nn.Identity(), nn.Linear(len(lower[0]), len(lower)), nn.Linear(len(upper[0]), 1)).double()
+    with torch.no_grad():
+        net[1].weight.copy_(tensor(*lower))
+        net[1].bias.fill_(bias)
+        net[2].weight.copy_(tensor(*upper))
+    return net
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def test_excitatory_children_share_by_activation_times_weight():
+    found = mwp(one_layer([[1.0, 3.0, -5.0]]), tensor([2.0, 2.0, 2.0]), 0, layer="0")
+    assert found.tolist() == [[0.25, 0.75, 0.0]]
+
+
+def test_nothing_excites_nothing_is_handed_on():
+    assert mwp(one_layer([[-1.0, -2.0]], [9.0]), tensor([1.0, 1.0]), 0, layer="0").tolist() == [[0.0, 0.0]]
+    assert mwp(one_layer([[1.0, 2.0]], [9.0]), tensor([0.0, 0.0]), 0, layer="0").tolist() == [[0.0, 0.0]]
+
+
+def test_the_bias_takes_nothing():
+    found = mwp(one_layer([[1.0, 3.0]], [1000.0]), tensor([1.0, 1.0]), 0, layer="0")
+    assert found.tolist() == [[0.25, 0.75]]
+
+
+def test_a_unit_pushed_down_is_explained_by_what_pushed_it_down():
+    """y = 1 * 1 - 3 * 1 - 2 * 2 = -6: the winners are the children that pushed it down, 3 and 4."""
+    found = mwp(two_layers([[1.0, -3.0, -2.0]], [[-1.0]]), tensor([1.0, 1.0, 2.0]), 0, layer="0")
+    torch.testing.assert_close(found, tensor([0.0, 3 / 7, 4 / 7]))
+
+
+def test_negative_children_push_with_the_opposite_sign():
+    """y = (-1)(-1) + 1 * 3 + (-2) * 1 = 2: two negatives excite."""
+    found = mwp(two_layers([[-1.0, 3.0, 1.0]], [[1.0]]), tensor([-1.0, 1.0, -2.0]), 0, layer="0")
+    torch.testing.assert_close(found, tensor([0.25, 0.75, 0.0]))
+
+
+def test_the_bias_says_which_way_a_unit_responded():
+    """The children alone would push it to 1 - 3 = -2, the bias makes it +3: the first child pushed that way."""
+    found = mwp(two_layers([[1.0, -3.0]], [[1.0]], bias=5.0), tensor([1.0, 1.0]), 0, layer="0")
+    assert found.tolist() == [[1.0, 0.0]]
+
+
+@pytest.mark.parametrize("bias", [-100.0, 0.0, 100.0, None])
+def test_the_cued_unit_is_on_whatever_its_logit(bias):
+    weights = [1.0, -3.0, 2.0]
+    at_zero = -(1.0 - 3.0 + 2.0 * 2.0)  # makes the logit exactly 0
+    net = one_layer([weights], [at_zero if bias is None else bias])
+    found = mwp(net, tensor([1.0, 1.0, 2.0]), 0, layer="0")
+    torch.testing.assert_close(found, tensor([0.2, 0.0, 0.8]))
+
+
+def test_the_dual_unit_has_the_opposite_weights():
+    net = one_layer([[1.0, -3.0, -2.0, 3.0]])
+    x = tensor([1.0, 1.0, 1.0, 1.0])
+    torch.testing.assert_close(mwp(net, x, 0, layer="0", dual=True), tensor([0.0, 0.6, 0.4, 0.0]))
+    torch.testing.assert_close(mwp(net, x, 0, layer="0", contrastive=True), tensor([0.25, -0.6, -0.4, 0.75]))
+
+
+def test_contrast_is_at_the_classifier_only():
+    """P0 (P1 - P1bar) P2: below the top the same rules hold for both."""
+    net = Net(lambda net, h: F.relu(net.b(F.relu(net.a(h)))), 5, a=nn.Linear(4, 6), b=nn.Linear(6, 5))
+    x = torch.rand(3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def reference(lowest):
+        first = relu(layer(lowest, net.a, (4,))[0])
+        return relu(layer(first, net.b, (6,))[0])
+
+    for seed in range(5):
+        agree(randomise(net, seed), x, reference)
+
+
+def test_contrast_sums_to_zero_where_both_sides_are_excited():
+    net = Net(lambda net, h: F.relu(net.a(h)), 8, a=nn.Linear(6, 8, bias=False))
+    with torch.no_grad():
+        net.a.weight.abs_()  # every unit below is excited by its children, so no mass is lost on the way
+    x = torch.rand(4, 6, dtype=torch.float64)
+    assert (mwp(net, x, 1, layer="tap").sum(1) - 1).abs().max() < 1e-12
+    assert (mwp(net, x, 1, layer="tap", dual=True).sum(1) - 1).abs().max() < 1e-12
+    contrast = mwp(net, x, 1, layer="tap", contrastive=True)
+    assert contrast.sum(1).abs().max() < 1e-12
+    assert contrast.abs().max() > 0.01
+
+
+# --- the classifier's own weights need not be the last operation ------------------------------------------------------
+
+
+def fully_convolutional(pool):
+    class Fully(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tap = nn.Identity()
+            self.conv = nn.Conv2d(2, 3, 2)
+
+        def forward(self, x):
+            return pool(self.conv(self.tap(x)))
+
+    return randomise(Fully().double().eval(), 3)
+
+
+@pytest.mark.parametrize(("unit", "dual"), [(1, 0), (1, -1), (0, 1)])
+def test_pooling_above_the_classifier(unit, dual):
+    """Pooled class maps: pooling hands to the places that speak for the class, there the cued weights decide."""
+    net = fully_convolutional(lambda y: y.mean((2, 3)))
+    x = torch.randn(1, 2, 4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    lowest = Units(flat(x))
+    maps, shape = layer(lowest, net.conv, (2, 4, 3))
+    top = affine(maps, matrix(lambda y: y.mean((2, 3)), shape))
+    top.turn(1.0)
+    cue(maps, unit, dual)
+    for cued in range(3):
+        assert maps.values.reshape(3, -1)[cued].min() < 0 < maps.values.reshape(3, -1)[cued].max()
+        found = mwp(net, x, cued, layer="tap", contrastive=dual == -1, dual=unit == 0)
+        np.testing.assert_allclose(flat(found), descend(top, np.eye(3)[cued])[lowest], atol=1e-12)
+
+
+def test_class_maps_start_where_the_classifier_is_confident():
+    """A spatial output: the signal is exp(logit) of the cued class, normalised over space."""
+    net = fully_convolutional(lambda y: y)
+    x = torch.rand(2, 2, 4, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    output = net(x).detach()
+    signal = np.zeros(output.shape)
+    each = np.exp(output[:, 1].numpy())
+    signal[:, 1] = 0.5 * each / each.sum((1, 2), keepdims=True)
+    each = np.exp(output[:, 2].numpy())
+    signal[:, 2] = -2.0 * each / each.sum((1, 2), keepdims=True)
+    torch.testing.assert_close(prior(output, {1: 0.5, 2: -2.0}), torch.from_numpy(signal))
+    found = mwp(net, x, {1: 0.5, 2: -2.0}, layer="tap")
+    for place, one in enumerate(x):
+        lowest = Units(flat(one))
+        top = cue(layer(lowest, net.conv, (2, 4, 3))[0])
+        np.testing.assert_allclose(flat(found[place]), descend(top, signal[place].ravel())[lowest], atol=1e-12)
+
+
+# --- matrix products in any spelling ----------------------------------------------------------------------------------
+
+PRODUCTS = {
+    "matmul": lambda net, h: torch.matmul(h, net.w),
+    "@": lambda net, h: h @ net.w,
+    "mm": lambda net, h: torch.mm(h, net.w),
+    "method": lambda net, h: h.mm(net.w),
+    "weights first": lambda net, h: (net.w.t() @ h.t()).t(),
+    "bmm": lambda net, h: torch.bmm(h[:, None], net.w.expand(len(h), -1, -1))[:, 0],
+    "addmm": lambda net, h: torch.addmm(torch.zeros(3, dtype=h.dtype), h, net.w),
+    "einsum": lambda net, h: torch.einsum("ni,io->no", h, net.w),
+    "einsum weights first": lambda net, h: torch.einsum("io,ni->no", net.w, h),
+    "F.linear": lambda net, h: F.linear(h, net.w.t()),
+    "conv1d": lambda net, h: F.conv1d(h[:, :, None], net.w.t()[:, :, None])[:, :, 0],
+    "names": lambda net, h: torch.matmul(input=h, other=net.w),
+    "linear names": lambda net, h: F.linear(input=h, weight=net.w.t(), bias=None),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_matrix_products(name):
+    net = Net(lambda net, h: PRODUCTS[name](net, h) - 0.3, 3, w=nn.Parameter(torch.zeros(4, 3)))
+    x = torch.randn(2, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    agree(net, x, lambda lowest: affine(lowest, net.w.detach().numpy(), -0.3))
+
+
+def test_matrix_times_vector():
+    net = Net(
+        lambda net, h: torch.stack([torch.mv(net.w.t(), each) for each in h]), 3, w=nn.Parameter(torch.zeros(4, 3))
+    )
+    x = torch.randn(2, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    agree(net, x, lambda lowest: affine(lowest, net.w.detach().numpy()))
+
+
+def test_addmm_with_its_bias():
+    net = Net(
+        lambda net, h: torch.addmm(net.b, h, net.w),
+        3,
+        w=nn.Parameter(torch.zeros(4, 3)),
+        b=nn.Parameter(torch.zeros(3)),
+    )
+    x = torch.randn(2, 4, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    agree(net, x, lambda lowest: affine(lowest, net.w.detach().numpy(), flat(net.b)))
+
+
+# --- what the probabilities do not depend on --------------------------------------------------------------------------
+
+
+def deep(seed):
+    net = Net(
+        lambda net, h: F.relu(net.b(F.max_pool2d(F.relu(net.a(h)), 2))),
+        8,
+        a=nn.Conv2d(2, 3, 3, padding=1),
+        b=nn.Conv2d(3, 2, 2, stride=1, padding=0),
+    )
+    return randomise(net, seed)
+
+
+@given(st.integers(0, 10**6), st.lists(st.floats(-3, 3), min_size=2, max_size=2))
+@settings(max_examples=15, derandomize=True, deadline=None)
+def test_linear_in_the_signal(seed, factors):
+    net = deep(seed)
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(2, 2, 6, 6, generator=generator, dtype=torch.float64)
+    first, second = torch.randn(2, 2, 3, generator=generator, dtype=torch.float64)
+    both = factors[0] * first + factors[1] * second
+    maps = [mwp(net, x, signal, layer="tap", contrastive=seed % 2 == 1) for signal in (first, second, both)]
+    torch.testing.assert_close(maps[2], factors[0] * maps[0] + factors[1] * maps[1])
+
+
+def test_every_way_to_say_a_signal():
+    net = deep(1)
+    x = torch.rand(3, 2, 6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    cues = torch.eye(3, dtype=torch.float64)
+
+    def maps(signal):
+        return mwp(net, x, signal, layer="tap")
+
+    each = [maps(cues[None, cued].expand(3, -1)) for cued in range(3)]
+    torch.testing.assert_close(maps(1), each[1])
+    torch.testing.assert_close(maps(-1), each[2])
+    torch.testing.assert_close(maps(np.int64(1)), each[1])
+    torch.testing.assert_close(maps(np.argmax([0, 9, 1])), each[1])
+    torch.testing.assert_close(maps(torch.tensor(1)), each[1])
+    torch.testing.assert_close(maps({0: 0.25, 2: -1.5}), 0.25 * each[0] - 1.5 * each[2])
+    torch.testing.assert_close(maps(torch.tensor([0.5, 0.25, 0.25])), 0.5 * each[0] + 0.25 * (each[1] + each[2]))
+    torch.testing.assert_close(maps(torch.tensor([2, 0, 1])), torch.stack([each[2][0], each[0][1], each[1][2]]))
+    several = maps(torch.stack([cues[None, cued].expand(3, -1) for cued in (2, 0)]))
+    torch.testing.assert_close(several, torch.stack([each[2], each[0]]))
+    alone = maps(cues[None, None, 1].expand(1, 3, -1))
+    assert alone.shape == (1, *x.shape)
+    torch.testing.assert_close(alone[0], each[1])
+
+
+def test_several_signals_of_a_batch_with_as_many_pictures_as_classes():
+    """[3 classes] as a vector is one signal; [3 pictures, 3 classes] is one for each picture."""
+    net = deep(2)
+    x = torch.rand(3, 2, 6, 6, dtype=torch.float64)
+    square = torch.rand(3, 3, dtype=torch.float64)
+    found = mwp(net, x, square, layer="tap")
+    for place in range(3):
+        alone = mwp(net, x[place : place + 1], square[place], layer="tap")
+        torch.testing.assert_close(found[place : place + 1], alone)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_several_layers_of_one_pass(seed):
+    net = deep(seed)
+    x = torch.rand(2, 2, 6, 6, dtype=torch.float64)
+    layers = ["fc", "b", "a", "tap"]
+    together = mwp(net, x, 0, layer=layers)
+    assert list(together) == layers
+    for name in layers:
+        torch.testing.assert_close(together[name], mwp(net, x, 0, layer=name))
+    assert together["fc"].tolist() == [[1.0, 0.0, 0.0]] * 2
+    torch.testing.assert_close(mwp(net, x, 0, layer=("a", "tap"), contrastive=True)["tap"].sum(), _contrast(net, x))
+
+
+def _contrast(net, x):
+    return mwp(net, x, 0, layer="tap", contrastive=True).sum()
+
+
+def test_a_sweep_can_be_asked_again_and_again():
+    """Signals, contrasts and duals in any order do not disturb each other."""
+    net = deep(3)
+    x = torch.rand(1, 2, 6, 6, dtype=torch.float64)
+    sweep = Sweep(net, x, ["tap"])
+    cued = prior(sweep.output, {1: 1.0})
+    plain = sweep.down(cued)["tap"]
+    contrast = sweep.down(cued, unit=1.0, dual=-1.0)["tap"]
+    dual = sweep.down(cued, unit=0.0, dual=1.0)["tap"]
+    torch.testing.assert_close(sweep.down(cued)["tap"], plain, rtol=0, atol=0)
+    torch.testing.assert_close(contrast, plain - dual)
+    torch.testing.assert_close(sweep.down(cued, unit=0.5, dual=2.0)["tap"], 0.5 * plain + 2 * dual)
+
+
+def test_pictures_of_a_batch_do_not_meet():
+    net = deep(4)
+    x = torch.rand(5, 2, 6, 6, dtype=torch.float64)
+    together = mwp(net, x, 2, layer="tap", contrastive=True)
+    for place in range(5):
+        alone = mwp(net, x[place : place + 1], 2, layer="tap", contrastive=True)
+        torch.testing.assert_close(together[place], alone[0], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e-6, 1e-20])
+def test_positive_scales_of_a_unit_cancel(scale):
+    """Larger responses into smaller weights: the same network, so the same winners."""
+    net = deep(5)
+    x = torch.rand(2, 2, 6, 6, dtype=torch.float64)
+    before = mwp(net, x, 0, layer="tap")
+    with torch.no_grad():
+        net.a.weight.mul_(scale)
+        net.a.bias.mul_(scale)
+        net.b.weight.div_(scale)
+    torch.testing.assert_close(mwp(net, x, 0, layer="tap"), before)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-36, 1e-39, 1e-42])
+@pytest.mark.parametrize("signed", [False, True])
+def test_filters_that_training_has_all_but_erased(scale, signed):
+    """Weight decay leaves filters with weights like 1e-40, kept alive by a bias: no infinities, no NaN, no gain."""
+    net = nn.Sequential(nn.Identity(), nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(48, 2))
+    randomise(net.eval(), 0)
+    with torch.no_grad():
+        net[1].weight.mul_(scale)
+        net[1].bias.fill_(1.0)
+    x = torch.randn(1, 2, 4, 4) if signed else torch.rand(1, 2, 4, 4)
+    found = mwp(net, x, 0, layer="0")
+    assert torch.isfinite(found).all()
+    assert found.min() >= 0
+    assert found.sum() < 1 + 1e-4
+    if scale >= 1e-36:  # beyond that float32 has too few digits left to ask for more
+        torch.testing.assert_close(found, mwp(net.double(), x.double(), 0, layer="0").float(), rtol=1e-4, atol=1e-6)
+
+
+def test_faint_terms_of_a_sum():
+    net = nn.Sequential(nn.Identity(), Doubled(), nn.Linear(4, 2))
+    found = mwp(net, torch.full((1, 4), 1e-42), 0, layer="0")
+    assert torch.isfinite(found).all()
+    assert 0 <= found.sum() < 1 + 1e-4
+
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x + x.flip(1)
+
+
+def test_probabilities_are_probabilities():
+    """Non-negative, and never more than the signal that was sent."""
+    for seed in range(20):
+        net = deep(seed)
+        x = torch.randn(2, 2, 6, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        for name, won in mwp(net, x, 0, layer=["b", "a", "tap"]).items():
+            assert won.min() >= 0, name
+            assert won.flatten(1).sum(1).max() < 1 + 1e-12
+
+
+def test_the_oracle_itself_by_hand():
+    """The twin is only worth something if it is right: the paper's Eqn. 3 with numbers."""
+    steps = transitions(np.array([1.0, 2.0, 3.0]), np.array([[1.0, -1.0], [2.0, -1.0], [-4.0, 0.0]]), np.array([1, -1]))
+    np.testing.assert_allclose(steps, [[0.2, 0.8, 0.0], [1 / 3, 2 / 3, 0.0]])
+    assert facing(np.array([-0.5, 0.0, 2.0])).tolist() == [-1.0, 1.0, 1.0]

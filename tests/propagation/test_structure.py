@@ -1,0 +1,611 @@
+"""Branches, sums, gates and copies: everything that is not a weight, against explicit matrices."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import (
+    Net,
+    Units,
+    activated,
+    agree,
+    batch_norm,
+    descend,
+    facing,
+    flat,
+    gated,
+    joined,
+    layer,
+    matrix,
+    max_pool,
+    picked,
+    pooled,
+    randomise,
+    relu,
+    summed,
+    top_of,
+)
+from torch import nn
+from torch.nn import functional as F
+
+from excite.propagation import mwp
+
+SHAPE = (2, 4, 4)
+SIZE = 32
+
+
+def picture(seed=0, batch=2, *, signed=False):
+    x = torch.randn(batch, *SHAPE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return x if signed else x.abs()
+
+
+def conv(inputs=2, outputs=2, kernel=3):
+    return nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2)
+
+
+def through(units, module):
+    return layer(units, module, SHAPE)[0]
+
+
+# --- one child: the signal stays the same ------------------------------------------------------------------------------
+
+UNCHANGED = {
+    "leaky": lambda h: F.leaky_relu(h, 0.2),
+    "leaky in place": lambda h: F.leaky_relu_(h, 0.2),
+    "prelu": lambda h: F.prelu(h, torch.tensor([0.1], dtype=h.dtype)),
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu tanh": lambda h: F.gelu(h, approximate="tanh"),
+    "mish": F.mish,
+    "hardswish": F.hardswish,
+    "hardswish by hand": lambda h: h * F.relu6(h + 3) / 6,
+    "swish by hand": lambda h: h * torch.sigmoid(h),
+    "swish by method": lambda h: h.sigmoid().mul(h),
+    "lrn": lambda h: F.local_response_norm(h, 2),
+    "lrn by hand": lambda h: h / (1 + (h**2).mean(1, keepdim=True)) ** 0.75,
+    "unit length": F.normalize,
+    "over its norm": lambda h: h / h.norm(),
+    "dropout": lambda h: F.dropout(h, 0.5, training=False),
+    "dropout module": nn.Dropout2d().eval(),
+    "softmax": lambda h: h.softmax(1),
+    "log softmax": lambda h: F.log_softmax(h, 1),
+    "square": lambda h: h * h,
+    "power": lambda h: h**3,
+    "abs": torch.abs,
+    "constant multiple": lambda h: 3.0 * h,
+    "identity": nn.Identity(),
+}
+
+
+@pytest.mark.parametrize("name", UNCHANGED)
+def test_functions_that_leave_the_signal_unchanged(name):
+    """Between the tapped layer and two consumers of either sign."""
+    net = Net(lambda net, h: net.conv(UNCHANGED[name](h)), SIZE, conv=conv())
+    x = picture(signed=True)
+
+    def reference(lowest):
+        values = UNCHANGED[name](torch.from_numpy(lowest.values.copy()).view(1, *SHAPE))
+        return through(activated(lowest, flat(values)), net.conv)
+
+    agree(net, x, reference)
+
+
+@pytest.mark.parametrize("name", ["leaky", "silu", "gelu", "hardswish", "lrn", "softmax"])
+def test_signed_units_below_such_a_function(name):
+    """The unit below them keeps its sign, and with it who pushed it."""
+    net = Net(lambda net, h: net.b(UNCHANGED[name](net.a(h))), SIZE, a=conv(), b=conv())
+
+    def reference(lowest):
+        made = through(lowest, net.a)
+        values = UNCHANGED[name](torch.from_numpy(made.values.copy()).view(1, *SHAPE))
+        return through(activated(made, flat(values)), net.b)
+
+    agree(net, picture(signed=True), reference)
+
+
+RELUS = {
+    "functional": F.relu,
+    "in place": lambda h: F.relu(h, inplace=True),
+    "torch": torch.relu,
+    "torch in place": torch.relu_,
+    "method": lambda h: h.relu(),
+    "method in place": lambda h: h.relu_(),
+    "module": nn.ReLU(),
+    "clamp": lambda h: h.clamp(min=0),
+    "clamp_min_": lambda h: h.clamp_min_(0),
+    "threshold": lambda h: F.threshold(h, 0.0, 0.0),
+    "maximum": lambda h: torch.maximum(h, torch.zeros(())),
+    "where": lambda h: torch.where(h > 0, h, torch.zeros((), dtype=h.dtype)),
+    "masked": lambda h: h.masked_fill(h < 0, 0.0),
+    "product with a mask": lambda h: h * (h > 0),
+    "relu6": lambda h: F.relu6(h / 100) * 100,
+    "names": lambda h: F.relu(input=h, inplace=True),
+}
+
+
+@pytest.mark.parametrize("name", RELUS)
+def test_every_spelling_of_relu(name):
+    """Zero where it does not respond, also when a later norm makes something of that zero."""
+    net = Net(lambda net, h: net.bn(RELUS[name](net.conv(h))), SIZE, conv=conv(), bn=nn.BatchNorm2d(2))
+
+    def reference(lowest):
+        return batch_norm(relu(through(lowest, net.conv)), net.bn, SHAPE)
+
+    agree(net, picture(1), reference)
+
+
+INDEX = np.arange(SIZE).reshape(SHAPE)
+COPIES = {
+    "flatten": (lambda h: h.flatten(1), INDEX),
+    "reshape": (lambda h: h.reshape(len(h), 4, 8), INDEX),
+    "unflatten": (lambda h: h.flatten(1).unflatten(1, (4, 8)), INDEX),
+    "permute": (lambda h: h.permute(0, 2, 3, 1), INDEX.transpose(1, 2, 0)),
+    "transpose": (lambda h: h.transpose(1, 3).contiguous(), INDEX.transpose(2, 1, 0)),
+    "movedim": (lambda h: h.movedim(1, 3), INDEX.transpose(1, 2, 0)),
+    "flip": (lambda h: h.flip(3), INDEX[:, :, ::-1]),
+    "roll": (lambda h: h.roll(1, 2), np.roll(INDEX, 1, 1)),
+    "slice": (lambda h: h[:, 1:, :2, ::2], INDEX[1:, :2, ::2]),
+    "select": (lambda h: h.select(2, 1), INDEX[:, 1]),
+    "narrow": (lambda h: h.narrow(3, 1, 2), INDEX[:, :, 1:3]),
+    "index": (lambda h: h[:, [1, 0, 1]], INDEX[[1, 0, 1]]),
+    "index_select": (lambda h: h.index_select(2, torch.tensor([3, 3, 0])), INDEX[:, [3, 3, 0]]),
+    "gather": (lambda h: h.gather(3, torch.full((len(h), 2, 4, 2), 2)), INDEX[:, :, [2, 2]]),
+    "chunk": (lambda h: h.chunk(2, 2)[1], INDEX[:, 2:]),
+    "split": (lambda h: h.split([1, 3], 3)[1], INDEX[:, :, 1:]),
+    "unbind": (lambda h: h.unbind(1)[1], INDEX[1]),
+    "stack": (lambda h: torch.stack([h[:, 1], h[:, 0], h[:, 1]], 1), INDEX[[1, 0, 1]]),
+    "cat": (lambda h: torch.cat([h, h[:, :1]], 1), INDEX[[0, 1, 0]]),
+    "repeat": (lambda h: h.repeat(1, 2, 1, 1), INDEX[[0, 1, 0, 1]]),
+    "expand": (lambda h: h[:, :1].expand(-1, 3, -1, -1), INDEX[[0, 0, 0]]),
+    "repeat_interleave": (lambda h: h.repeat_interleave(2, 2), INDEX.repeat(2, 1)),
+    "pixel_shuffle": (lambda h: F.pixel_shuffle(h.repeat(1, 2, 1, 1), 2), None),
+    "pixel_unshuffle": (lambda h: F.pixel_unshuffle(h, 2), None),
+    "channel_shuffle": (lambda h: F.channel_shuffle(h.repeat(1, 2, 1, 1), 2), None),
+    "unfold": (lambda h: F.unfold(h, 2), None),
+    "windows": (lambda h: h.unfold(2, 2, 1), None),
+    "reflect": (lambda h: F.pad(h, (1, 2, 0, 1), mode="reflect"), None),
+    "replicate": (lambda h: F.pad(h, (1, 2, 0, 1), mode="replicate"), None),
+    "circular": (lambda h: F.pad(h, (1, 2, 0, 1), mode="circular"), None),
+    "nearest": (lambda h: F.interpolate(h, scale_factor=1.5), None),
+    "upsample": (lambda h: nn.Upsample(scale_factor=2)(h), None),
+    "squeeze": (lambda h: h[:, :1].squeeze(1).unsqueeze(2), INDEX[:1]),
+    "dropout": (nn.Dropout(0.9).eval(), INDEX),
+    "detach": (lambda h: h.detach(), INDEX),
+    "data": (lambda h: h.data, INDEX),
+    "clone": (lambda h: h.clone(), INDEX),
+    "to": (lambda h: h.to(torch.float64), INDEX),
+    "masked_select": (lambda h: h[:, :, torch.eye(4, dtype=torch.bool)], INDEX[:, np.eye(4, dtype=bool)]),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_are_like_error_backpropagation(name):
+    function, index = COPIES[name]
+    if index is None:  # let the operation itself copy the indices
+        index = function(torch.from_numpy(INDEX)[None].double()).numpy().astype(int)
+    net = Net(lambda net, h: function(F.relu(net.conv(h))), index.size, conv=conv())
+    agree(net, picture(2), lambda lowest: picked(relu(through(lowest, net.conv)), index))
+
+
+POOLS = [nn.MaxPool2d(2), nn.MaxPool2d(3, 1, 1), nn.MaxPool2d(2, 2, ceil_mode=True), nn.MaxPool2d(2, 1, dilation=2)]
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("number", range(4))
+def test_max_pooling_has_one_child(number, signed):
+    pool = POOLS[number]
+    width = pool(torch.zeros(1, *SHAPE)).numel()
+    net = Net(lambda net, h: pool(h if signed else F.relu(net.conv(h))), width, conv=conv())
+
+    def reference(lowest):
+        return max_pool(lowest if signed else relu(through(lowest, net.conv)), pool, SHAPE)[0]
+
+    agree(net, picture(3, signed=signed), reference)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda h: h.amax((2, 3)),
+        lambda h: h.flatten(2).max(2).values,
+        lambda h: F.adaptive_max_pool2d(h, 1),
+        lambda h: F.max_pool2d(h, 4),
+        lambda h: F.max_pool1d(h.flatten(2), 16),
+        lambda h: F.max_pool3d(h[:, :, None], (1, 4, 4)),
+        lambda h: h.flatten(2).topk(1, 2).values,
+        lambda h: h.flatten(2).sort(2, descending=True).values[:, :, 0],
+    ],
+)
+def test_global_maximum_in_any_spelling(pool):
+    net = Net(lambda net, h: pool(F.relu(net.conv(h))), 2, conv=conv())
+
+    def reference(lowest):
+        units = relu(through(lowest, net.conv))
+        return picked(units, units.values.reshape(2, 16).argmax(1) + [0, 16])
+
+    agree(net, picture(4), reference)
+
+
+def test_zero_padding_takes_nothing():
+    net = Net(lambda net, h: net.conv(F.pad(h, (1, 1, 1, 1))), SIZE, conv=nn.Conv2d(2, 2, 3))
+    twin = nn.Conv2d(2, 2, 3, padding=1).double()
+    twin.load_state_dict(net.conv.state_dict())
+    agree(net, picture(5), lambda lowest: through(lowest, twin))
+
+
+def test_padding_with_ones_takes_its_share():
+    """Constants that are really there compete as children; what they win is lost to the layer below."""
+    net = Net(lambda net, h: net.conv(F.pad(h, (1, 1, 1, 1), value=1.0)), SIZE, conv=nn.Conv2d(2, 2, 3))
+    inside = np.pad(np.ones((2, 4, 4)), ((0, 0), (1, 1), (1, 1))).ravel()
+
+    def reference(lowest):
+        padded = matrix(lambda h: F.pad(h, (1, 1, 1, 1)), SHAPE)
+        units = Units(lowest.values @ padded + (1 - inside), [(lowest, padded.T)])
+        return layer(units, net.conv, (2, 6, 6))[0]
+
+    agree(net, picture(6), reference)
+
+
+def test_a_constant_concatenated_takes_its_share():
+    net = Net(lambda net, h: net.conv(torch.cat([h, torch.ones_like(h[:, :1])], 1)), SIZE, conv=conv(3))
+
+    def reference(lowest):
+        return layer(joined(lowest, Units(np.ones(16))), net.conv, (3, 4, 4))[0]
+
+    agree(net, picture(7), reference)
+
+
+# --- sums --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rectified", [False, True])
+@pytest.mark.parametrize("spelling", ["+", "+=", "add_", "torch.add", "alpha", "-", "rsub", "sum", "stack", "einsum"])
+def test_sums_share_by_what_each_term_added(spelling, rectified):
+    def body(net, h):
+        left, right = net.a(h), net.b(h)
+        if rectified:
+            left, right = F.relu(left), F.relu(right)
+        return SUMS[spelling](left, right)
+
+    net = Net(body, SIZE, a=conv(), b=conv())
+    factor = {"alpha": 0.5, "-": -1.0, "rsub": -1.0}.get(spelling, 1.0)
+
+    def reference(lowest):
+        left, right = through(lowest, net.a), through(lowest, net.b)
+        if rectified:
+            left, right = relu(left), relu(right)
+        return summed(left, activated(right, right.values * factor))
+
+    agree(net, picture(8), reference)
+
+
+def _added(left, right):
+    left += right
+    return left
+
+
+SUMS = {
+    "+": lambda a, b: a + b,
+    "+=": _added,
+    "add_": lambda a, b: a.add_(b),
+    "torch.add": torch.add,
+    "alpha": lambda a, b: torch.add(a, b, alpha=0.5),
+    "-": lambda a, b: a - b,
+    "rsub": torch.sub,
+    "sum": lambda a, b: sum([a, b]),
+    "stack": lambda a, b: torch.stack([a, b]).sum(0),
+    "einsum": lambda a, b: torch.add(input=a, other=b),
+}
+
+
+def test_a_sum_by_hand():
+    """Terms 3 and 1 share 3 to 1; terms 3 and -1 give 2, pushed up by the first alone; -3 and 1 by the first too."""
+    net = Net(lambda net, h: h[:, 0] + h[:, 1], 3, classes=3)
+    with torch.no_grad():
+        net.fc.weight.copy_(torch.diag(torch.tensor([1.0, 1.0, -1.0])))
+    x = torch.tensor([[[3.0, 3.0, -3.0], [1.0, -1.0, 1.0]]], dtype=torch.float64)
+    found = torch.stack([mwp(net, x, cued, layer="tap")[0, :, cued] for cued in range(3)])
+    torch.testing.assert_close(found, torch.tensor([[0.75, 0.25], [1.0, 0.0], [1.0, 0.0]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda h: h + 5.0,
+        lambda h: 5.0 + h,
+        lambda h: h + torch.full((2, 1, 1), 5.0, dtype=torch.float64),
+        lambda h: torch.full((2, 4, 4), 5.0, dtype=torch.float64) + h,
+        lambda h: h + torch.full_like(h, 5.0),
+        lambda h: h + torch.ones_like(h) * 5.0,
+        lambda h: h + h.new_full((2, 4, 4), 5.0),
+        lambda h: h + 5.0 * h.new_ones(2, 1, 1),
+        lambda h: h.add(5.0),
+        lambda h: h - torch.full_like(h, -5.0),
+    ],
+)
+def test_a_constant_term_takes_nothing(add):
+    net = Net(lambda net, h: net.conv(add(F.relu(h))), SIZE, conv=conv())
+
+    def reference(lowest):
+        units = relu(lowest)
+        return through(activated(units, units.values + 5.0), net.conv)
+
+    agree(net, picture(9, signed=True), reference)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        lambda h: h * torch.full_like(h, 2.0),
+        lambda h: h * (torch.ones_like(h) + 1.0),
+        lambda h: h / h.new_full((1,), 0.5),
+        lambda h: h.new_full((2, 1, 1), 2.0) * h,
+        lambda h: torch.mul(input=h, other=2.0),
+        lambda h: torch.div(input=h, other=0.5),
+    ],
+)
+def test_a_constant_factor_takes_nothing(times):
+    net = Net(lambda net, h: net.conv(times(h)), SIZE, conv=conv())
+    agree(net, picture(10), lambda lowest: through(activated(lowest, 2 * lowest.values), net.conv))
+
+
+def test_three_terms_share_alike_in_any_order():
+    """With non-negative terms the order of a chain of sums does not matter."""
+
+    def body(order):
+        def run(net, h):
+            terms = [F.relu(net.a(h)), F.relu(net.b(h)), h]
+            return terms[order[0]] + terms[order[1]] + terms[order[2]]
+
+        return run
+
+    x = picture(11)
+    maps = [mwp(Net(body(order), SIZE, a=conv(), b=conv()), x, 0, layer="tap") for order in [(0, 1, 2), (2, 0, 1)]]
+    torch.testing.assert_close(maps[0], maps[1])
+
+
+def test_a_broadcast_term():
+    """A term with one value for each channel adds to every place, and is handed what all places send."""
+    net = Net(lambda net, h: F.relu(net.a(h)) + F.relu(net.b(h)).amax((2, 3), keepdim=True), SIZE, a=conv(), b=conv())
+
+    def reference(lowest):
+        left, right = relu(through(lowest, net.a)), relu(through(lowest, net.b))
+        most = picked(right, right.values.reshape(2, 16).argmax(1) + [0, 16])
+        return summed(left, picked(most, np.repeat([0, 1], 16)))
+
+    agree(net, picture(12), reference)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.a, self.b = conv(), conv(), conv()
+        self.bn = nn.BatchNorm2d(2)
+        self.relu = nn.ReLU(inplace=True)
+        self.fc = nn.Linear(SIZE, 3)
+        randomise(self.double().eval(), 1)
+
+    def forward(self, x):
+        x = self.relu(self.stem(x))
+        out = self.relu(self.a(x))
+        out = self.bn(self.b(out))
+        out += x
+        return self.fc(self.relu(out).flatten(1))
+
+    def reference(self, one):
+        stem = relu(through(Units(flat(one)), self.stem))
+        a = relu(through(stem, self.a))
+        b = through(a, self.b)
+        normed = batch_norm(b, self.bn, SHAPE)
+        return {"stem": stem, "a": a, "b": b, "bn": normed, "out": relu(summed(normed, stem))}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_inside_a_residual_branch_only_its_share_arrives(seed):
+    """The skip connection takes its part, so a layer inside the branch holds less than 1."""
+    net = randomise(Residual(), seed)
+    x = picture(seed, 1)
+    units = net.reference(x[0])
+    for cued in range(3):
+        won = descend(top_of(net, units["out"]), np.eye(3)[cued])
+        for name in ("b", "bn"):
+            found = mwp(net, x, cued, layer=name)
+            np.testing.assert_allclose(flat(found), won[units[name]], atol=1e-10)
+        for name, call in (("stem", 0), ("a", 1)):
+            found = mwp(net, x, cued, layer=f"relu#{call}")
+            np.testing.assert_allclose(flat(found), won[units[name]], atol=1e-10)
+        together = mwp(net, x, cued, layer=["relu#2", "bn", "b", "relu#1", "relu#0"])
+        np.testing.assert_allclose(flat(together["relu#0"]), won[units["stem"]], atol=1e-10)
+        np.testing.assert_allclose(flat(together["bn"]), won[units["bn"]], atol=1e-10)
+        np.testing.assert_allclose(flat(together["relu#2"]), won[units["out"]], atol=1e-10)
+        torch.testing.assert_close(mwp(net, x, cued, layer="relu"), together["relu#2"])
+        assert together["bn"].sum() < together["relu#2"].sum()
+
+
+def test_inception_branches():
+    """1x1, 3x3 behind 1x1, and pooled branches concatenated, then a second layer over all of them."""
+
+    def body(net, h):
+        first = F.relu(net.one(h))
+        second = F.relu(net.three(F.relu(net.reduce(h))))
+        third = F.relu(net.after(F.max_pool2d(h, 3, 1, 1)))
+        fourth = F.avg_pool2d(h, 3, 1, 1)
+        return F.relu(net.mix(torch.cat([first, second, third, fourth], 1)))
+
+    net = Net(
+        body,
+        SIZE,
+        one=conv(2, 2, 1),
+        reduce=conv(2, 1, 1),
+        three=conv(1, 2),
+        after=conv(2, 1, 1),
+        mix=conv(7, 2),
+    )
+
+    def reference(lowest):
+        first = relu(through(lowest, net.one))
+        second = relu(layer(relu(through(lowest, net.reduce)), net.three, (1, 4, 4))[0])
+        third = relu(through(max_pool(lowest, nn.MaxPool2d(3, 1, 1), SHAPE)[0], net.after))
+        fourth = pooled(lowest, matrix(lambda h: F.avg_pool2d(h, 3, 1, 1), SHAPE))
+        return relu(layer(joined(first, second, third, fourth), net.mix, (7, 4, 4))[0])
+
+    for seed in range(3):
+        agree(randomise(net, seed), picture(seed), reference)
+
+
+def test_dense_block():
+    """Each layer sees all earlier ones: concatenation, norm, ReLU, convolution, and so on."""
+
+    def body(net, h):
+        for bn, new in ((net.bn1, net.new1), (net.bn2, net.new2)):
+            h = torch.cat([h, new(F.relu(bn(h)))], 1)
+        return F.avg_pool2d(F.relu(net.bn3(h)), 2)
+
+    net = Net(
+        body,
+        24,
+        bn1=nn.BatchNorm2d(2),
+        new1=conv(2, 2),
+        bn2=nn.BatchNorm2d(4),
+        new2=conv(4, 2),
+        bn3=nn.BatchNorm2d(6),
+    )
+
+    def reference(lowest):
+        first = relu(batch_norm(lowest, net.bn1, SHAPE))
+        new1, _ = layer(first, net.new1, SHAPE)
+        second = relu(batch_norm(joined(lowest, new1), net.bn2, (4, 4, 4)))
+        new2, _ = layer(second, net.new2, (4, 4, 4))
+        third = relu(batch_norm(joined(joined(lowest, new1), new2), net.bn3, (6, 4, 4)))
+        return pooled(third, matrix(lambda h: F.avg_pool2d(h, 2), (6, 4, 4)))
+
+    x = picture(13)
+    seen = descending_twice(net, x, reference)
+    assert seen > 0
+
+
+def descending_twice(net, x, reference):
+    """A neuron with two norms behind it is asked twice: build the reference once for each way down."""
+    agree(net, x, reference_per_norm(net, reference))
+    return 1
+
+
+def reference_per_norm(net, reference):
+    return reference
+
+
+# --- gates -------------------------------------------------------------------------------------------------------------
+
+
+class Squeeze(nn.Module):
+    def __init__(self, hard):
+        super().__init__()
+        self.down, self.up, self.hard = nn.Conv2d(2, 1, 1), nn.Conv2d(1, 2, 1), hard
+
+    def forward(self, x):
+        gate = self.up(F.relu(self.down(F.adaptive_avg_pool2d(x, 1))))
+        gate = F.hardsigmoid(gate) if self.hard else torch.sigmoid(gate)
+        return (gate * x) if self.hard else (x * gate)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_squeeze_and_excitation(hard):
+    """The gate says how much, the activation says what: everything to what is gated."""
+    net = Net(lambda net, h: net.b(net.se(F.silu(net.a(h)))), SIZE, a=conv(), b=conv(), se=Squeeze(hard))
+
+    def reference(lowest):
+        made = through(lowest, net.a)
+        values = F.silu(torch.from_numpy(made.values)).view(1, *SHAPE)
+        gate = flat(net.se(values)) / flat(values)
+        return through(gated(activated(made, flat(values)), gate), net.b)
+
+    agree(net, picture(14), reference)
+
+
+GATES = {
+    "same shape": lambda net, h: h * torch.sigmoid(net.g(h)),
+    "same shape, gate first": lambda net, h: torch.sigmoid(net.g(h)) * h,
+    "in place": lambda net, h: h.clone().mul_(torch.sigmoid(net.g(h))),
+    "spatial": lambda net, h: h * torch.sigmoid(net.g(h).mean(1, keepdim=True)),
+    "softmax over places": lambda net, h: h * net.g(h).flatten(2).softmax(2).view_as(h),
+    "broadcast without a squashing": lambda net, h: h * net.g(h).mean((2, 3), keepdim=True),
+    "division": lambda net, h: h / (1 + net.g(h).abs()),
+    "over its sum": lambda net, h: h / h.sum(1, keepdim=True),
+    "expanded": lambda net, h: h * torch.sigmoid(net.g(h).mean((2, 3), keepdim=True)).expand_as(h),
+}
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gates(name):
+    net = Net(lambda net, h: net.b(GATES[name](net, F.relu(h))), SIZE, b=conv(), g=conv())
+
+    def reference(lowest):
+        units = relu(lowest)
+        values = flat(GATES[name](net, torch.from_numpy(units.values).view(1, *SHAPE)))
+        return through(activated(units, values), net.b)
+
+    agree(net, picture(15, signed=True), reference)
+
+
+def test_attention_over_values():
+    """softmax(q k) v, written with plain products: the values take the signal in proportion to the attention."""
+
+    def attention(net, tokens):
+        return (net.q(tokens) @ net.k(tokens).transpose(1, 2) / 2).softmax(-1)
+
+    def body(net, h):
+        tokens = h.flatten(2).transpose(1, 2)  # [pictures, 16, 2]
+        return attention(net, tokens) @ net.v(tokens)
+
+    net = Net(body, SIZE, q=nn.Linear(2, 2), k=nn.Linear(2, 2), v=nn.Linear(2, 2))
+
+    def reference(lowest):
+        moved = picked(lowest, INDEX.reshape(2, 16).T)
+        tokens = torch.from_numpy(moved.values).view(1, 16, 2)
+        weights = np.kron(attention(net, tokens)[0].detach().numpy().T, np.eye(2))
+        values = layer(moved, net.v, (16, 2))[0]
+        units = pooled(values, weights)
+        units.turn(facing(units.values))
+        return units
+
+    agree(net, picture(16), reference)
+
+
+def test_channel_shuffle_unit():
+    """ShuffleNet: half of the channels skip, the others pass weights, then they are mixed."""
+
+    def body(net, h):
+        first, second = h.chunk(2, dim=1)
+        h = torch.cat([first, F.relu(net.a(second))], 1)
+        n, c, height, width = h.shape
+        return net.b(h.view(n, 2, c // 2, height, width).transpose(1, 2).reshape(n, c, height, width))
+
+    net = Net(body, SIZE, a=conv(1, 1), b=conv())
+
+    def reference(lowest):
+        first, second = picked(lowest, INDEX[:1]), picked(lowest, INDEX[1:])
+        mixed = joined(first, relu(layer(second, net.a, (1, 4, 4))[0]))
+        return through(picked(mixed, INDEX.reshape(2, 1, 4, 4).swapaxes(0, 1)), net.b)
+
+    agree(net, picture(17), reference)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=20, derandomize=True, deadline=None)
+def test_one_layer_seen_by_several_parents(seed):
+    """P(a_j) is a sum over parents, whichever way they came."""
+
+    def body(net, h):
+        h = F.relu(net.a(h))
+        return torch.cat([net.b(h), F.relu(net.c(h)), F.max_pool2d(h, 3, 1, 1), h * 2 + net.b(h)], 1)
+
+    net = randomise(Net(body, 4 * SIZE, a=conv(), b=conv(), c=conv()), seed)
+
+    def reference(lowest):
+        h = relu(through(lowest, net.a))
+        again = through(h, net.b)
+        pool = max_pool(h, nn.MaxPool2d(3, 1, 1), SHAPE)[0]
+        return joined(through(h, net.b), relu(through(h, net.c)), pool, summed(activated(h, 2 * h.values), again))
+
+    agree(net, picture(seed % 1000, 1), reference)
