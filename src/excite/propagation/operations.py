@@ -36,7 +36,16 @@ def convolution(call: Call) -> Any:
         result: Tensor = call.function(child, weight, None, *args, **kwargs)
         return result
 
-    return _compete(call, call.subject, call.argument(1, "weight"), operation)
+    return _compete(call, call.subject, call.argument(1, "weight"), operation, _row_dim(call))
+
+
+def _row_dim(call: Call) -> int | None:
+    """Which dimension of the response has one row of the weights for each of its units."""
+    if call.name == "linear":
+        return -1
+    batched = call.subject.dim() == call.argument(1, "weight").dim()
+    plain = not call.name.startswith("conv_transpose") and call.argument(6, "groups", default=1) == 1
+    return 1 if batched and plain else None
 
 
 def pooling(call: Call) -> Any:
@@ -93,12 +102,16 @@ def product_with_bias(call: Call) -> Any:
 
 
 def _compete(
-    call: Call, child: Tensor, weight: Tensor | None, operation: Callable[[Tensor, Tensor | None], Tensor]
+    call: Call,
+    child: Tensor,
+    weight: Tensor | None,
+    operation: Callable[[Tensor, Tensor | None], Tensor],
+    row_dim: int | None = None,
 ) -> Any:
     response = call.response()
     note = note_of(child) if is_live(child) else Note()
     weight = None if weight is None else weight.detach()
-    rule = Affine(operation, call.mode.keeper.keep(child), weight, note.rest)
+    rule = Affine(operation, call.mode.keeper.keep(child), weight, note.rest, row_dim)
     if weight is not None:  # where only the weights come from the picture they are a gate, and a gate gets no share
         return call.compete(rule, response, [child] if is_live(child) else [], None, Note())
     rest = None if note.rest is None else operation(note.rest, None)  # pooling rests where its children rest

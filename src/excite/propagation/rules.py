@@ -187,11 +187,13 @@ class Affine(Rule):
         child: Kept,
         weight: Tensor | None,
         rest: Tensor | None,
+        row_dim: int | None = None,
     ) -> None:
         self.operation = operation  # linear in its first argument: (child, weight) -> response without bias
         self.child = child  # the response of the children: a_j in the paper
         self.weight = weight  # w_ji; None for pooling, whose weights are all positive
         self.rest = rest  # lambda, the minimum of the children's activation function (Eqn. 5), where it is not 0
+        self.row_dim = row_dim  # the output dimension whose units each have one row of the weights, where there is one
         self.unit, self.dual = 1.0, 0.0  # at the top: how much of the unit and of its dual is cued
         self._excitations: dict[int, tuple[list[Tensor], Tensor]] = {}
 
@@ -204,6 +206,11 @@ class Affine(Rule):
                     if weight:
                         shares += weight * self._competition(side, probability)
         return (shares,)
+
+    def row(self, number: int) -> Affine:
+        """The same competition for the units of one row of the weights alone, which costs a fraction."""
+        weight = None if self.weight is None else self.weight.narrow(0, number, 1)
+        return Affine(self.operation, self.child, weight, self.rest, self.row_dim)
 
     def _competition(self, side: int, probability: Tensor) -> Tensor:
         """The children that pushed to one ``side`` share the probability of their parents."""

@@ -10,11 +10,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from excite.errors import SignalError
 from excite.propagation.graph import rule_of, top_down
-from excite.propagation.rules import Tap
+from excite.propagation.rules import Affine, Tap
 from excite.propagation.signals import as_signal
 from excite.propagation.sweep import Sweep
 
@@ -81,12 +82,15 @@ def sample_winners(
     generator = torch.Generator().manual_seed(seed)
 
     def draw(probabilities: Tensor, walks: list[int]) -> list[tuple[int, list[int]]]:
-        lost = (1 - probabilities.sum()).clamp(min=0).reshape(1)
-        drawn = torch.multinomial(torch.cat([probabilities, lost]), len(walks), replacement=True, generator=generator)
+        children = probabilities.nonzero()[:, 0]
+        reached = probabilities[children].cumsum(0)
+        drawn = torch.searchsorted(
+            reached, torch.rand(len(walks), generator=generator, dtype=torch.float64), right=True
+        )
         chosen = defaultdict(list)
-        for walk, unit in zip(walks, drawn.tolist(), strict=True):
-            if unit < len(probabilities):
-                chosen[unit].append(walk)
+        for walk, child in zip(walks, drawn.tolist(), strict=True):
+            if child < len(children):  # beyond: the probabilities sum to less than 1, and this walk is lost
+                chosen[int(children[child])].append(walk)
         return list(chosen.items())
 
     visited = _descend(sweep, draw(start, list(range(count))), draw)
@@ -183,13 +187,21 @@ def _next(node: Any, output: int, unit: int, walks: list[int], choose: Choice) -
 
 def _conditional(node: Any, output: int, unit: int) -> list[Tensor]:
     """P(a_j | a_i) over the children of one unit, for each input of the node."""
-    ones = [torch.zeros(tuple(meta.shape), dtype=meta.dtype) for meta in node._input_metadata]  # noqa: SLF001 - no public way
-    ones[output].view(-1)[unit] = 1
+    shapes = [list(meta.shape) for meta in node._input_metadata]  # noqa: SLF001 - torch has no public way to ask
+    dtype = node._input_metadata[output].dtype  # noqa: SLF001
+    place = list(_unravel(unit, torch.Size(shapes[output])))
     rule = rule_of(node)
+    if isinstance(rule, Affine) and rule.row_dim is not None:
+        dim = rule.row_dim
+        rule, place[dim] = rule.row(place[dim]), 0
+        for shape in shapes:
+            shape[dim] = 1
+    ones = [torch.zeros(shape, dtype=dtype) for shape in shapes]
+    ones[output][tuple(place)] = 1
     shares = rule.down(*ones) if rule is not None else node(*ones)
     shares = shares if isinstance(shares, tuple) else (shares,)
     return [torch.zeros(0) if share is None else share for share in shares]
 
 
 def _unravel(index: int, shape: torch.Size) -> tuple[int, ...]:
-    return tuple(int(i) for i in torch.unravel_index(torch.tensor(index), shape))
+    return tuple(int(place) for place in np.unravel_index(index, shape))
