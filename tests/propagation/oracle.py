@@ -10,6 +10,7 @@ from itertools import count
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from excite.propagation import mwp
 
@@ -216,18 +217,12 @@ def batch_norm(child, module, shape):
 
 
 def max_pool(child, module, shape):
-    values = torch.from_numpy(child.values).view(1, *shape)
-    places = torch.nn.functional.max_pool2d(
-        values,
-        module.kernel_size,
-        module.stride,
-        module.padding,
-        module.dilation,
-        module.ceil_mode,
-        return_indices=True,
-    )[1]
-    base = torch.arange(shape[0]).view(1, -1, 1, 1) * shape[1] * shape[2]
-    return picked(child, (places + base).numpy()), tuple(places.shape[1:])
+    """One child for each unit; the least it can be is the largest of what its candidates can be at least."""
+    options = module.kernel_size, module.stride, module.padding, module.dilation, module.ceil_mode, True
+    places = F.max_pool2d(torch.from_numpy(child.values).view(1, *shape), *options)[1]
+    units = picked(child, (places + torch.arange(shape[0]).view(1, -1, 1, 1) * shape[1] * shape[2]).numpy())
+    units.rest = F.max_pool2d(torch.from_numpy(child.rest.copy()).view(1, *shape), *options)[0].numpy().ravel()
+    return units, tuple(places.shape[1:])
 
 
 # --- networks for the tests -----------------------------------------------------------------------------------------

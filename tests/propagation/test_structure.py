@@ -48,7 +48,7 @@ def through(units, module):
     return layer(units, module, SHAPE)[0]
 
 
-# --- one child: the signal stays the same ------------------------------------------------------------------------------
+# --- one child: the signal stays the same -----------------------------------------------------------------------------
 
 UNCHANGED = {
     "leaky": lambda h: F.leaky_relu(h, 0.2),
@@ -65,7 +65,7 @@ UNCHANGED = {
     "lrn": lambda h: F.local_response_norm(h, 2),
     "lrn by hand": lambda h: h / (1 + (h**2).mean(1, keepdim=True)) ** 0.75,
     "unit length": F.normalize,
-    "over its norm": lambda h: h / h.norm(),
+    "over its norm": lambda h: h / h.norm(dim=1, keepdim=True),
     "dropout": lambda h: F.dropout(h, 0.5, training=False),
     "dropout module": nn.Dropout2d().eval(),
     "softmax": lambda h: h.softmax(1),
@@ -118,10 +118,18 @@ RELUS = {
     "maximum": lambda h: torch.maximum(h, torch.zeros(())),
     "where": lambda h: torch.where(h > 0, h, torch.zeros((), dtype=h.dtype)),
     "masked": lambda h: h.masked_fill(h < 0, 0.0),
-    "product with a mask": lambda h: h * (h > 0),
     "relu6": lambda h: F.relu6(h / 100) * 100,
     "names": lambda h: F.relu(input=h, inplace=True),
 }
+
+
+def test_a_mask_of_zeros_and_ones():
+    def body(net, h):
+        h = net.conv(h)
+        return h * (h > 0)
+
+    net = Net(body, SIZE, conv=conv())
+    agree(net, picture(1), lambda lowest: relu(through(lowest, net.conv)))
 
 
 @pytest.mark.parametrize("name", RELUS)
@@ -168,7 +176,7 @@ COPIES = {
     "replicate": (lambda h: F.pad(h, (1, 2, 0, 1), mode="replicate"), None),
     "circular": (lambda h: F.pad(h, (1, 2, 0, 1), mode="circular"), None),
     "nearest": (lambda h: F.interpolate(h, scale_factor=1.5), None),
-    "upsample": (lambda h: nn.Upsample(scale_factor=2)(h), None),
+    "upsample": (nn.Upsample(scale_factor=2), None),
     "squeeze": (lambda h: h[:, :1].squeeze(1).unsqueeze(2), INDEX[:1]),
     "dropout": (nn.Dropout(0.9).eval(), INDEX),
     "detach": (lambda h: h.detach(), INDEX),
@@ -222,7 +230,7 @@ def test_global_maximum_in_any_spelling(pool):
 
     def reference(lowest):
         units = relu(through(lowest, net.conv))
-        return picked(units, units.values.reshape(2, 16).argmax(1) + [0, 16])
+        return picked(units, INDEX.reshape(2, 16)[[0, 1], units.values.reshape(2, 16).argmax(1)])
 
     agree(net, picture(4), reference)
 
@@ -256,7 +264,7 @@ def test_a_constant_concatenated_takes_its_share():
     agree(net, picture(7), reference)
 
 
-# --- sums --------------------------------------------------------------------------------------------------------------
+# --- sums -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rectified", [False, True])
@@ -371,7 +379,7 @@ def test_a_broadcast_term():
 
     def reference(lowest):
         left, right = relu(through(lowest, net.a)), relu(through(lowest, net.b))
-        most = picked(right, right.values.reshape(2, 16).argmax(1) + [0, 16])
+        most = picked(right, INDEX.reshape(2, 16)[[0, 1], right.values.reshape(2, 16).argmax(1)])
         return summed(left, picked(most, np.repeat([0, 1], 16)))
 
     agree(net, picture(12), reference)
@@ -420,7 +428,7 @@ def test_inside_a_residual_branch_only_its_share_arrives(seed):
         np.testing.assert_allclose(flat(together["bn"]), won[units["bn"]], atol=1e-10)
         np.testing.assert_allclose(flat(together["relu#2"]), won[units["out"]], atol=1e-10)
         torch.testing.assert_close(mwp(net, x, cued, layer="relu"), together["relu#2"])
-        assert together["bn"].sum() < together["relu#2"].sum()
+        assert together["bn"].sum() <= together["relu#2"].sum()
 
 
 def test_inception_branches():
@@ -454,13 +462,16 @@ def test_inception_branches():
         agree(randomise(net, seed), picture(seed), reference)
 
 
-def test_dense_block():
+@pytest.mark.parametrize("nested", [False, True])
+def test_dense_block(nested):
     """Each layer sees all earlier ones: concatenation, norm, ReLU, convolution, and so on."""
 
     def body(net, h):
+        parts = [h]
         for bn, new in ((net.bn1, net.new1), (net.bn2, net.new2)):
-            h = torch.cat([h, new(F.relu(bn(h)))], 1)
-        return F.avg_pool2d(F.relu(net.bn3(h)), 2)
+            made = new(F.relu(bn(torch.cat(parts, 1))))
+            parts = [torch.cat([*parts, made], 1)] if nested else [*parts, made]
+        return F.avg_pool2d(F.relu(net.bn3(torch.cat(parts, 1))), 2)
 
     net = Net(
         body,
@@ -474,28 +485,20 @@ def test_dense_block():
 
     def reference(lowest):
         first = relu(batch_norm(lowest, net.bn1, SHAPE))
-        new1, _ = layer(first, net.new1, SHAPE)
-        second = relu(batch_norm(joined(lowest, new1), net.bn2, (4, 4, 4)))
+
+        def new1():  # asked once by each norm behind it, so it stands in the reference once for each
+            return layer(first, net.new1, SHAPE)[0]
+
+        second = relu(batch_norm(joined(lowest, new1()), net.bn2, (4, 4, 4)))
         new2, _ = layer(second, net.new2, (4, 4, 4))
-        third = relu(batch_norm(joined(joined(lowest, new1), new2), net.bn3, (6, 4, 4)))
+        third = relu(batch_norm(joined(lowest, new1(), new2), net.bn3, (6, 4, 4)))
         return pooled(third, matrix(lambda h: F.avg_pool2d(h, 2), (6, 4, 4)))
 
-    x = picture(13)
-    seen = descending_twice(net, x, reference)
-    assert seen > 0
+    for seed in range(3):
+        agree(randomise(net, seed), picture(seed), reference)
 
 
-def descending_twice(net, x, reference):
-    """A neuron with two norms behind it is asked twice: build the reference once for each way down."""
-    agree(net, x, reference_per_norm(net, reference))
-    return 1
-
-
-def reference_per_norm(net, reference):
-    return reference
-
-
-# --- gates -------------------------------------------------------------------------------------------------------------
+# --- gates ------------------------------------------------------------------------------------------------------------
 
 
 class Squeeze(nn.Module):
@@ -531,7 +534,7 @@ GATES = {
     "softmax over places": lambda net, h: h * net.g(h).flatten(2).softmax(2).view_as(h),
     "broadcast without a squashing": lambda net, h: h * net.g(h).mean((2, 3), keepdim=True),
     "division": lambda net, h: h / (1 + net.g(h).abs()),
-    "over its sum": lambda net, h: h / h.sum(1, keepdim=True),
+    "over its sum": lambda net, h: h / (h.sum(1, keepdim=True) + 1),
     "expanded": lambda net, h: h * torch.sigmoid(net.g(h).mean((2, 3), keepdim=True)).expand_as(h),
 }
 

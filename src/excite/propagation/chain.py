@@ -108,13 +108,11 @@ def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) ->
     for layer, size in sizes.items():
         places[layer] = slice(position, position + size)
         position += size
+    for reading in sweep.readings.values():  # a step ends at the next layer
+        reading.tap.absorbing = True
     rows = []
     for layer, size in sizes.items():
-        for name, reading in sweep.readings.items():
-            reading.tap.absorbing = name != layer
         blocks = _steps(sweep, layer or None, shapes[layer] if layer else sweep.output.shape, layers)
-        if layer:  # a walk that starts in a layer has left it
-            blocks[list(layers).index(layer)].zero_()
         rows.append(torch.cat([torch.zeros(size, sizes[""], dtype=blocks[0].dtype), *blocks], dim=1))
     matrix = torch.cat(rows)
     steps, ends = matrix[:, :transient], matrix[:, transient:]
@@ -129,7 +127,7 @@ def _steps(sweep: Sweep, upper: str | None, shape: torch.Size, layers: Sequence[
     for unit in range(shape.numel()):
         one = torch.zeros(shape.numel(), dtype=sweep.output.dtype)
         one[unit] = 1
-        shares = dict(zip(sweep.readings, sweep.carry(start, one.view(shape)), strict=True))
+        shares = sweep.carry(start, one.view(shape))
         for layer in layers:
             rows[layer].append(shares[layer].flatten())
     return [torch.stack(rows[layer]) for layer in layers]

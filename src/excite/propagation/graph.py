@@ -14,7 +14,7 @@ from torch.autograd.function import BackwardCFunction
 
 from excite.errors import NoRuleError
 from excite.propagation.notes import is_traced, tensors_in
-from excite.propagation.rules import Affine, Rule
+from excite.propagation.rules import Affine, Refused, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from excite.propagation.mode import Call
 
-__all__ = ["check", "name_unruled", "refusal", "rule_of", "top_down", "top_of"]
+__all__ = ["check", "leaves", "name_unruled", "refusal", "rule_of", "top_down", "top_of"]
 
 # Operations whose outputs are copies of single inputs (or, for logsumexp, whose gradient already is a distribution
 # over the inputs): their gradient is their transition matrix.
@@ -52,6 +52,9 @@ def check(output: Tensor) -> set[Tensor]:
     """Refuse a graph that has a node without a rule on the way down from ``output``; give the probes it reaches."""
     reached = set()
     for node in _nodes(output.grad_fn, lambda _: True):
+        rule = rule_of(node)
+        if isinstance(rule, Refused):
+            raise NoRuleError(rule.message)
         if not _copies(node):
             raise NoRuleError(node.metadata.get("excite") or _hidden(type(node).__name__))
         if hasattr(node, "variable"):  # the end of a way: a leaf of autograd's graph
@@ -77,6 +80,13 @@ def top_of(output: Tensor) -> tuple[list[Affine], set[Tensor]]:
 
     probes = {node.variable for node in _nodes(output.grad_fn, above) if hasattr(node, "variable")}
     return top, probes
+
+
+def leaves(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensors at which autograd's graph of ``tensor`` ends."""
+    for node in _nodes(tensor.grad_fn, lambda _: True):
+        if hasattr(node, "variable"):
+            yield node.variable
 
 
 def top_down(top: Any) -> list[Any]:

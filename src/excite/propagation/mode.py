@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from excite.propagation.graph import name_unruled
+from excite.propagation.graph import leaves, name_unruled, refusal
 from excite.propagation.keeping import Keeper
 from excite.propagation.notes import Neuron, Note, Parts, is_live, is_traced, note_of, set_note, tensors_in
-from excite.propagation.rules import Facing, Pass, Rule, follow, ports
+from excite.propagation.rules import Facing, Pass, Refused, Rule, follow, ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +34,8 @@ _MOVING = frozenset(
     expand_as repeat tile flip roll pad pixel_shuffle pixel_unshuffle channel_shuffle unfold to type float double half
     bfloat16 alias""".split()
 )
+# What Python calls to make a number of a tensor; not to be mistaken for x.float().
+_CONVERTING = frozenset("__float__ __int__ __bool__ __index__ __complex__ __array__ __invert__ __len__".split())
 _SUBJECTS = ("input", "self", "x")  # what torch's functions call their first argument
 # In-place calls that autograd itself carries rightly: they copy values or change only the shape.
 _WRITING = frozenset("copy_ zero_ fill_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ __setitem__".split())
@@ -142,9 +144,15 @@ class Call:
         kept = self.mode.keeper.keep(response if rate is None else rate)
         rule = Facing(kept, neuron.polarity, bounded=bounded)
         result: Tensor = follow(rule, lambda: response, [neuron.up, neuron.down])
-        for tap in neuron.taps:  # the way down from the tapped response now starts here
-            tap.start_at(result)
+        for start in neuron.starts:
+            start.continue_with(rule, neuron.up)
         return set_note(result, note)
+
+    def refuse(self, reason: str) -> Any:
+        """Run the operation, but let no signal through it."""
+        rule = Refused(refusal(self.name, self.mode.module_name(), reason))
+        traced = [tensor for tensor in tensors_in((self.args, self.kwargs)) if is_traced(tensor)]
+        return self.emit(rule, self.response(), traced)
 
 
 class Downward(TorchFunctionMode):
@@ -156,6 +164,7 @@ class Downward(TorchFunctionMode):
         self.keeper = Keeper()
         self.names: dict[int, str] = {id(child): name for name, child in module.named_modules()}
         self.state = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+        self._written: dict[int, Tensor] = {}  # by memory: tensors that activations were written to
 
     def __torch_function__(
         self,
@@ -165,16 +174,22 @@ class Downward(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if not any(is_live(tensor) for tensor in tensors_in((args, kwargs))):
-            return func(*args, **kwargs)
-        target = kwargs.get("out")
-        if target is not None:
+        if torch.is_inference_mode_enabled():  # the network's own; tensors made in it could not carry a signal
+            with torch.inference_mode(mode=False):
+                return self.__torch_function__(func, types, args, kwargs)
+        tensors = list(tensors_in((args, kwargs)))
+        self._recognise(tensors)
+        if not any(is_live(tensor) for tensor in tensors):
+            with torch.set_grad_enabled(not any(tensor.requires_grad for tensor in tensors)):
+                return func(*args, **kwargs)
+        if kwargs.get("out") is not None:
             result = self.__torch_function__(func, types, args, {k: v for k, v in kwargs.items() if k != "out"})
-            return self.write(target, result)
+            return self.write(kwargs["out"], result)
         call = Call(self, func, args, kwargs)
         if call.writes and id(call.subject) in self.state:  # running statistics and the like: not an activation
             with torch.no_grad():
-                return func(*_map_tensors(Tensor.detach, args), **_map_tensors(Tensor.detach, kwargs))
+                func(*_map_tensors(Tensor.detach, args), **_map_tensors(Tensor.detach, kwargs))
+                return call.subject
         operation = self.operations.get(call.name)
         if operation is None or call.name in _WRITING:
             return call.plain()
@@ -184,17 +199,17 @@ class Downward(TorchFunctionMode):
     def run_plainly(self, call: Call) -> Any:
         """Run an operation without a rule and note what it gives."""
         args, kwargs = _map_tensors(_without_parameters, (call.args, call.kwargs))
-        with torch.set_grad_enabled(call.traced), self.keeper.saving():
+        with torch.enable_grad(), self.keeper.saving():
             if call.name in _WRITING:
                 self.keeper.before_writing(call.subject)
                 result = call.function(*args, **kwargs)
-                set_note(call.subject, Note())
+                self._wrote(call.subject, Note())
             elif call.in_place:
                 result = call.on(call.subject.clone())
             else:
                 result = call.function(*args, **kwargs)
         for position, tensor in enumerate(tensors_in(result)):
-            if tensor.is_floating_point() and not is_live(tensor):
+            if (tensor.is_floating_point() or tensor.is_complex()) and not is_live(tensor):
                 set_note(tensor, self._inherited(call, position))
             if call.traced:
                 name_unruled(tensor, call, self.module_name)
@@ -216,15 +231,32 @@ class Downward(TorchFunctionMode):
         """Overwrite ``subject``, as the network asked, without hurting what rules have kept."""
         note = note_of(result)
         self.keeper.before_writing(subject)
-        with torch.set_grad_enabled(is_traced(result) or is_traced(subject)):
+        if subject.shape != result.shape and not subject.numel():  # torch gives an empty ``out`` its size
+            subject.resize_(result.shape)
+        with torch.enable_grad():
             subject.copy_(result)
+        return self._wrote(subject, note)
+
+    def _wrote(self, subject: Tensor, note: Note) -> Tensor:
+        """An activation now lies in that memory, whichever tensor it is looked at through."""
+        self._written[subject.untyped_storage().data_ptr()] = subject
         return set_note(subject, note)
+
+    def _recognise(self, tensors: Sequence[Tensor]) -> None:
+        """Activations that came by a way we did not see are activations all the same."""
+        for tensor in tensors:
+            if is_live(tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
+                continue
+            written = self._written and tensor.untyped_storage().data_ptr() in self._written
+            if written or (tensor.grad_fn is not None and any(id(leaf) not in self.state for leaf in leaves(tensor))):
+                set_note(tensor, Note())
 
     def _inherited(self, call: Call, position: int) -> Note:
         """What is known of an output of a copying operation, from what is known of its inputs."""
         live = [tensor for tensor in tensors_in((call.args, call.kwargs)) if is_live(tensor)]
-        notes = [note_of(tensor) for tensor in live]
-        neuron = notes[0].neuron if call.name in _MOVING and live[0] is call.subject else None
+        moving = call.name in _MOVING and is_live(call.subject)
+        notes = [note_of(call.subject)] if moving else [note_of(tensor) for tensor in live]
+        neuron = notes[0].neuron if moving else None
         if neuron is not None:
             neuron = neuron.moved(lambda tensor: list(tensors_in(call.on(tensor)))[position])
         rest = None
@@ -240,9 +272,9 @@ def operation_name(function: Callable[..., Any]) -> str:
     name: str = function.__name__
     if name == "__get__":  # a property, such as x.data
         return str(function.__self__.__name__)  # type: ignore[attr-defined]
-    if name in _WRITING:
+    if name in _WRITING or name in _CONVERTING:
         return name
-    if name.startswith("__i") and name.endswith("__") and name not in {"__invert__", "__int__", "__index__"}:
+    if name.startswith("__i") and name.endswith("__"):
         name = name[3:-2]
     name = name.strip("_")
     return {

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import LayerError, ModelError
+from excite.propagation.notes import is_live
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["as_found", "find_layer", "main_output", "plain_network"]
+__all__ = ["as_found", "find_layer", "forget_activations", "main_output", "plain_network"]
 
 
 def plain_network(module: nn.Module) -> nn.Module:
@@ -72,19 +73,35 @@ def main_output(answer: Any) -> Tensor:
 
 @contextmanager
 def as_found(module: nn.Module) -> Iterator[None]:
-    """Put back whatever a forward pass changes: the running statistics of norms in training mode."""
-    if not any(child.training for child in module.modules()):
-        yield
-        return
+    """Put back whatever a forward pass changes in a network's buffers.
+
+    Norms in training mode always write to their running statistics, so there the network works on copies. Otherwise
+    writing is rare: it is undone where it happened, and nothing is touched where it did not, so that several threads
+    can explain one network.
+    """
+    training = any(child.training for child in module.modules())
     buffers = [
-        (child, name, buffer, buffer.clone())
+        (child, name, buffer, buffer.clone(), buffer._version)  # noqa: SLF001 - torch's counter of in-place changes
         for child in module.modules()
-        for name, buffer in child.named_buffers(recurse=False)
+        for name, buffer in child._buffers.items()  # noqa: SLF001 - setting them must not run a user's __setattr__
+        if buffer is not None
     ]
     try:
+        if training:
+            for child, name, _, copy, _ in buffers:
+                child._buffers[name] = copy  # noqa: SLF001
         yield
     finally:
-        with torch.no_grad():
-            for child, name, buffer, content in buffers:
-                buffer.copy_(content)
-                setattr(child, name, buffer)
+        for child, name, buffer, copy, version in buffers:
+            child._buffers[name] = buffer  # noqa: SLF001
+            if buffer._version != version:  # noqa: SLF001
+                with torch.no_grad():
+                    buffer.copy_(copy)
+
+
+def forget_activations(module: nn.Module) -> None:
+    """Activations that a network keeps for itself (``self.last = x``) stay there without our graph."""
+    for child in module.modules():
+        for name, value in list(vars(child).items()):
+            if isinstance(value, Tensor) and is_live(value):
+                vars(child)[name] = value.detach()

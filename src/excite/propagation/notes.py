@@ -11,9 +11,9 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from excite.propagation.rules import Tap
+    from excite.propagation.taps import Start
 
-__all__ = ["Neuron", "Note", "Parts", "is_live", "is_traced", "note_of", "set_note", "tensors_in"]
+__all__ = ["Neuron", "Note", "Parts", "forget_note", "is_live", "is_traced", "note_of", "set_note", "tensors_in"]
 
 _ATTRIBUTE = "_excite_note"
 
@@ -25,7 +25,7 @@ class Neuron:
     up: Tensor  # the ports of the competition: where the probability of units goes that were pushed up,
     down: Tensor  # and of those that were pushed down
     polarity: Tensor | None = None  # the sign of what the response was multiplied with since
-    taps: tuple[Tap, ...] = ()  # on the response before it was normalised
+    starts: tuple[Start, ...] = ()  # of the taps on the response before it was normalised
 
     def scaled(self, scale: Tensor | float | None, like: Tensor) -> Neuron:
         """The same neuron after its response was multiplied with a constant: only the sign of that matters."""
@@ -59,7 +59,7 @@ class Parts:
         """
         if any(part._version != version for part, version in zip(self.tensors, self.versions, strict=True)):  # noqa: SLF001
             return None
-        neurons = [note_of(part).neuron if is_live(part) else None for part in self.tensors]
+        neurons = [note_of(part).made_by() if is_live(part) else None for part in self.tensors]
         both = list(zip(self.tensors, neurons, strict=True))
         polarity = None
         if any(neuron is not None and neuron.polarity is not None for neuron in neurons):
@@ -92,6 +92,7 @@ class Note:
     parts: Parts | None = None
     rest: Tensor | None = None
     gate: int = 0
+    version: int = 0  # torch's counter of in-place changes of the tensor's memory, when the note was made
 
     def made_by(self) -> Neuron | None:
         """The neuron that a norm, scale or shift of this tensor belongs to."""
@@ -99,15 +100,21 @@ class Note:
 
 
 def note_of(tensor: Tensor) -> Note:
-    """The note of a live tensor."""
+    """The note of a live tensor; nothing is known of one whose memory was overwritten since."""
     note: Note = getattr(tensor, _ATTRIBUTE)
-    return note
+    return note if note.version == tensor._version else Note()  # noqa: SLF001
 
 
 def set_note(tensor: Tensor, note: Note) -> Tensor:
     """Mark ``tensor`` as live."""
-    setattr(tensor, _ATTRIBUTE, note)
+    setattr(tensor, _ATTRIBUTE, replace(note, version=tensor._version))  # noqa: SLF001
     return tensor
+
+
+def forget_note(tensor: Tensor) -> None:
+    """Leave nothing behind on a tensor."""
+    if is_live(tensor):
+        delattr(tensor, _ATTRIBUTE)
 
 
 def is_live(value: Any) -> bool:

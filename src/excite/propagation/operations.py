@@ -314,9 +314,23 @@ def hidden_flag(_call: Call) -> bool:
     return False
 
 
-def to_numpy(call: Call) -> Any:
-    """Allowed, as it is without us; what comes back from numpy no longer carries the signal."""
-    return call.subject.detach().numpy()
+def number(call: Call) -> Any:
+    """A plain number or array, for an ``if`` perhaps; what is computed from it no longer carries the signal."""
+    args, kwargs = call.options
+    return call.function(call.subject.detach(), *args, **kwargs)
+
+
+def constant(call: Call) -> Any:
+    """``zeros_like(x)`` and the like: of an activation's shape, but not an activation."""
+    args, kwargs = call.options
+    return call.function(call.subject.detach(), *args, **kwargs)
+
+
+def placing(call: Call) -> Any:
+    """``index_put``: copies, unless it adds up."""
+    if call.argument(3, "accumulate", default=False):
+        return call.refuse("it adds values up, which is no copy")
+    return call.plain()
 
 
 def _table(rows: dict[Operation, str]) -> dict[str, Operation]:
@@ -348,6 +362,9 @@ OPERATIONS: dict[str, Operation] = _table(
         division: "div",
         same: "detach data",
         hidden_flag: "requires_grad",
-        to_numpy: "numpy array",
+        number: "item tolist numpy __float__ __int__ __bool__ __index__ __complex__ __array__",
+        constant: """zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones
+                     new_full new_empty new_tensor""",
+        placing: "index_put",
     }
 )

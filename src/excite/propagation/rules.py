@@ -29,16 +29,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import get_gradient_edge
+
+from excite.errors import NoRuleError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from torch.autograd.graph import GradientEdge
-
     from excite.propagation.keeping import Kept
 
-__all__ = ["Affine", "Facing", "Pass", "Rule", "Sum", "Tap", "follow", "ports"]
+__all__ = ["Affine", "Facing", "Pass", "Refused", "Rule", "Sum", "Tap", "follow", "ports"]
 
 Shares = tuple[Tensor | None, ...]
 
@@ -123,37 +122,42 @@ class Facing(Rule):
         (probability,) = probabilities
         if self.cued and self.polarity is None:
             return probability, None
-        rate = self.rate.tensor
-        if self.cued:
-            facing = torch.ones_like(probability)
-        elif self.bounded:
-            facing = (rate > 0).to(probability.dtype)
-        else:
-            facing = (rate >= 0).to(probability.dtype) * 2 - 1
-        if self.polarity is not None:
-            facing = facing * self.polarity.to(probability.dtype)
+        facing = self.direction()
         downward = probability * (facing < 0)
         return probability * (facing > 0), downward if downward.any() else None
+
+    def direction(self) -> Tensor:
+        """For each unit 1 where it was pushed up, -1 where it was pushed down, 0 where its children had no say."""
+        rate = self.rate.tensor
+        if self.cued:
+            direction = torch.ones_like(rate)
+        elif self.bounded:
+            direction = (rate > 0).to(rate.dtype)
+        else:
+            direction = (rate >= 0).to(rate.dtype) * 2 - 1
+        return direction if self.polarity is None else direction * self.polarity.to(rate.dtype)
 
 
 class Tap(Rule):
     """A place where probabilities are read: they are recorded at the probe and handed on unchanged."""
 
-    def __init__(self, tapped: Tensor) -> None:
-        self.shape = tapped.shape
-        self.source: GradientEdge | None = None  # where a walk from this layer starts; None: it is the lowest
-        self.start_at(tapped)
-        self.absorbing = False  # an absorbing layer keeps what arrives: the walk ends here
-
-    def start_at(self, tensor: Tensor) -> None:
-        """Let walks from this layer start at ``tensor``, as it is now (networks overwrite tensors)."""
-        if tensor.shape == self.shape and tensor.requires_grad:
-            self.source = get_gradient_edge(tensor)
+    absorbing = False  # an absorbing layer keeps what arrives: the walk ends here
 
     def down(self, *probabilities: Tensor | None) -> Shares:
         """Record at the probe (second input) and go on (first input)."""
         (probability,) = probabilities
         return (None if self.absorbing else probability, probability)
+
+
+class Refused(Rule):
+    """An operation that has no rule although autograd has a gradient for it: `graph.check` says so."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+    def down(self, *_probabilities: Tensor | None) -> Shares:
+        """Never asked: the graph is checked before any signal goes down."""
+        raise NoRuleError(self.message)
 
 
 class Sum(Rule):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from operator import index
 from typing import SupportsIndex
@@ -29,6 +30,8 @@ def prior(output: Tensor, units: Mapping[int, float]) -> Tensor:
     for unit, weight in units.items():
         if not -classes <= unit < classes:
             raise SignalError(f"there is no output unit {unit}: this network has units 0 to {classes - 1}")
+        if not math.isfinite(weight):
+            raise SignalError(f"the weight of output unit {unit} is {weight}: give a finite number")
         signal[:, unit] += weight * _confidence(output[:, unit])
     return signal
 

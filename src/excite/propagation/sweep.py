@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,26 +11,15 @@ from torch.autograd.graph import get_gradient_edge
 from excite.errors import LayerError, SignalError
 from excite.propagation.graph import check, top_of
 from excite.propagation.mode import Downward
-from excite.propagation.networks import as_found, find_layer, main_output, plain_network
-from excite.propagation.notes import Note, is_live, note_of, set_note
+from excite.propagation.networks import as_found, find_layer, forget_activations, main_output, plain_network
+from excite.propagation.notes import Note, set_note
 from excite.propagation.operations import OPERATIONS
-from excite.propagation.rules import Tap, follow
+from excite.propagation.taps import Reading, Start, tapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from torch.autograd.graph import GradientEdge
-
-__all__ = ["Reading", "Sweep"]
-
-
-class Reading:
-    """A tapped layer: what it gave, and where its probabilities are read."""
-
-    def __init__(self, tap: Tap, probe: Tensor, activation: Tensor) -> None:
-        self.tap = tap
-        self.probe = probe
-        self.activation = activation
+__all__ = ["Sweep"]
 
 
 class Sweep:
@@ -60,19 +47,15 @@ class Sweep:
         wanted = {layer: find_layer(module, layer) for layer in layers}
         calls: dict[nn.Module, list[Reading | str]] = {child: [] for child, _ in wanted.values()}
         arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-        with (
-            torch.inference_mode(mode=False),
-            torch.no_grad(),
-            as_found(module),
-            _tapped(calls),
-            Downward(OPERATIONS, module),
-        ):
+        mode = Downward(OPERATIONS, module)
+        with torch.inference_mode(mode=False), torch.enable_grad(), as_found(module), tapped(calls), mode:
             answer = module(*(_live(argument) for argument in arguments))
         self._traced = main_output(answer)
         self.output = self._traced.detach()
         self.readings = {layer: _chosen(layer, calls[child], call) for layer, (child, call) in wanted.items()}
         self._check_way_down()
         self._top, self._above = top_of(self._traced)
+        forget_activations(module)
 
     def down(self, signal: Tensor, *, unit: float = 1.0, dual: float = 0.0) -> dict[str, Tensor]:
         """Send a signal down and read the winning probabilities at every tapped layer.
@@ -95,23 +78,24 @@ class Sweep:
             self._check_contrast()
         for rule in self._top:
             rule.unit, rule.dual = unit, dual
-        return dict(zip(self.readings, self.carry(self.start(), signal), strict=True))
+        return self.carry(self.start(), signal)
 
-    def carry(self, start: GradientEdge, probability: Tensor) -> list[Tensor]:
+    def carry(self, start: Start, probability: Tensor) -> dict[str, Tensor]:
         """Carry the winning probabilities of the units at ``start`` down to all tapped layers, by the rules."""
         scale = _headroom(self.output.dtype)
         probes = [reading.probe for reading in self.readings.values()]
         with torch.inference_mode(mode=False):
-            probability = (probability * scale).to(self.output.dtype)
-            shares = torch.autograd.grad(start, probes, probability, retain_graph=True, materialize_grads=True)
-        return [share if scale == 1 else share.float() / scale for share in shares]
+            parts = start.split((probability * scale).to(self.output.dtype))
+            shares = torch.autograd.grad(start.edges, probes, parts, retain_graph=True, materialize_grads=True)
+        shares = shares if scale == 1 else tuple(share.float() / scale for share in shares)
+        return dict(zip(self.readings, shares, strict=True))
 
-    def start(self, layer: str | None = None) -> GradientEdge:
+    def start(self, layer: str | None = None) -> Start:
         """Where a walk from the units of a layer starts; None: from the output units."""
-        source = get_gradient_edge(self._traced) if layer is None else self.readings[layer].tap.source
-        if source is None:
+        start = Start([get_gradient_edge(self._traced)]) if layer is None else self.readings[layer].start
+        if not start.edges:
             raise LayerError(f"layer {layer!r} is the lowest one that is read: no walk can start there")
-        return source
+        return start
 
     def _check_contrast(self) -> None:
         for layer, reading in self.readings.items():
@@ -127,37 +111,6 @@ class Sweep:
         for layer, reading in self.readings.items():
             if reading.probe not in reached:
                 raise LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
-
-
-@contextmanager
-def _tapped(calls: dict[nn.Module, list[Reading | str]]) -> Iterator[None]:
-    """Read those modules, at each of their calls, while their network runs."""
-
-    def read(module: nn.Module, _arguments: Any, answer: Any) -> Any:
-        with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
-            reading, tapped = _tap(answer) if isinstance(answer, Tensor) else (type(answer).__name__, answer)
-        calls[module].append(reading)
-        return tapped
-
-    handles = [module.register_forward_hook(read) for module in calls]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _tap(answer: Tensor) -> tuple[Reading, Tensor]:
-    """Read an activation here. What the network goes on with is a copy, so that it may overwrite it."""
-    note = note_of(answer) if is_live(answer) else Note()
-    tap = Tap(answer)
-    probe = torch.empty_like(answer.detach()).requires_grad_()
-    tapped = follow(tap, answer.detach().clone, [answer, probe])
-    reading = Reading(tap, probe, answer.detach())
-    if note.neuron is not None:  # a norm that joins the neuron later must come by this tap too
-        up, down = (follow(tap, port.detach, [port, probe]) for port in (note.neuron.up, note.neuron.down))
-        note = replace(note, neuron=replace(note.neuron, up=up, down=down, taps=(*note.neuron.taps, tap)))
-    return reading, set_note(tapped, note)
 
 
 def _chosen(layer: str, readings: list[Reading | str], call: int) -> Reading:

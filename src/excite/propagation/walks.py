@@ -133,7 +133,7 @@ def winner_take_all(
 
     def strongest(probabilities: Tensor, walks: list[int]) -> list[tuple[int, list[int]]]:
         most = probabilities.max()
-        if most <= 0:
+        if most <= 0 or most < 1 - probabilities.sum():  # nobody, or a stronger branch that leads to no layer read
             return []
         winners = (probabilities >= most * (1 - tolerance) * (1 - 1e-9)).nonzero()[:, 0]
         return [(int(winner), walks[:1]) for winner in winners]
@@ -156,7 +156,7 @@ def _descend(
     layers = {reading.probe: layer for layer, reading in sweep.readings.items()}
     visited: dict[str, list[tuple[int, list[int]]]] = {layer: [] for layer in layers.values()}
     waiting: dict[Any, dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
-    top = sweep.start()
+    (top,) = sweep.start().edges
     for unit, walks in start:
         waiting[top.node][top.output_nr, unit].extend(walks)
     for node in top_down(top.node):

@@ -1,0 +1,99 @@
+"""Reading layers: taps on a network's modules, and where walks from those layers start."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+
+from excite.propagation.graph import rule_of
+from excite.propagation.notes import Note, is_live, note_of, set_note
+from excite.propagation.rules import Facing, Tap, follow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import nn
+    from torch.autograd.graph import GradientEdge
+
+__all__ = ["Reading", "Start", "tapped"]
+
+
+class Start:
+    """Where a walk from the units of a layer goes on: below the layer's own tap.
+
+    The units of a neuron's response have two ports, and which one they leave by is known only when the whole neuron is
+    known: a norm behind the layer may turn it round. So the latest norm or activation of the neuron is remembered.
+    """
+
+    def __init__(self, edges: list[GradientEdge], tapped_port: Tensor | None = None) -> None:
+        self.edges = edges
+        self.tapped_port = tapped_port
+        self._final: tuple[Facing, Tensor] | None = None
+
+    def continue_with(self, facing: Facing, port: Tensor) -> None:
+        """A norm or an activation joined the neuron; ``port`` is the tapped port in its shape."""
+        self._final = facing, port
+
+    def split(self, probability: Tensor) -> list[Tensor]:
+        """The probability for each edge."""
+        if self.tapped_port is None or self._final is None:
+            return [probability]
+        facing, port = self._final
+        direction = facing.direction()
+        if port is not self.tapped_port:  # seen through a change of shape: undo it
+            (direction,) = torch.autograd.grad(port, self.tapped_port, direction, retain_graph=True)
+        return [probability * (direction > 0), probability * (direction < 0)]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A tapped layer: its tap, the probe that records, its own output, and where walks from it start."""
+
+    tap: Tap
+    probe: Tensor
+    activation: Tensor
+    start: Start
+
+
+@contextmanager
+def tapped(calls: dict[nn.Module, list[Reading | str]]) -> Iterator[None]:
+    """Read those modules, at each of their calls, while their network runs (a str: it gave that type, no tensor)."""
+
+    def read(module: nn.Module, _arguments: Any, answer: Any) -> Any:
+        with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
+            if not isinstance(answer, Tensor):
+                calls[module].append(type(answer).__name__)
+                return answer
+            reading, given = _tap(answer)
+            calls[module].append(reading)
+            return given
+
+    handles = [module.register_forward_hook(read) for module in calls]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _tap(answer: Tensor) -> tuple[Reading, Tensor]:
+    """Read an activation here. What the network goes on with is a copy, so that it may overwrite it."""
+    note = note_of(answer) if is_live(answer) else Note()
+    tap = Tap()
+    probe = torch.empty_like(answer.detach()).requires_grad_()
+    given: Tensor = follow(tap, answer.detach().clone, [answer, probe])
+    start = Start([get_gradient_edge(answer)] if answer.requires_grad else [])
+    if note.neuron is not None:  # a norm that joins the neuron later must come by this tap too
+        ports = (note.neuron.up, note.neuron.down)
+        up, down = (follow(tap, port.detach, [port, probe]) for port in ports)
+        start = Start([get_gradient_edge(port) for port in ports], up)
+        final = rule_of(answer.grad_fn)
+        if isinstance(final, Facing):
+            start.continue_with(final, up)
+        note = replace(note, neuron=replace(note.neuron, up=up, down=down, starts=(*note.neuron.starts, start)))
+    return Reading(tap, probe, answer.detach(), start), set_note(given, note)

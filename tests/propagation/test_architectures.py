@@ -1,0 +1,145 @@
+"""Whole architectures with random weights: nothing lost, nothing gained, the network's own output."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+from zoo import torchvision_models
+
+from excite.errors import NoRuleError
+from excite.propagation import Sweep, mwp, prior
+
+try:
+    models = torchvision_models()
+except ImportError:
+    pytest.skip("torchvision's model definitions are explained here", allow_module_level=True)
+
+# Networks whose activations are non-negative from the first ReLU on, and an early layer of each.
+NON_NEGATIVE = {
+    "alexnet": "features.2",
+    "vgg11": "features.2",
+    "squeezenet1_0": "features.2",
+    "googlenet": "maxpool1",
+    "inception_v3": "maxpool1",
+    "resnet18": "maxpool",
+    "resnet50": "maxpool",
+    "resnext50_32x4d": "maxpool",
+    "densenet121": "features.pool0",
+    "shufflenet_v2_x0_5": "maxpool",
+    "regnet_x_400mf": "stem",
+}
+# Networks with linear bottlenecks, SiLU or GELU: signed activations, so some units are lost; never too much.
+SIGNED = {
+    "mobilenet_v2": "features.1",
+    "mobilenet_v3_small": "features.0",
+    "mnasnet0_5": "layers.8",
+    "efficientnet_b0": "features.0",
+    "efficientnet_v2_s": "features.0",
+    "regnet_y_400mf": "stem",
+    "convnext_tiny": "features.0",
+    "swin_t": "features.0",
+}
+SIZES = {"inception_v3": 128, "alexnet": 96}
+
+
+def network(name):
+    """Random weights; no biases and no shifts, so that only children excite; positive scales."""
+    torch.manual_seed(0)
+    options = {"init_weights": False} if name in {"googlenet", "inception_v3"} else {}
+    net = getattr(models, name)(weights=None, **options).eval()
+    with torch.no_grad():
+        for module in net.modules():
+            if getattr(module, "bias", None) is not None:
+                module.bias.zero_()
+            if isinstance(module, (nn.modules.batchnorm._BatchNorm, nn.LayerNorm)):
+                module.weight.uniform_(0.5, 1.5)
+    return net
+
+
+def picture(name):
+    size = SIZES.get(name, 64)
+    return torch.rand(1, 3, size, size, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("name", NON_NEGATIVE)
+def test_nothing_is_lost(name):
+    """Mass 1 at an early layer; the contrastive map sums to 0; the output is the network's own to the bit."""
+    net, x = network(name), picture(name)
+    layer = NON_NEGATIVE[name]
+    sweep = Sweep(net, x, [layer])
+    assert torch.equal(sweep.output, net(x))
+    cued = prior(sweep.output, {7: 1.0})
+    plain = sweep.down(cued)[layer]
+    assert plain.min() >= 0
+    assert abs(float(plain.sum()) - 1) < 1e-5
+    contrast = sweep.down(cued, unit=1.0, dual=-1.0)[layer]
+    assert abs(float(contrast.sum())) < 1e-5
+    assert contrast.abs().sum() > 1e-6  # not the same map twice, though random weights mix everything
+    other = sweep.down(prior(sweep.output, {8: 1.0}))[layer]
+    assert (plain - other).abs().sum() > 1e-6
+
+
+@pytest.mark.parametrize("name", SIGNED)
+def test_signed_networks_keep_most(name):
+    net, x = network(name), picture(name)
+    layer = SIGNED[name]
+    sweep = Sweep(net, x, [layer])
+    assert torch.equal(sweep.output, net(x))
+    plain = sweep.down(prior(sweep.output, {7: 1.0}))[layer]
+    assert torch.isfinite(plain).all()
+    assert plain.min() >= 0
+    assert 0.5 < float(plain.sum()) < 1 + 1e-5
+
+
+def test_fused_attention_is_refused_by_name():
+    net = models.VisionTransformer(64, 32, 2, 2, 16, 32, num_classes=4).eval()
+    with pytest.raises(NoRuleError, match="multi_head_attention_forward|scaled_dot_product_attention"):
+        mwp(net, torch.rand(1, 3, 64, 64), 0, layer="conv_proj")
+
+
+def test_layers_of_a_residual_network():
+    """Behind each block the mass is 1; inside a branch it is what the skip connection leaves."""
+    net, x = network("resnet18"), picture("resnet18")
+    layers = ["layer4", "layer3", "layer2", "layer1", "maxpool", "layer2.0.bn2", "layer2.0.downsample", "layer3.1.bn1"]
+    mass = {name: float(won.sum()) for name, won in mwp(net, x, 3, layer=layers).items()}
+    for name in layers[:5]:
+        assert abs(mass[name] - 1) < 1e-5
+    assert abs(mass["layer2.0.bn2"] + mass["layer2.0.downsample"] - 1) < 1e-4
+    assert 0.05 < mass["layer3.1.bn1"] < 0.95
+
+
+def test_zero_initialised_residual_branches():
+    """A scale of exactly zero silences the branch: all to the skip connection, and no NaN."""
+    net = models.resnet18(weights=None, zero_init_residual=True).eval()
+    won = mwp(net, picture("resnet18"), 3, layer=["layer1.0.bn2", "maxpool"])
+    assert float(won["layer1.0.bn2"].abs().sum()) == 0
+    assert abs(float(won["maxpool"].sum()) - 1) < 1e-4
+
+
+def test_training_mode_of_a_network_with_a_second_head():
+    """GoogleNet in training mode returns auxiliary outputs too: the main one is explained."""
+    net = network("googlenet").train()
+    for module in net.modules():
+        if isinstance(module, nn.Dropout):
+            module.eval()
+    state = {key: value.clone() for key, value in net.state_dict().items()}
+    won = mwp(net, torch.rand(2, 3, 64, 64), 3, layer="inception3a")
+    assert abs(float(won[0].sum()) - 1) < 1e-3
+    assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
+
+
+def test_segmentation_and_detection_heads_are_modules_too():
+    """A fully convolutional network: class maps, explained from where the class is seen."""
+    net = models.segmentation.fcn_resnet50(weights=None, weights_backbone=None, num_classes=5).eval()
+    with torch.no_grad():
+        net.classifier[4].bias.zero_()
+    won = mwp(net, torch.rand(1, 3, 48, 48), 2, layer="backbone.layer2")
+    assert 0.9 < float(won.sum()) < 1 + 1e-4
+
+
+def test_parametrised_architectures():
+    net, x = network("squeezenet1_0"), picture("squeezenet1_0")
+    before = mwp(net, x, 3, layer="features.2")
+    nn.utils.parametrizations.weight_norm(net.features[3].squeeze)
+    assert parametrize.is_parametrized(net.features[3].squeeze)
+    torch.testing.assert_close(mwp(net, x, 3, layer="features.2"), before, rtol=1e-4, atol=1e-7)

@@ -1,0 +1,407 @@
+"""The Markov chain behind the maps: its matrices, its fundamental matrix, and walks drawn from it (section 3.1)."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from oracle import (
+    Units,
+    affine,
+    batch_norm,
+    bounded,
+    descend,
+    flat,
+    layer,
+    matrix,
+    max_pool,
+    randomise,
+    relu,
+    reordered,
+    summed,
+    top_of,
+    transitions,
+)
+from torch import nn
+from torch.nn import functional as F
+
+from excite.errors import SignalError
+from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.low = nn.Identity()
+        self.conv, self.act = nn.Conv2d(1, 2, 2), nn.ReLU()
+        self.pool = nn.MaxPool2d(2)
+        self.mid, self.high = nn.Linear(8, 5), nn.ReLU()
+        self.fc = nn.Linear(5, 3)
+
+    def forward(self, x):
+        x = self.pool(self.act(self.conv(self.low(x)))).flatten(1)
+        return self.fc(self.high(self.mid(x)))
+
+    def reference(self, x):
+        low = Units(flat(x))
+        conv, shape = layer(low, self.conv, (1, 5, 5))
+        act = relu(conv)
+        pool, _ = max_pool(act, self.pool, shape)
+        mid, _ = layer(pool, self.mid, (8,))
+        return {"low": low, "conv": conv, "act": act, "pool": pool, "mid": mid, "high": relu(mid)}
+
+
+class Normed(nn.Module):
+    """A neuron in pieces: convolution, norm, activation, each of them a layer that can be read."""
+
+    def __init__(self, act, norm="batch"):
+        super().__init__()
+        self.low, self.conv, self.act = nn.Identity(), nn.Conv2d(2, 3, 2), act
+        self.kind = norm
+        self.norm = nn.BatchNorm2d(3) if norm == "batch" else nn.LayerNorm(3)
+        self.mix = nn.Conv2d(3, 2, 2)
+        self.fc = nn.Linear(2, 3)
+
+    def forward(self, x):
+        x = self.conv(self.low(x))
+        x = self.norm(x) if self.kind == "batch" else self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self.fc(self.mix(self.act(x)).flatten(1))
+
+
+class Branched(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.low, self.a, self.b = nn.Identity(), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.relu = nn.ReLU()
+        self.joint = nn.Identity()
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x):
+        x = self.low(x)
+        out = self.relu(self.a(x))
+        out = self.joint(self.b(out) + x)
+        return self.fc(torch.cat([self.relu(out), x], 1))
+
+
+NETS = {
+    "plain": (Plain, (1, 1, 5, 5), ["high", "mid", "pool", "act", "conv", "low"]),
+    "norm and relu": (lambda: Normed(nn.ReLU()), (1, 2, 3, 3), ["mix", "act", "norm", "conv", "low"]),
+    "norm and tanh": (lambda: Normed(nn.Tanh()), (1, 2, 3, 3), ["mix", "act", "norm", "conv", "low"]),
+    "norm and relu6": (lambda: Normed(nn.ReLU6()), (1, 2, 3, 3), ["mix", "act", "norm", "conv", "low"]),
+    "norm and silu": (lambda: Normed(nn.SiLU()), (1, 2, 3, 3), ["mix", "act", "norm", "conv", "low"]),
+    "nothing behind the norm": (lambda: Normed(nn.Identity()), (1, 2, 3, 3), ["mix", "act", "norm", "conv", "low"]),
+    "layer norm": (lambda: Normed(nn.GELU(), "layer"), (1, 2, 3, 3), ["mix", "norm", "conv", "low"]),
+    "layer norm and tanh": (lambda: Normed(nn.Tanh(), "layer"), (1, 2, 3, 3), ["mix", "norm", "conv", "low"]),
+    "branches": (Branched, (1, 4), ["joint", "b", "relu#0", "a", "low"]),
+}
+
+
+def build(name, seed=0):
+    make, shape, layers = NETS[name]
+    net = randomise(make().double().eval(), seed)
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return net, x, layers
+
+
+def within(matrix, tolerance=1e-12):
+    assert matrix.min() >= -tolerance
+    assert matrix.sum(1).max() <= 1 + tolerance
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_transition_matrices_are_the_papers(seed):
+    net, x, layers = build("plain", seed)
+    units = net.reference(x)
+    top = top_of(net, units["high"])
+    for lower in layers:
+        rows = np.stack([descend(top, row)[units[lower]] for row in np.eye(3)])
+        found = transition_matrix(net, x, None, lower)
+        np.testing.assert_allclose(found.numpy(), rows, atol=1e-12)
+        within(found)
+    for number, upper in enumerate(layers[:-1]):
+        for lower in layers[number + 1 :]:
+            size = len(units[upper].values)
+            rows = np.stack([descend(units[upper], row)[units[lower]] for row in np.eye(size)])
+            found = transition_matrix(net, x, upper, lower)
+            np.testing.assert_allclose(found.numpy(), rows, atol=1e-12)
+            within(found)
+
+
+def test_the_top_matrix_by_hand():
+    """[1, 2, 3] through weights [[1, -1, 1], [-1, 1, 0]]: rows (1/4, 0, 3/4) and (0, 1, 0)."""
+    net = nn.Sequential(nn.Identity(), nn.Linear(3, 2)).double()
+    with torch.no_grad():
+        net[1].weight.copy_(torch.tensor([[1.0, -1.0, 1.0], [-1.0, 1.0, 0.0]]))
+    x = torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float64)
+    assert transition_matrix(net, x, None, "0").tolist() == [[0.25, 0.0, 0.75], [0.0, 1.0, 0.0]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", NETS)
+def test_the_fundamental_matrix_gives_the_maps(name, seed):
+    """N = (I - Q)^-1, and P(A_0) N are the winning probabilities of all transient units."""
+    net, x, layers = build(name, seed)
+    expected = {cued: mwp(net, x, cued, layer=layers) for cued in range(3)}
+    for several in (layers, layers[1:], [layers[0], layers[-1]], layers[-1:], [layers[-2], layers[-1]]):
+        chain = absorbing_chain(net, x, several)
+        for cued in range(3):
+            for one in several:
+                torch.testing.assert_close(chain.mwp(cued, one), expected[cued][one], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_canonical_form(name):
+    net, x, layers = build(name)
+    chain = absorbing_chain(net, x, layers)
+    size = len(chain.steps)
+    assert chain.steps.shape == (size, size)
+    assert chain.ends.shape == (size, mwp(net, x, 0, layer=layers[-1]).numel())
+    within(torch.cat([chain.steps, chain.ends], 1))
+    assert (chain.steps.diagonal() == 0).all()
+    torch.testing.assert_close(chain.fundamental, torch.linalg.inv(torch.eye(size, dtype=torch.float64) - chain.steps))
+    powers, total = torch.eye(size, dtype=torch.float64), torch.zeros(size, size, dtype=torch.float64)
+    for _ in range(len(layers) + 2):  # N = sum of Q^k; a feedforward network forgets after as many steps as layers
+        total, powers = total + powers, powers @ chain.steps
+    assert powers.abs().max() == 0
+    torch.testing.assert_close(chain.fundamental, total)
+    assert sorted(chain.places) == sorted(["", *layers[:-1]])
+    covered = sorted(index for place in chain.places.values() for index in range(size)[place])
+    assert covered == list(range(size))
+
+
+def test_every_visit_happens_at_most_once():
+    for name in NETS:
+        net, x, layers = build(name)
+        assert absorbing_chain(net, x, layers).fundamental.max() <= 1 + 1e-9
+
+
+def test_matrices_multiply_where_everything_goes_through_a_layer():
+    net, x, _ = build("plain")
+    whole = transition_matrix(net, x, None, "low")
+    parts = transition_matrix(net, x, None, "pool") @ transition_matrix(net, x, "pool", "low")
+    torch.testing.assert_close(parts, whole)
+
+
+def test_a_neuron_in_pieces_by_matrices():
+    """The row of a convolution's unit is that of its whole neuron: norm, permutation and activation included."""
+    for name, least in (("norm and tanh", -1.0), ("layer norm", None)):
+        net, x, _ = build(name, 1)
+        low = Units(flat(x))
+        conv, shape = layer(low, net.conv, (2, 3, 3))
+        if least is not None:
+            normed = batch_norm(conv, net.norm, shape)
+            bounded(normed, np.tanh(normed.values), least)
+        else:
+            moved = reordered(conv, np.arange(12).reshape(shape).transpose(1, 2, 0))
+            values = flat(net.norm(torch.from_numpy(moved.values).view(1, 2, 2, 3)))
+            towards = np.where(values >= 0, 1.0, -1.0) * np.sign(np.tile(flat(net.norm.weight), 4))
+            moved.turn(towards)
+        rows = transitions(low.values, conv.weights, np.ones(12))
+        assert not np.allclose(conv.ways[0][1], rows)  # the norm matters here
+        found = transition_matrix(net, x, "conv", "low")
+        np.testing.assert_allclose(found.numpy(), conv.ways[0][1], atol=1e-10)
+
+
+def test_lost_mass_is_missing_from_the_rows():
+    net = nn.Sequential(nn.Identity(), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        net[1].weight.copy_(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
+        net[1].bias.copy_(torch.tensor([0.0, 5.0]))
+        net[3].weight.fill_(1.0)
+    x = torch.tensor([[1.0, 1.0]], dtype=torch.float64)  # responses 2 and 3, the second by its bias alone
+    torch.testing.assert_close(transition_matrix(net, x, None, "2"), torch.tensor([[0.4, 0.6]], dtype=torch.float64))
+    assert transition_matrix(net, x, "2", "0").sum(1).tolist() == [1.0, 0.0]
+    chain = absorbing_chain(net, x, ["2", "0"])
+    torch.testing.assert_close(chain.mwp(0, "0"), torch.tensor([[0.2, 0.2]], dtype=torch.float64))
+    walks = sample_winners(net, x, 0, layers=["2", "0"], count=500)
+    lost = [path is None for path in walks.paths["0"]]
+    assert [path == (0, 1) for path in walks.paths["2"]] == lost
+    assert walks.visits["2"].sum() == 500
+    assert walks.visits["0"].sum() == 500 - sum(lost)
+
+
+# --- drawn winners -------------------------------------------------------------------------------------------------
+
+
+def binomial_bounds(probability, count, level):
+    """The values that a binomial count takes but for ``level``, from its exact distribution."""
+    k = np.arange(count + 1)
+    log = np.array([math.lgamma(count + 1) - math.lgamma(i + 1) - math.lgamma(count - i + 1) for i in k])
+    below = np.cumsum(np.exp(log + k * np.log(probability) + (count - k) * np.log1p(-probability)))
+    return int(np.searchsorted(below, level / 2)), int(np.searchsorted(below, 1 - level / 2))
+
+
+@pytest.mark.parametrize("name", ["plain", "norm and tanh", "layer norm", "branches", "norm and relu6"])
+def test_drawn_winners_follow_the_probabilities(name):
+    """Every unit's count lies in its binomial interval; one chance in a thousand for all of them together."""
+    net, x, layers = build(name, 2)
+    count = 3000
+    signal = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
+    won = mwp(net, x, signal, layer=layers)
+    walks = sample_winners(net, x, signal, layers=layers, count=count, seed=1)
+    assert walks.count == count
+    level = 1e-3 / sum(values.numel() for values in won.values())
+    for one, values in won.items():
+        assert walks.visits[one].shape == values.shape
+        for probability, visits in zip(flat(values), flat(walks.visits[one]), strict=True):
+            if probability < 1e-12:
+                assert visits == 0
+            elif probability < 1 - 1e-12:
+                low, high = binomial_bounds(probability, count, level)
+                assert low <= visits <= high, (one, probability, visits)
+            else:
+                assert visits == count
+        torch.testing.assert_close(walks.frequency(one), walks.visits[one] / count)
+
+
+def test_the_interval_would_notice_wrong_probabilities():
+    """The test above can fail: a probability that is off by a few per cent falls outside."""
+    low, high = binomial_bounds(0.5, 3000, 1e-5)
+    assert not low <= 3000 * 0.55 <= high
+    assert low <= 1500 <= high
+
+
+def test_paths_are_steps_of_the_chain():
+    """Each step of each path has positive probability, and its units are the ones that were counted."""
+    net, x, layers = build("plain", 3)
+    walks = sample_winners(net, x, 1, layers=layers, count=200, seed=3)
+    shapes = {one: values.shape for one, values in mwp(net, x, 1, layer=layers).items()}
+    for upper, lower in pairwise(layers):
+        steps = transition_matrix(net, x, upper, lower)
+        for above, below in zip(walks.paths[upper], walks.paths[lower], strict=True):
+            if below is not None:
+                assert above is not None
+                row = np.ravel_multi_index(above, shapes[upper])
+                assert steps[row, np.ravel_multi_index(below, shapes[lower])] > 0
+    for one in layers:
+        counted = torch.zeros(shapes[one])
+        for path in walks.paths[one]:
+            if path is not None:
+                counted[path] += 1
+        assert torch.equal(counted.double(), walks.visits[one])
+
+
+def test_the_same_seed_draws_the_same_walks():
+    net, x, layers = build("plain")
+    first, again, other = (sample_winners(net, x, 0, layers=layers, count=50, seed=seed) for seed in (7, 7, 8))
+    assert first.paths == again.paths
+    assert first.paths != other.paths
+
+
+def test_several_classes_are_drawn_in_proportion():
+    net, x, _ = build("plain")
+    walks = sample_winners(net, x, {0: 0.25, 2: 0.75}, layers=["fc"], count=2000)
+    low, high = binomial_bounds(0.25, 2000, 1e-4)
+    assert low <= walks.visits["fc"][0, 0] <= high
+    assert walks.visits["fc"][0, 1] == 0
+    assert walks.visits["fc"].sum() == 2000
+
+
+# --- the strongest winner ------------------------------------------------------------------------------------------
+
+
+def by_hand():
+    """Two layers done by hand: unit 0 of the top prefers hidden unit 1, which prefers input 2."""
+    net = nn.Sequential(nn.Identity(), nn.Linear(3, 2, bias=False), nn.ReLU(), nn.Linear(2, 2, bias=False)).double()
+    with torch.no_grad():
+        net[1].weight.copy_(torch.tensor([[1.0, 1.0, 0.0], [0.5, -9.0, 2.0]]))
+        net[3].weight.copy_(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))
+    return net, torch.tensor([[1.0, 0.5, 6.0]], dtype=torch.float64)  # hidden: 1.5 and 8
+
+
+def test_the_strongest_path_by_hand():
+    net, x = by_hand()
+    maps = winner_take_all(net, x, 0, layers=["2", "0"])
+    assert maps["2"].tolist() == [[False, True]]
+    assert maps["0"].tolist() == [[False, False, True]]
+    maps = winner_take_all(net, x, 1, layers=["2", "0"])
+    assert maps["2"].tolist() == [[True, False]]
+    assert maps["0"].tolist() == [[True, False, False]]
+    assert maps["0"].dtype == torch.bool
+
+
+def test_tolerance_lets_the_near_strongest_win_too():
+    net, x = by_hand()  # inputs of hidden unit 0: 1 and 0.5
+    assert winner_take_all(net, x, 1, layers=["0"], tolerance=0.4)["0"].tolist() == [[True, False, False]]
+    assert winner_take_all(net, x, 1, layers=["0"], tolerance=0.6)["0"].tolist() == [[True, True, False]]
+
+
+def test_ties_win_together():
+    net = nn.Sequential(nn.Identity(), nn.Linear(3, 1, bias=False)).double()
+    with torch.no_grad():
+        net[1].weight.fill_(1.0)
+    maps = winner_take_all(net, torch.tensor([[2.0, 1.0, 2.0]], dtype=torch.float64), 0, layers=["0"])
+    assert maps["0"].tolist() == [[True, False, True]]
+
+
+def test_nobody_wins_where_nothing_excites():
+    net = nn.Sequential(nn.Identity(), nn.Linear(2, 1)).double()
+    with torch.no_grad():
+        net[1].weight.fill_(-1.0)
+    maps = winner_take_all(net, torch.ones(1, 2, dtype=torch.float64), 0, layers=["0"])
+    assert maps["0"].tolist() == [[False, False]]
+
+
+class Skipped(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.low, self.a = nn.Identity(), nn.Linear(2, 2, bias=False)
+        self.fc = nn.Linear(2, 1, bias=False)
+        with torch.no_grad():
+            self.a.weight.fill_(weight)
+            self.fc.weight.copy_(torch.tensor([[1.0, 0.1]]))
+
+    def forward(self, x):
+        return self.fc(self.a(self.low(x)) + x)
+
+
+@pytest.mark.parametrize(("weight", "wins"), [(0.1, False), (10.0, True)])
+def test_a_stronger_branch_that_is_not_read_wins(weight, wins):
+    """The strongest child may lead past the layer: then nobody in that layer has won."""
+    net = Skipped(weight).double()
+    maps = winner_take_all(net, torch.tensor([[1.0, 1.0]], dtype=torch.float64), 0, layers=["low", "a"])
+    assert maps["a"].tolist() == [[wins, False]]
+    assert maps["low"].any() == wins
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_strongest_path_follows_the_largest_steps(seed):
+    """Against the matrices: from the cued unit, the largest entry of each row, layer by layer."""
+    net, x, layers = build("plain", seed)
+    maps = winner_take_all(net, x, 2, layers=layers)
+    row = transition_matrix(net, x, None, "high")[2]
+    for upper, lower in pairwise(layers):
+        expected = [int(row.argmax())] if row.max() > 0 else []
+        assert maps[upper].flatten().nonzero()[:, 0].tolist() == expected
+        row = transition_matrix(net, x, upper, lower)[row.argmax()] * bool(expected)
+
+
+def test_walks_refuse_contrast_like_signals():
+    net, x, _ = build("plain")
+    with pytest.raises(SignalError):
+        sample_winners(net, x, {0: 1.5, 1: -0.5}, layers=["low"])
+
+
+def test_sums_in_chains():
+    """A residual branch: the chain takes the skip connection past the layers inside the branch."""
+    net, x, _ = build("branches", 4)
+    low = Units(flat(x))
+    a = affine(low, net.a.weight.detach().numpy().T, flat(net.a.bias))
+    b = affine(relu(a), net.b.weight.detach().numpy().T, flat(net.b.bias))
+    joint = summed(b, low)
+    rows = np.stack([descend(joint, row)[low] for row in np.eye(4)])
+    np.testing.assert_allclose(transition_matrix(net, x, "joint", "low").numpy(), rows, atol=1e-12)
+    chain = absorbing_chain(net, x, ["joint", "b", "low"])
+    skip = chain.ends[chain.places["joint"]]
+    shares = np.diag(joint.ways[1][1])
+    np.testing.assert_allclose(skip.diagonal().numpy(), shares, atol=1e-12)
+
+
+def test_pooling_matrices():
+    net = nn.Sequential(nn.Identity(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(4, 2)).double()
+    randomise(net)
+    x = torch.rand(1, 1, 4, 4, dtype=torch.float64)
+    weights = matrix(lambda h: F.avg_pool2d(h, 2), (1, 4, 4))
+    found = transition_matrix(net, x, "1", "0")
+    np.testing.assert_allclose(found.numpy(), transitions(flat(x), weights), atol=1e-12)

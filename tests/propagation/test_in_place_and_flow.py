@@ -1,0 +1,598 @@
+"""The same network written in unusual ways has the same winners: in-place writes, aliases, control flow, hooks."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from oracle import Net, randomise
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
+
+from excite.errors import NoRuleError
+from excite.propagation import Sweep, mwp
+
+SHAPE = (4, 4, 4)
+
+
+def parts():
+    return {
+        "a": nn.Conv2d(4, 4, 3, padding=1),
+        "b": nn.Conv2d(4, 4, 3, padding=1),
+        "bn": nn.BatchNorm2d(4),
+        "relu": nn.ReLU(inplace=True),
+        "pool": nn.MaxPool2d(2),
+    }
+
+
+def picture(seed=0, batch=2):
+    return torch.randn(batch, *SHAPE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def same(unusual, plain, width=64, seeds=range(4)):
+    """Both bodies, in networks with the same weights: the same output to the bit, the same maps, with contrast."""
+    for seed in seeds:
+        first = randomise(Net(unusual, width, **parts()), seed)
+        second = randomise(Net(plain, width, **parts()), seed)
+        x = picture(seed)
+        untouched = x.clone()
+        sweep = Sweep(first, x, ["tap"])
+        assert torch.equal(sweep.output, first(x))
+        torch.testing.assert_close(sweep.output, second(x), rtol=1e-12, atol=1e-12)
+        for options in ({}, {"contrastive": True}):
+            for cued in range(3):
+                torch.testing.assert_close(
+                    mwp(first, x, cued, layer="tap", **options),
+                    mwp(second, x, cued, layer="tap", **options),
+                    rtol=1e-10,
+                    atol=1e-12,
+                )
+        assert torch.equal(x, untouched)
+
+
+# --- in-place writes -----------------------------------------------------------------------------------------------
+
+
+def residual(net, h):
+    out = net.relu(net.bn(net.a(h)))
+    out = net.b(out)
+    out += h
+    return net.relu(out)
+
+
+def plain_residual(net, h):
+    return F.relu(net.b(F.relu(net.bn(net.a(h)))) + h)
+
+
+def test_the_usual_residual_block():
+    same(residual, plain_residual)
+
+
+def relu_then_added(net, h):
+    h = net.a(h).relu_()
+    kept = net.b(h)
+    h += kept
+    return h
+
+
+def plain_relu_then_added(net, h):
+    h = F.relu(net.a(h))
+    return h + net.b(h)
+
+
+def test_a_sum_overwrites_what_a_convolution_has_kept():
+    same(relu_then_added, plain_relu_then_added)
+
+
+def pooled_then_overwritten(net, h):
+    h = F.relu(net.a(h))
+    pooled = F.max_pool2d(h, 2)
+    h.mul_(-7.0)
+    return pooled
+
+
+def test_the_input_of_max_pooling_is_overwritten_afterwards():
+    same(pooled_then_overwritten, lambda net, h: F.max_pool2d(F.relu(net.a(h)), 2), 16)
+
+
+def averaged_then_overwritten(net, h):
+    h = F.relu(net.a(h))
+    pooled = F.avg_pool2d(h, 2)
+    h.zero_()
+    return pooled
+
+
+def test_the_input_of_average_pooling_is_overwritten_afterwards():
+    same(averaged_then_overwritten, lambda net, h: F.avg_pool2d(F.relu(net.a(h)), 2), 16)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda h: h.fill_(9.0), lambda h: h.add_(1.0), lambda h: h.relu_(), lambda h: h.neg_()]
+)
+@pytest.mark.parametrize("then", ["relu", "norm", "tanh", "shift"])
+def test_the_input_of_a_convolution_is_overwritten_afterwards(write, then):
+    finish = {
+        "relu": lambda net, h: F.relu(h),
+        "norm": lambda net, h: net.bn(h),
+        "tanh": lambda net, h: torch.tanh(h),
+        "shift": lambda net, h: h - 0.7,
+    }[then]
+
+    def unusual(net, h):
+        h = net.a(h)
+        made = net.b(h)
+        write(h)
+        return finish(net, made)
+
+    same(unusual, lambda net, h: finish(net, net.b(net.a(h))))
+
+
+def terms_overwritten(net, h):
+    left, right = F.relu(net.a(h)), F.relu(net.b(h))
+    total = left + right
+    left.zero_()
+    right.sub_(5.0)
+    return total
+
+
+def test_the_terms_of_a_sum_are_overwritten_afterwards():
+    same(terms_overwritten, lambda net, h: F.relu(net.a(h)) + F.relu(net.b(h)))
+
+
+def response_overwritten(net, h):
+    h = net.bn(net.a(h))
+    made = net.b(h)
+    h.neg_().mul_(3.0)
+    return made + net.a(h)
+
+
+def plain_response_overwritten(net, h):
+    h = net.bn(net.a(h))
+    return net.b(h) + net.a(-h * 3.0)
+
+
+def test_a_norm_is_overwritten_after_it_was_read():
+    same(response_overwritten, plain_response_overwritten)
+
+
+IN_PLACE = {
+    "add_": (lambda a, b: a.add_(b), lambda a, b: a + b),
+    "+=": (lambda a, b: a.__iadd__(b), lambda a, b: a + b),
+    "sub_": (lambda a, b: a.sub_(b), lambda a, b: a - b),
+    "-=": (lambda a, b: a.__isub__(b), lambda a, b: a - b),
+    "mul_ gate": (lambda a, b: a.mul_(b.sigmoid_()), lambda a, b: a * b.sigmoid()),
+    "*= gate": (lambda a, b: a.__imul__(b.sigmoid()), lambda a, b: a * b.sigmoid()),
+    "div_": (lambda a, b: a.div_(b.abs_().add_(1.0)), lambda a, b: a / (b.abs() + 1.0)),
+    "clamp_": (lambda a, b: a.clamp_(-0.5, 0.5), lambda a, b: a.clamp(-0.5, 0.5)),
+    "tanh_": (lambda a, b: a.tanh_(), lambda a, b: a.tanh()),
+    "F.elu": (lambda a, b: F.elu(a, 1.0, True), lambda a, b: F.elu(a)),
+    "leaky_relu_": (lambda a, b: F.leaky_relu_(a, 0.3), lambda a, b: F.leaky_relu(a, 0.3)),
+    "silu": (lambda a, b: F.silu(a, inplace=True), F.silu),
+    "hardswish": (lambda a, b: F.hardswish(a, True), F.hardswish),
+    "relu6": (lambda a, b: nn.ReLU6(inplace=True)(a), lambda a, b: F.relu6(a)),
+    "copy_": (lambda a, b: a.copy_(b), lambda a, b: b * 1.0),
+    "dropout": (lambda a, b: F.dropout(a, 0.5, False, True), lambda a, b: a * 1.0),
+    "masked_fill_": (lambda a, b: a.masked_fill_(b < 0, 0.0), lambda a, b: torch.where(b < 0, 0.0, a)),
+    "out=": (lambda a, b: torch.add(a, b, out=torch.empty(a.shape, dtype=a.dtype)), lambda a, b: a + b),
+    "out= resized": (lambda a, b: torch.add(a, b, out=torch.empty(0, dtype=a.dtype)), lambda a, b: a + b),
+    "squeeze_": (lambda a, b: a.unsqueeze_(0).squeeze_(0), lambda a, b: a * 1.0),
+    "transpose_": (lambda a, b: a.transpose_(1, 2), lambda a, b: a.transpose(1, 2)),
+    "detach_": (lambda a, b: (a * 1.0).detach_(), lambda a, b: a * 1.0),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("rectified", [False, True])
+def test_in_place_and_its_plain_twin(name, rectified):
+    written, plain = IN_PLACE[name]
+    if plain in {F.silu, F.hardswish}:
+        function = plain
+
+        def plain(a, b):
+            return function(a)
+
+    def body(combine):
+        def run(net, h):
+            a, b = net.a(h), net.b(h)
+            if rectified:
+                a, b = F.relu(a), F.relu(b)
+            return combine(a, b).contiguous()
+
+        return run
+
+    same(body(written), body(plain), seeds=range(2))
+
+
+def sliced(net, h):
+    h = net.a(h)
+    h[:, :2] = F.relu(h[:, :2])
+    h[:, 2:, 1:] = net.b(h)[:, 2:, 1:] * 2.0
+    return h
+
+
+def plain_sliced(net, h):
+    h = net.a(h)
+    h = torch.cat([F.relu(h[:, :2]), h[:, 2:]], 1)
+    made = net.b(h) * 2.0
+    lower = torch.cat([h[:, 2:, :1], made[:, 2:, 1:]], 2)
+    return torch.cat([h[:, :2], lower], 1)
+
+
+def test_assignment_to_slices():
+    same(sliced, plain_sliced)
+
+
+BUFFERS = {
+    "setitem": lambda out, h: (out.__setitem__((slice(None), slice(0, 2)), h[:, 2:]), out[:, 2:].copy_(h[:, :2])),
+    "copy_ to views": lambda out, h: (out[:, :2].copy_(h[:, 2:]), out[:, 2:].copy_(h[:, :2])),
+    "narrow": lambda out, h: (out.narrow(1, 0, 2).copy_(h[:, 2:]), out.narrow(1, 2, 2).add_(h[:, :2])),
+    "chunks": lambda out, h: [
+        part.copy_(other) for part, other in zip(out.chunk(2, 1), h.chunk(2, 1)[::-1], strict=True)
+    ],
+    "slices +=": lambda out, h: (out[:, :2].add_(h[:, 2:]), out[:, 2:].__iadd__(h[:, :2])),
+    "index": lambda out, h: out.__setitem__((slice(None), [2, 3, 0, 1]), h),
+}
+
+
+@pytest.mark.parametrize("fresh", ["zeros", "zeros_like", "new_zeros"])
+@pytest.mark.parametrize("name", BUFFERS)
+def test_writing_into_a_fresh_tensor(name, fresh):
+    """Temporal shift, unpooling by hand, and the like: a buffer that is filled piece by piece."""
+
+    def unusual(net, h):
+        h = F.relu(net.a(h))
+        make = {
+            "zeros": lambda: torch.zeros(h.shape, dtype=h.dtype),
+            "zeros_like": lambda: torch.zeros_like(h),
+            "new_zeros": lambda: h.new_zeros(h.shape),
+        }
+        out = make[fresh]()
+        BUFFERS[name](out, h)
+        return net.b(out)
+
+    same(unusual, lambda net, h: net.b(F.relu(net.a(h)).roll(2, 1)), seeds=range(2))
+
+
+def test_an_alias_is_overwritten_before_a_norm():
+    """The norm normalises what is in the tensor now, not what the convolution once wrote."""
+
+    def through_a_view(net, h):
+        h = net.a(h)
+        h[:, :2].relu_()
+        return net.bn(h)
+
+    def through_the_base(net, h):
+        h = net.a(h)
+        alias = h.view(len(h), 4, 4, 4)
+        h[:, :2] = F.relu(h[:, :2])
+        return net.bn(alias)
+
+    def plain(net, h):
+        h = net.a(h)
+        return net.bn(torch.cat([F.relu(h[:, :2]), h[:, 2:]], 1))
+
+    same(through_the_base, through_a_view)
+    same(through_a_view, plain)
+
+
+def test_an_alias_of_a_bounded_activation_is_overwritten():
+    def unusual(net, h):
+        h = torch.tanh(net.a(h))
+        alias = h.flatten(1)
+        h.relu_()
+        return net.b(alias.view_as(h))
+
+    same(unusual, lambda net, h: net.b(F.relu(torch.tanh(net.a(h)))))
+
+
+def test_masked_assignment():
+    def unusual(net, h):
+        h = net.a(h)
+        h[h < 0] = 0.0
+        return net.b(h)
+
+    same(unusual, lambda net, h: net.b(F.relu(net.a(h))))
+
+
+# --- where the values come from and go to --------------------------------------------------------------------------
+
+
+def without_gradients(net, h):
+    with torch.no_grad():
+        h = net.relu(net.bn(net.a(h)))
+    return net.b(h.detach()).data
+
+
+def test_detaching_and_no_grad_are_autograds_business():
+    same(without_gradients, lambda net, h: net.b(F.relu(net.bn(net.a(h)))))
+
+
+def test_inference_mode_inside_the_network():
+    def unusual(net, h):
+        with torch.inference_mode():
+            h = net.bn(net.a(h))
+            return net.b(F.relu(h)) + h
+
+    def plain(net, h):
+        h = net.bn(net.a(h))
+        return net.b(F.relu(h)) + h
+
+    for seed in range(3):
+        first = randomise(Net(unusual, 64, **parts()), seed)
+        second = randomise(Net(plain, 64, **parts()), seed)
+        x = picture(seed)
+        torch.testing.assert_close(mwp(first, x, 0, layer="tap"), mwp(second, x, 0, layer="tap"))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing(reentrant):
+    """Memory savers for training: transparent, or refused by name; never silently wrong."""
+    net = Net(lambda net, h: h + checkpoint(lambda h: F.relu(net.a(h)), h, use_reentrant=reentrant), 64, **parts())
+    plain = Net(lambda net, h: h + F.relu(net.a(h)), 64, **parts())
+    x = picture().abs()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # checkpoint complains that there is nothing to save memory for
+        try:
+            found = mwp(net, x, 0, layer="tap")
+        except NoRuleError:
+            assert reentrant
+        else:
+            torch.testing.assert_close(found, mwp(plain, x, 0, layer="tap"))
+
+
+def test_data_dependent_control_flow():
+    def unusual(net, h):
+        if h.mean() > 1e9 or bool((h.std() < -1).any()):
+            return h * 0
+        steps = int(h.abs().max().clamp(max=1).ceil().item())
+        for _ in range(steps):
+            h = F.relu(net.a(h))
+        while float(h.sum()) < -1:
+            h = h + 1
+        return h[:, : h.shape[1]] if h.numel() else h
+
+    same(unusual, lambda net, h: F.relu(net.a(h)))
+
+
+def test_each_picture_may_take_another_path():
+    net = Net(lambda net, h: F.relu(net.a(h)) if h.sum() > 0 else torch.tanh(net.b(h)), 64, **parts())
+    for sign, other in ((1, lambda net, h: F.relu(net.a(h))), (-1, lambda net, h: torch.tanh(net.b(h)))):
+        twin = Net(other, 64, **parts())
+        x = sign * picture(batch=1).abs()
+        torch.testing.assert_close(mwp(net, x, 1, layer="tap"), mwp(twin, x, 1, layer="tap"))
+
+
+def test_unknown_operations_off_the_way_do_not_matter():
+    def unusual(net, h):
+        if torch.fft.fft(h).abs().sum() < 0 or torch.erf(h).sum() > 1e9:
+            h = h * 2
+        made = net.a(h) / (1 + torch.erf(h).abs().mean().detach())
+        return made / torch.linalg.vector_norm(h, dim=(1, 2, 3), keepdim=True)
+
+    def plain(net, h):
+        return net.a(h) * 1.0
+
+    for seed in range(2):
+        first = randomise(Net(unusual, 64, **parts()), seed)
+        second = randomise(Net(plain, 64, **parts()), seed)
+        x = picture(seed, 1)
+        torch.testing.assert_close(mwp(first, x, 0, layer="tap"), mwp(second, x, 0, layer="tap"))
+
+
+def test_forward_hooks_of_the_user_take_part():
+    plain = Net(lambda net, h: F.relu(net.bn(net.a(h)) * -2.0), 64, **parts())
+    hooked = copy.deepcopy(plain)
+    hooked.body = lambda net, h: F.relu(net.bn(net.a(h)))
+    seen = []
+    hooked.bn.register_forward_hook(lambda module, inputs, output: output * -2.0)
+    hooked.a.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape))
+    x = picture()
+    torch.testing.assert_close(mwp(hooked, x, 0, layer="tap"), mwp(plain, x, 0, layer="tap"))
+    assert len(seen) == 1
+    read = mwp(hooked, x, 0, layer=["bn", "tap"])  # our tap comes behind the user's hook
+    torch.testing.assert_close(read["tap"], mwp(plain, x, 0, layer="tap"))
+
+
+@pytest.mark.parametrize("way", ["weight_norm", "spectral_norm", "own"])
+def test_parametrised_weights(way):
+    plain = Net(lambda net, h: F.relu(net.a(h)), 64, **parts())
+    net = copy.deepcopy(plain)
+    if way == "weight_norm":
+        parametrizations.weight_norm(net.a)
+    elif way == "spectral_norm":
+        parametrizations.spectral_norm(net.a)
+    else:
+        nn.utils.parametrize.register_parametrization(net.a, "weight", Negated(), unsafe=True)
+    with torch.no_grad():
+        plain.a.weight.copy_(net.eval().a.weight)
+    x = picture()
+    torch.testing.assert_close(mwp(net, x, 0, layer="tap"), mwp(plain, x, 0, layer="tap"))
+
+
+class Negated(nn.Module):
+    def forward(self, weight):
+        return -weight
+
+
+def test_weights_computed_in_the_forward_pass():
+    """Weight standardisation: weights are constants, whatever made them."""
+
+    def unusual(net, h):
+        weight = net.a.weight - net.a.weight.mean((1, 2, 3), keepdim=True)
+        return F.relu(F.conv2d(h, weight / weight.std(), net.a.bias, padding=1))
+
+    net = Net(unusual, 64, **parts())
+    plain = Net(lambda net, h: F.relu(net.a(h)), 64, **parts())
+    with torch.no_grad():
+        weight = net.a.weight - net.a.weight.mean((1, 2, 3), keepdim=True)
+        plain.a.weight.copy_(weight / weight.std())
+    x = picture()
+    torch.testing.assert_close(mwp(net, x, 0, layer="tap"), mwp(plain, x, 0, layer="tap"))
+
+
+# --- modules used more than once -----------------------------------------------------------------------------------
+
+
+class Reused(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1)
+        self.relu = nn.ReLU()
+        self.fc = nn.Linear(64, 3)
+        self.again = self.relu
+        randomise(self.double().eval(), 0)
+
+    def forward(self, x):
+        for _ in range(3):
+            x = self.relu(self.conv(x))
+        return self.fc(x.flatten(1))
+
+
+class Unrolled(Reused):
+    def __init__(self):
+        super().__init__()
+        self.relu0, self.relu1, self.relu2 = nn.ReLU(), nn.ReLU(), nn.ReLU()
+        self.conv0 = self.conv1 = self.conv2 = self.conv
+
+    def forward(self, x):
+        x = self.relu0(self.conv(x))
+        x = self.relu1(self.conv(x))
+        return self.fc(self.relu2(self.conv(x)).flatten(1))
+
+
+def test_a_module_called_several_times():
+    net, twin, x = Reused(), Unrolled(), picture()
+    expected = mwp(twin, x, 2, layer=["relu0", "relu1", "relu2"])
+    found = mwp(net, x, 2, layer=["relu#0", "relu#1", "relu#2", "relu"])
+    for call in range(3):
+        torch.testing.assert_close(found[f"relu#{call}"], expected[f"relu{call}"])
+        torch.testing.assert_close(mwp(net, x, 2, layer=f"relu#{call}"), expected[f"relu{call}"])
+    torch.testing.assert_close(found["relu"], expected["relu2"])
+    torch.testing.assert_close(mwp(net, x, 2, layer="again#1"), expected["relu1"])
+    assert not torch.allclose(expected["relu0"], expected["relu1"])
+
+
+def test_shared_weights():
+    """The same convolution on two branches: each use is a competition of its own."""
+    x = picture()
+    shared = Net(lambda net, h: net.a(h) + net.a(h.flip(2)), 64, **parts())
+    apart = Net(lambda net, h: net.a(h) + net.b(h.flip(2)), 64, **parts())
+    with torch.no_grad():
+        apart.b.load_state_dict(apart.a.state_dict())
+        apart.fc.load_state_dict(shared.fc.state_dict())
+    torch.testing.assert_close(mwp(shared, x, 0, layer="tap"), mwp(apart, x, 0, layer="tap"))
+
+
+# --- inputs and modes ----------------------------------------------------------------------------------------------
+
+
+def deep():
+    return Net(lambda net, h: net.pool(residual(net, h)), 16, **parts())
+
+
+@pytest.mark.parametrize(
+    "lay",
+    [
+        lambda x: x.to(memory_format=torch.channels_last),
+        lambda x: x.transpose(2, 3).contiguous().transpose(2, 3),
+        lambda x: torch.stack([x, x], -1)[..., 0],
+        lambda x: x.flip(0).flip(0),
+        lambda x: x.clone().requires_grad_(),
+        lambda x: nn.Parameter(x.clone()),
+    ],
+)
+def test_the_layout_of_the_input_does_not_matter(lay):
+    net, x = deep(), picture()
+    expected = mwp(net, x, 1, layer="tap", contrastive=True)
+    torch.testing.assert_close(mwp(net, lay(x), 1, layer="tap", contrastive=True), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_channels_last_weights():
+    net, x = deep(), picture()
+    expected = mwp(net, x, 1, layer="tap")
+    net = net.to(memory_format=torch.channels_last)
+    found = mwp(net, x.to(memory_format=torch.channels_last), 1, layer="tap")
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_the_gradient_mode_around_does_not_matter():
+    net, x = deep(), picture()
+    expected = mwp(net, x, 1, layer="tap", contrastive=True)
+    with torch.no_grad():
+        assert torch.equal(mwp(net, x, 1, layer="tap", contrastive=True), expected)
+    with torch.enable_grad():
+        assert torch.equal(mwp(net, x, 1, layer="tap", contrastive=True), expected)
+    with torch.inference_mode():
+        assert torch.equal(mwp(net, x, 1, layer="tap", contrastive=True), expected)
+        made_there = x.clone()
+    assert made_there.is_inference()
+    assert torch.equal(mwp(net, made_there, 1, layer="tap", contrastive=True), expected)
+    net.requires_grad_(requires_grad=False)
+    assert torch.equal(mwp(net, x, 1, layer="tap", contrastive=True), expected)
+    assert not expected.requires_grad
+
+
+def test_a_sweep_made_inside_one_mode_and_asked_in_another():
+    net, x = deep(), picture()
+    expected = mwp(net, x, 1, layer="tap")
+    with torch.inference_mode():
+        sweep = Sweep(net, x, ["tap"])
+    signal = torch.tensor([[0.0, 1.0, 0.0]] * 2, dtype=torch.float64)
+    torch.testing.assert_close(sweep.down(signal)["tap"], expected)
+    with torch.no_grad():
+        torch.testing.assert_close(sweep.down(signal)["tap"], expected)
+
+
+def test_several_inputs():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tap = nn.Identity()
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x, y, factor=1.0, extra=None):
+            return self.fc(self.tap(x) * factor + y["y"])
+
+    net = randomise(Two().double())
+    x, y = torch.rand(1, 4, dtype=torch.float64), torch.rand(1, 4, dtype=torch.float64)
+    with torch.no_grad():
+        share = 2.0 * x / (2.0 * x + y)
+        pushes = (net.fc.weight[1] * (2.0 * x + y)).clamp(min=0)
+    found = mwp(net, (x, {"y": y}, 2.0, None), 1, layer="tap")
+    whole = pushes / pushes.sum()
+    assert torch.allclose(found, whole * share) or torch.allclose(found, whole)  # y in a dict: an input, or a constant
+
+
+def test_outputs_inside_dicts_and_tuples():
+    class Wrapped(nn.Module):
+        def __init__(self, wrap):
+            super().__init__()
+            self.net, self.wrap = deep(), wrap
+
+        def forward(self, x):
+            return self.wrap(self.net(x))
+
+    x = picture()
+    expected = mwp(deep(), x, 1, layer="tap")
+    for wrap in (lambda y: {"out": y, "aux": None}, lambda y: (y, y * 2), lambda y: [y]):
+        torch.testing.assert_close(mwp(Wrapped(wrap), x, 1, layer="net.tap"), expected)
+
+
+def test_training_and_evaluation_mixed():
+    """Dropped units cannot win; norms in training mode use the batch; both only where the module says so."""
+    net = nn.Sequential(nn.Identity(), nn.Linear(20, 30), nn.ReLU(), nn.Dropout(0.5), nn.Linear(30, 2)).double()
+    randomise(net)
+    x = torch.rand(3, 20, dtype=torch.float64)
+    net.eval()
+    full = mwp(net, x, 0, layer="2")
+    net[3].train()
+    torch.manual_seed(5)
+    dropped = mwp(net, x, 0, layer="2")
+    torch.manual_seed(5)
+    kept = F.dropout(torch.ones(3, 30, dtype=torch.float64), 0.5, training=True) > 0
+    assert (dropped[~kept] == 0).all()
+    assert (full[~kept] > 0).any()
+    expected = full * kept
+    torch.testing.assert_close(dropped, expected / expected.sum(1, keepdim=True))

@@ -1,0 +1,314 @@
+"""What cannot be explained is refused, by name and with a remedy; never answered with a wrong map."""
+
+import warnings
+
+import pytest
+import torch
+from oracle import Net, randomise
+from torch import nn
+from torch.nn import functional as F
+
+from excite.errors import LayerError, ModelError, NoRuleError, SignalError, SizeError
+from excite.propagation import Sweep, absorbing_chain, mwp, prior, sample_winners, transition_matrix, winner_take_all
+
+
+def parts():
+    return {"a": nn.Conv2d(2, 2, 3, padding=1), "inner": Inner()}
+
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.function = lambda h: h
+
+    def forward(self, h):
+        return self.function(h)
+
+
+def picture(batch=1):
+    return torch.rand(batch, 2, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+class Exponential(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h):
+        return torch.exp(h)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Identity(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h):
+        return h.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 0
+
+
+def compiled(function):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript announces its end with every call
+        return torch.jit.trace(function, torch.rand(1, 2, 4, 4, dtype=torch.float64))
+
+
+UNKNOWN = {
+    "erf": torch.erf,
+    "fft_fft": lambda h: torch.fft.fft(h).real,
+    "sin": torch.sin,
+    "interpolate": lambda h: F.interpolate(h, scale_factor=1.0, mode="bicubic"),
+    "scaled_dot_product_attention": lambda h: F.scaled_dot_product_attention(h, h, h),
+    "matmul": lambda h: h @ h.transpose(2, 3),
+    "mul": lambda h: h * h.roll(1, 1),
+    "glu": lambda h: F.glu(torch.cat([h, h], 1), 1),
+    "cumprod": lambda h: h.cumprod(1),
+    "grid_sample": lambda h: F.grid_sample(h, torch.zeros(len(h), 4, 4, 2, dtype=h.dtype), align_corners=False),
+    "lerp": lambda h: h.lerp(h.flip(1), 0.5),
+    "addcmul": lambda h: torch.addcmul(h, h, h),
+    "scatter_add": lambda h: h.scatter_add(1, torch.zeros_like(h, dtype=torch.long), h),
+    "index_add": lambda h: h.index_add(1, torch.tensor([0]), h[:, :1]),
+    "index_put": lambda h: h.index_put((torch.tensor([0]), torch.tensor([1])), h[0, 0], accumulate=True),
+    "prod": lambda h: h.prod(1, keepdim=True).expand_as(h),
+    "std": lambda h: h.std(1, keepdim=True).expand_as(h),
+    "norm": lambda h: h.norm(dim=1, keepdim=True).expand_as(h),
+    "cdist": lambda h: torch.cdist(h, h),
+}
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_unknown_operations_are_named(name, skipped):
+    """Also when a skip connection would hide that the signal was lost."""
+    net = Net(lambda net, h: net.inner(F.relu(net.a(h))) + (h if skipped else 0.0), 32, **parts())
+    net.inner.function = UNKNOWN[name]
+    with pytest.raises(NoRuleError) as refusal:
+        mwp(net, picture(), 0, layer="tap")
+    message = str(refusal.value)
+    assert f"'{name}'" in message
+    assert "'inner'" in message
+    assert "OPERATIONS" in message
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+@pytest.mark.parametrize("function", [Exponential.apply, Identity.apply])
+def test_custom_autograd_functions(function, skipped):
+    net = Net(lambda net, h: net.inner(F.relu(net.a(h))) + (h if skipped else 0.0), 32, **parts())
+    net.inner.function = function
+    with pytest.raises(NoRuleError, match=r"autograd\.Function|no top-down rule"):
+        mwp(net, picture(), 0, layer="tap")
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+def test_a_torchscript_function(skipped):
+    """A whole network in TorchScript is refused as such; a function of it is found on the way down."""
+    function = compiled(lambda h: h * torch.sigmoid(h) + h.mean())
+    net = Net(lambda net, h: net.inner(F.relu(net.a(h))) + (h if skipped else 0.0), 32, **parts())
+    net.inner.function = function
+    for _ in range(3):  # the first calls of TorchScript differ from later ones
+        with pytest.raises((NoRuleError, ModelError)):
+            mwp(net, picture(), 0, layer="tap")
+
+
+def test_hidden_code_below_the_layer_does_not_matter():
+    """Trainable parameters inside a custom function below the layer do not stand in the way."""
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, h, scale):
+            return h * scale
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient, None
+
+    class Below(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(()))
+            self.tap, self.fc = nn.ReLU(), nn.Linear(4, 2)
+
+        def forward(self, x):
+            hidden = Scaled.apply(x, self.scale * 2)
+            return self.fc(self.tap(hidden + x) + hidden)
+
+    net = randomise(Below())
+    x = torch.rand(1, 4)
+    found = mwp(net, x, 0, layer="tap")
+    pushes = (net.fc.weight[0].detach() * x).clamp(min=0)
+    assert 0 < found.sum() <= 1 + 1e-6
+    assert ((found > 0) == (pushes > 0)).all()
+
+
+def test_the_layer_above_an_unknown_operation_can_be_read():
+    net = Net(lambda net, h: F.relu(net.a(torch.erf(h))), 32, **parts())
+    with pytest.raises(NoRuleError):
+        mwp(net, picture(), 0, layer="tap")
+    assert mwp(net, picture(), 0, layer="a").sum() > 0
+
+
+def test_torchscript_networks():
+    net = Net(lambda net, h: h, 32, **parts())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = torch.jit.trace(net, picture())
+        part = nn.Sequential(nn.Identity(), torch.jit.trace(nn.ReLU(), picture()))
+    with pytest.raises(ModelError, match="TorchScript"):
+        mwp(whole, picture(), 0, layer="tap")
+    with pytest.raises(ModelError, match=r"'1'.*TorchScript"):
+        mwp(part, picture(), 0, layer="0")
+
+
+@pytest.mark.parametrize("thing", [None, 3, lambda x: x, torch.rand(2)])
+def test_only_modules(thing):
+    with pytest.raises(ModelError, match="Module"):
+        mwp(thing, picture(), 0, layer="tap")
+
+
+def test_outputs_without_units():
+    class Odd(nn.Module):
+        def __init__(self, answer):
+            super().__init__()
+            self.tap, self.answer = nn.Identity(), answer
+
+        def forward(self, x):
+            self.tap(x)
+            return self.answer
+
+    for answer in (None, 3, {}, (), "text", object()):
+        with pytest.raises(ModelError, match="output units"):
+            mwp(Odd(answer), picture(), 0, layer="tap")
+
+
+# --- layers --------------------------------------------------------------------------------------------------------
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.side, self.unused = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.pair = Pair()
+        self.fc = nn.Linear(4, 3)
+        self.block = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x):
+        x = self.block(self.a(x))
+        self.side(x)
+        x, _ = self.pair(x)
+        return self.fc(x)
+
+
+class Pair(nn.Module):
+    def forward(self, x):
+        return x * 2, x
+
+
+def ask(layer, **options):
+    return mwp(Layers(), torch.rand(1, 4), 0, layer=layer, **options)
+
+
+def test_unknown_layers_list_the_known_ones():
+    with pytest.raises(LayerError) as refusal:
+        ask("blok.0")
+    message = str(refusal.value)
+    assert "'blok.0'" in message
+    for name in ("block.0", "a", "side", "fc"):
+        assert name in message
+    for wrong in ("", "block.2", "a#x", "#0", "a#-1"):
+        with pytest.raises(LayerError):
+            ask(wrong)
+
+
+def test_layers_that_do_not_feed_the_output():
+    with pytest.raises(LayerError, match="'side' does not feed the output"):
+        ask("side")
+    with pytest.raises(LayerError, match="'side' does not feed the output"):
+        ask(["a", "side"])
+    with pytest.raises(LayerError, match="'unused' was not used"):
+        ask("unused")
+
+
+def test_calls_that_did_not_happen():
+    with pytest.raises(LayerError, match="#0"):
+        ask("a#1")
+
+
+def test_layers_that_return_no_tensor():
+    with pytest.raises(LayerError, match="'pair' returns tuple"):
+        ask("pair")
+
+
+def test_contrast_above_the_classifier():
+    with pytest.raises(SignalError, match="'fc' lies above"):
+        ask("fc", contrastive=True)
+    with pytest.raises(SignalError, match="'fc' lies above"):
+        ask(["a", "fc"], dual=True)
+
+
+# --- signals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "signal",
+    [
+        3,
+        -4,
+        {0: 1.0, 7: 1.0},
+        torch.tensor(3),
+        torch.tensor([0, 1]),
+        torch.tensor([5]),
+        torch.rand(4),
+        torch.rand(2, 4),
+        torch.rand(2, 3),
+        torch.rand(2, 2, 3),
+        torch.rand(5, 4, 1, 3),
+        torch.tensor([float("nan"), 0.0, 0.0]),
+        torch.tensor([[float("inf"), 0.0, 0.0]]),
+        {0: float("nan")},
+        {1: float("inf")},
+    ],
+)
+def test_signals_that_do_not_fit(signal):
+    net = Layers()
+    with pytest.raises(SignalError):
+        mwp(net, torch.rand(1, 4), signal, layer="a")
+
+
+def test_a_sweep_checks_its_signal():
+    sweep = Sweep(Layers(), torch.rand(2, 4), ["a"])
+    with pytest.raises(SignalError, match=r"\(3,\).*\(2, 3\)"):
+        sweep.down(torch.rand(3))
+    with pytest.raises(SignalError):
+        prior(sweep.output, {3: 1.0})
+
+
+def test_walks_need_a_distribution_and_one_picture():
+    net = Layers()
+    for signal in ({0: 0.5}, {0: 2.0, 1: -1.0}, torch.tensor([0.7, 0.7, 0.7])):
+        with pytest.raises(SignalError, match="distribution"):
+            sample_winners(net, torch.rand(1, 4), signal, layers=["a"])
+    with pytest.raises(SignalError, match="one picture"):
+        sample_winners(net, torch.rand(2, 4), torch.tensor([[0.5, 0, 0], [0.5, 0, 0]]), layers=["a"])
+    with pytest.raises(SignalError, match="one picture"):
+        winner_take_all(net, torch.rand(2, 4), 0, layers=["a"])
+
+
+# --- sizes ---------------------------------------------------------------------------------------------------------
+
+
+def test_chains_that_would_not_fit():
+    net = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.Flatten())
+    net.append(nn.Linear(8 * 64 * 64, 2))
+    x = torch.rand(1, 1, 64, 64)
+    with pytest.raises(SizeError, match=r"32,768 x 32,768.*mwp"):
+        transition_matrix(net, x, "2", "0")
+    with pytest.raises(SizeError):
+        absorbing_chain(net, x, ["2", "0"])
+    assert transition_matrix(net, x, None, "2").shape == (2, 32768)
+
+
+def test_no_walk_starts_at_the_lowest_layer():
+    with pytest.raises(LayerError, match="lowest"):
+        transition_matrix(Layers(), torch.rand(1, 4), "a", "fc")
