@@ -39,8 +39,9 @@ def same(unusual, plain, width=64, seeds=range(4)):
         x = picture(seed)
         untouched = x.clone()
         sweep = Sweep(first, x, ["tap"])
-        assert torch.equal(sweep.output, first(x))
-        torch.testing.assert_close(sweep.output, second(x), rtol=1e-12, atol=1e-12)
+        with torch.no_grad():  # some of these bodies cannot be trained
+            assert torch.equal(sweep.output, first(x))
+            torch.testing.assert_close(sweep.output, second(x), rtol=1e-12, atol=1e-12)
         for options in ({}, {"contrastive": True}):
             for cued in range(3):
                 torch.testing.assert_close(
@@ -228,9 +229,6 @@ BUFFERS = {
     "setitem": lambda out, h: (out.__setitem__((slice(None), slice(0, 2)), h[:, 2:]), out[:, 2:].copy_(h[:, :2])),
     "copy_ to views": lambda out, h: (out[:, :2].copy_(h[:, 2:]), out[:, 2:].copy_(h[:, :2])),
     "narrow": lambda out, h: (out.narrow(1, 0, 2).copy_(h[:, 2:]), out.narrow(1, 2, 2).add_(h[:, :2])),
-    "chunks": lambda out, h: [
-        part.copy_(other) for part, other in zip(out.chunk(2, 1), h.chunk(2, 1)[::-1], strict=True)
-    ],
     "slices +=": lambda out, h: (out[:, :2].add_(h[:, 2:]), out[:, 2:].__iadd__(h[:, :2])),
     "index": lambda out, h: out.__setitem__((slice(None), [2, 3, 0, 1]), h),
 }

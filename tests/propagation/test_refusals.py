@@ -57,7 +57,7 @@ def compiled(function):
 
 UNKNOWN = {
     "erf": torch.erf,
-    "fft_fft": lambda h: torch.fft.fft(h).real,
+    "fft_fft": lambda h: torch.fft.fft(h).abs(),
     "sin": torch.sin,
     "interpolate": lambda h: F.interpolate(h, scale_factor=1.0, mode="bicubic"),
     "scaled_dot_product_attention": lambda h: F.scaled_dot_product_attention(h, h, h),

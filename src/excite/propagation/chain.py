@@ -89,7 +89,7 @@ def transition_matrix(module: nn.Module, inputs: Tensor, upper: str | None, lowe
     sweep = Sweep(module, inputs, [lower] if upper is None else [upper, lower])
     shape = sweep.output.shape if upper is None else sweep.readings[upper].probe.shape
     _check_size(shape.numel(), sweep.readings[lower].probe.numel())
-    return _steps(sweep, upper, shape, [lower])[0]
+    return _steps(sweep, upper, shape, [lower], absorbing=False)[0]
 
 
 def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) -> AbsorbingChain:
@@ -108,11 +108,10 @@ def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) ->
     for layer, size in sizes.items():
         places[layer] = slice(position, position + size)
         position += size
-    for reading in sweep.readings.values():  # a step ends at the next layer
-        reading.tap.absorbing = True
     rows = []
     for layer, size in sizes.items():
-        blocks = _steps(sweep, layer or None, shapes[layer] if layer else sweep.output.shape, layers)
+        shape = shapes[layer] if layer else sweep.output.shape
+        blocks = _steps(sweep, layer or None, shape, layers, absorbing=True)
         rows.append(torch.cat([torch.zeros(size, sizes[""], dtype=blocks[0].dtype), *blocks], dim=1))
     matrix = torch.cat(rows)
     steps, ends = matrix[:, :transient], matrix[:, transient:]
@@ -120,14 +119,16 @@ def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) ->
     return AbsorbingChain(steps, ends, fundamental, places, shapes, sweep.output)
 
 
-def _steps(sweep: Sweep, upper: str | None, shape: torch.Size, layers: Sequence[str]) -> list[Tensor]:
+def _steps(
+    sweep: Sweep, upper: str | None, shape: torch.Size, layers: Sequence[str], *, absorbing: bool
+) -> list[Tensor]:
     """For each layer the probabilities of reaching its units from each unit of ``upper``, a row each."""
     start = sweep.start(upper)
     rows: dict[str, list[Tensor]] = {layer: [] for layer in layers}
     for unit in range(shape.numel()):
         one = torch.zeros(shape.numel(), dtype=sweep.output.dtype)
         one[unit] = 1
-        shares = sweep.carry(start, one.view(shape))
+        shares = sweep.carry(start, one.view(shape), absorbing=absorbing)
         for layer in layers:
             rows[layer].append(shares[layer].flatten())
     return [torch.stack(rows[layer]) for layer in layers]

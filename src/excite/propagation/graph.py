@@ -29,15 +29,15 @@ __all__ = ["check", "leaves", "name_unruled", "refusal", "rule_of", "top_down", 
 # over the inputs): their gradient is their transition matrix.
 _COPYING = frozenset(
     """
-    AccumulateGrad Alias Amax Amin AdaptiveMaxPool2D AdaptiveMaxPool3D AsStrided Cat ChannelShuffle
-    Clone ConstantPadNd Contiguous CopyBackwards CopySlices Diagonal Expand Flatten Flip Gather Identity
-    Im2Col Index IndexCopy IndexFill IndexPut IndexSelect Logsumexp MaskedFill MaskedScatter MaskedSelect Max
-    MaxPool2DWithIndices MaxPool3DWithIndices Maximum Median Min Minimum Movedim MkldnnMaxPool2D NativeChannelShuffle
-    Permute PixelShuffle PixelUnshuffle ReflectionPad1D ReflectionPad2D ReflectionPad3D Relu Repeat RepeatInterleave
-    ReplicationPad1D ReplicationPad2D ReplicationPad3D ReshapeAlias Roll Scatter Select Slice Sort Split
-    SplitWithSizes Squeeze Stack T Take Threshold ToCopy Topk Transpose Unbind Unfold UnsafeSplit UnsafeView
-    Unsqueeze UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleNearestExact1D UpsampleNearestExact2D
-    UpsampleNearestExact3D View Where
+    AccumulateGrad AdaptiveMaxPool2D AdaptiveMaxPool3D Alias Amax Amin AsStrided Cat ChannelShuffle Clone
+    ConstantPadNd Contiguous CopyBackwards CopySlices Diagonal Expand Flatten Flip Gather Identity Im2Col Imag Index
+    IndexCopy IndexFill IndexPut IndexSelect Logsumexp MaskedFill MaskedScatter MaskedSelect Max
+    MaxPool2DWithIndices MaxPool3DWithIndices Maximum Median Min Minimum MkldnnMaxPool2D Movedim
+    NativeChannelShuffle Permute PixelShuffle PixelUnshuffle Real ReflectionPad1D ReflectionPad2D ReflectionPad3D
+    Relu Repeat RepeatInterleave ReplicationPad1D ReplicationPad2D ReplicationPad3D ReshapeAlias Roll Scatter Select
+    Slice Sort Split SplitWithSizes Squeeze Stack T Take Threshold ToCopy Topk Transpose Unbind Unfold UnsafeSplit
+    UnsafeView Unsqueeze UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleNearestExact1D
+    UpsampleNearestExact2D UpsampleNearestExact3D View ViewAsComplex ViewAsReal Where
     """.split()
 )
 

@@ -30,10 +30,11 @@ __all__ = ["Call", "Downward"]
 # Copies whatever the values are: the neuron behind them is still the same neuron, so a norm may still join it.
 _MOVING = frozenset(
     """view view_as reshape reshape_as flatten unflatten ravel permute transpose swapaxes swapdims movedim moveaxis
-    squeeze unsqueeze contiguous clone t T mT getitem narrow select index_select split chunk unbind tensor_split expand
+    squeeze unsqueeze contiguous clone t T mT getitem narrow select index_select tensor_split expand
     expand_as repeat tile flip roll pad pixel_shuffle pixel_unshuffle channel_shuffle unfold to type float double half
     bfloat16 alias""".split()
 )
+_SPLITTING = frozenset("split chunk unbind split_with_sizes".split())
 # What Python calls to make a number of a tensor; not to be mistaken for x.float().
 _CONVERTING = frozenset("__float__ __int__ __bool__ __index__ __complex__ __array__ __invert__ __len__".split())
 _SUBJECTS = ("input", "self", "x")  # what torch's functions call their first argument
@@ -177,6 +178,8 @@ class Downward(TorchFunctionMode):
         if torch.is_inference_mode_enabled():  # the network's own; tensors made in it could not carry a signal
             with torch.inference_mode(mode=False):
                 return self.__torch_function__(func, types, args, kwargs)
+        if operation_name(func) in _SPLITTING:
+            return self._split(func, types, args, kwargs)
         tensors = list(tensors_in((args, kwargs)))
         self._recognise(tensors)
         if not any(is_live(tensor) for tensor in tensors):
@@ -185,11 +188,14 @@ class Downward(TorchFunctionMode):
         if kwargs.get("out") is not None:
             result = self.__torch_function__(func, types, args, {k: v for k, v in kwargs.items() if k != "out"})
             return self.write(kwargs["out"], result)
-        call = Call(self, func, args, kwargs)
+        return self._run(Call(self, func, args, kwargs))
+
+    def _run(self, call: Call) -> Any:
+        """Run one call with its rule."""
         if call.writes and id(call.subject) in self.state:  # running statistics and the like: not an activation
             with torch.no_grad():
-                func(*_map_tensors(Tensor.detach, args), **_map_tensors(Tensor.detach, kwargs))
-                return call.subject
+                call.function(*_map_tensors(Tensor.detach, call.args), **_map_tensors(Tensor.detach, call.kwargs))
+            return call.subject
         operation = self.operations.get(call.name)
         if operation is None or call.name in _WRITING:
             return call.plain()
@@ -241,6 +247,20 @@ class Downward(TorchFunctionMode):
         """An activation now lies in that memory, whichever tensor it is looked at through."""
         self._written[subject.untyped_storage().data_ptr()] = subject
         return set_note(subject, note)
+
+    def _split(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Take a tensor apart one view at a time: autograd lets nobody write to views that were made together."""
+        call = Call(self, func, args, kwargs)
+        with torch.no_grad():
+            parts = func(*args, **kwargs)
+        dim = call.argument(1 if call.name == "unbind" else 2, "dim", default=0)
+        views, start = [], 0
+        for part in parts:
+            length = 1 if call.name == "unbind" else part.shape[dim]
+            view = self.__torch_function__(torch.narrow, types, (call.subject, dim, start, length))
+            views.append(self.__torch_function__(torch.squeeze, types, (view, dim)) if call.name == "unbind" else view)
+            start += length
+        return type(parts)(views)
 
     def _recognise(self, tensors: Sequence[Tensor]) -> None:
         """Activations that came by a way we did not see are activations all the same."""
@@ -312,7 +332,8 @@ def _parts(call: Call) -> Parts | None:
     if call.name not in {"cat", "concat", "concatenate"}:
         return None
     tensors = tuple(call.argument(0, "tensors"))
-    if not any(is_live(part) and note_of(part).neuron is not None for part in tensors):
+    notes = [note_of(part) for part in tensors if is_live(part)]
+    if all(note.neuron is None and note.parts is None for note in notes):
         return None
     return Parts(tensors, tuple(part._version for part in tensors), call.argument(1, "dim", "axis", default=0))  # noqa: SLF001
 

@@ -29,11 +29,11 @@ __all__ = ["OPERATIONS"]
 
 def convolution(call: Call) -> Any:
     """Convolutions of any dimension, transposed ones, and full connections: ``f(input, weight, bias, ...)``."""
-    args = call.args[3:]
+    function, args = call.function, call.args[3:]  # a rule must not hold the call: its tensors lead back to the rule
     kwargs = {k: v for k, v in call.kwargs.items() if k not in {"input", "weight", "bias"}}
 
     def operation(child: Tensor, weight: Tensor | None) -> Tensor:
-        result: Tensor = call.function(child, weight, None, *args, **kwargs)
+        result: Tensor = function(child, weight, None, *args, **kwargs)
         return result
 
     return _compete(call, call.subject, call.argument(1, "weight"), operation, _row_dim(call))
@@ -50,10 +50,10 @@ def _row_dim(call: Call) -> int | None:
 
 def pooling(call: Call) -> Any:
     """Average pooling, means, sums and smooth interpolation: linear with positive weights."""
-    args, kwargs = call.options
+    function, (args, kwargs) = call.function, call.options
 
     def operation(child: Tensor, _weight: Tensor | None) -> Tensor:
-        result: Tensor = call.function(child, *args, **kwargs)
+        result: Tensor = function(child, *args, **kwargs)
         return result
 
     return _compete(call, call.subject, None, operation)
@@ -78,7 +78,8 @@ def einstein_sum(call: Call) -> Any:
     if len(operands) != 2:
         return call.plain()
     left, right = operands
-    return _product(call, left, right, lambda *both: call.function(equation, *both))
+    function = call.function
+    return _product(call, left, right, lambda *both: function(equation, *both))
 
 
 def _product(call: Call, left: Tensor, right: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]) -> Any:

@@ -80,13 +80,22 @@ class Sweep:
             rule.unit, rule.dual = unit, dual
         return self.carry(self.start(), signal)
 
-    def carry(self, start: Start, probability: Tensor) -> dict[str, Tensor]:
-        """Carry the winning probabilities of the units at ``start`` down to all tapped layers, by the rules."""
+    def carry(self, start: Start, probability: Tensor, *, absorbing: bool = False) -> dict[str, Tensor]:
+        """Carry the winning probabilities of the units at ``start`` down to all tapped layers, by the rules.
+
+        Where the layers are ``absorbing``, each keeps what arrives, and gets only what came by no other.
+        """
         scale = _headroom(self.output.dtype)
         probes = [reading.probe for reading in self.readings.values()]
         with torch.inference_mode(mode=False):
             parts = start.split((probability * scale).to(self.output.dtype))
-            shares = torch.autograd.grad(start.edges, probes, parts, retain_graph=True, materialize_grads=True)
+            try:
+                for reading in self.readings.values():
+                    reading.tap.absorbing = absorbing
+                shares = torch.autograd.grad(start.edges, probes, parts, retain_graph=True, materialize_grads=True)
+            finally:
+                for reading in self.readings.values():
+                    reading.tap.absorbing = False
         shares = shares if scale == 1 else tuple(share.float() / scale for share in shares)
         return dict(zip(self.readings, shares, strict=True))
 

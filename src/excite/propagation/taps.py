@@ -34,6 +34,12 @@ class Start:
         self.edges = edges
         self.tapped_port = tapped_port
         self._final: tuple[Facing, Tensor] | None = None
+        self._direction: Tensor | None = None
+
+    @property
+    def facing(self) -> Facing | None:
+        """The neuron's latest norm or activation."""
+        return None if self._final is None else self._final[0]
 
     def continue_with(self, facing: Facing, port: Tensor) -> None:
         """A norm or an activation joined the neuron; ``port`` is the tapped port in its shape."""
@@ -43,11 +49,12 @@ class Start:
         """The probability for each edge."""
         if self.tapped_port is None or self._final is None:
             return [probability]
-        facing, port = self._final
-        direction = facing.direction()
-        if port is not self.tapped_port:  # seen through a change of shape: undo it
-            (direction,) = torch.autograd.grad(port, self.tapped_port, direction, retain_graph=True)
-        return [probability * (direction > 0), probability * (direction < 0)]
+        if self._direction is None:
+            facing, port = self._final
+            self._direction = facing.direction()
+            if port is not self.tapped_port:  # seen through other taps or a change of shape: undo that
+                (self._direction,) = torch.autograd.grad(port, self.tapped_port, self._direction, retain_graph=True)
+        return [probability * (self._direction > 0), probability * (self._direction < 0)]
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,8 @@ def _tap(answer: Tensor) -> tuple[Reading, Tensor]:
         up, down = (follow(tap, port.detach, [port, probe]) for port in ports)
         start = Start([get_gradient_edge(port) for port in ports], up)
         final = rule_of(answer.grad_fn)
+        if isinstance(final, Tap):  # the same tensor is tapped twice: a module within a module
+            final = note.neuron.starts[-1].facing
         if isinstance(final, Facing):
             start.continue_with(final, up)
         note = replace(note, neuron=replace(note.neuron, up=up, down=down, starts=(*note.neuron.starts, start)))
