@@ -267,8 +267,9 @@ class Downward(TorchFunctionMode):
         for tensor in tensors:
             if is_live(tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
                 continue
+            history = tensor.grad_fn  # asked for first: torch then brings that of a view up to date
             written = self._written and tensor.untyped_storage().data_ptr() in self._written
-            if written or (tensor.grad_fn is not None and any(id(leaf) not in self.state for leaf in leaves(tensor))):
+            if written or (history is not None and any(id(leaf) not in self.state for leaf in leaves(tensor))):
                 set_note(tensor, Note())
 
     def _inherited(self, call: Call, position: int) -> Note:
