@@ -273,6 +273,57 @@ def test_lambda_behind_a_gate():
     agree(net, picture(7), reference)
 
 
+SHIFTS = {
+    "t * 2 + 1": (lambda t: t * 2.0 + 1.0, 2.0, 1.0),
+    "2 * t": (lambda t: 2.0 * t, 2.0, 0.0),
+    "1 + t": (lambda t: 1.0 + t, 1.0, 1.0),
+    "t - 3": (lambda t: t - 3.0, 1.0, -3.0),
+    "t / 2": (lambda t: t / 2.0, 0.5, 0.0),
+    "t.mul_": (lambda t: t.clone().mul_(2.0), 2.0, 0.0),
+    "names": (lambda t: torch.add(input=t, other=1.0), 1.0, 1.0),
+    "more names": (lambda t: torch.mul(input=t, other=2), 2.0, 0.0),
+    "a tensor behind": (lambda t: t + torch.full((3, 1, 1), 0.5, dtype=t.dtype), 1.0, 0.5),
+    "a tensor in front": (lambda t: torch.full((3, 1, 1), 0.5, dtype=t.dtype) + t, 1.0, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", SHIFTS)
+def test_lambda_moves_with_multiples_and_shifts(name):
+    """Twice a tanh plus one rests at -1: what lies above it is what it was, only larger."""
+    function, scale, shift = SHIFTS[name]
+    net = Net(lambda net, h: net.d(function(torch.tanh(net.a(h)))), 32, a=conv(), d=conv(3, 2))
+
+    def reference(lowest):
+        made, _ = layer(lowest, net.a, SHAPE)
+        acted = bounded(made, np.tanh(made.values), -1.0)
+        moved = activated(acted, acted.values * scale + shift)
+        moved.rest = acted.rest * scale + shift
+        return layer(moved, net.d, OUT)[0]
+
+    agree(net, picture(10), reference)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda t: t.mul_(2.0), lambda t: t.add_(1.0), lambda t: t.div_(0.5), lambda t: t.sub_(3.0)]
+)
+def test_lambda_of_an_earlier_consumer_stays(write):
+    """What a consumer has read is not moved when the activation is scaled or shifted in place afterwards."""
+
+    def body(net, h):
+        acted = torch.tanh(net.a(h))
+        made = net.d(acted)
+        write(acted)
+        return made
+
+    net = Net(body, 32, a=conv(), d=conv(3, 2))
+
+    def reference(lowest):
+        made, _ = layer(lowest, net.a, SHAPE)
+        return layer(bounded(made, np.tanh(made.values), -1.0), net.d, OUT)[0]
+
+    agree(net, picture(11), reference)
+
+
 def test_lambda_ends_at_functions_that_are_not_bounded():
     """Behind a leaky ReLU the units count from 0 again, with their sign."""
 

@@ -226,6 +226,8 @@ def test_lost_mass_is_missing_from_the_rows():
 
 def binomial_bounds(probability, count, level):
     """The values that a binomial count takes but for ``level``, from its exact distribution."""
+    if not 1e-12 < probability < 1 - 1e-12:  # never, or always
+        return 2 * (count * round(probability),)
     k = np.arange(count + 1)
     log = np.array([math.lgamma(count + 1) - math.lgamma(i + 1) - math.lgamma(count - i + 1) for i in k])
     below = np.cumsum(np.exp(log + k * np.log(probability) + (count - k) * np.log1p(-probability)))
@@ -245,14 +247,67 @@ def test_drawn_winners_follow_the_probabilities(name):
     for one, values in won.items():
         assert walks.visits[one].shape == values.shape
         for probability, visits in zip(flat(values), flat(walks.visits[one]), strict=True):
-            if probability < 1e-12:
-                assert visits == 0
-            elif probability < 1 - 1e-12:
-                low, high = binomial_bounds(probability, count, level)
-                assert low <= visits <= high, (one, probability, visits)
-            else:
-                assert visits == count
+            low, high = binomial_bounds(probability, count, level)
+            assert low <= visits <= high, (one, probability, visits)
         torch.testing.assert_close(walks.frequency(one), walks.visits[one] / count)
+
+
+class Over(nn.Module):
+    """A full connection over the last dimension of a map."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.linear(x.permute(0, 2, 3, 1))
+
+
+class Product(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(9, 5))
+
+    def forward(self, x):
+        return x.flatten(2) @ self.weight
+
+
+WEIGHTS = {
+    "grouped": lambda: nn.Conv2d(4, 6, 2, groups=2),
+    "depthwise": lambda: nn.Conv2d(4, 8, 2, groups=4),
+    "dilated": lambda: nn.Conv2d(4, 3, 2, dilation=2, padding=1, stride=2),
+    "transposed": lambda: nn.ConvTranspose2d(4, 2, 2, stride=2),
+    "transposed and grouped": lambda: nn.ConvTranspose2d(4, 4, 2, groups=2),
+    "reflected": lambda: nn.Conv2d(4, 2, 3, padding=1, padding_mode="reflect"),
+    "over channels": Over,
+    "average": lambda: nn.AvgPool2d(2, padding=1),
+    "one dimension": lambda: nn.Sequential(nn.Flatten(2), nn.Conv1d(4, 3, 3)),
+    "three dimensions": lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.Conv3d(2, 2, 2)),
+    "product": Product,
+}
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_walks_through_every_kind_of_weights(name, signed):
+    """Walks look at one unit at a time: they must take that unit's own weights."""
+    operation = WEIGHTS[name]().double()
+    x = torch.rand(1, 4, 3, 3, dtype=torch.float64) - 0.5 * signed
+    width = operation(x).numel()
+    net = randomise(nn.Sequential(nn.Identity(), operation, nn.Flatten(), nn.Linear(width, 2).double()).eval(), 2)
+    count = 2000
+    won = mwp(net, x, 1, layer=["1", "0"])
+    walks = sample_winners(net, x, 1, layers=["1", "0"], count=count, seed=2)
+    level = 1e-3 / sum(values.numel() for values in won.values())
+    for one, values in won.items():
+        for probability, visits in zip(flat(values), flat(walks.visits[one]), strict=True):
+            low, high = binomial_bounds(probability, count, level)
+            assert low <= visits <= high, (one, probability, visits)
+    strongest = winner_take_all(net, x, 1, layers=["1", "0"])
+    first = transition_matrix(net, x, None, "1")[1].argmax()
+    assert strongest["1"].flatten().nonzero()[:, 0].tolist() == [int(first)]
+    second = transition_matrix(net, x, "1", "0")[first]
+    assert strongest["0"].flatten().nonzero()[:, 0].tolist() == [int(second.argmax())]
 
 
 def test_the_interval_would_notice_wrong_probabilities():

@@ -462,7 +462,7 @@ def test_inception_branches():
         agree(randomise(net, seed), picture(seed), reference)
 
 
-@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("nested", [False, True])  # nested: also concatenations of a single part
 def test_dense_block(nested):
     """Each layer sees all earlier ones: concatenation, norm, ReLU, convolution, and so on."""
 

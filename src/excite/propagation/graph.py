@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.propagation.mode import Call
+    from excite.propagation.call import Call
 
 __all__ = ["check", "leaves", "name_unruled", "refusal", "rule_of", "top_down", "top_of"]
 
