@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
+import os
 import re
+import unicodedata
 from collections import Counter
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
 from excite.attending import attend
 from excite.attention import AttentionMap, compare
-from excite.errors import ExciteError, ImageError, MethodError
-from excite.images import find_images, is_picture_argument, read_image
+from excite.errors import ConceptError, ExciteError, ImageError, MethodError
+from excite.images import PICTURE_SUFFIXES, find_images, is_picture_argument, read_image
 from excite.methods import find_method
 from excite.models import Classifier, load
-from excite.readouts.save import atomic_write, save_npy, save_png
+from excite.readouts.save import atomic_write, save_npy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Album", "Question", "split_arguments"]
 
 Answer = dict[str, Any]
+Entry = dict[str, Any]
+
+LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file name, which may have 255 in all
 
 
 @dataclass(frozen=True)
@@ -62,8 +72,12 @@ class Question:
 class Album:
     """Answers one question for many pictures, into a folder.
 
-    For each picture: one overlay for each concept and layer, a figure with all of them, and a line in
-    ``answers.jsonl``. A run over several pictures that is started again skips those already answered there.
+    For each picture: one overlay for each concept and layer (``picture.concept.png``), a figure with all of them
+    (``picture-maps.png``), and a line in ``answers.jsonl``. A run over several pictures that is started again skips
+    those already answered there, if the picture, the question and the files of the answer are still the same.
+
+    Names hold dots only between their parts, so that no file of one picture is called like one of another; and a PNG
+    that excite has not drawn is never overwritten.
 
     Attributes:
         failures: what went wrong, a line for each picture that could not be read.
@@ -72,6 +86,7 @@ class Album:
     def __init__(
         self, question: Question, out: Path, *, overlays: bool = True, arrays: bool = False, fresh: bool = False
     ) -> None:
+        _check_folder(out)
         self.question = question
         self.out = out
         self.overlays = overlays
@@ -87,22 +102,25 @@ class Album:
         """Answer picture by picture. One that cannot be read is a failure among several, an error when alone."""
         names = _file_names(photos)
         ledger = _Ledger(self.out / "answers.jsonl")
-        done = ledger.read() if len(photos) > 1 and not self.fresh else {}
+        done = ledger.read()
+        if self.fresh or len(photos) == 1:
+            done = {}
         for photo in photos:
             try:
                 key = self._key(photo)
-                answer = done.get(key)
-                if answer is None or not self._is_complete(answer):
-                    answer = self._answer(photo, names[photo])
-                    ledger.add(key, answer)
+                entry = done.get(key)
+                if entry is None or not self._is_whole(entry):
+                    entry = {"key": key, **self._answer(photo, names[photo])}
+                    ledger.add(entry)
             except ImageError as error:
                 if len(photos) == 1:
                     raise
                 self.failures.append(str(error))
                 continue
-            yield answer
+            yield self._as_asked(entry, photo)
 
-    def _answer(self, photo: Path, name: str) -> Answer:
+    def _answer(self, photo: Path, name: str) -> Entry:
+        """Ask, draw, and tell what was found and which files were written."""
         question = self.question
         maps = attend(
             self.classifier,
@@ -112,19 +130,28 @@ class Album:
             method=question.method,
             against=question.against or None,
         )
-        files = _map_names(name, maps)
+        written: list[Path] = []
         rows = []
-        for found, file in zip(maps, files, strict=True):
+        for found, file in zip(maps, _map_names(name, maps), strict=True):
             overlay = self.out / f"{file}.png"
             if self.overlays:
-                save_png(found.overlay(point=True, box=True), overlay)
+                written.append(_draw(found.overlay(point=True, box=True), overlay))
             if self.arrays:
-                save_npy(found.values, self.out / f"{file}.npy")
-            rows.append({**found.to_dict(), "overlay": str(overlay) if self.overlays else None})
+                written.append(save_npy(found.values, self.out / f"{file}.npy"))
+            rows.append({**found.to_dict(), "overlay": overlay.name if self.overlays else None})
         if self.overlays:
             several = question.layers is not None and len(question.layers) > 1
             drawn = compare(maps, rows="layer" if several else None, point=True, columns=5)
-            save_png(drawn, self.out / f"{name}.png")
+            written.append(_draw(drawn, self.out / f"{name}-maps.png"))
+        files = {path.name: path.stat().st_mtime_ns for path in written}
+        return {"image": str(photo), "maps": rows, "files": files}
+
+    def _as_asked(self, entry: Entry, photo: Path) -> Answer:
+        """An answer with the names that pictures and folder have in this run."""
+        rows = [
+            {**row, "overlay": None if row["overlay"] is None else str(self.out / row["overlay"])}
+            for row in entry["maps"]
+        ]
         return {"image": str(photo), "maps": rows}
 
     def _key(self, photo: Path) -> str:
@@ -135,6 +162,7 @@ class Album:
             raise ImageError(f"cannot read {str(photo)!r}: {error.strerror or error}") from None
         facts = [
             asdict(self.question),
+            self.overlays,
             self.arrays,
             str(photo.resolve()),
             state.st_mtime_ns,
@@ -143,10 +171,12 @@ class Album:
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
-    def _is_complete(self, answer: Answer) -> bool:
-        """Whether the pictures of an earlier answer are still there."""
-        drawn = [row["overlay"] for row in answer["maps"]]
-        return not self.overlays or all(path is not None and Path(path).is_file() for path in drawn)
+    def _is_whole(self, entry: Entry) -> bool:
+        """Whether the files of an earlier answer are still there, and nobody else has written them since."""
+        try:
+            return all((self.out / name).stat().st_mtime_ns == time for name, time in entry["files"].items())
+        except OSError:
+            return False
 
 
 class _Ledger:
@@ -155,73 +185,139 @@ class _Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> dict[str, Answer]:
-        """The answers so far, by key."""
-        entries = {}
+    def read(self) -> dict[str, Entry]:
+        """The answers so far, by key; the file is left without lines that are damaged or outdated."""
         try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
+            text = self.path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return {}
-        except (OSError, UnicodeDecodeError) as error:
-            raise ExciteError(
-                f"cannot resume from {str(self.path)!r} ({error}): use another --out, or --fresh"
-            ) from None
-        for line in lines:
-            try:
-                entry = json.loads(line)
-                entries[entry.pop("key")] = entry
-            except (json.JSONDecodeError, KeyError, AttributeError):
-                continue
-        whole = "".join(json.dumps({"key": key, **entry}) + "\n" for key, entry in entries.items())
-        atomic_write(self.path, lambda file: _write(file, whole))
+        except OSError as error:
+            raise ExciteError(f"cannot read {str(self.path)!r}: {error.strerror or error}; use another --out") from None
+        lines = text.split("\n")
+        entries = {entry["key"]: entry for entry in map(_entry, lines) if entry is not None}
+        if len(entries) != len(lines) - 1 or lines[-1]:  # a whole file ends in a line break
+            whole = "".join(json.dumps(entry) + "\n" for entry in entries.values())
+            atomic_write(self.path, lambda file: _write(file, whole))
         return entries
 
-    def add(self, key: str, answer: Answer) -> None:
+    def add(self, entry: Entry) -> None:
         """Write one more answer down at once."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, **answer}) + "\n")
+                file.write(json.dumps(entry) + "\n")
         except OSError as error:
             raise ExciteError(
                 f"cannot write {str(self.path)!r}: {error.strerror or error}; choose another --out"
             ) from None
 
 
-def split_arguments(arguments: Sequence[str]) -> tuple[list[Path], list[str]]:
+def split_arguments(arguments: Sequence[str], out: Path) -> tuple[list[Path], list[str]]:
     """Which arguments are pictures and which are concepts: pictures come first.
 
     The first one is a picture (a file, a folder, a pattern). Those behind it are pictures as long as they look like
-    pictures, as when the shell has expanded a pattern; the rest are concepts.
+    pictures, as when the shell has expanded a pattern; the rest are concepts. In folders, what excite itself has drawn
+    into ``out`` is no picture.
+
+    Example:
+        >>> split_arguments(["holiday/", "more/*.jpg", "cat", "dog"], Path("maps"))  # doctest: +SKIP
+        ([PosixPath('holiday/beach.jpg'), PosixPath('more/zoo.jpg')], ['cat', 'dog'])
     """
-    patterns = [arguments[0]]
-    for argument in arguments[1:]:
-        if not is_picture_argument(argument):
-            break
-        patterns.append(argument)
-    return find_images(patterns), list(arguments[len(patterns) :])
+    patterns = [arguments[0], *takewhile(is_picture_argument, arguments[1:])]
+    concepts = list(arguments[len(patterns) :])
+    for concept in concepts:
+        if Path(concept).suffix.lower() in PICTURE_SUFFIXES:
+            raise ConceptError(f"{concept!r} looks like a picture behind a concept: name all pictures first")
+    photos = {os.path.realpath(photo): photo for pattern in patterns for photo in _photos(pattern, patterns, out)}
+    return list(photos.values()), concepts
+
+
+def _photos(pattern: str, patterns: Sequence[str], out: Path) -> list[Path]:
+    """The pictures of one argument. One that is missing among others fails when its turn comes, and alone."""
+    if not pattern.strip():
+        raise ImageError("the name of a picture is blank: name a file, a folder or a pattern")
+    named = Path(pattern).suffix.lower() in PICTURE_SUFFIXES and not glob.has_magic(pattern)
+    missing = named and len(patterns) > 1 and not os.path.exists(pattern)  # noqa: PTH110 - Path's fails at long names
+    if missing or os.path.isfile(pattern):  # noqa: PTH113
+        return [Path(pattern)]
+    try:
+        found = find_images(pattern)
+    except OSError as error:
+        raise ImageError(f"no pictures found for {pattern!r}: {error.strerror or error}") from None
+    inside = out.resolve()
+    photos = [photo for photo in found if inside not in photo.resolve().parents or not _is_drawn(photo)]
+    if not photos:
+        raise ImageError(f"no pictures found for {pattern!r} but those that excite itself has drawn")
+    return photos
+
+
+def _draw(picture: Image.Image, path: Path) -> Path:
+    """Write a picture as PNG that says who drew it; level 3 is quicker than the usual 6 and as small."""
+    if path.exists() and not _is_drawn(path):
+        raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")
+    about = PngInfo()
+    about.add_text("Software", "excite")
+    return atomic_write(path, lambda file: picture.save(file, format="PNG", pnginfo=about, compress_level=3))
+
+
+def _is_drawn(photo: Path) -> bool:
+    """Whether excite itself has drawn this picture."""
+    try:
+        with Image.open(photo, formats=["PNG"]) as picture:
+            return picture.info.get("Software") == "excite"
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
+        return False
+
+
+def _check_folder(out: Path) -> None:
+    """Whether files can be written there, before any work is done for them."""
+    try:
+        nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    except OSError as error:
+        raise ExciteError(f"cannot write to {str(out)!r}: {error.strerror}; choose another folder as --out") from None
+    if not nearest.is_dir():
+        raise ExciteError(f"cannot write to {str(out)!r}: {str(nearest)!r} is a file; choose a folder as --out")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise ExciteError(f"cannot write to {str(out)!r}: no permission; choose another folder as --out")
 
 
 def _file_names(photos: Sequence[Path]) -> dict[Path, str]:
     """A name for each picture's files: its own, with as much of its path as tells it from the others."""
     for describe in (lambda path: path.stem, lambda path: str(path.with_suffix("")), str):
-        names = {photo: _slug(describe(photo)) for photo in photos}
-        if len(set(names.values())) == len(photos):
+        names = {photo: _slug(describe(photo), LONGEST_PICTURE) for photo in photos}
+        if len({name.casefold() for name in names.values()}) == len(photos):
             return names
-    return {photo: f"{_slug(photo.stem)}-{number}" for number, photo in enumerate(photos)}
+    return {photo: f"{_slug(photo.stem, LONGEST_PICTURE)}-{number}" for number, photo in enumerate(photos, 1)}
 
 
 def _map_names(name: str, maps: Sequence[AttentionMap]) -> list[str]:
-    """A file name for each map: picture, concept, and whatever else tells it from the others."""
-    short = [f"{name}-{_slug(found.concept)}" for found in maps]
+    """A file name for each map: picture, concept, and whatever else tells it from the others, with dots between."""
+    names = [f"{name}.{_slug(found.concept, LONGEST_CONCEPT)}" for found in maps]
     if len({found.layer for found in maps}) > 1:
-        short = [f"{each}-{_slug(found.layer)}" for each, found in zip(short, maps, strict=True)]
-    counts = Counter(short)
-    return [each if counts[each] == 1 else f"{each}-{found.units[0]}" for each, found in zip(short, maps, strict=True)]
+        names = [f"{each}.{_slug(found.layer, LONGEST_LAYER)}" for each, found in zip(names, maps, strict=True)]
+    units = [found.units[0] if len(found.units) == 1 else "all" for found in maps]
+    for tell in (units, range(1, len(maps) + 1)):
+        counts = Counter(each.casefold() for each in names)
+        names = [
+            each if counts[each.casefold()] == 1 else f"{each}.{more}" for each, more in zip(names, tell, strict=True)
+        ]
+    return names
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^\w.]+", "-", text).strip("-.")[:80] or "picture"
+def _slug(text: str, most: int) -> str:
+    """The words of a text with - between them: no dots and no slashes, and at most so many bytes."""
+    words = re.sub(r"\W+", "-", unicodedata.normalize("NFC", text)).strip("-")
+    return words.encode()[:most].decode(errors="ignore").strip("-") or "picture"
+
+
+def _entry(line: str) -> Entry | None:
+    """A line of the ledger, if it is whole."""
+    try:
+        entry = json.loads(line)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    whole = isinstance(entry, dict) and {"key", "image", "maps", "files"} <= entry.keys()
+    return entry if whole else None
 
 
 def _write(file: Any, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import torch
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from excite.models import Classifier
 
-    Cue = str | int | Concept
+    Cue = str | SupportsIndex | Concept
     ImageSource = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any] | Tensor
 
 __all__ = ["attend", "attend_batch"]
@@ -66,14 +66,13 @@ def attend(
         >>> (cat,) = excite.attend(classifier, "photo.jpg", "tabby")      # doctest: +SKIP
         >>> cat.point(), cat.box(), cat.mass                              # doctest: +SKIP
     """
-    cues = [concepts] if isinstance(concepts, (str, int, Concept)) else concepts
-    return attend_batch(classifier, [image], [cues], layer=layer, method=method, against=against)[0]
+    return attend_batch(classifier, [image], [concepts], layer=layer, method=method, against=against)[0]
 
 
 def attend_batch(
     classifier: Classifier,
     images: Sequence[ImageSource],
-    concepts: Sequence[Sequence[Cue] | None] | None = None,
+    concepts: Sequence[Sequence[Cue] | Cue | None] | Cue | None = None,
     *,
     layer: str | Sequence[str] | None = None,
     method: str = "c-mwp",
@@ -84,15 +83,24 @@ def attend_batch(
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         images: the pictures, each as in `attend`.
-        concepts: for each picture its concepts, or None for the classifier's own findings.
+        concepts: for each picture its concepts, or None for the classifier's own findings; a single concept is looked
+            for in all pictures.
         layer: as in `attend`.
         method: as in `attend`.
         against: as in `attend`.
 
     Returns:
         for each picture what `attend` gives.
+
+    Example:
+        >>> classifier = excite.load()                                                      # doctest: +SKIP
+        >>> photos = ["zoo.jpg", "street.jpg"]                                              # doctest: +SKIP
+        >>> zoo, street = excite.attend_batch(classifier, photos, [["zebra", "dog"], None]) # doctest: +SKIP
+        >>> [found.concept for found in zoo], len(street)                                   # doctest: +SKIP
+        (['zebra', 'dog'], 5)
     """
-    cues = list(concepts) if concepts is not None else [None] * len(images)
+    each: Any = [concepts] * len(images) if concepts is None or _is_cue(concepts) else concepts
+    cues = [_listed(one) for one in each]
     if len(cues) != len(images):
         raise ConceptError(f"{len(images)} pictures but concepts for {len(cues)}: give one list for each picture")
     chosen = find_method(method)
@@ -121,8 +129,7 @@ class _Look:
         self.probabilities = classifier.probabilities(sweep.output.float())
         self.labels = classifier.labels_for(self.probabilities.shape[1])
         self.multilabel = classifier.multilabel
-        rivals = [against] if isinstance(against, (str, int, Concept)) else against or []
-        self.rivals = [self.labels.find(rival) for rival in rivals]
+        self.rivals = [self.labels.find(rival) for rival in _listed(against) or []]
 
     def answer(self, cues: Sequence[Sequence[Cue] | None], pictures: Sequence[Image.Image]) -> list[list[AttentionMap]]:
         """The maps of each picture. The n-th concepts of all pictures go down together."""
@@ -171,8 +178,8 @@ class _Look:
         names = [concept.name, *(f"not {rival.name}" for rival in self.rivals)]
         if mass < FAINT:
             warnings.warn(
-                f"only {mass:.2g} of the signal for {names[0]!r} arrived at layer {layer!r}: the map says next to "
-                "nothing; choose a higher layer",
+                f"only {mass:.2g} of the signal for {names[0]!r} is left at layer {layer!r}: the map says next to "
+                "nothing; choose another layer",
                 LostSignalWarning,
                 stacklevel=2,
             )
@@ -190,10 +197,22 @@ class _Look:
         )
 
 
+def _is_cue(concepts: object) -> bool:
+    """Whether this is a single concept: a word, an index (also NumPy's) or a `Concept`."""
+    return isinstance(concepts, (str, Concept, SupportsIndex)) and getattr(concepts, "ndim", 0) == 0
+
+
+def _listed(concepts: Any) -> Sequence[Cue] | None:
+    return [concepts] if _is_cue(concepts) else concepts
+
+
 def _layers(classifier: Classifier, layer: str | Sequence[str] | None, batch: Tensor) -> list[str]:
     if layer is None:
         return [classifier.layer or default_layer(classifier.module, batch[:1])]
-    return [layer] if isinstance(layer, str) else list(layer)
+    layers = [layer] if isinstance(layer, str) else list(layer)
+    if not layers:
+        raise LayerError("no layer was named: name one, or give None for the classifier's own best")
+    return layers
 
 
 def _same_shape(inputs: Sequence[Tensor]) -> list[list[int]]:

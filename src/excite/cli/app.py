@@ -21,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain text: help that can be piped, and errors of one line
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-app.command("attend")(attend.command)
+app.command("attend", epilog=attend.EXAMPLES)(attend.command)
 app.add_typer(ls.app, name="ls")
 
 
@@ -36,10 +36,10 @@ def _version(value: bool) -> None:
 @app.callback(invoke_without_command=True)
 def options(
     context: typer.Context,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback answers
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")] = False,  # noqa: ARG001
 ) -> None:
     """Where in this picture is the evidence for that concept?
 
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
     from excite.errors import ExciteError
 
     arguments = sys.argv[1:] if arguments is None else arguments
-    warnings.showwarning = lambda message, *_rest, **_more: typer.echo(f"excite: note: {message}", err=True)
+    warnings.showwarning = _note
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or that of typer's own copy of click
     debug = "--debug" in arguments
     try:
@@ -83,9 +83,14 @@ def main(arguments: list[str] | None = None) -> None:
     raise SystemExit(code or 0)
 
 
+def _note(message: Warning | str, *_where: object, **_more: object) -> None:
+    """A warning as one line; written so that a progress bar makes room for it."""
+    sys.stderr.write(f"excite: note: {message}\n")
+
+
 def _one_line(error: Exception) -> str:
     """What is wrong with the arguments, and where to read about them."""
     said = error.format_message().rstrip(".")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "excite"
-    return f"{said[:1].lower()}{said[1:]}: see `{command} --help`"
+    return f"{said[:1].lower()}{said[1:]} (see `{command} --help`)"

@@ -11,17 +11,25 @@ import typer
 from excite.cli.columns import print_columns
 from excite.cli.progress import progress
 
-__all__ = ["command"]
+__all__ = ["EXAMPLES", "command"]
+
+EXAMPLES = """\b
+Examples:
+  excite attend photo.jpg                       its five best findings
+  excite attend photo.jpg tabby 761 --json      two concepts, for a program
+  excite attend photo.jpg cat --against dog     cat, not dog
+  excite attend holiday/ dog --out maps         a folder; stopped, it can be resumed
+"""
 
 
 def command(
     photo: Annotated[str, typer.Argument(metavar="PHOTO", help="A picture, a folder, or a pattern in quotes.")],
-    words: Annotated[
+    concepts: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PHOTO]... [CONCEPT]...",
-            help="More pictures, then what to look for: labels, synonyms, everyday words or indices. No concept: the "
-            "classifier's five best findings.",
+            metavar="CONCEPT",
+            help="What to look for: labels, synonyms, everyday words or indices; nothing for the classifier's five "
+            "best findings. More pictures may come before.",
         ),
     ] = None,
     model: Annotated[str, typer.Option(help="The classifier; see `excite ls models`.")] = "efficientnet-lite0",
@@ -40,23 +48,17 @@ def command(
     out: Annotated[Path, typer.Option(help="The folder for overlays and results.")] = Path("excite-out"),
     overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw pictures.")] = True,
     arrays: Annotated[bool, typer.Option("--arrays", help="Also save each map as NPY.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each picture.")] = False,
 ) -> None:
-    r"""Draw where a classifier sees each concept, and print probability, point, box and mass.
-
-    \b
-    Examples:
-      excite attend photo.jpg                       its five best findings
-      excite attend photo.jpg "tabby" 761 --json    two concepts, for a program
-      excite attend photo.jpg cat --against dog     cat, not dog
-      excite attend holiday/ dog --out maps         a folder; stopped, it can be resumed
-    """
+    """Draw where a classifier sees each concept, and print probability, point, box and mass."""
     from excite.album import Album, Question, split_arguments
 
-    photos, concepts = split_arguments([photo, *(words or [])], out)
+    photos, wanted = split_arguments([photo, *(concepts or [])], out)
     question = Question.asked(
-        model=model, concepts=concepts, layers=layer, method=method, contrast=contrast, against=against
+        model=model, concepts=wanted, layers=layer, method=method, contrast=contrast, against=against
     )
     album = Album(question, out, overlays=overlays, arrays=arrays, fresh=fresh)
     for answer in progress(album.answers(photos), len(photos)):
@@ -78,10 +80,10 @@ def _print(answer: dict[str, Any]) -> None:
 
 
 def _row(found: dict[str, Any]) -> dict[str, str]:
-    point, box = found["point"], found["box"]
+    point, box, probability = found["point"], found["box"], found["probability"]
     return {
         "concept": found["concept"],
-        "probability": f"{found['probability']:.1%}",
+        "probability": "<0.1%" if probability < 0.001 else f"{probability:.1%}",
         "point": "nowhere" if point is None else "{}, {}".format(*point),
         "box": "none" if box is None else "{}, {}, {}, {}".format(*box),
         "mass": f"{found['mass']:.3f}",

@@ -14,7 +14,7 @@ __all__ = ["app"]
 app = typer.Typer(rich_markup_mode=None)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")]
-ModelName = Annotated[str, typer.Argument(help="A model, as listed by `excite ls models`.")]
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="A model, as listed by `excite ls models`.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -61,7 +61,9 @@ def layers(model: ModelName = "efficientnet-lite0", as_json: Json = False) -> No
         }
         for layer in seen
     ]
-    _show(rows, as_json, "next: excite attend PHOTO --layer LAYER (sizes are for a square picture; 1 is recommended most)")
+    _show(
+        rows, as_json, "next: excite attend PHOTO --layer LAYER (sizes are for a square picture; 1 is recommended most)"
+    )
 
 
 @app.command()
@@ -75,7 +77,7 @@ def methods(as_json: Json = False) -> None:
 
 @app.command()
 def labels(
-    text: Annotated[str, typer.Argument(help="Only labels with a synonym that contains this.")] = "",
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Only labels with a synonym that contains this.")] = "",
     model: Annotated[str, typer.Option(help="A model, as listed by `excite ls models`.")] = "efficientnet-lite0",
     as_json: Json = False,
 ) -> None:

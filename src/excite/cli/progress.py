@@ -14,11 +14,25 @@ Item = TypeVar("Item")
 
 
 def progress(items: Iterable[Item], total: int, what: str = "pictures") -> Iterator[Item]:
-    """Pass ``items`` on while showing how many of ``total`` are done."""
+    """Pass ``items`` on while showing how many of ``total`` are done.
+
+    The bar is there only while an item is made: whatever the caller prints about it has the terminal to itself.
+    """
     if total < 2 or not sys.stderr.isatty():
         yield from items
         return
     from rich.console import Console
-    from rich.progress import track
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    yield from track(items, description=what, total=total, console=Console(stderr=True))
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+    task = bar.add_task(what, total=total)
+    try:
+        bar.start()
+        for item in items:
+            bar.advance(task)
+            bar.stop()
+            yield item
+            bar.start()
+    finally:
+        bar.stop()

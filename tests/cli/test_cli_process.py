@@ -1,0 +1,166 @@
+"""The command as a process of its own: kills, pipes and terminals."""
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from skimage import data
+
+COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+PATIENCE = 120
+
+
+@pytest.fixture(scope="module")
+def album(tmp_path_factory):
+    """A folder with eight photographs, and the answers of a run that nobody interrupts."""
+    folder = tmp_path_factory.mktemp("album")
+    (folder / "photos").mkdir()
+    coffee = Image.fromarray(data.coffee())
+    for number in range(8):
+        coffee.crop((10 * number, 0, 300 + 10 * number, 300)).save(folder / "photos" / f"{number:02}.png")
+    whole = run(folder, "attend", "photos", "cup", "--json", "--out", "whole")
+    assert whole.returncode == 0
+    assert whole.stderr == ""
+    return folder, whole.stdout
+
+
+def start(folder, *arguments, **streams):
+    assert COMMAND is not None, "the command is not installed beside this Python"
+    return subprocess.Popen([COMMAND, *arguments], cwd=folder, env=ENVIRONMENT, **streams)  # noqa: S603
+
+
+def run(folder, *arguments):
+    process = start(folder, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out, err = process.communicate(timeout=PATIENCE)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+def wait_for_lines(path, count, process):
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists() or path.read_bytes().count(b"\n") < count:
+        assert process.poll() is None, "it ended before it could be stopped"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_killed_half_way_it_goes_on_where_it_was(album):
+    folder, expected = album
+    ledger = folder / "killed" / "answers.jsonl"
+    arguments = ("attend", "photos", "cup", "--json", "--out", "killed")
+    process = start(folder, *arguments, stdout=subprocess.DEVNULL)
+    try:
+        wait_for_lines(ledger, 2, process)
+    finally:
+        process.kill()
+    assert process.wait(PATIENCE) == -signal.SIGKILL
+    done = lines(ledger)
+    assert 2 <= len(done) < 8
+    files = [folder / "killed" / name for line in done for name in line["files"]]
+    before = {file: file.stat().st_mtime_ns for file in files}
+    again = run(folder, *arguments)
+    assert again.returncode == 0
+    assert again.stdout == expected.replace("whole/", "killed/")
+    assert {file: file.stat().st_mtime_ns for file in files} == before
+    assert len(lines(ledger)) == 8
+    assert not list((folder / "killed").glob("*.tmp"))
+    for name in sorted(path.name for path in (folder / "whole").glob("*.png")):
+        assert (folder / "killed" / name).read_bytes() == (folder / "whole" / name).read_bytes()
+
+
+def test_stopped_by_the_user_it_says_so(album):
+    folder, _ = album
+    process = start(
+        folder,
+        "attend",
+        "photos",
+        "cup",
+        "--out",
+        "stopped",
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_lines(folder / "stopped" / "answers.jsonl", 1, process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert err == "excite: stopped; what was finished is kept\n"
+
+
+def on_a_terminal(folder, *arguments, stdout=None):
+    """What is written to a terminal that is standard error, and standard output too unless that goes elsewhere."""
+    terminal, theirs = pty.openpty()
+    process = start(folder, *arguments, stdout=theirs if stdout is None else stdout, stderr=theirs)
+    os.close(theirs)
+    written = b""
+    with suppress(OSError):  # how Linux says that nobody is at the other end any more
+        while some := os.read(terminal, 4096):
+            written += some
+    os.close(terminal)
+    assert process.wait(PATIENCE) == 0
+    return written
+
+
+def screen(written):
+    """What one sees in the end: only what a bar needs is understood, which is to clear lines and to go up."""
+    rows, row, column = [""], 0, 0
+    for code, text in re.findall(r"\x1b\[([?0-9;]*[A-Za-z])|(\r|\n|[^\x1b\r\n]+)", written.decode()):
+        if code == "2K":
+            rows[row] = ""
+        elif code.endswith("A"):
+            row = max(0, row - int(code[:-1] or 1))
+        elif text == "\r":
+            column = 0
+        elif text == "\n":
+            row, column = row + 1, 0
+            rows += [""] * (row == len(rows))
+        elif text:
+            rows[row] = rows[row][:column].ljust(column) + text + rows[row][column + len(text) :]
+            column += len(text)
+    return [line.rstrip() for line in rows]
+
+
+def test_a_progress_bar_does_not_touch_the_answers(album):
+    """Standard error is a terminal, standard output a file."""
+    folder, expected = album
+    with (folder / "out.jsonl").open("w") as out:
+        written = on_a_terminal(folder, "attend", "photos", "cup", "--json", "--out", "whole", stdout=out)
+    assert b"pictures" in written
+    assert (folder / "out.jsonl").read_text() == expected
+
+
+def test_a_progress_bar_leaves_the_terminal_to_the_answers(album):
+    folder, expected = album
+    written = on_a_terminal(folder, "attend", "photos", "cup", "--out", "whole")
+    assert "pictures" in written.decode()
+    assert "8/8" in written.decode()
+    shown = [line for line in screen(written) if line]
+    assert len(shown) == 3 * 8  # a picture's name, the columns' names and a row each, and no bar any more
+    assert shown[::3] == [json.loads(line)["image"] for line in expected.splitlines()]
+    assert all(line.startswith("cup ") for line in shown[2::3])
+
+
+def test_a_reader_that_goes_away_is_no_error(album):
+    folder, _ = album
+    process = start(folder, "ls", "labels", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline().startswith(b"index")
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    process.wait(PATIENCE)
+    assert err == b""

@@ -1,0 +1,170 @@
+"""Which layers can be read as maps, and which one is read when nobody names one."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from zoo import torchvision_models
+
+from excite.errors import LayerError, ModelError
+from excite.models import load
+from excite.models.layers import SpatialLayer, default_layer, spatial_layers
+
+PICTURE = torch.zeros(1, 3, 64, 64)
+
+
+def names(network, inputs=PICTURE):
+    return [layer.name for layer in spatial_layers(network, inputs)]
+
+
+class TestSpatialLayers:
+    def test_what_is_told_of_a_layer(self):
+        network = nn.Sequential(
+            nn.Conv2d(3, 5, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(5 * 32 * 16, 2)
+        )
+        assert spatial_layers(network, torch.zeros(2, 3, 64, 32)) == [
+            SpatialLayer("0", "Conv2d", 5, 32, 16, 2.0),
+            SpatialLayer("1", "ReLU", 5, 32, 16, 2.0),
+        ]
+
+    def test_in_the_order_in_which_they_are_computed(self):
+        class Backwards(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.last = nn.Conv2d(4, 4, 1)
+                self.first = nn.Conv2d(3, 4, 1)
+                self.unused = nn.Conv2d(3, 4, 1)
+
+            def forward(self, pictures):
+                return self.last(self.first(pictures)).mean((2, 3))
+
+        assert names(Backwards()) == ["first", "last"]
+
+    def test_a_module_called_twice_is_where_its_last_call_is(self):
+        class Twice(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.relu = nn.ReLU()
+                self.one = nn.Conv2d(3, 4, 1)
+                self.two = nn.Conv2d(4, 4, 1, stride=2)
+
+            def forward(self, pictures):
+                return self.relu(self.two(self.relu(self.one(pictures)))).mean((2, 3))
+
+        assert names(Twice()) == ["one", "two", "relu"]
+        assert spatial_layers(Twice(), PICTURE)[-1].height == 32
+
+    def test_the_network_is_left_as_it_was(self):
+        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(), nn.Flatten()).train()
+        before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+        spatial_layers(network, torch.rand(2, 3, 9, 9))
+        default_layer(network[:2].append(nn.Conv2d(4, 2, 1)), torch.rand(2, 3, 9, 9))
+        assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+        assert all(part.training for part in network.modules())
+        assert not any(part._forward_hooks for part in network.modules())
+
+    def test_hooks_go_also_when_the_network_fails(self):
+        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(7, 7))
+        with pytest.raises(RuntimeError):
+            spatial_layers(network, PICTURE)
+        assert not any(part._forward_hooks for part in network.modules())
+
+    @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+    def test_torchscript_is_refused(self):
+        with pytest.raises(ModelError, match="TorchScript"):
+            spatial_layers(torch.jit.script(nn.Conv2d(3, 4, 3)), PICTURE)
+
+    def test_the_recommended_layers_of_the_embedded_classifier_are_among_them(self):
+        classifier = load()
+        assert set(classifier.layers) <= set(names(classifier.module, torch.zeros(1, 3, 224, 224)))
+
+
+class Branches(nn.Module):
+    """A block whose branches each see only a part of the signal."""
+
+    def __init__(self, channels, stride):
+        super().__init__()
+        self.left = nn.Conv2d(channels, channels, 1)
+        self.right = nn.Conv2d(channels, channels, 3, stride=stride, padding=1)
+        self.stride = stride
+
+    def forward(self, features):
+        left = functional.avg_pool2d(self.left(features), self.stride)
+        return functional.relu(left + self.right(features))
+
+
+class TestDefaultLayer:
+    def test_the_last_one_of_stride_16(self):
+        stages = [nn.Conv2d(3, 4, 3, stride=2, padding=1)]
+        stages += [nn.Conv2d(4, 4, 3, stride=2, padding=1) for _ in range(4)]
+        network = nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+        assert default_layer(network, PICTURE) == "3"
+
+    def test_the_coarsest_where_none_is_that_coarse(self):
+        network = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Flatten()
+        )
+        network.append(nn.LazyLinear(2))
+        network(PICTURE)
+        assert default_layer(network, PICTURE) == "4"
+
+    def test_borders_make_no_difference(self):
+        """13 places of 224 pixels are a stride of 16 too, as in AlexNet."""
+        network = nn.Sequential(
+            nn.Conv2d(3, 2, 11, stride=4, padding=2),
+            nn.MaxPool2d(3, 2),
+            nn.MaxPool2d(3, 2),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2),
+        )
+        network.extend([nn.Flatten(), nn.Linear(72, 2)])
+        assert default_layer(network, torch.zeros(1, 3, 224, 224)) == "3"
+
+    @pytest.mark.parametrize("end", [[], [nn.ReLU()], [nn.AdaptiveAvgPool2d(1), nn.Flatten()]])
+    def test_below_the_classifiers_own_weights(self, end):
+        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1), *end)
+        assert default_layer(network, PICTURE) == "1"
+
+    def test_not_within_a_block_of_branches(self):
+        network = nn.Sequential(
+            nn.Conv2d(3, 4, 16, stride=16), Branches(4, 1), Branches(4, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        )
+        network.append(nn.Linear(4, 2))
+        assert "2.left" in names(network)  # of stride 16 and computed later
+        assert default_layer(network, PICTURE) == "1"
+
+    def test_one_that_has_places(self):
+        network = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Conv2d(4, 4, 1), nn.Flatten(), nn.Linear(4, 2)
+        )
+        assert default_layer(network, PICTURE) == "0"
+
+    @pytest.mark.parametrize(
+        "network",
+        [
+            nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 2)),
+            nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2)),
+            nn.Sequential(nn.Conv2d(3, 2, 3)),
+            nn.Conv2d(3, 2, 3),
+        ],
+    )
+    def test_none(self, network):
+        with pytest.raises(LayerError, match="no layer below the classifier's weights has places"):
+            default_layer(network, PICTURE)
+
+    @pytest.mark.parametrize(
+        ("name", "layer"),
+        [
+            ("alexnet", "features.11"),
+            ("vgg11", "features.19"),
+            ("squeezenet1_1", "features"),
+            ("resnet18", "layer3"),
+            ("mobilenet_v2", "features.13"),
+            ("shufflenet_v2_x0_5", "stage3"),
+            ("regnet_y_400mf", "trunk_output.block3"),
+        ],
+    )
+    def test_of_well_known_networks(self, name, layer):
+        with torch.device("cpu" if name.startswith("regnet") else "meta"):  # only shapes are needed
+            network = getattr(torchvision_models(), name)(weights=None).eval()
+        assert default_layer(network.to("meta"), torch.zeros(1, 3, 224, 224, device="meta")) == layer

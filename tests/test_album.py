@@ -1,0 +1,513 @@
+"""One question asked of many pictures: resuming, and files that do not overwrite each other."""
+
+import itertools
+import json
+import os
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from excite import album as module
+from excite.album import Album, Question, split_arguments
+from excite.errors import ConceptError, ExciteError, ImageError, LayerError, MethodError
+from excite.models import MODELS, Card, Preprocess
+from excite.vocabulary import Labels
+
+WORDS = ["cat", "dog", "crane", "crane", "AC/DC", "AC.DC", "Ärger ☂", "Cat", "x" * 300, "字" * 120]
+
+
+def tiny():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, len(WORDS))
+    ).eval()
+
+
+@pytest.fixture(autouse=True)
+def tiny_card(monkeypatch):
+    card = Card(
+        name="tiny",
+        build=tiny,
+        preprocess=Preprocess(shorter_side=24, mean=0, scale=1 / 255),
+        labels=lambda: Labels(WORDS, groups={"pet": (0, 1)}),
+        layers=("1", "0"),
+        description="for these tests",
+        source="made here",
+    )
+    monkeypatch.setitem(MODELS, "tiny", card)
+    monkeypatch.setattr(module, "compare", partial(module.compare, cell_width=40))  # small figures are quickly drawn
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """How often the classifier is asked."""
+    asked = []
+    attend = module.attend
+    monkeypatch.setattr(module, "attend", lambda *args, **kwargs: asked.append(1) or attend(*args, **kwargs))
+    return asked
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Five pictures in a folder; the tests run beside it."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(5):
+        picture(tmp_path / "photos" / f"{number}.png", seed=number)
+    return Path("photos")
+
+
+def picture(path, seed=0, size=(30, 20)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    Image.fromarray(values).save(path)
+    return path
+
+
+def question(*concepts, method="mwp", layers=None, against=None):
+    return Question.asked(model="tiny", concepts=concepts, method=method, layers=layers, against=against)
+
+
+def photos_of(*arguments, out="out"):
+    return split_arguments([str(argument) for argument in arguments], Path(out))[0]
+
+
+def run(photos, *concepts, out="out", stop_after=None, **options):
+    asked = {name: options.pop(name) for name in ("method", "layers", "against") if name in options}
+    made = Album(question(*(concepts or ("cat", "dog")), **asked), Path(out), **options)
+    return list(itertools.islice(made.answers(photos), stop_after)), made
+
+
+def ledger(out="out"):
+    text = (Path(out) / "answers.jsonl").read_text(encoding="utf-8")
+    assert text.endswith("\n")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def files(out="out"):
+    return {path.name: path.stat().st_mtime_ns for path in Path(out).iterdir()}
+
+
+class TestAnswers:
+    def test_what_is_answered_and_written(self, folder):
+        answers, made = run(photos_of(folder), "cat", "AC/DC")
+        assert [answer["image"] for answer in answers] == [f"photos/{number}.png" for number in range(5)]
+        assert made.failures == []
+        for number, answer in enumerate(answers):
+            assert list(answer) == ["image", "maps"]
+            for found in answer["maps"]:
+                assert list(found) == "concept probability point box mass layer method overlay".split()
+            assert [found["overlay"] for found in answer["maps"]] == [
+                f"out/{number}.cat.png",
+                f"out/{number}.AC-DC.png",
+            ]
+        assert set(files()) == {"answers.jsonl"} | {
+            f"{n}{of}.png" for n in range(5) for of in ("-maps", ".cat", ".AC-DC")
+        }
+        with Image.open("out/3.cat.png") as overlay:
+            assert overlay.size == (30, 20)
+
+    def test_arrays_and_no_overlays(self, folder):
+        ((answer,), _) = run(photos_of(folder / "2.png"), "cat", arrays=True, overlays=False)
+        assert answer["maps"][0]["overlay"] is None
+        assert set(files()) == {"answers.jsonl", "2.cat.npy"}
+        assert np.load("out/2.cat.npy").sum() == pytest.approx(answer["maps"][0]["mass"], rel=1e-5)
+
+    def test_several_layers_have_files_of_their_own(self, folder):
+        ((answer,), _) = run(photos_of(folder / "2.png"), "cat", layers=["1", "0"])
+        assert [found["overlay"] for found in answer["maps"]] == ["out/2.cat.1.png", "out/2.cat.0.png"]
+
+    def test_an_unknown_concept_costs_no_picture(self, folder, looks):
+        for wrong in ({"concepts": ["cat", "unheard of"]}, {"concepts": ["cat"], "against": ["unheard of"]}):
+            with pytest.raises(ConceptError, match="unheard of"):
+                Album(Question.asked(model="tiny", **wrong), Path("out"))
+        assert not looks
+        assert not Path("out").exists()
+
+    def test_an_unknown_layer_stops_the_run(self, folder):
+        with pytest.raises(LayerError, match="no layer '7'"):
+            run(photos_of(folder), "cat", layers=["7"])
+
+    def test_method_and_contrast_say_the_same_thing_twice(self):
+        with pytest.raises(MethodError, match="either --method or --contrast"):
+            Question.asked(model="tiny", concepts=[], method="mwp", contrast=True)
+        assert Question.asked(model="tiny", concepts=[], contrast=False).method == "mwp"
+        assert Question.asked(model="tiny", concepts=[], contrast=True).method == "c-mwp"
+        assert Question.asked(model="tiny", concepts=[]).method == "c-mwp"
+
+    @pytest.mark.parametrize("content", [b"", b"no picture at all"])
+    def test_one_bad_picture_among_good_ones(self, folder, content):
+        (folder / "1.png").write_bytes(content)
+        answers, made = run(photos_of(folder))
+        assert [answer["image"] for answer in answers] == [f"photos/{number}.png" for number in (0, 2, 3, 4)]
+        assert len(made.failures) == 1
+        assert "photos/1.png" in made.failures[0]
+        with pytest.raises(ImageError, match=r"1\.png"):
+            run(photos_of(folder / "1.png"))
+
+    def test_one_missing_among_good_ones(self, folder):
+        answers, made = run(photos_of(folder / "0.png", folder / "gone.png", folder / "1.png"))
+        assert [answer["image"] for answer in answers] == ["photos/0.png", "photos/1.png"]
+        assert "gone.png" in made.failures[0]
+        with pytest.raises(ImageError, match=r"gone\.png"):
+            photos_of(folder / "gone.png")
+
+    def test_one_that_goes_away_during_the_run(self, folder):
+        photos = photos_of(folder)
+        (folder / "4.png").unlink()
+        answers, made = run(photos)
+        assert len(answers) == 4
+        assert "4.png" in made.failures[0]
+
+
+class TestResuming:
+    def test_what_is_done_is_not_done_again(self, folder, looks):
+        uninterrupted, _ = run(photos_of(folder), out="whole")
+        looks.clear()
+        run(photos_of(folder), stop_after=2)
+        before = files()
+        assert len(looks) == 2
+        assert len(ledger()) == 2
+        answers, _ = run(photos_of(folder))
+        assert len(looks) == 5
+        after = files()
+        kept = [name for name in before if name != "answers.jsonl"]
+        assert kept
+        assert all(after[name] == before[name] for name in kept)
+        assert json.dumps(answers) == json.dumps(uninterrupted).replace("whole/", "out/")
+        assert [line["key"] for line in ledger()] == [line["key"] for line in ledger("whole")]
+
+    def test_after_an_error_in_the_middle(self, folder, monkeypatch):
+        attend, asked = module.attend, []
+
+        def interrupted(*args, **kwargs):
+            asked.append(1)
+            if len(asked) == 3:
+                raise KeyboardInterrupt
+            return attend(*args, **kwargs)
+
+        monkeypatch.setattr(module, "attend", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(photos_of(folder))
+        assert len(ledger()) == 2
+        answers, _ = run(photos_of(folder))
+        assert len(answers) == 5
+        assert len(asked) == 3 + 3
+
+    def test_after_a_stop_between_the_files_and_the_line(self, folder, monkeypatch, looks):
+        add = module._Ledger.add
+
+        def stopped(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(module._Ledger, "add", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run(photos_of(folder))
+        monkeypatch.setattr(module._Ledger, "add", add)
+        assert (Path("out") / "0.cat.png").exists()
+        assert len(run(photos_of(folder))[0]) == 5
+        assert len(looks) == 6
+
+    @pytest.mark.parametrize("cut", [1, 2, 40, 200])
+    @pytest.mark.parametrize("how", ["resumed", "single", "fresh"])
+    def test_a_line_that_was_cut_off(self, folder, looks, cut, how):
+        expected, _ = run(photos_of(folder))
+        path = Path("out/answers.jsonl")
+        path.write_bytes(path.read_bytes()[:-cut])
+        looks.clear()
+        if how == "single":
+            run(photos_of(folder / "4.png"))
+        answers, _ = run(photos_of(folder), fresh=how == "fresh")
+        assert answers == expected
+        redone = {"resumed": 0 if cut == 1 else 1, "single": 1, "fresh": 5}[how]  # 1: only the line break was missing
+        assert len(looks) == redone
+        assert {line["image"] for line in ledger()} == {f"photos/{number}.png" for number in range(5)}
+
+    @pytest.mark.parametrize(
+        "damage",
+        [b"\x00" * 30, b"\xff\xfe half", b"[]", b"17", b'{"key": "a"}', b'{"key": "a", "maps"', b"[" * 100_000],
+    )
+    def test_lines_that_are_no_answers(self, folder, looks, damage):
+        expected, _ = run(photos_of(folder))
+        path = Path("out/answers.jsonl")
+        first, *others = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(first + damage + b"\n" + b"".join(others))
+        looks.clear()
+        assert run(photos_of(folder))[0] == expected
+        assert not looks
+        assert len(ledger()) == 5
+
+    def test_fresh_does_everything_again(self, folder, looks):
+        run(photos_of(folder))
+        before = files()
+        run(photos_of(folder), fresh=True)
+        assert len(looks) == 10
+        assert all(files()[name] > before[name] for name in before)
+        looks.clear()
+        run(photos_of(folder))
+        assert not looks
+        assert len(ledger()) == 5
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"method": "c-mwp"},
+            {"layers": ["0"]},
+            {"against": ["AC/DC"]},
+            {"arrays": True},
+            {"overlays": False},
+            {"concepts": ["dog", "cat"]},
+        ],
+    )
+    def test_another_question_is_asked_anew(self, folder, looks, change):
+        run(photos_of(folder))
+        looks.clear()
+        run(photos_of(folder), *change.pop("concepts", ()), **change)
+        assert len(looks) == 5
+
+    def test_a_changed_picture_is_looked_at_again(self, folder, looks):
+        before, _ = run(photos_of(folder))
+        looks.clear()
+        picture(folder / "3.png", seed=99)
+        after, _ = run(photos_of(folder))
+        assert len(looks) == 1
+        assert [one == other for one, other in zip(before, after, strict=True)] == [True, True, True, False, True]
+
+    def test_a_picture_that_only_looks_older_is_looked_at_again(self, folder, looks):
+        run(photos_of(folder))
+        looks.clear()
+        os.utime(folder / "3.png", ns=(0, 0))
+        run(photos_of(folder))
+        assert len(looks) == 1
+
+    @pytest.mark.parametrize("name", ["3-maps.png", "3.cat.png", "3.cat.npy"])
+    def test_a_lost_file_is_made_again(self, folder, looks, name):
+        run(photos_of(folder), arrays=True)
+        looks.clear()
+        (Path("out") / name).unlink()
+        run(photos_of(folder), arrays=True)
+        assert len(looks) == 1
+        assert (Path("out") / name).exists()
+
+    def test_files_that_another_question_has_written_are_not_taken_for_answers(self, folder, looks):
+        run(photos_of(folder), "cat", method="mwp")
+        plainly = Path("out/0.cat.png").read_bytes()
+        run(photos_of(folder), "cat", method="c-mwp")
+        assert Path("out/0.cat.png").read_bytes() != plainly
+        looks.clear()
+        run(photos_of(folder), "cat", method="mwp")
+        assert len(looks) == 5
+        assert Path("out/0.cat.png").read_bytes() == plainly
+
+    def test_files_that_another_picture_has_written_are_not_taken_for_answers(self, folder, looks):
+        picture(Path("others/0.png"), seed=50)
+        run(photos_of(folder), "cat")
+        run(photos_of("others/0.png"), "cat")
+        looks.clear()
+        run(photos_of(folder), "cat")
+        assert len(looks) == 1
+
+    def test_names_are_those_of_this_run(self, folder, looks, tmp_path, monkeypatch):
+        """Started again from elsewhere, the answers name pictures and overlays as they are called there."""
+        run(photos_of(folder))
+        looks.clear()
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        answers, _ = run(photos_of("../photos"), out="../out")
+        assert not looks
+        assert answers[0]["image"] == "../photos/0.png"
+        assert answers[0]["maps"][0]["overlay"] == "../out/0.cat.png"
+
+    def test_one_picture_alone_is_always_looked_at(self, folder, looks):
+        run(photos_of(folder))
+        looks.clear()
+        run(photos_of(folder / "0.png"))
+        assert len(looks) == 1
+        assert len(ledger()) == 6  # written down nevertheless; the older line goes with the next run
+        run(photos_of(folder))
+        assert len(ledger()) == 5
+
+
+class TestNames:
+    def overlays(self, photos, *concepts, **options):
+        """All files of a run, having checked that each was written once."""
+        answers, _ = run(photos, *concepts, **options)
+        names = [found["overlay"] for answer in answers for found in answer["maps"]]
+        figures = [line for line in files() if line.endswith(".png")]
+        assert len(set(names)) == len(names)
+        assert len(figures) == len(names) + len(photos)
+        assert len({name.casefold() for name in figures}) == len(figures)  # other systems know no capitals
+        assert all(len(name.encode()) <= 255 for name in figures)
+        return [Path(name).name for name in names]
+
+    def test_the_same_name_in_different_folders(self, folder):
+        picture(Path("more/0.png"), seed=9)
+        names = self.overlays(photos_of(folder, "more/"), "cat")
+        assert names[0] == "photos-0.cat.png"
+        assert len(names) == 6
+        assert names[-1] == "more-0.cat.png"
+
+    def test_the_same_name_with_different_endings(self, folder):
+        picture(folder / "0.bmp", seed=9)
+        assert self.overlays(photos_of(folder), "cat")[:2] == ["photos-0-bmp.cat.png", "photos-0-png.cat.png"]
+
+    def test_names_that_become_the_same(self, folder):
+        for name in ("a b.png", "a-b.png", "a_b.png", "A-B.png"):
+            picture(folder / name)
+        assert len(self.overlays(photos_of(folder), "cat")) == 9
+
+    def test_a_picture_called_like_the_overlay_of_another(self, folder):
+        for name in ("0-cat.png", "0.cat.png", "0-cat-dog.png", "0.cat.dog.png"):
+            picture(folder / name)
+        self.overlays(photos_of(folder), "cat", "dog", "pet")
+
+    def test_concepts_with_one_name(self, folder):
+        """ "crane" means both, the bird and the machine; 2 and 3 mean one each."""
+        names = self.overlays(photos_of(folder / "0.png"), "crane", "2", "3")
+        assert names == ["0.crane.all.png", "0.crane.2.png", "0.crane.3.png"]
+
+    def test_concepts_that_become_one_name(self, folder):
+        names = self.overlays(photos_of(folder / "0.png"), "0", "AC/DC", "AC.DC", "7", "Ärger ☂")
+        assert names == ["0.cat.0.png", "0.AC-DC.4.png", "0.AC-DC.5.png", "0.Cat.7.png", "0.Ärger.png"]
+
+    def test_one_concept_asked_twice(self, folder):
+        assert len(self.overlays(photos_of(folder / "0.png"), "dog", "dog", layers=["0", "1"])) == 4
+
+    def test_very_long_names(self, folder):
+        for name in ("字" * 80 + "一.png", "字" * 80 + "二.png", "y" * 251 + ".png"):
+            picture(folder / name)
+        self.overlays(photos_of(folder), "x" * 300, "字" * 120, layers=["0", "1"])
+
+    def test_names_of_nothing_but_signs(self, folder):
+        for name in ("?.png", "!.png"):
+            picture(folder / name)
+        self.overlays(photos_of(folder), "cat")
+
+    def test_a_name_that_is_not_unicode(self, folder):
+        path = os.fsencode(folder) + b"/caf\xe9.png"
+        Path(os.fsdecode(path)).write_bytes((folder / "0.png").read_bytes())
+        answers, made = run(photos_of(folder), "cat")
+        assert len(answers) == 6
+        assert not made.failures
+        assert "out/caf.cat.png" in {answer["maps"][0]["overlay"] for answer in answers}
+        assert json.loads(json.dumps(answers)) == answers
+
+
+class TestArguments:
+    def split(self, *arguments):
+        photos, concepts = split_arguments(arguments, Path("out"))
+        return [str(photo) for photo in photos], concepts
+
+    def test_pictures_come_first(self, folder):
+        assert self.split("photos/0.png") == (["photos/0.png"], [])
+        assert self.split("photos/0.png", "cat", "2") == (["photos/0.png"], ["cat", "2"])
+        assert self.split("photos/0.png", "photos/[34].png", "cat") == ([f"photos/{n}.png" for n in (0, 3, 4)], ["cat"])
+        assert len(self.split("photos", "cat")[0]) == 5
+        assert self.split("photos/0.png", "photos", "cat") == (["photos/0.png"], ["photos", "cat"])
+
+    def test_a_folder_called_like_a_picture(self, folder):
+        picture(Path("odd.png/inside.png"))
+        assert self.split("photos/0.png", "odd.png", "cat") == (["photos/0.png", "odd.png/inside.png"], ["cat"])
+
+    def test_each_picture_once(self, folder):
+        assert len(self.split("photos/0.png", "photos/0.png", "photos/")[0]) == 5
+
+    def test_a_picture_behind_a_concept(self, folder):
+        with pytest.raises(ConceptError, match=r"'photos/1\.png' looks like a picture behind a concept"):
+            self.split("photos/0.png", "cat", "photos/1.png")
+
+    def test_nothing_there(self, folder):
+        Path("empty").mkdir()
+        for nothing in ("empty", "nothing*.png", "nothing.png", "cat"):
+            with pytest.raises(ImageError, match="no pictures found"):
+                self.split(nothing)
+
+    def test_a_blank_name_is_not_this_folder(self, folder):
+        with pytest.raises(ImageError, match="blank"):
+            self.split("", "cat")
+
+    def test_a_name_that_no_file_can_have(self, folder):
+        with pytest.raises(ImageError, match="File name too long"):
+            self.split("x" * 300 + ".png")
+        answers, made = run(photos_of("photos/0.png", "x" * 300 + ".png"), "cat")
+        assert len(answers) == 1
+        assert "File name too long" in made.failures[0]
+
+    def test_what_excite_has_drawn_is_no_picture(self, folder):
+        """`excite attend .` twice must not explain its own overlays."""
+        first, _ = run(photos_of("."), "cat")
+        second, _ = run(photos_of("."), "cat")
+        assert first == second
+        assert len(first) == 5
+
+    def test_also_when_it_is_drawn_among_the_pictures(self, folder):
+        first, _ = run(photos_of("photos", out="photos"), "cat", out="photos")
+        second, _ = run(photos_of("photos", out="photos"), "cat", out="photos")
+        assert [answer["image"] for answer in second] == [answer["image"] for answer in first]
+        assert len(second) == 5
+
+    @pytest.mark.parametrize("name", ["0.cat.png", "0-maps.png"])
+    def test_a_picture_of_the_user_is_never_overwritten(self, folder, name):
+        originals = {path: path.read_bytes() for path in (*folder.iterdir(), picture(folder / name, seed=77))}
+        with pytest.raises(ExciteError, match=rf"'photos/{name}' is there already and was not drawn by excite"):
+            run(photos_of(folder / "0.png"), "cat", out="photos")
+        assert originals == {path: path.read_bytes() for path in originals}
+
+    def test_unless_it_is_named(self, folder):
+        run(photos_of("."), "cat")
+        assert photos_of("out/0.cat.png") == [Path("out/0.cat.png")]
+        with pytest.raises(ImageError, match="but those that excite itself has drawn"):
+            photos_of("out")
+
+    def test_what_others_have_put_there_is_a_picture(self, folder):
+        picture(Path("out/mine.png"))
+        Path("out/broken.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+        assert {path.name for path in photos_of("out")} == {"mine.png", "broken.png"}
+
+
+class TestFolders:
+    def test_a_file_in_place_of_the_folder(self, folder):
+        Path("out").write_text("mine")
+        for out in ("out", "out/deeper/still"):
+            with pytest.raises(ExciteError, match=r"out' is a file; choose a folder"):
+                run(photos_of(folder), out=out)
+        assert Path("out").read_text() == "mine"
+
+    def test_a_folder_that_may_not_be_written_to(self, folder, monkeypatch):
+        Path("out").mkdir()
+        monkeypatch.setattr(module.os, "access", lambda path, _mode: Path(path) != Path("out"))  # root may do all
+        with pytest.raises(ExciteError, match="cannot write to 'out': no permission"):
+            run(photos_of(folder))
+
+    def test_a_folder_that_no_system_can_make(self, folder):
+        with pytest.raises(ExciteError, match=r"cannot write to 'x+': File name too long"):
+            run(photos_of(folder), out="x" * 300)
+
+    def test_a_folder_that_refuses_when_it_comes_to_writing(self, folder):
+        with pytest.raises(ExciteError, match="cannot write"):
+            run(photos_of(folder), out="/proc/excite")
+
+    def test_a_ledger_that_cannot_be_read(self, folder):
+        Path("out/answers.jsonl").mkdir(parents=True)
+        with pytest.raises(ExciteError, match=r"cannot read 'out/answers\.jsonl'"):
+            run(photos_of(folder))
+
+    def test_a_ledger_that_cannot_be_written(self, folder, monkeypatch):
+        opened = Path.open
+
+        def full(path, *args, **kwargs):
+            if path.name == "answers.jsonl" and "a" in args:
+                raise OSError(28, "No space left on device")
+            return opened(path, *args, **kwargs)
+
+        monkeypatch.setattr(Path, "open", full)
+        with pytest.raises(ExciteError, match=r"cannot write 'out/answers\.jsonl': No space left on device"):
+            run(photos_of(folder))
+
+    def test_missing_folders_are_made(self, folder):
+        run(photos_of(folder / "0.png"), "cat", out="new/and/deep")
+        assert Path("new/and/deep/0.cat.png").is_file()

@@ -1,0 +1,84 @@
+"""Imports go one way: propagation <- methods <- attending, album <- cli."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import excite
+
+ROOT = Path(excite.__file__).parent
+MAY_IMPORT = {  # each part, itself and errors aside
+    "errors": set(),
+    "propagation": set(),
+    "vocabulary": set(),
+    "readouts": set(),
+    "images": set(),
+    "methods": {"propagation"},
+    "models": {"vocabulary", "propagation"},
+    "attention": {"readouts"},
+    "attending": {"attention", "images", "methods", "models", "propagation", "vocabulary"},
+    "album": {"attending", "attention", "images", "methods", "models", "readouts"},
+    "cli": {"album", "attending", "attention", "images", "methods", "models", "propagation", "readouts", "vocabulary"},
+    "__init__": {"attending", "attention", "methods", "models", "propagation"},
+}
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def part_of(path):
+    first, *rest = path.relative_to(ROOT).parts
+    return first if rest else first.removesuffix(".py")
+
+
+def imported(path):
+    """The modules of excite that a file imports, anywhere in it: also inside functions and for typing only."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "excite")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are written in full"
+            if (node.module or "").split(".")[0] == "excite":
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def parts_imported(path):
+    for name in imported(path):
+        _, *inner = name.split(".")
+        known = bool(inner) and ((ROOT / inner[0]).is_dir() or (ROOT / f"{inner[0]}.py").is_file())
+        yield inner[0] if known else "__init__"
+
+
+def test_every_part_has_its_place():
+    assert {part_of(path) for path in FILES} == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_one_way(path):
+    part = part_of(path)
+    allowed = MAY_IMPORT[part] | {part, "errors"}
+    assert set(parts_imported(path)) <= allowed
+
+
+def test_there_is_no_way_round():
+    order = ["errors"]
+    waiting = {part: set(allowed) for part, allowed in MAY_IMPORT.items() if part != "errors"}
+    while waiting:
+        ready = sorted(part for part, needed in waiting.items() if needed <= set(order))
+        assert ready, f"these import each other: {sorted(waiting)}"
+        order += ready
+        for part in ready:
+            del waiting[part]
+    assert order.index("propagation") < order.index("methods") < order.index("attending") < order.index("album")
+    assert order.index("album") < order.index("cli")
+    assert all("cli" not in allowed for allowed in MAY_IMPORT.values())
+
+
+def test_the_reader_of_imports_sees_them(tmp_path):
+    """A check that finds nothing to check would pass for ever."""
+    file = tmp_path / "file.py"
+    file.write_text(
+        "import torch\nfrom excite.cli import main\ndef f():\n    from excite import load\n    import excite.album"
+    )
+    assert set(parts_imported(file)) == {"cli", "__init__", "album"}
+    assert {"propagation"} <= set(parts_imported(ROOT / "methods" / "method.py"))  # for typing only
+    assert {"album"} <= set(parts_imported(ROOT / "cli" / "attend.py"))  # inside a function
