@@ -11,7 +11,7 @@ photograph = data.chelsea()  # a cat, from the scikit-image package
 
 maps = excite.attend(classifier, photograph, ["cat", "Egyptian cat", "tabby", "plastic bag"])
 for found in maps:
-    print(f"{found.concept:14}{found.probability:6.1%}  point {found.point()}  box {found.box()}  mass {found.mass:.3f}")
+    print(f"{found.concept:14}{found.probability:6.1%}  point {found.point()}  box {found.box()}")
 
 folder = Path("excite-out")
 for found in maps:

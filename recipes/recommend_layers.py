@@ -63,7 +63,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data/imagenet"))
     parser.add_argument("--limit", type=int, default=300)
     parser.add_argument("--size", type=int, default=0, help="shorter side; 0 for the classifier's own")
-    parser.add_argument("--layers", nargs="*", default=[*(f"blocks.{k}" for k in (4, 7, 9, 10, 11, 12, 13, 14, 15)), "head"])
+    parser.add_argument(
+        "--layers", nargs="*", default=[*(f"blocks.{k}" for k in (4, 7, 9, 10, 11, 12, 13, 14, 15)), "head"]
+    )
     options = parser.parse_args()
     classifier = excite.load()
     if options.size:

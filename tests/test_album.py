@@ -199,15 +199,15 @@ class TestResuming:
         assert len(asked) == 3 + 3
 
     def test_after_a_stop_between_the_files_and_the_line(self, folder, monkeypatch, looks):
-        add = module._Ledger.add
+        add = module.Ledger.add
 
         def stopped(*_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(module._Ledger, "add", stopped)
+        monkeypatch.setattr(module.Ledger, "add", stopped)
         with pytest.raises(KeyboardInterrupt):
             run(photos_of(folder))
-        monkeypatch.setattr(module._Ledger, "add", add)
+        monkeypatch.setattr(module.Ledger, "add", add)
         assert (Path("out") / "0.cat.png").exists()
         assert len(run(photos_of(folder))[0]) == 5
         assert len(looks) == 6

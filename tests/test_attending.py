@@ -589,7 +589,6 @@ class TestNetworksOfOnesOwn:
         for one, other in zip(maps, excite.attend(classifier, noise(12, 10), [1, 2]), strict=True):
             same(one, other, 0)
 
-    @pytest.mark.xfail(raises=RuntimeError, reason="as_found asks inference tensors for their version, which they lack")
     def test_one_that_was_made_in_inference_mode(self):
         with torch.inference_mode():
             classifier = small()

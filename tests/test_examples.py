@@ -24,9 +24,7 @@ WRITTEN = {  # what each program says that it writes
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_docstrings(name, tmp_path, monkeypatch, request):
-    if name == "excite":
-        request.applymarker(pytest.mark.xfail(reason="its example needs a photograph and is not marked +SKIP"))
+def test_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     assert doctest.testmod(module, extraglobs={"excite": excite}).failed == 0

@@ -18,7 +18,8 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "models": {"vocabulary", "propagation"},
     "attention": {"readouts"},
     "attending": {"attention", "images", "methods", "models", "propagation", "vocabulary"},
-    "album": {"attending", "attention", "images", "methods", "models", "readouts"},
+    "ledger": {"readouts"},
+    "album": {"attending", "attention", "images", "ledger", "methods", "models", "readouts"},
     "cli": {"album", "attending", "attention", "images", "methods", "models", "propagation", "readouts", "vocabulary"},
     "__init__": {"attending", "attention", "methods", "models", "propagation"},
 }

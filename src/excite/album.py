@@ -22,8 +22,10 @@ from excite.attending import attend
 from excite.attention import AttentionMap, compare
 from excite.errors import ConceptError, ExciteError, ImageError, MethodError
 from excite.images import PICTURE_SUFFIXES, find_images, is_picture_argument, read_image
+from excite.ledger import Entry, Ledger
 from excite.methods import find_method
 from excite.models import Classifier, load
+from excite.readouts.box import DEFAULT_ALPHA, checked_alpha
 from excite.readouts.save import atomic_write, save_npy
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Album", "Question", "split_arguments"]
 
 Answer = dict[str, Any]
-Entry = dict[str, Any]
 
 LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file name, which may have 255 in all
 
@@ -46,6 +47,7 @@ class Question:
     layers: tuple[str, ...] | None  # None: the classifier's own best
     method: str
     against: tuple[str, ...]
+    alpha: float = DEFAULT_ALPHA  # the threshold of the boxes, in means of the map
 
     @classmethod
     def asked(
@@ -57,6 +59,7 @@ class Question:
         method: str | None = None,
         contrast: bool | None = None,
         against: Sequence[str] | None = None,
+        alpha: float = DEFAULT_ALPHA,
     ) -> Question:
         """The question behind the options of a command."""
         if method is not None and contrast is not None:
@@ -65,7 +68,12 @@ class Question:
             )
         name = method or ("mwp" if contrast is False else "c-mwp")
         return cls(
-            model, tuple(concepts) or None, tuple(layers or ()) or None, find_method(name).name, tuple(against or ())
+            model=model,
+            concepts=tuple(concepts) or None,
+            layers=tuple(layers or ()) or None,
+            method=find_method(name).name,
+            against=tuple(against or ()),
+            alpha=checked_alpha(alpha),
         )
 
 
@@ -101,7 +109,7 @@ class Album:
     def answers(self, photos: Sequence[Path]) -> Iterator[Answer]:
         """Answer picture by picture. One that cannot be read is a failure among several, an error when alone."""
         names = _file_names(photos)
-        ledger = _Ledger(self.out / "answers.jsonl")
+        ledger = Ledger(self.out / "answers.jsonl")
         done = ledger.read()
         if self.fresh or len(photos) == 1:
             done = {}
@@ -135,10 +143,10 @@ class Album:
         for found, file in zip(maps, _map_names(name, maps), strict=True):
             overlay = self.out / f"{file}.png"
             if self.overlays:
-                written.append(_draw(found.overlay(point=True, box=True), overlay))
+                written.append(_draw(found.overlay(point=True, box=True, alpha=question.alpha), overlay))
             if self.arrays:
                 written.append(save_npy(found.values, self.out / f"{file}.npy"))
-            rows.append({**found.to_dict(), "overlay": overlay.name if self.overlays else None})
+            rows.append({**found.to_dict(alpha=question.alpha), "overlay": overlay.name if self.overlays else None})
         if self.overlays:
             several = question.layers is not None and len(question.layers) > 1
             drawn = compare(maps, rows="layer" if several else None, point=True, columns=5)
@@ -177,39 +185,6 @@ class Album:
             return all((self.out / name).stat().st_mtime_ns == time for name, time in entry["files"].items())
         except OSError:
             return False
-
-
-class _Ledger:
-    """The file of answers, a JSON object a line. A line cut off by a kill is dropped when it is read again."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def read(self) -> dict[str, Entry]:
-        """The answers so far, by key; the file is left without lines that are damaged or outdated."""
-        try:
-            text = self.path.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise ExciteError(f"cannot read {str(self.path)!r}: {error.strerror or error}; use another --out") from None
-        lines = text.split("\n")
-        entries = {entry["key"]: entry for entry in map(_entry, lines) if entry is not None}
-        if len(entries) != len(lines) - 1 or lines[-1]:  # a whole file ends in a line break
-            whole = "".join(json.dumps(entry) + "\n" for entry in entries.values())
-            atomic_write(self.path, lambda file: _write(file, whole))
-        return entries
-
-    def add(self, entry: Entry) -> None:
-        """Write one more answer down at once."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(entry) + "\n")
-        except OSError as error:
-            raise ExciteError(
-                f"cannot write {str(self.path)!r}: {error.strerror or error}; choose another --out"
-            ) from None
 
 
 def split_arguments(arguments: Sequence[str], out: Path) -> tuple[list[Path], list[str]]:
@@ -308,17 +283,3 @@ def _slug(text: str, most: int) -> str:
     """The words of a text with - between them: no dots and no slashes, and at most so many bytes."""
     words = re.sub(r"\W+", "-", unicodedata.normalize("NFC", text)).strip("-")
     return words.encode()[:most].decode(errors="ignore").strip("-") or "picture"
-
-
-def _entry(line: str) -> Entry | None:
-    """A line of the ledger, if it is whole."""
-    try:
-        entry = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
-        return None
-    whole = isinstance(entry, dict) and {"key", "image", "maps", "files"} <= entry.keys()
-    return entry if whole else None
-
-
-def _write(file: Any, text: str) -> None:
-    file.write(text.encode())

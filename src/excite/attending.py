@@ -151,8 +151,8 @@ class _Look:
 
     def _maps(self, signal: Tensor) -> dict[str, Tensor]:
         # A signal that already is a difference needs no dual units: the rivals are what it is contrasted with.
-        method = METHODS["mwp"] if self.rivals else self.method
-        return method.maps(self.sweep, signal)
+        contrasted = self.rivals and self.method.name == "c-mwp"
+        return (METHODS["mwp"] if contrasted else self.method).maps(self.sweep, signal)
 
     def _signal(self, k: int, concept: Concept | None) -> Tensor:
         output = self.sweep.output[k : k + 1]

@@ -73,14 +73,29 @@ def test_mass_is_kept_in_every_precision(dtype):
 
 
 def test_small_probabilities_survive_half_precision():
-    """16,384 children share one unit: each has 6e-5, and most of a long way down still less."""
-    net = nn.Sequential(nn.Identity(), nn.AvgPool2d(8), nn.Flatten(), nn.Linear(256, 2, bias=False)).half()
+    """A million children share one unit: half precision has only steps of 6e-8 to write 1e-6 with."""
+    net = nn.Sequential(nn.Identity(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 2, bias=False)).half()
     with torch.no_grad():
-        net[3].weight.fill_(0.01)
-    x = torch.ones(1, 1, 128, 128, dtype=torch.float16)
+        net[3].weight.fill_(1.0)
+    x = torch.ones(1, 1, 1000, 1000, dtype=torch.float16)
     found = mwp(net, x, 0, layer="0")
     assert (found > 0).all()
     torch.testing.assert_close(found.double().sum(), torch.tensor(1.0, dtype=torch.float64), rtol=0, atol=5e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-28, 1e-20, 1e20, 1e28])
+def test_extreme_activations_in_single_precision(scale):
+    """Products of faint activations and small weights leave the range of float32; their shares do not."""
+    net = nn.Sequential(nn.Identity(), nn.Linear(16, 6, bias=False), nn.Linear(6, 2, bias=False))
+    randomise(net, 3)
+    with torch.no_grad():
+        net[1].weight.mul_(1e-12 if scale < 1 else 1e8)
+    x = torch.rand(1, 16) * scale
+    exact = mwp(copy.deepcopy(net).double(), x.double(), 0, layer="1").float()
+    torch.testing.assert_close(mwp(net, x, 0, layer="1"), exact, rtol=1e-3, atol=1e-5)
+    whole = mwp(net, x, 0, layer="0")
+    assert torch.isfinite(whole).all()
+    assert abs(float(whole.sum()) - 1) < 1e-3
 
 
 def test_activations_at_the_end_of_the_range_of_half_precision():

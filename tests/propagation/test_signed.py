@@ -295,6 +295,7 @@ def test_a_sweep_can_be_asked_again_and_again():
     torch.testing.assert_close(sweep.down(cued)["tap"], plain, rtol=0, atol=0)
     torch.testing.assert_close(contrast, plain - dual)
     torch.testing.assert_close(sweep.down(cued, unit=0.5, dual=2.0)["tap"], 0.5 * plain + 2 * dual)
+    torch.testing.assert_close(sweep.down(cued, unit=0.5)["tap"], 0.5 * plain)
 
 
 def test_pictures_of_a_batch_do_not_meet():

@@ -45,6 +45,7 @@ def command(
         list[str] | None,
         typer.Option(help='Contrast with this concept: "cat" --against dog. May be given several times.'),
     ] = None,
+    alpha: Annotated[float, typer.Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
     out: Annotated[Path, typer.Option(help="The folder for overlays and results.")] = Path("excite-out"),
     overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw pictures.")] = True,
     arrays: Annotated[bool, typer.Option("--arrays", help="Also save each map as NPY.")] = False,
@@ -58,7 +59,7 @@ def command(
 
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
     question = Question.asked(
-        model=model, concepts=wanted, layers=layer, method=method, contrast=contrast, against=against
+        model=model, concepts=wanted, layers=layer, method=method, contrast=contrast, against=against, alpha=alpha
     )
     album = Album(question, out, overlays=overlays, arrays=arrays, fresh=fresh)
     for answer in progress(album.answers(photos), len(photos)):

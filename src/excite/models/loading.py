@@ -27,6 +27,11 @@ def load(name: str = "efficientnet-lite0") -> Classifier:
 
     Raises:
         ModelError: There is no card of this name, or its weights cannot be had.
+
+    Example:
+        >>> classifier = load("efficientnet-lite0")
+        >>> classifier.layer, len(classifier.labels)
+        ('blocks.14', 1000)
     """
     if name not in MODELS:
         near = get_close_matches(name, MODELS, n=1)
@@ -65,6 +70,11 @@ def wrap(
 
     Raises:
         ModelError: It is no ``nn.Module``, or is (or contains) TorchScript.
+
+    Example:
+        >>> network = nn.Sequential(nn.Conv2d(3, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        >>> wrap(network, labels=["cat", "dog"], layer="0").labels.find("dog").units
+        (1,)
     """
     check(module)
     return Classifier(

@@ -97,6 +97,13 @@ def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) ->
 
     ``layers`` are given from the top down. Networks with branches are welcome: a step goes from a unit to the next
     of these layers on its way, whichever branch it takes.
+
+    Example:
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
+        >>> chain = absorbing_chain(net, torch.ones(1, 3), ["1", "0"])
+        >>> chain.fundamental.shape  # 2 output units and 4 of layer 1; those of layer 0 absorb
+        torch.Size([6, 6])
     """
     sweep = Sweep(module, inputs, layers)
     lowest = layers[-1]

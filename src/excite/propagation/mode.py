@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from excite.propagation.call import WRITING, Call, operation_name
 from excite.propagation.graph import leaves, name_unruled
 from excite.propagation.keeping import Keeper
-from excite.propagation.notes import Note, Parts, is_live, note_of, set_note, tensors_in
+from excite.propagation.notes import Note, Parts, is_live, note_of, set_note, tensors_in, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -185,7 +185,7 @@ def _parts(call: Call) -> Parts | None:
     notes = [note_of(part) for part in tensors if is_live(part)]
     if all(note.neuron is None and note.parts is None for note in notes):
         return None
-    return Parts(tensors, tuple(part._version for part in tensors), call.argument(1, "dim", "axis", default=0))  # noqa: SLF001
+    return Parts(tensors, tuple(version_of(part) for part in tensors), call.argument(1, "dim", "axis", default=0))
 
 
 def _without_parameters(tensor: Tensor) -> Tensor:

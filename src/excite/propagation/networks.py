@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import LayerError, ModelError
-from excite.propagation.notes import is_live
+from excite.propagation.notes import is_live, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ def as_found(module: nn.Module) -> Iterator[None]:
     """
     training = any(child.training for child in module.modules())
     buffers = [
-        (child, name, buffer, buffer.clone(), buffer._version)  # noqa: SLF001 - torch's counter of in-place changes
+        (child, name, buffer, buffer.clone(), version_of(buffer))
         for child in module.modules()
         for name, buffer in child._buffers.items()  # noqa: SLF001 - setting them must not run a user's __setattr__
         if buffer is not None
@@ -94,7 +94,7 @@ def as_found(module: nn.Module) -> Iterator[None]:
     finally:
         for child, name, buffer, copy, version in buffers:
             child._buffers[name] = buffer  # noqa: SLF001
-            if buffer._version != version:  # noqa: SLF001
+            if version_of(buffer) != version:
                 with torch.no_grad():
                     buffer.copy_(copy)
 

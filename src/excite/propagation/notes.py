@@ -13,7 +13,18 @@ if TYPE_CHECKING:
 
     from excite.propagation.taps import Start
 
-__all__ = ["Neuron", "Note", "Parts", "forget_note", "is_live", "is_traced", "note_of", "set_note", "tensors_in"]
+__all__ = [
+    "Neuron",
+    "Note",
+    "Parts",
+    "forget_note",
+    "is_live",
+    "is_traced",
+    "note_of",
+    "set_note",
+    "tensors_in",
+    "version_of",
+]
 
 _ATTRIBUTE = "_excite_note"
 
@@ -57,7 +68,7 @@ class Parts:
 
         A part that is no neuron takes its probability whichever way its successor was pushed.
         """
-        if any(part._version != version for part, version in zip(self.tensors, self.versions, strict=True)):  # noqa: SLF001
+        if any(version_of(part) != version for part, version in zip(self.tensors, self.versions, strict=True)):
             return None
         neurons = [note_of(part).made_by() if is_live(part) else None for part in self.tensors]
         both = list(zip(self.tensors, neurons, strict=True))
@@ -99,15 +110,20 @@ class Note:
         return self.parts.joined() if self.neuron is None and self.parts is not None else self.neuron
 
 
+def version_of(tensor: Tensor) -> int:
+    """Torch's counter of in-place changes to a tensor's memory; tensors made in inference mode have none."""
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001
+
+
 def note_of(tensor: Tensor) -> Note:
     """The note of a live tensor; nothing is known of one whose memory was overwritten since."""
     note: Note = getattr(tensor, _ATTRIBUTE)
-    return note if note.version == tensor._version else Note()  # noqa: SLF001
+    return note if note.version == version_of(tensor) else Note()
 
 
 def set_note(tensor: Tensor, note: Note) -> Tensor:
     """Mark ``tensor`` as live."""
-    setattr(tensor, _ATTRIBUTE, replace(note, version=tensor._version))  # noqa: SLF001
+    setattr(tensor, _ATTRIBUTE, replace(note, version=version_of(tensor)))
     return tensor
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from excite.errors import ExciteError
 from excite.readouts.upsample import Mode, checked_map, upsample
 
-__all__ = ["DEFAULT_ALPHA", "threshold_box"]
+__all__ = ["DEFAULT_ALPHA", "checked_alpha", "threshold_box"]
 
 DEFAULT_ALPHA = 1.0
 """Evidence is strong above this many times the map's mean (the paper's alpha, there chosen per method)."""
@@ -41,8 +41,7 @@ def threshold_box(
         >>> threshold_box(torch.tensor([[0.0, 0.0, 1.0]]), size=(9, 3), mode="nearest")
         (6, 0, 9, 3)
     """
-    if not (math.isfinite(alpha) and alpha >= 0):
-        raise ExciteError(f"alpha must be a finite number of at least 0, not {alpha!r}: it multiplies the map's mean.")
+    checked_alpha(alpha)
     stretched = upsample(values, size, mode)
     if checked_map(values).max() <= 0:
         return None
@@ -51,3 +50,10 @@ def threshold_box(
     if len(columns) == 0:
         return None
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+
+
+def checked_alpha(alpha: float) -> float:
+    """A threshold that makes sense, or an error that says which would."""
+    if not (math.isfinite(alpha) and alpha >= 0):
+        raise ExciteError(f"alpha must be a finite number of at least 0, not {alpha!r}: it multiplies the map's mean.")
+    return alpha

@@ -1,0 +1,63 @@
+"""A file of answers that survives being killed: a JSON object a line, written one at a time."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from excite.errors import ExciteError
+from excite.readouts.save import atomic_write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Entry", "Ledger"]
+
+Entry = dict[str, Any]
+
+
+class Ledger:
+    """The file of answers, a JSON object a line. A line cut off by a kill is dropped when it is read again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> dict[str, Entry]:
+        """The answers so far, by key; the file is left without lines that are damaged or outdated."""
+        try:
+            text = self.path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ExciteError(f"cannot read {str(self.path)!r}: {error.strerror or error}; use another --out") from None
+        lines = text.split("\n")
+        entries = {entry["key"]: entry for entry in map(_entry, lines) if entry is not None}
+        if len(entries) != len(lines) - 1 or lines[-1]:  # a whole file ends in a line break
+            whole = "".join(json.dumps(entry) + "\n" for entry in entries.values())
+            atomic_write(self.path, lambda file: _write(file, whole))
+        return entries
+
+    def add(self, entry: Entry) -> None:
+        """Write one more answer down at once."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+        except OSError as error:
+            raise ExciteError(
+                f"cannot write {str(self.path)!r}: {error.strerror or error}; choose another --out"
+            ) from None
+
+
+def _entry(line: str) -> Entry | None:
+    """A line of the ledger, if it is whole."""
+    try:
+        entry = json.loads(line)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    whole = isinstance(entry, dict) and {"key", "image", "maps", "files"} <= entry.keys()
+    return entry if whole else None
+
+
+def _write(file: Any, text: str) -> None:
+    file.write(text.encode())
