@@ -37,7 +37,14 @@ def album(tmp_path_factory):
 
 def start(folder, *arguments, **streams):
     assert COMMAND is not None, "the command is not installed beside this Python"
-    return subprocess.Popen([COMMAND, *arguments], cwd=folder, env=ENVIRONMENT, **streams)  # noqa: S603
+    # Where the tests run in the background of a shell, Ctrl-C is ignored and children inherit that: undo it.
+    return subprocess.Popen(  # noqa: S603
+        [COMMAND, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        **streams,
+    )
 
 
 def run(folder, *arguments):

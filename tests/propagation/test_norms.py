@@ -163,6 +163,8 @@ CONSTANTS = {
     "augmented": _augmented,
     "torch.sub": lambda h: torch.sub(torch.ones_like(SCALES), h, alpha=2),
     "through a view": lambda h: (h.flatten(1) * -2.0 + 1.0).view(h.shape),
+    "scaled, moved, shifted": lambda h: ((h * SCALES).permute(0, 2, 3, 1) - 0.5).permute(0, 3, 1, 2),
+    "scaled, sliced, shifted": lambda h: torch.cat([(h * SCALES)[:, :2] + 0.5, h[:, 2:]], 1),
     "through None": lambda h: (h[:, :, None] * -2.0 + 1.0)[:, :, 0],
     "through clone": lambda h: h.clone() * -2.0 + 1.0,
     "through transpose": lambda h: (h.transpose(1, 2).contiguous() - 1.0).transpose(1, 2),
