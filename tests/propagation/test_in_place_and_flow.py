@@ -594,3 +594,24 @@ def test_training_and_evaluation_mixed():
     assert (full[~kept] > 0).any()
     expected = full * kept
     torch.testing.assert_close(dropped, expected / expected.sum(1, keepdim=True))
+
+
+def test_dropped_units_cannot_win_even_when_something_is_made_of_their_zeros():
+    """Dropout, then a shift: the dropped units respond again, but not because of what was below them."""
+
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tap, self.drop, self.fc = nn.ReLU(), nn.Dropout(0.5), nn.Linear(30, 2)
+
+        def forward(self, x):
+            return self.fc(self.drop(self.tap(x)) + 1.0)
+
+    net = randomise(Shifted().double().train())
+    x = torch.rand(3, 30, dtype=torch.float64) + 0.1
+    torch.manual_seed(6)
+    found = mwp(net, x, 0, layer="tap")
+    torch.manual_seed(6)
+    kept = F.dropout(torch.ones(3, 30, dtype=torch.float64), 0.5, training=True) > 0
+    assert (found[~kept] == 0).all()
+    assert (found[kept] > 0).any()

@@ -112,7 +112,8 @@ def test_a_torchscript_function(skipped):
             mwp(net, picture(), 0, layer="tap")
 
 
-def test_hidden_code_below_the_layer_does_not_matter():
+@pytest.mark.parametrize("computed", [False, True])
+def test_hidden_code_below_the_layer_does_not_matter(computed):
     """Trainable parameters inside a custom function below the layer do not stand in the way."""
 
     class Scaled(torch.autograd.Function):
@@ -131,7 +132,7 @@ def test_hidden_code_below_the_layer_does_not_matter():
             self.tap, self.fc = nn.ReLU(), nn.Linear(4, 2)
 
         def forward(self, x):
-            hidden = Scaled.apply(x, self.scale * 2)
+            hidden = Scaled.apply(x, self.scale * 2 if computed else self.scale)
             return self.fc(self.tap(hidden + x) + hidden)
 
     net = randomise(Below())

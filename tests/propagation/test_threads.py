@@ -75,3 +75,25 @@ def test_walks_in_threads():
     with ThreadPoolExecutor(3) as pool:
         parallel = list(pool.map(walk, range(6)))
     assert all(torch.equal(one, other) for one, other in zip(serial, parallel, strict=True))
+
+
+def test_threads_may_share_one_network():
+    """A network in evaluation mode is not touched, so it can be explained by several threads at once."""
+    net = network(3)
+    pictures = torch.rand(24, 1, 3, 16, 16)
+    layers = ["0", "2", "5"]
+    serial = [mwp(net, x, k % 4, layer=layers) for k, x in enumerate(pictures)]
+    start = Barrier(WORKERS)
+
+    def work(worker):
+        start.wait()
+        return [mwp(net, pictures[k], k % 4, layer=layers) for k in range(worker, len(pictures), WORKERS)]
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        parallel = list(pool.map(work, range(WORKERS)))
+    for k, expected in enumerate(serial):
+        for layer in layers:
+            torch.testing.assert_close(
+                parallel[k % WORKERS][k // WORKERS][layer], expected[layer], rtol=1e-5, atol=1e-8
+            )
+    assert not any(module._forward_hooks for module in net.modules())

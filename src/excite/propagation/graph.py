@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from excite.propagation.call import Call
 
-__all__ = ["check", "leaves", "name_unruled", "refusal", "rule_of", "top_down", "top_of"]
+__all__ = ["check", "name_unruled", "refusal", "rule_of", "top_down", "top_of"]
 
 # Operations whose outputs are copies of single inputs (or, for logsumexp, whose gradient already is a distribution
 # over the inputs): their gradient is their transition matrix.
@@ -80,13 +80,6 @@ def top_of(output: Tensor) -> tuple[list[Affine], set[Tensor]]:
 
     probes = {node.variable for node in _nodes(output.grad_fn, above) if hasattr(node, "variable")}
     return top, probes
-
-
-def leaves(tensor: Tensor) -> Iterator[Tensor]:
-    """The tensors at which autograd's graph of ``tensor`` ends."""
-    for node in _nodes(tensor.grad_fn, lambda _: True):
-        if hasattr(node, "variable"):
-            yield node.variable
 
 
 def top_down(top: Any) -> list[Any]:

@@ -14,9 +14,19 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from excite.propagation.call import WRITING, Call, operation_name
-from excite.propagation.graph import leaves, name_unruled
+from excite.propagation.graph import name_unruled
 from excite.propagation.keeping import Keeper
-from excite.propagation.notes import Note, Parts, is_live, note_of, set_note, tensors_in, version_of
+from excite.propagation.notes import (
+    Note,
+    Parts,
+    is_live,
+    is_traced,
+    leads_to_tap,
+    note_of,
+    set_note,
+    tensors_in,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -148,7 +158,7 @@ class Downward(TorchFunctionMode):
                 continue
             history = tensor.grad_fn  # asked for first: torch then brings that of a view up to date
             written = self._written and tensor.untyped_storage().data_ptr() in self._written
-            if written or (history is not None and any(id(leaf) not in self.state for leaf in leaves(tensor))):
+            if written or (history is not None and leads_to_tap(tensor)):
                 set_note(tensor, Note())
 
     def _inherited(self, call: Call, position: int) -> Note:
@@ -190,7 +200,7 @@ def _parts(call: Call) -> Parts | None:
 
 def _without_parameters(tensor: Tensor) -> Tensor:
     """Constants keep their values and lose their history: only activations carry the signal."""
-    return tensor if is_live(tensor) or not tensor.requires_grad else tensor.detach()
+    return tensor if is_traced(tensor) or not tensor.requires_grad else tensor.detach()
 
 
 def _resting(tensor: Tensor) -> Tensor:

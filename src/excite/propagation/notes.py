@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from excite.propagation.rules import Rule
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -20,6 +22,7 @@ __all__ = [
     "forget_note",
     "is_live",
     "is_traced",
+    "leads_to_tap",
     "note_of",
     "set_note",
     "tensors_in",
@@ -140,7 +143,20 @@ def is_live(value: Any) -> bool:
 
 def is_traced(value: Any) -> bool:
     """Whether ``value`` is an activation that depends on a tapped layer."""
-    return is_live(value) and bool(value.requires_grad)
+    return is_live(value) and leads_to_tap(value)
+
+
+def leads_to_tap(tensor: Tensor) -> bool:
+    """Whether a tapped layer lies below ``tensor``: a history alone may be that of a custom function's parameters."""
+    waiting, seen = [tensor.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(getattr(node, "rule", None), Rule):
+            return True
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting.extend(below for below, _ in node.next_functions)
+    return False
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

@@ -12,7 +12,7 @@ from excite.errors import LayerError, SignalError
 from excite.propagation.graph import check, top_of
 from excite.propagation.mode import Downward
 from excite.propagation.networks import as_found, find_layer, forget_activations, main_output, plain_network
-from excite.propagation.notes import Note, set_note
+from excite.propagation.notes import Note, leads_to_tap, set_note
 from excite.propagation.operations import OPERATIONS
 from excite.propagation.taps import Reading, Start, tapped
 
@@ -116,7 +116,7 @@ class Sweep:
 
     def _check_way_down(self) -> None:
         """Every tapped layer must feed the output, through operations that have a rule."""
-        reached = check(self._traced) if self._traced.requires_grad else set()
+        reached = check(self._traced) if leads_to_tap(self._traced) else set()
         for layer, reading in self.readings.items():
             if reading.probe not in reached:
                 raise LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
 from excite.propagation.graph import rule_of
-from excite.propagation.notes import Note, is_live, note_of, set_note
+from excite.propagation.notes import Note, is_live, leads_to_tap, note_of, set_note
 from excite.propagation.rules import Facing, Tap, follow
 
 if TYPE_CHECKING:
@@ -70,8 +71,11 @@ class Reading:
 @contextmanager
 def tapped(calls: dict[nn.Module, list[Reading | str]]) -> Iterator[None]:
     """Read those modules, at each of their calls, while their network runs (a str: it gave that type, no tensor)."""
+    thread = get_ident()
 
     def read(module: nn.Module, _arguments: Any, answer: Any) -> Any:
+        if get_ident() != thread:  # somebody else runs the same network just now
+            return answer
         with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
             if not isinstance(answer, Tensor):
                 calls[module].append(type(answer).__name__)
@@ -91,6 +95,7 @@ def tapped(calls: dict[nn.Module, list[Reading | str]]) -> Iterator[None]:
 def _tap(answer: Tensor) -> tuple[Reading, Tensor]:
     """Read an activation here. What the network goes on with is a copy, so that it may overwrite it."""
     note = note_of(answer) if is_live(answer) else Note()
+    answer = answer if leads_to_tap(answer) else answer.detach()
     tap = Tap()
     probe = torch.empty_like(answer.detach()).requires_grad_()
     given: Tensor = follow(tap, answer.detach().clone, [answer, probe])
