@@ -207,11 +207,13 @@ def test_lambda_of_each_part_of_a_concatenation():
 
 @pytest.mark.parametrize("sizes", [(3, 3), (2, 4), (4, 2)])
 @pytest.mark.parametrize("take", [0, 1])
-def test_lambda_of_each_part_of_a_split(take, sizes):
+@pytest.mark.parametrize("way", ["split", "tensor_split"])
+def test_lambda_of_each_part_of_a_split(way, take, sizes):
     """A concatenation of tanh and ReLU taken apart again: each part keeps its own lambda."""
 
     def body(net, h):
-        parts = torch.cat([torch.tanh(net.a(h)), F.relu(net.b(h))], dim=1).split(sizes, dim=1)
+        whole = torch.cat([torch.tanh(net.a(h)), F.relu(net.b(h))], dim=1)
+        parts = whole.split(sizes, dim=1) if way == "split" else whole.tensor_split(sizes[:1], dim=1)
         return net.d(parts[take])
 
     net = Net(body, 32, a=conv(), b=conv(), d=conv(sizes[take], 2))

@@ -253,6 +253,33 @@ def test_writing_into_a_fresh_tensor(name, fresh):
     same(unusual, lambda net, h: net.b(F.relu(net.a(h)).roll(2, 1)), seeds=range(2))
 
 
+@pytest.mark.parametrize("name", BUFFERS)
+def test_what_is_written_below_the_layer_is_no_constant(name):
+    """A buffer filled from the picture, beside the tapped layer: it takes its share of a sum as the picture would."""
+
+    def network(filled):
+        class Beside(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tap, self.fc = nn.ReLU(), nn.Linear(64, 3)
+
+            def forward(self, x):
+                beside = filled(x.abs())
+                return self.fc((self.tap(x) + beside).flatten(1))
+
+        return randomise(Beside().double())
+
+    def fill(h):
+        out = torch.zeros(h.shape, dtype=h.dtype)
+        BUFFERS[name](out, h)
+        return out
+
+    found = mwp(network(fill), picture(), 1, layer="tap")
+    expected = mwp(network(lambda h: h.roll(2, 1)), picture(), 1, layer="tap")
+    torch.testing.assert_close(found, expected)
+    assert expected.sum() < 1.5  # of 2 pictures: the rest went beside
+
+
 def test_an_alias_is_overwritten_before_a_norm():
     """The norm normalises what is in the tensor now, not what the convolution once wrote."""
 
@@ -543,7 +570,10 @@ def test_a_sweep_made_inside_one_mode_and_asked_in_another():
         torch.testing.assert_close(sweep.down(signal)["tap"], expected)
 
 
-def test_several_inputs():
+@pytest.mark.parametrize("nest", [lambda y: y, lambda y: {"y": y}, lambda y: [y], lambda y: ((y,),)])
+def test_several_inputs(nest):
+    """All tensors that come in are activations, wherever they stand: each takes its share of a sum."""
+
     class Two(nn.Module):
         def __init__(self):
             super().__init__()
@@ -551,16 +581,16 @@ def test_several_inputs():
             self.fc = nn.Linear(4, 2)
 
         def forward(self, x, y, factor=1.0, extra=None):
-            return self.fc(self.tap(x) * factor + y["y"])
+            while not isinstance(y, torch.Tensor):
+                y = y["y"] if isinstance(y, dict) else y[0]
+            return self.fc(self.tap(x) * factor + y)
 
     net = randomise(Two().double())
-    x, y = torch.rand(1, 4, dtype=torch.float64), torch.rand(1, 4, dtype=torch.float64)
-    with torch.no_grad():
-        share = 2.0 * x / (2.0 * x + y)
-        pushes = (net.fc.weight[1] * (2.0 * x + y)).clamp(min=0)
-    found = mwp(net, (x, {"y": y}, 2.0, None), 1, layer="tap")
-    whole = pushes / pushes.sum()
-    assert torch.allclose(found, whole * share) or torch.allclose(found, whole)  # y in a dict: an input, or a constant
+    x, y = torch.rand(2, 1, 4, dtype=torch.float64)
+    total = 2.0 * x + y
+    pushes = (net.fc.weight[1].detach() * total).clamp(min=0)
+    found = mwp(net, (x, nest(y), 2.0, None), 1, layer="tap")
+    torch.testing.assert_close(found, pushes / pushes.sum() * 2.0 * x / total)
 
 
 def test_outputs_inside_dicts_and_tuples():

@@ -254,6 +254,24 @@ def test_a_norm_behind_a_concatenation_joins_each_part(rectified):
     agree(net, picture(7, 2), reference)
 
 
+def test_a_norm_behind_a_concatenation_of_normed_parts():
+    """The signs of both norms count, each for its own part."""
+
+    def body(net, h):
+        return net.bn(torch.cat([net.first(net.conv(h)), h, -net.other(h)], 1)) - 0.5
+
+    net = Net(body, 96, conv=conv(), other=conv(), first=nn.BatchNorm2d(3), bn=nn.BatchNorm2d(8))
+
+    def reference(lowest):
+        first, shape = layer(lowest, net.conv, SHAPE)
+        second, _ = layer(lowest, net.other, SHAPE)
+        parts = joined(batch_norm(first, net.first, shape), lowest, scaled(second, -1.0))
+        return scaled(batch_norm(parts, net.bn, (8, 4, 3)), 1.0, -0.5)
+
+    for seed in range(4):
+        agree(randomise(net, seed), picture(seed, 2), reference)
+
+
 def test_a_norm_behind_a_sum_joins_it():
     net = Net(lambda net, h: net.bn(net.conv(h) + net.other(h)), 36, conv=conv(), other=conv(), bn=nn.BatchNorm2d(3))
 

@@ -89,7 +89,9 @@ class Downward(TorchFunctionMode):
         if operation is None or call.name in WRITING:
             return call.plain()
         result = operation(call)
-        return self.write(call.subject, result) if call.in_place and result is not call.subject else result
+        if not call.in_place:
+            return result
+        return self._wrote(result, note_of(result)) if result is call.subject else self.write(call.subject, result)
 
     def run_plainly(self, call: Call) -> Any:
         """Run an operation without a rule and note what it gives."""

@@ -137,9 +137,11 @@ def _chosen(layer: str, readings: list[Reading | str], call: int) -> Reading:
 
 def _live(argument: Any) -> Any:
     """A network's input is where activations begin (an alias: nothing is left on the user's own tensor)."""
-    if not isinstance(argument, Tensor):
-        return argument
-    return set_note(argument.clone() if argument.is_inference() else argument.detach(), Note())
+    if isinstance(argument, Tensor):
+        return set_note(argument.clone() if argument.is_inference() else argument.detach(), Note())
+    if type(argument) in {tuple, list}:
+        return type(argument)(_live(item) for item in argument)
+    return {key: _live(item) for key, item in argument.items()} if type(argument) is dict else argument
 
 
 def _headroom(dtype: torch.dtype) -> float:
