@@ -19,7 +19,6 @@ __all__ = [
     "Neuron",
     "Note",
     "Parts",
-    "forget_note",
     "is_live",
     "is_traced",
     "leads_to_tap",
@@ -128,12 +127,6 @@ def set_note(tensor: Tensor, note: Note) -> Tensor:
     """Mark ``tensor`` as live."""
     setattr(tensor, _ATTRIBUTE, replace(note, version=version_of(tensor)))
     return tensor
-
-
-def forget_note(tensor: Tensor) -> None:
-    """Leave nothing behind on a tensor."""
-    if is_live(tensor):
-        delattr(tensor, _ATTRIBUTE)
 
 
 def is_live(value: Any) -> bool:

@@ -23,17 +23,16 @@ from excite.propagation.competing import (
 from excite.propagation.passing import (
     activation,
     bounded_activation,
-    constant,
     division,
     dropout,
     hidden_flag,
     multiplication,
     negation,
     norm,
-    number,
     placing,
     same,
     softmax,
+    value,
 )
 
 if TYPE_CHECKING:
@@ -71,9 +70,9 @@ OPERATIONS: dict[str, Operation] = _table(
         division: "div",
         same: "detach data",
         hidden_flag: "requires_grad",
-        number: "item tolist numpy __float__ __int__ __bool__ __index__ __complex__ __array__",
-        constant: """zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones
-                     new_full new_empty new_tensor""",
+        value: """item tolist numpy __float__ __int__ __bool__ __index__ __complex__ __array__ zeros_like ones_like
+                  full_like empty_like rand_like randn_like randint_like new_zeros new_ones new_full new_empty
+                  new_tensor""",
         placing: "index_put",
     }
 )

@@ -155,14 +155,11 @@ def hidden_flag(_call: Call) -> bool:
     return False
 
 
-def number(call: Call) -> Any:
-    """A plain number or array, for an ``if`` perhaps; what is computed from it no longer carries the signal."""
-    args, kwargs = call.options
-    return call.function(call.subject.detach(), *args, **kwargs)
+def value(call: Call) -> Any:
+    """A number for an ``if``, an array, ``zeros_like(x)``: made from an activation, but no activation itself.
 
-
-def constant(call: Call) -> Any:
-    """``zeros_like(x)`` and the like: of an activation's shape, but not an activation."""
+    What is computed from it no longer carries the signal.
+    """
     args, kwargs = call.options
     return call.function(call.subject.detach(), *args, **kwargs)
 
