@@ -62,6 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/imagenet"))
     parser.add_argument("--limit", type=int, default=300)
+    parser.add_argument("--skip", type=int, default=0, help="leave out that many first: to check a choice on others")
     parser.add_argument("--size", type=int, default=0, help="shorter side; 0 for the classifier's own")
     parser.add_argument(
         "--layers", nargs="*", default=[*(f"blocks.{k}" for k in (4, 7, 9, 10, 11, 12, 13, 14, 15)), "head"]
@@ -77,7 +78,7 @@ def main() -> None:
     hits: dict[tuple[str, str], list[bool]] = defaultdict(list)
     overlaps: dict[tuple[str, str], list[list[float]]] = defaultdict(list)
     masses: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for name in track(sorted(truth)[: options.limit], description="maps"):
+    for name in track(sorted(truth)[options.skip : options.skip + options.limit], description="maps"):
         wnid, boxes = truth[name]
         picture = Image.open(options.data / "val" / f"{name}.JPEG").convert("RGB")
         for method in ("mwp", "c-mwp"):
