@@ -2,6 +2,7 @@
 
 __all__ = [
     "ConceptError",
+    "DataError",
     "ExciteError",
     "ImageError",
     "LayerError",
@@ -9,6 +10,7 @@ __all__ = [
     "MethodError",
     "ModelError",
     "NoRuleError",
+    "ReplacedOperatorsWarning",
     "SignalError",
     "SizeError",
 ]
@@ -48,6 +50,14 @@ class ModelError(ExciteError):
 
 class ImageError(ExciteError):
     """The picture cannot be read."""
+
+
+class DataError(ExciteError):
+    """A data set, its annotations or one of its samples cannot be used."""
+
+
+class ReplacedOperatorsWarning(UserWarning):
+    """torchvision's compiled operators do not fit this torch and were left out."""
 
 
 class LostSignalWarning(UserWarning):
