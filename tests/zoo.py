@@ -1,4 +1,4 @@
-"""torchvision's and timm's model definitions for the tests; that their compiled operators are left out is no news here."""
+"""torchvision and timm for the tests, where it is no news that their compiled operators are left out."""
 
 import warnings
 
