@@ -29,7 +29,7 @@ from oracle import (
 from torch import nn
 from torch.nn import functional as F
 
-from excite.propagation import mwp
+from excite.propagation import mwp, transition_matrix
 
 SHAPE = (2, 4, 4)
 SIZE = 32
@@ -618,3 +618,52 @@ def test_one_layer_seen_by_several_parents(seed):
         return joined(through(h, net.b), relu(through(h, net.c)), pool, summed(activated(h, 2 * h.values), again))
 
     agree(net, picture(seed % 1000, 1), reference)
+
+
+class TestTapsOnConcatenations:
+    """A norm behind a concatenation joins the neurons of its parts, but not past a tap that lies between them."""
+
+    class Net(nn.Module):
+        def __init__(self, *, raw):
+            super().__init__()
+            self.stem = nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU())
+            self.left, self.right = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1)
+            self.block = nn.Identity()
+            self.norm = nn.BatchNorm2d(8)
+            self.fc = nn.Linear(8, 2)
+            self.raw = raw  # whether the concatenation is also used as it is
+
+        def forward(self, x):
+            below = self.stem(x)
+            block = self.block(torch.cat([self.left(below), self.right(below)], 1))
+            features = torch.relu(self.norm(block))
+            return self.fc((features + torch.relu(block) if self.raw else features).mean((2, 3)))
+
+    def net(self, *, raw):
+        torch.manual_seed(0)
+        net = self.Net(raw=raw).double().eval()
+        with torch.no_grad():
+            for weight in net.parameters():
+                if weight.dim() == 1:
+                    weight.zero_()
+            net.norm.weight.copy_(torch.tensor([1.0, -0.7, 0.5, -1.2, 0.9, -0.4, 1.1, -0.8]))
+        return net
+
+    @pytest.mark.parametrize("raw", [False, True])
+    def test_everything_comes_by_the_tap(self, raw):
+        net, x = self.net(raw=raw), torch.rand(1, 3, 4, 4, dtype=torch.float64)
+        alone = {layer: mwp(net, x, 0, layer=layer) for layer in ("stem", "block")}
+        both = mwp(net, x, 0, layer=["stem", "block"])
+        for layer, won in alone.items():
+            assert abs(float(won.sum()) - 1) < 1e-12
+            torch.testing.assert_close(both[layer], won)
+
+    def test_walks_from_it_and_from_its_parts_know_the_norm(self):
+        """P(stem) = P(block) T(block, stem), also where the norm behind the concatenation turns the units round."""
+        net, x = self.net(raw=False), torch.rand(1, 3, 4, 4, dtype=torch.float64)
+        won = mwp(net, x, 0, layer=["stem", "block", "left", "right"])
+        below = won["stem"].flatten()
+        step = transition_matrix(net, x, "block", "stem")
+        torch.testing.assert_close(won["block"].flatten() @ step, below)
+        parts = [won[part].flatten() @ transition_matrix(net, x, part, "stem") for part in ("left", "right")]
+        torch.testing.assert_close(parts[0] + parts[1], below)

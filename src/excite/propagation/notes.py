@@ -80,7 +80,8 @@ class Parts:
         with torch.enable_grad():
             up = torch.cat([part if neuron is None else neuron.up for part, neuron in both], self.dim)
             down = torch.cat([part if neuron is None else neuron.down for part, neuron in both], self.dim)
-        return Neuron(up, down, polarity)
+        starts = tuple(start for neuron in neurons if neuron is not None for start in neuron.starts)
+        return Neuron(up, down, polarity, starts)
 
 
 def _polarity(part: Tensor, neuron: Neuron | None) -> Tensor:

@@ -31,11 +31,22 @@ class Start:
     known: a norm behind the layer may turn it round. So the latest norm or activation of the neuron is remembered.
     """
 
-    def __init__(self, edges: list[GradientEdge], tapped_port: Tensor | None = None) -> None:
-        self.edges = edges
+    def __init__(
+        self,
+        own: list[GradientEdge],
+        ports: list[GradientEdge] | None = None,
+        tapped_port: Tensor | None = None,
+    ) -> None:
+        self._own = own  # the way down from the layer's own response, the only one where no neuron is known
+        self._ports = ports
         self.tapped_port = tapped_port
         self._final: tuple[Facing, Tensor] | None = None
         self._direction: Tensor | None = None
+
+    @property
+    def edges(self) -> list[GradientEdge]:
+        """Where in autograd's graph the walk goes on; nothing at the lowest layer."""
+        return self._own if self._ports is None or self._final is None else self._ports
 
     @property
     def facing(self) -> Facing | None:
@@ -100,14 +111,15 @@ def _tap(answer: Tensor) -> tuple[Reading, Tensor]:
     probe = torch.empty_like(answer.detach()).requires_grad_()
     given: Tensor = follow(tap, answer.detach().clone, [answer, probe])
     start = Start([get_gradient_edge(answer)] if answer.requires_grad else [])
-    if note.neuron is not None:  # a norm that joins the neuron later must come by this tap too
-        ports = (note.neuron.up, note.neuron.down)
+    neuron = note.made_by() if answer.requires_grad else None
+    if neuron is not None:  # a norm that joins the neuron later must come by this tap too
+        ports = (neuron.up, neuron.down)
         up, down = (follow(tap, port.detach, [port, probe]) for port in ports)
-        start = Start([get_gradient_edge(port) for port in ports], up)
+        start = Start([get_gradient_edge(answer)], [get_gradient_edge(port) for port in ports], up)
         final = rule_of(answer.grad_fn)
-        if isinstance(final, Tap):  # the same tensor is tapped twice: a module within a module
-            final = note.neuron.starts[-1].facing
+        if isinstance(final, Tap) and neuron.starts:  # the same tensor is tapped twice: a module within a module
+            final = neuron.starts[-1].facing
         if isinstance(final, Facing):
             start.continue_with(final, up)
-        note = replace(note, neuron=replace(note.neuron, up=up, down=down, starts=(*note.neuron.starts, start)))
+        note = replace(note, neuron=replace(neuron, up=up, down=down, starts=(*neuron.starts, start)), parts=None)
     return Reading(tap, probe, answer.detach(), start), set_note(given, note)
