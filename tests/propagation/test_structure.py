@@ -29,7 +29,7 @@ from oracle import (
 from torch import nn
 from torch.nn import functional as F
 
-from excite.propagation import mwp, transition_matrix
+from excite.propagation import Sweep, mwp, transition_matrix
 
 SHAPE = (2, 4, 4)
 SIZE = 32
@@ -654,9 +654,9 @@ class TestTapsOnConcatenations:
         net, x = self.net(raw=raw), torch.rand(1, 3, 4, 4, dtype=torch.float64)
         alone = {layer: mwp(net, x, 0, layer=layer) for layer in ("stem", "block")}
         both = mwp(net, x, 0, layer=["stem", "block"])
-        for layer, won in alone.items():
+        for name, won in alone.items():
             assert abs(float(won.sum()) - 1) < 1e-12
-            torch.testing.assert_close(both[layer], won)
+            torch.testing.assert_close(both[name], won)
 
     def test_walks_from_it_and_from_its_parts_know_the_norm(self):
         """P(stem) = P(block) T(block, stem), also where the norm behind the concatenation turns the units round."""
@@ -667,3 +667,65 @@ class TestTapsOnConcatenations:
         torch.testing.assert_close(won["block"].flatten() @ step, below)
         parts = [won[part].flatten() @ transition_matrix(net, x, part, "stem") for part in ("left", "right")]
         torch.testing.assert_close(parts[0] + parts[1], below)
+
+
+@pytest.mark.parametrize("terms", ["constant", "activation", "in place"])
+def test_addcmul_is_a_product_and_a_sum(terms):
+    """The same map as written out, and the network's own value to the bit."""
+
+    class Fused(nn.Module):
+        def __init__(self, *, fused):
+            super().__init__()
+            torch.manual_seed(3)
+            self.body = nn.Sequential(nn.Conv2d(2, 4, 1), nn.ReLU())
+            self.left, self.right = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)
+            self.scale, self.shift = torch.randn(1, 4, 1, 1), torch.randn(1, 4, 1, 1)
+            self.fc = nn.Linear(4, 3)
+            self.fused = fused
+
+        def forward(self, x):
+            below = self.body(x)
+            base = self.shift if terms == "constant" else self.left(below)
+            part = self.right(below)
+            if not self.fused:
+                result = base + 0.5 * (self.scale * part)
+            elif terms == "in place":
+                result = base.addcmul_(self.scale, part, value=0.5)
+            else:
+                result = torch.addcmul(base, self.scale, part, value=0.5)
+            return self.fc(torch.relu(result).mean((2, 3)))
+
+    fused, plain = (Fused(fused=one).eval() for one in (True, False))
+    x = torch.rand(2, 2, 3, 3)
+    sweep = Sweep(fused, x, ["body"])
+    assert torch.equal(sweep.output, fused(x))
+    for unit in range(3):
+        won = mwp(fused, x, unit, layer="body")
+        assert float(won.sum()) > 0.5
+        torch.testing.assert_close(won, mwp(plain, x, unit, layer="body"), rtol=1e-4, atol=1e-6)
+
+
+def test_the_mean_of_two_heads():
+    """A cued unit is on whatever its heads said: its signal is not lost where both of them said no."""
+
+    class TwoHeads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.body = nn.Sequential(nn.Linear(6, 8, bias=False), nn.ReLU())
+            self.first, self.second = nn.Linear(8, 4, bias=False), nn.Linear(8, 4, bias=False)
+
+        def forward(self, x):
+            below = self.body(x)
+            return (self.first(below) + self.second(below)) / 2
+
+    net, x = TwoHeads().eval(), torch.rand(1, 6, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        heads = torch.cat([net.first(net.body(x)), net.second(net.body(x))])
+        both_negative = int((heads < 0).all(0).nonzero()[0])
+    for unit in range(4):
+        assert abs(float(mwp(net, x, unit, layer="body").sum()) - 1) < 1e-6
+    won = mwp(net, x, both_negative, layer=["first", "second"])
+    spoken = heads[:, both_negative].abs()
+    torch.testing.assert_close(won["first"][0, both_negative], spoken[0] / spoken.sum())
+    torch.testing.assert_close(won["second"][0, both_negative], spoken[1] / spoken.sum())

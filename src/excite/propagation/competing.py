@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from excite.propagation.notes import Note, is_live, is_traced, note_of
+from excite.propagation.notes import Note, is_live, is_traced, note_of, set_note
 from excite.propagation.passing import negation, scaled
 from excite.propagation.rules import Affine, Sum
 
@@ -132,6 +132,16 @@ def reversed_subtraction(call: Call) -> Any:
     if is_live(call.argument(1, "other")):
         return call.plain()
     return negation(call)
+
+
+def addition_of_product(call: Call) -> Any:
+    """``addcmul``: a product and a sum in one call, whose value may differ from theirs in the last bit."""
+    term, factor = call.subject, call.argument(3, "value", default=1)
+    product = call.mode.run(torch.mul, call.argument(1, "tensor1"), call.argument(2, "tensor2"))
+    result = call.mode.run(torch.add, term, product, alpha=factor)
+    note = note_of(result)
+    result.detach().copy_(call.response())
+    return set_note(result, note)
 
 
 def _sum(call: Call, left: Any, right: Any, factor: float) -> Any:

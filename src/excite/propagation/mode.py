@@ -93,6 +93,10 @@ class Downward(TorchFunctionMode):
             return result
         return self._wrote(result, note_of(result)) if result is call.subject else self.write(call.subject, result)
 
+    def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run another function with its rule, for an operation that is made of simpler ones."""
+        return self.__torch_function__(function, (), args, kwargs)
+
     def run_plainly(self, call: Call) -> Any:
         """Run an operation without a rule and note what it gives."""
         args, kwargs = _map_tensors(_without_parameters, (call.args, call.kwargs))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from excite.propagation.competing import (
     addition,
+    addition_of_product,
     convolution,
     einstein_sum,
     interpolation,
@@ -64,6 +65,7 @@ OPERATIONS: dict[str, Operation] = _table(
         norm: "batch_norm instance_norm group_norm layer_norm rms_norm",
         negation: "neg negative",
         addition: "add",
+        addition_of_product: "addcmul",
         subtraction: "sub",
         reversed_subtraction: "rsub",
         multiplication: "mul",

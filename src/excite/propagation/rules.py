@@ -173,13 +173,21 @@ class Sum(Rule):
         terms = [term.tensor for term in self.terms]
         pushes = []
         if upward is not None:
-            pushes.append((upward, [term.clamp(min=0) for term in terms]))
+            pushes.append((upward, self._raising(terms)))
         if downward is not None:
             pushes.append((downward, [term.clamp(max=0) for term in terms]))
         ratios = [(_ratio(probability, _total(parts)), parts) for probability, parts in pushes]
         return tuple(
             _total([ratio * parts[k] for ratio, parts in ratios]).sum_to_size(terms[k].shape) for k in self.traced
         )
+
+    def _raising(self, terms: Sequence[Tensor]) -> list[Tensor]:
+        """What each term added. A cued unit is on even if no term said so: then each speaks as loud as it spoke."""
+        raising = [term.clamp(min=0) for term in terms]
+        if not self.cued:
+            return raising
+        silent = _total(raising) == 0
+        return [torch.where(silent, term.abs(), part) for term, part in zip(terms, raising, strict=True)]
 
 
 class Affine(Rule):
