@@ -24,7 +24,7 @@ from excite.errors import ConceptError, ExciteError, ImageError, MethodError
 from excite.images import PICTURE_SUFFIXES, find_images, is_picture_argument, read_image
 from excite.ledger import Entry, Ledger
 from excite.methods import find_method
-from excite.models import Classifier, load
+from excite.models import Choice, Classifier
 from excite.readouts.box import DEFAULT_ALPHA, checked_alpha
 from excite.readouts.save import atomic_write, save_npy
 
@@ -42,7 +42,7 @@ LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file
 class Question:
     """What is asked of every picture."""
 
-    model: str
+    model: Choice
     concepts: tuple[str, ...] | None  # None: the classifier's own findings
     layers: tuple[str, ...] | None  # None: the classifier's own best
     method: str
@@ -53,7 +53,7 @@ class Question:
     def asked(
         cls,
         *,
-        model: str,
+        model: Choice | str,
         concepts: Sequence[str],
         layers: Sequence[str] | None = None,
         method: str | None = None,
@@ -68,7 +68,7 @@ class Question:
             )
         name = method or ("mwp" if contrast is False else "c-mwp")
         return cls(
-            model=model,
+            model=Choice(model) if isinstance(model, str) else model,
             concepts=tuple(concepts) or None,
             layers=tuple(layers or ()) or None,
             method=find_method(name).name,
@@ -101,7 +101,7 @@ class Album:
         self.arrays = arrays
         self.fresh = fresh
         self.failures: list[str] = []
-        self.classifier: Classifier = load(question.model)
+        self.classifier: Classifier = question.model.load()
         if self.classifier.labels is not None:  # an unknown concept is known now, not after a thousand pictures
             for concept in (*(question.concepts or ()), *question.against):
                 self.classifier.labels.find(concept)
@@ -169,7 +169,7 @@ class Album:
         except OSError as error:
             raise ImageError(f"cannot read {str(photo)!r}: {error.strerror or error}") from None
         facts = [
-            asdict(self.question),
+            {**asdict(self.question), "model": self.question.model.key()},
             self.overlays,
             self.arrays,
             str(photo.resolve()),

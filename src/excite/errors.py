@@ -4,6 +4,7 @@ __all__ = [
     "ConceptError",
     "DataError",
     "ExciteError",
+    "FetchError",
     "ImageError",
     "LayerError",
     "LostSignalWarning",
@@ -54,6 +55,10 @@ class ImageError(ExciteError):
 
 class DataError(ExciteError):
     """A data set, its annotations or one of its samples cannot be used."""
+
+
+class FetchError(ExciteError):
+    """A file cannot be had from the net."""
 
 
 class ReplacedOperatorsWarning(UserWarning):

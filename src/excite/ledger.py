@@ -9,18 +9,27 @@ from excite.errors import ExciteError
 from excite.readouts.save import atomic_write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 __all__ = ["Entry", "Ledger"]
 
 Entry = dict[str, Any]
 
+ALBUM_FIELDS = ("image", "maps", "files")
+
 
 class Ledger:
-    """The file of answers, a JSON object a line. A line cut off by a kill is dropped when it is read again."""
+    """The file of answers, a JSON object a line. A line cut off by a kill is dropped when it is read again.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the file; it need not be there yet.
+        required: what an answer must hold beside its key; a line without is damaged or outdated.
+    """
+
+    def __init__(self, path: Path, required: Iterable[str] = ALBUM_FIELDS) -> None:
         self.path = path
+        self.required = frozenset(required)
 
     def read(self) -> dict[str, Entry]:
         """The answers so far, by key; the file is left without lines that are damaged or outdated."""
@@ -31,7 +40,7 @@ class Ledger:
         except OSError as error:
             raise ExciteError(f"cannot read {str(self.path)!r}: {error.strerror or error}; use another --out") from None
         lines = text.split("\n")
-        entries = {entry["key"]: entry for entry in map(_entry, lines) if entry is not None}
+        entries = {entry["key"]: entry for entry in map(self._entry, lines) if entry is not None}
         if len(entries) != len(lines) - 1 or lines[-1]:  # a whole file ends in a line break
             whole = "".join(json.dumps(entry) + "\n" for entry in entries.values())
             atomic_write(self.path, lambda file: _write(file, whole))
@@ -48,15 +57,14 @@ class Ledger:
                 f"cannot write {str(self.path)!r}: {error.strerror or error}; choose another --out"
             ) from None
 
-
-def _entry(line: str) -> Entry | None:
-    """A line of the ledger, if it is whole."""
-    try:
-        entry = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
-        return None
-    whole = isinstance(entry, dict) and {"key", "image", "maps", "files"} <= entry.keys()
-    return entry if whole else None
+    def _entry(self, line: str) -> Entry | None:
+        """A line of the ledger, if it is whole."""
+        try:
+            entry = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
+            return None
+        whole = isinstance(entry, dict) and isinstance(entry.get("key"), str) and self.required <= entry.keys()
+        return entry if whole else None
 
 
 def _write(file: Any, text: str) -> None:

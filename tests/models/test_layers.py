@@ -23,8 +23,8 @@ class TestSpatialLayers:
             nn.Conv2d(3, 5, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(5 * 32 * 16, 2)
         )
         assert spatial_layers(network, torch.zeros(2, 3, 64, 32)) == [
-            SpatialLayer("0", "Conv2d", 5, 32, 16, 2.0),
-            SpatialLayer("1", "ReLU", 5, 32, 16, 2.0),
+            SpatialLayer("0", "Conv2d", 5, 32, 16, 2.0, 3),
+            SpatialLayer("1", "ReLU", 5, 32, 16, 2.0, 3),
         ]
 
     def test_in_the_order_in_which_they_are_computed(self):

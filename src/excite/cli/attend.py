@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from excite.cli.columns import print_columns
+from excite.cli.options import FullyConvolutional, LabelsFile, Model, Size, Weights  # noqa: TC001 - typer reads them
 from excite.cli.progress import progress
 
 __all__ = ["EXAMPLES", "command"]
@@ -19,6 +20,8 @@ Examples:
   excite attend photo.jpg tabby 761 --json      two concepts, for a program
   excite attend photo.jpg cat --against dog     cat, not dog
   excite attend holiday/ dog --out maps         a folder; stopped, it can be resumed
+  excite attend photo.jpg --model timm:convnext_tiny
+  excite attend photo.jpg --model vgg16 --weights VGG_ILSVRC_16_layers.caffemodel
 """
 
 
@@ -32,7 +35,11 @@ def command(
             "best findings. More pictures may come before.",
         ),
     ] = None,
-    model: Annotated[str, typer.Option(help="The classifier; see `excite ls models`.")] = "efficientnet-lite0",
+    model: Model = "efficientnet-lite0",
+    weights: Weights = None,
+    labels: LabelsFile = None,
+    size: Size = None,
+    fully_convolutional: FullyConvolutional = None,
     layer: Annotated[
         list[str] | None,
         typer.Option(help="Where to read the map, may be given several times; see `excite ls layers`."),
@@ -56,10 +63,12 @@ def command(
 ) -> None:
     """Draw where a classifier sees each concept, and print probability, point, box and mass."""
     from excite.album import Album, Question, split_arguments
+    from excite.models import Choice
 
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
+    choice = Choice(model, weights, labels, size, fully_convolutional)
     question = Question.asked(
-        model=model, concepts=wanted, layers=layer, method=method, contrast=contrast, against=against, alpha=alpha
+        model=choice, concepts=wanted, layers=layer, method=method, contrast=contrast, against=against, alpha=alpha
     )
     album = Album(question, out, overlays=overlays, arrays=arrays, fresh=fresh)
     for answer in progress(album.answers(photos), len(photos)):

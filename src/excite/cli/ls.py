@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from excite.cli.columns import print_columns
+from excite.cli.options import Model, ModelArgument, Size  # noqa: TC001 - typer reads them
 
 __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")]
-ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="A model, as listed by `excite ls models`.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -31,25 +31,22 @@ def models(as_json: Json = False) -> None:
     from excite.models import MODELS
 
     rows = [
-        {"model": card.name, "layers": list(card.layers), "description": card.description, "source": card.source}
+        {"model": card.name, "description": card.description, "layers": list(card.layers), "source": card.source}
         for card in MODELS.values()
     ]
-    _show(rows, as_json, "next: excite attend PHOTO --model MODEL")
+    _show(rows, as_json, "next: excite attend PHOTO --model MODEL (also torchvision:NAME, timm:NAME, or a file)")
 
 
 @app.command()
-def layers(model: ModelName = "efficientnet-lite0", as_json: Json = False) -> None:
-    """The layers of a model that can be read as maps, from the picture up."""
-    import torch
-    from PIL import Image
+def layers(model: ModelArgument = "efficientnet-lite0", size: Size = None, as_json: Json = False) -> None:
+    """The layers of a model that can be read as maps, from the picture up.
 
-    from excite.models import load
-    from excite.models.layers import spatial_layers
+    Which layers there are does not depend on the weights, so none are fetched.
+    """
+    from excite.models import Choice
+    from excite.models.outline import outline
 
-    classifier = load(model)
-    picture = Image.new("RGB", (256, 256))
-    with torch.no_grad():
-        seen = spatial_layers(classifier.module, classifier.preprocess(picture)[None])
+    seen, recommended = outline(Choice(model, weights="random", size=size).load())
     rows: list[dict[str, Any]] = [
         {
             "layer": layer.name,
@@ -57,12 +54,16 @@ def layers(model: ModelName = "efficientnet-lite0", as_json: Json = False) -> No
             "channels": layer.channels,
             "size": f"{layer.height}x{layer.width}",
             "stride": round(layer.stride, 2),
-            "recommended": _rank(layer.name, classifier.layers),
+            "receptive field": layer.receptive_field or "all",
+            "recommended": recommended.index(layer.name) + 1 if layer.name in recommended else None,
         }
         for layer in seen
     ]
     _show(
-        rows, as_json, "next: excite attend PHOTO --layer LAYER (sizes are for a square picture; 1 is recommended most)"
+        rows,
+        as_json,
+        "next: excite attend PHOTO --layer LAYER (sizes are for a square picture; 1 is read by default; "
+        "`excite layers MODEL --data FOLDER` measures them)",
     )
 
 
@@ -78,25 +79,21 @@ def methods(as_json: Json = False) -> None:
 @app.command()
 def labels(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Only labels with a synonym that contains this.")] = "",
-    model: Annotated[str, typer.Option(help="A model, as listed by `excite ls models`.")] = "efficientnet-lite0",
+    model: Model = "efficientnet-lite0",
     as_json: Json = False,
 ) -> None:
     """What a model can be asked for."""
-    from excite.errors import ConceptError, ModelError
-    from excite.models import MODELS
+    from excite.errors import ConceptError
+    from excite.models import find_card
 
-    if model not in MODELS:
-        raise ModelError(f"there is no model {model!r}: `excite ls models` lists them")
-    known = MODELS[model].labels()
+    known = find_card(model).labels()
+    if known is None:
+        raise ConceptError(f"{model} has no labels: its concepts are the numbers of its outputs, or give --labels FILE")
     found = known.search(text) if text else range(len(known))
     if not found:
         raise ConceptError(f"no label contains {text!r}: `excite ls labels` lists all {len(known)}")
     rows = [{"index": unit, "label": known.name(unit), "synonyms": list(known.synonyms(unit)[1:])} for unit in found]
     _show(rows, as_json, "next: excite attend PHOTO LABEL")
-
-
-def _rank(name: str, recommended: tuple[str, ...]) -> int | None:
-    return recommended.index(name) + 1 if name in recommended else None
 
 
 def _show(rows: list[dict[str, Any]], as_json: bool, next_step: str) -> None:

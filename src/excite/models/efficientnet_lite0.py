@@ -102,17 +102,17 @@ class InvertedResidual(nn.Module):
 class EfficientNetLite0(nn.Module):
     """The architecture: ``stem``, ``blocks.0`` to ``blocks.15``, ``head``, ``pool``, ``classifier``."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: int = CLASSES) -> None:
         super().__init__()
         self.stem = ConvUnit(3, STEM, kernel=3, stride=2)
         self.blocks = nn.Sequential(*blocks())
         self.head = ConvUnit(STAGES[-1][-1], HEAD)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.dropout = nn.Dropout(0.2)
-        self.classifier = nn.Linear(HEAD, CLASSES)
+        self.classifier = nn.Linear(HEAD, classes)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Logits [N, 1000] of pictures [N, 3, H, W] of any size."""
+        """Logits [N, classes] of pictures [N, 3, H, W] of any size."""
         features = self.pool(self.head(self.blocks(self.stem(pictures))))
         logits: Tensor = self.classifier(self.dropout(features.flatten(1)))
         return logits

@@ -9,20 +9,39 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import LayerError
+from excite.models.heads import Recording, Window, step_of
+from excite.models.receptive import Receptive, view_of
 from excite.propagation.networks import as_found, plain_network
+from excite.propagation.notes import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from excite.models.heads import Step
+
 __all__ = ["SpatialLayer", "default_layer", "spatial_layers"]
 
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
-NEARLY = 1.4  # borders make a stride of 16 a ratio of 17 or 18; the next stride would be 32
+LEAST_STRIDE = 8  # layers below it see hardly more than edges
+LEAST_PLACES = 4  # along each side: less is no map
+NEARLY = 1.4  # where a stride is told by sizes, borders make 16 a ratio of 17 or 18; the next one would be 32
+UNCHANGING = ("Dropout", "Identity")  # the layer before them says what it is
 
 
 @dataclass(frozen=True)
 class SpatialLayer:
-    """A layer whose output is a map: its name, kind, channels, size, and how many pixels one step is."""
+    """A layer whose output is a map.
+
+    Attributes:
+        name: as in ``module.named_modules()``.
+        kind: the class of its module.
+        channels: how many,
+        height: and the size of the map.
+        width: of the map.
+        stride: how many pixels of the picture lie between two places: as the operations below it say, or else, behind
+            one that mixes all places, by the sizes.
+        receptive_field: how many pixels one place sees along the side where it sees more; None: the whole picture.
+    """
 
     name: str
     kind: str
@@ -30,6 +49,7 @@ class SpatialLayer:
     height: int
     width: int
     stride: float
+    receptive_field: int | None = None
 
     @property
     def depth(self) -> int:
@@ -45,61 +65,121 @@ def spatial_layers(module: nn.Module, inputs: Tensor) -> list[SpatialLayer]:
         >>> [layer.name for layer in spatial_layers(network, torch.ones(1, 3, 8, 8))]
         ['0', '1']
     """
-    return [layer for layer in _run(module, inputs) if isinstance(layer, SpatialLayer) and layer.name]
+    return [layer for layer in _run(module, inputs).found if isinstance(layer, SpatialLayer) and layer.name]
 
 
 def default_layer(module: nn.Module, inputs: Tensor) -> str:
     """A layer to read when nobody named one.
 
-    It has places, and lies below the classifier's own weights, where there is something to contrast. Of the layers
-    with a stride of 16, or else the largest stride below that, the last one of those that lie within the fewest
-    modules: the branches inside a block each see only a part of the signal.
+    It has places, and lies below the classifier's own weights, where there is something to contrast. The whole signal
+    passes through it, where there is such a layer: the branches inside a block each see only a part. Of those it is one
+    with a stride of 16, or else the largest stride below that; on a small picture, one with at least four places along
+    each side. Of several it is the last one of those that lie within the fewest modules.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1))
         >>> default_layer(network, torch.ones(1, 3, 8, 8))
         '1'
     """
-    layers = _run(module, inputs)
-    last_weights = max((k for k, layer in enumerate(layers) if not isinstance(layer, SpatialLayer)), default=0)
-    below = [layer for layer in layers[:last_weights] if isinstance(layer, SpatialLayer)]
+    run = _run(module, inputs)
+    last_weights = max((k for k, found in enumerate(run.found) if not isinstance(found, SpatialLayer)), default=0)
+    below = [layer for layer in run.found[:last_weights] if isinstance(layer, SpatialLayer)]
     places = [layer for layer in below if layer.height * layer.width > 1 and layer.name]
     if not places:
         raise LayerError(
             "no layer below the classifier's weights has places to show: name a layer, or use excite.mwp for neurons"
         )
-    fine = [layer for layer in places if layer.stride <= USUAL_STRIDE * NEARLY] or places
-    coarsest = max(layer.stride for layer in fine)
-    even = [layer for layer in fine if layer.stride * NEARLY >= coarsest]
-    return min(reversed(even), key=lambda layer: layer.depth).name
+    passed = [layer for layer in places if run.steps.get(layer.name) in run.passed_by_all()]
+    stride = _preferred_stride(passed or places, min(inputs.shape[-2:]))
+    even = [layer for layer in passed or places if 1 / NEARLY <= layer.stride / stride <= NEARLY]
+    return min(reversed(even), key=lambda layer: (layer.kind.startswith(UNCHANGING), layer.depth)).name
 
 
-def _run(module: nn.Module, inputs: Tensor) -> list[SpatialLayer | str]:
-    """What happens in one run, in the order in which it ends: layers that are maps, and names of modules with weights.
+def _preferred_stride(layers: list[SpatialLayer], side: int) -> float:
+    most = min(USUAL_STRIDE, side / LEAST_PLACES) * NEARLY
+    fine = max((layer.stride for layer in layers if layer.stride <= most), default=0.0)
+    coarser = [layer.stride for layer in layers if layer.stride > most]
+    worth_it = [stride for stride in coarser if stride * LEAST_PLACES <= side * NEARLY] if fine else coarser
+    return min(worth_it) if fine * NEARLY < LEAST_STRIDE and worth_it else fine
 
-    A module that is called several times is there where its last call is.
+
+@dataclass(frozen=True)
+class _Run:
+    """What happened in one run.
+
+    Attributes:
+        found: in the order in which it ends: layers that are maps, and names of modules with weights. A module that is
+            called several times is there where its last call is.
+        calls: all calls that gave activations,
+        steps: the one that made each layer's answer,
+        output: and the one that made the network's.
     """
+
+    found: list[SpatialLayer | str]
+    calls: list[Step]
+    steps: dict[str, Step | None]
+    output: Step | None
+
+    def passed_by_all(self) -> set[Step]:
+        """The calls that every way from the picture to the output passes through."""
+        order = {step: k for k, step in enumerate(self.calls)}
+        last_reader: dict[Step, int] = {}
+        needed = {self.output}
+        for step in reversed(self.calls):
+            if step in needed:
+                for maker, _ in step.inputs:
+                    if maker is not None:
+                        needed.add(maker)
+                        last_reader.setdefault(maker, order[step])
+        passed, open_until = set(), 0
+        for k, step in enumerate(self.calls):
+            if step in needed:
+                if open_until <= k:  # nothing made earlier is read later
+                    passed.add(step)
+                open_until = max(open_until, last_reader.get(step, 0))
+        return passed
+
+
+def _run(module: nn.Module, inputs: Tensor) -> _Run:
     module = plain_network(module)
     seen: dict[tuple[str, str], SpatialLayer | str] = {}
+    steps: dict[str, Step | None] = {}
 
     def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(child: nn.Module, _arguments: Any, answer: Any) -> None:
             if any(weight.dim() > 1 for weight in child.parameters(recurse=False)):
                 seen.pop((name, "weights"), None)
                 seen[name, "weights"] = name
-            if isinstance(answer, Tensor) and answer.dim() == 4:
-                _, channels, height, width = answer.shape
-                stride = inputs.shape[-2] / height
+            if isinstance(answer, Tensor) and answer.dim() == 4 and not _channels_last(answer, inputs):
                 seen.pop((name, "map"), None)
-                seen[name, "map"] = SpatialLayer(name, type(child).__name__, channels, height, width, stride)
+                seen[name, "map"] = _layer(name, type(child).__name__, answer, inputs)
+                steps[name] = step_of(answer)
 
         return hook
 
     handles = [child.register_forward_hook(note(name)) for name, child in module.named_modules()]
     try:
-        with as_found(module), torch.no_grad():
-            module(inputs)
+        receptive = Receptive(inputs)
+        recording = Recording(module, receptive.pictures)
+        with as_found(module), torch.no_grad(), receptive, recording:
+            answer = module(receptive.pictures)
     finally:
         for handle in handles:
             handle.remove()
-    return list(seen.values())
+    return _Run(list(seen.values()), recording.steps, steps, next(map(step_of, tensors_in(answer)), None))
+
+
+def _channels_last(answer: Tensor, inputs: Tensor) -> bool:
+    """Whether its sides lie before its channels: as the operations say, or else where their ratio is the picture's."""
+    view = view_of(answer)
+    if view:
+        return view[0].dim != 2
+    return Window.of(tuple(answer.shape), tuple(inputs.shape[-2:])).dim != 2
+
+
+def _layer(name: str, kind: str, answer: Tensor, inputs: Tensor) -> SpatialLayer:
+    _, channels, height, width = answer.shape
+    view = view_of(answer)
+    stride = float(view[0].stride) if view else inputs.shape[-2] / height
+    field = max(side.field for side in view) if view else None
+    return SpatialLayer(name, kind, channels, height, width, stride, field)

@@ -1,61 +1,107 @@
-"""Two ways to a classifier: by the name of its card, or around a network of one's own."""
+"""Ways to a classifier: by name, from files, or around a network of one's own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
+from os import PathLike
+from pathlib import Path
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from excite.errors import ModelError
-from excite.models.cards import MODELS
+from excite.models.cards import MODELS, Card
 from excite.models.classifier import Classifier
 from excite.models.preprocess import Preprocess
+from excite.models.sources import caffe_card, timm_card, torchvision_card
+from excite.models.weights import (
+    fill,
+    fill_from_caffe,
+    filled_at_random,
+    fingerprint,
+    other_classes,
+    read_tensors,
+)
 from excite.vocabulary import Labels
 
-__all__ = ["load", "wrap"]
+__all__ = ["find_card", "load", "wrap"]
 
+DEFAULT = "efficientnet-lite0"
+RANDOM = "random"
+WEIGHTS_SUFFIXES = {".safetensors", ".pth", ".pt", ".bin", ".ckpt"}
 USUAL_PREPROCESS = Preprocess(  # what most networks trained on ImageNet with torch take
     mean=(123.675, 116.28, 103.53),
     scale=(1 / 58.395, 1 / 57.12, 1 / 57.375),
     interpolation="bilinear",
 )
 
+Words = Labels | Sequence[str | Sequence[str]]
 
-def load(name: str = "efficientnet-lite0") -> Classifier:
-    """The classifier of this name, with its weights.
+
+def load(  # noqa: PLR0913 - all but the name may be left out
+    name: str | PathLike[str] = DEFAULT,
+    *,
+    weights: str | PathLike[str] | None = None,
+    labels: Words | None = None,
+    preprocess: Callable[[Image.Image], Tensor] | None = None,
+    size: int | None = None,
+    layer: str | None = None,
+    multilabel: bool = False,
+    fully_convolutional: bool | None = None,
+) -> Classifier:
+    """A classifier by name, or from files.
+
+    Args:
+        name: a name of `excite.MODELS`; ``torchvision:NAME`` or ``timm:NAME``; a Caffe network's ``deploy.prototxt``
+            or ``.caffemodel``; or a file of weights that says by its tensors for which known network it is.
+        weights: a file for that network (safetensors, a state dict, a .caffemodel) instead of what was published;
+            ``"random"`` for none.
+        labels: one for each output, instead of the published ones: a word, or its synonyms with its name first.
+        preprocess: makes of a picture what the network takes, instead of the published preparation.
+        size: the shorter side of the pictures that the network sees, instead of the one it was trained with.
+        layer: the layer to read when none is asked for.
+        multilabel: several outputs may be true at once.
+        fully_convolutional: let the network answer for each place of a picture larger than its training pictures,
+            see `excite.models.fully_convolutional`; None: if it needs to (the paper's networks).
 
     Raises:
-        ModelError: There is no card of this name, or its weights cannot be had.
+        ModelError: there is no such classifier, or its weights cannot be had or do not fit.
 
     Example:
         >>> classifier = load("efficientnet-lite0")
         >>> classifier.layer, len(classifier.labels)
         ('blocks.14', 1000)
+        >>> load("vgg16", weights="VGG_ILSVRC_16_layers.caffemodel")           # doctest: +SKIP
+        >>> load("torchvision:resnet50", weights="mine.pth", labels=my_words)  # doctest: +SKIP
     """
-    if name not in MODELS:
-        near = get_close_matches(name, MODELS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ModelError(f"There is no model {name!r}; the known ones are: {', '.join(MODELS)}.{hint}")
-    card = MODELS[name]
+    card = find_card(str(name))
+    words = None if labels is None else as_labels(labels)
+    module = _network(card, None if weights is None else Path(weights), None if words is None else len(words))
+    prepare = preprocess or card.preprocess
+    if card.fully_convolutional if fully_convolutional is None else fully_convolutional:
+        module = _everywhere(module, _trained_side(prepare))
     return Classifier(
-        module=card.build(),
-        preprocess=card.preprocess,
-        labels=card.labels(),
+        module=module,
+        preprocess=prepare if size is None else _resized(prepare, size),
+        labels=words or card.labels(),
         name=card.name,
-        layer=card.layers[0],
-        layers=card.layers,
+        layer=layer or next(iter(card.layers), None),
+        multilabel=multilabel,
+        layers=card.layers if layer is None else (layer,),
     )
 
 
 def wrap(
     module: nn.Module,
     *,
-    labels: Labels | Sequence[str | Sequence[str]] | None = None,
+    labels: Words | None = None,
     preprocess: Callable[[Image.Image], Tensor] | None = None,
     layer: str | None = None,
     name: str | None = None,
     multilabel: bool = False,
+    fully_convolutional: bool | int = False,
 ) -> Classifier:
     """A classifier around a network of one's own; the network itself is left as it is.
 
@@ -67,6 +113,8 @@ def wrap(
         layer: The layer to read when none is asked for.
         name: For people to read; by default the name of the module's class.
         multilabel: Several outputs may be true at once.
+        fully_convolutional: Let the network answer for each place of a picture larger than its training pictures; a
+            number is their side, True takes the shorter side of ``preprocess``.
 
     Raises:
         ModelError: It is no ``nn.Module``, or is (or contains) TorchScript.
@@ -77,15 +125,100 @@ def wrap(
         (1,)
     """
     check(module)
+    prepare = USUAL_PREPROCESS if preprocess is None else preprocess
+    if fully_convolutional:
+        side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
+        module = _everywhere(module, side)
     return Classifier(
         module=module,
-        preprocess=USUAL_PREPROCESS if preprocess is None else preprocess,
-        labels=labels if labels is None or isinstance(labels, Labels) else Labels(labels),
+        preprocess=prepare,
+        labels=None if labels is None else as_labels(labels),
         name=type(module).__name__ if name is None else name,
         layer=layer,
         multilabel=multilabel,
         layers=() if layer is None else (layer,),
     )
+
+
+def find_card(name: str) -> Card:
+    """The card of a classifier: a known one, or one made for what the name says.
+
+    Raises:
+        ModelError: there is no such classifier.
+
+    Example:
+        >>> find_card("vgg16").layers
+        ('pool4',)
+    """
+    if name in MODELS:
+        return MODELS[name]
+    package, colon, inner = name.partition(":")
+    if colon and package in PACKAGES:
+        return PACKAGES[package](inner)
+    path = Path(name)
+    if path.suffix in {".prototxt", ".caffemodel"}:
+        return caffe_card(path)
+    if path.suffix in WEIGHTS_SUFFIXES or path.is_file():
+        return _card_of_weights(path)
+    near = get_close_matches(name, MODELS, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    known = ", ".join([*MODELS, "torchvision:NAME", "timm:NAME"])
+    raise ModelError(f"There is no model {name!r}; the known ones are: {known}, or a file.{hint}")
+
+
+def as_labels(labels: Words) -> Labels:
+    """Labels, from labels or from words."""
+    return labels if isinstance(labels, Labels) else Labels(labels)
+
+
+def _card_of_weights(path: Path) -> Card:
+    """The card of the network that a file of weights is for, told by its tensors."""
+    found = fingerprint(path)
+    for card in MODELS.values():
+        if card.fingerprint == found:
+            return replace(card, pretrained=partial(_network, card, path, None))
+    raise ModelError(
+        f"{path} does not say for which network it is: name the network and give the file as its weights "
+        "(--model NAME --weights FILE)."
+    )
+
+
+def _network(card: Card, weights: Path | None, classes: int | None) -> nn.Module:
+    """The network of a card, with the weights it was published with or those of a file."""
+    if weights is None:
+        if card.pretrained is None:
+            raise ModelError(f"The weights of {card.name} must be given as a file: --weights FILE.")
+        return card.pretrained().eval()
+    if str(weights) == RANDOM:
+        return filled_at_random(lambda: card.build(classes))
+    if weights.suffix == ".caffemodel":
+        network = card.build(classes)
+        fill_from_caffe(network, weights)
+        return network
+    tensors = {name: tensor for name, tensor in read_tensors(weights).items() if not name.startswith(card.ignored)}
+    network = card.build(classes)
+    others = other_classes(tensors, network) if classes is None else None
+    network = network if others is None else card.build(others)
+    fill(network, tensors, str(weights))
+    return network
+
+
+def _everywhere(module: nn.Module, side: int) -> nn.Module:
+    from excite.models import convolutional
+
+    return convolutional.fully_convolutional(module, side)
+
+
+def _trained_side(preprocess: object) -> int:
+    if isinstance(preprocess, Preprocess):
+        return preprocess.shorter_side
+    raise ModelError("How large were the training pictures? Give wrap(..., fully_convolutional=SIDE).")
+
+
+def _resized(preprocess: object, size: int) -> Preprocess:
+    if isinstance(preprocess, Preprocess):
+        return replace(preprocess, shorter_side=size)
+    raise ModelError("A preparation of your own decides about the size itself: leave size out.")
 
 
 def check(module: object) -> None:
@@ -97,3 +230,6 @@ def check(module: object) -> None:
         )
     if not isinstance(module, nn.Module):
         raise ModelError(f"The model is a {type(module).__name__}: pass a torch.nn.Module.")
+
+
+PACKAGES: Mapping[str, Callable[[str], Card]] = {"torchvision": torchvision_card, "timm": timm_card}

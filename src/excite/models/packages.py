@@ -79,9 +79,9 @@ def _declare_operators() -> None:
     """Let torchvision be imported without its compiled part."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]  # what the import that failed has left
-    library = torch.library.Library("torchvision", "DEF")
+    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for operator in DETECTION_OPERATORS.strip().splitlines():
-        library.define(operator)
+        library.define(operator)  # type: ignore[no-untyped-call]
     _kept.append(library)
     warnings.warn(
         "torchvision's compiled operators do not fit this torch: its classifiers work without them, its detectors not",

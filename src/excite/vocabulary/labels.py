@@ -1,5 +1,6 @@
 """Words for the output units of a classifier, and how a user's word finds them."""
 
+import json
 import operator
 import re
 from collections import defaultdict
@@ -7,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
+from pathlib import Path
 from typing import Self, SupportsIndex
 
 from excite.errors import ConceptError
@@ -17,6 +19,7 @@ MOST_CANDIDATES = 8
 MOST_GUESSES = 5
 LEAST_LIKENESS = 0.65
 BETWEEN_WORDS = re.compile(r"[\s_-]+")
+WORDNET_NUMBER = re.compile(r"n\d{8}\s+")
 PLURAL_ENDINGS = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
 
 
@@ -65,6 +68,31 @@ class Labels:
     def numbered(cls, number: int) -> Self:
         """Labels "0", "1", ... for a classifier whose output units have no words."""
         return cls([str(unit) for unit in range(number)])
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Labels from a file: a JSON array, or text with one label a line, its synonyms after commas.
+
+        Lines that all begin with a WordNet number, as in ImageNet's own lists, are read without it.
+
+        Raises:
+            ConceptError: The file cannot be read, or holds no labels.
+        """
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConceptError(f"Cannot read the labels in {str(path)!r}: {error}.") from None
+        if text.lstrip().startswith("["):
+            try:
+                return cls(json.loads(text))
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise ConceptError(f"{path} is no JSON array of labels: {error}.") from None
+        lines = [line.strip() for line in text.splitlines()]
+        while lines and not lines[-1]:
+            lines.pop()
+        if all(WORDNET_NUMBER.match(line) for line in lines):
+            lines = [WORDNET_NUMBER.sub("", line) for line in lines]
+        return cls([[word.strip() for word in line.split(",")] for line in lines])
 
     def __len__(self) -> int:
         return len(self._entries)

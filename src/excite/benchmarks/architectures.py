@@ -1,0 +1,259 @@
+"""The classifiers of torchvision and timm that the engine is tried on: the smallest of every kind, without weights."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from excite.errors import ModelError
+from excite.models.packages import timm_models, torchvision_models
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["SOURCES", "Architecture", "architectures"]
+
+SOURCES = ("torchvision", "timm")
+
+# A family a line. torchvision's are called as their papers call them, timm's as the module they are written in.
+TORCHVISION = """
+AlexNet         alexnet
+VGG             vgg11 vgg11_bn
+SqueezeNet      squeezenet1_0 squeezenet1_1
+GoogLeNet       googlenet
+Inception       inception_v3
+ResNet          resnet18 resnet50
+ResNeXt         resnext50_32x4d
+WideResNet      wide_resnet50_2
+DenseNet        densenet121
+MobileNetV2     mobilenet_v2
+MobileNetV3     mobilenet_v3_small mobilenet_v3_large
+MNASNet         mnasnet0_5
+ShuffleNetV2    shufflenet_v2_x0_5
+EfficientNet    efficientnet_b0
+EfficientNetV2  efficientnet_v2_s
+RegNet          regnet_x_400mf regnet_y_400mf
+ConvNeXt        convnext_tiny
+Swin            swin_t
+SwinV2          swin_v2_t
+MaxViT          maxvit_t
+ViT             vit_b_32
+"""
+
+TIMM = """
+beit                       beit_base_patch16_224
+byoanet                    botnet26t_256 eca_botnext26ts_256 halonet26t eca_halonext26ts lambda_resnet26t
+byoanet                    lambda_resnet26rpt_256 sebotnet33ts_256 sehalonet33ts haloregnetz_b
+byobnet                    bat_resnext26ts eca_resnext26ts gcresnet33ts gcresnext26ts gernet_s mobileone_s0 mobileone_s4
+byobnet                    regnetz_b16 regnetz_b16_evos regnetz_c16 regnetz_d8 repvgg_a0 repvgg_b1g4 resnet32ts
+byobnet                    resnet50_clip resnet50_clip_gap resnet50_mlp resnet51q resnext26ts seresnext26ts test_byobnet
+cait                       cait_xxs24_224
+coat                       coat_lite_tiny coat_tiny
+convit                     convit_tiny
+convmixer                  convmixer_768_32 convmixer_1024_20_ks9_p14
+convnext                   convnext_atto convnext_atto_ols convnext_atto_rms convnext_tiny_hnf convnext_zepto_rms
+convnext                   convnextv2_atto test_convnext test_convnext2 test_convnext3
+cpubone                    cpubone_nano cpubone_t0 cpubone_b0_bfrobust cpubone_b1_dwnorm
+crossvit                   crossvit_9_240 crossvit_9_dagger_240
+csatv2                     csatv2
+cspnet                     cs3darknet_focus_s cs3darknet_s cs3edgenet_x cs3sedarknet_l cs3sedarknet_xdw cspdarknet53
+cspnet                     cspresnet50 cspresnet50d cspresnet50w cspresnext50 darknet17 darknetaa53 sedarknet21
+davit                      davit_tiny
+deepseek_vit               deepseek_vit_412m
+deit                       deit_tiny_patch16_224 deit_tiny_distilled_patch16_224 deit3_small_patch16_224
+densenet                   densenet121 densenetblur121d
+dla                        dla34 dla46_c dla46x_c dla60_res2net dla60_res2next
+dpn                        dpn48b dpn68 dpn68b dpn92
+edgenext                   edgenext_xx_small edgenext_small_rw
+efficientformer            efficientformer_l1
+efficientformer_v2         efficientformerv2_s0
+efficientnet               efficientnet_b0 efficientnet_b0_g8_gn efficientnet_b0_g16_evos efficientnet_b0_gn
+efficientnet               efficientnet_b1_pruned efficientnet_blur_b0 efficientnet_cc_b0_4e efficientnet_es
+efficientnet               efficientnet_lite0 efficientnet_x_b3 efficientnetv2_rw_t fbnetc_100 gc_efficientnetv2_rw_t
+efficientnet               mixnet_s mnasnet_050 mnasnet_small mobilenet_edgetpu_100 mobilenet_edgetpu_v2_xs
+efficientnet               mobilenetv1_100 mobilenetv1_100h mobilenetv2_035 mobilenetv2_110d semnasnet_050 spnasnet_100
+efficientnet               test_efficientnet test_efficientnet_evos test_efficientnet_gn test_efficientnet_ln
+efficientnet               tf_efficientnet_b0 tf_efficientnet_cc_b0_4e tf_efficientnet_es tf_efficientnet_lite0
+efficientnet               tf_efficientnetv2_b0 tf_mixnet_s tinynet_e
+efficientvim               efficientvim_m1
+efficientvit_mit           efficientvit_b0 efficientvit_l1
+efficientvit_msra          efficientvit_m0
+eva                        eva02_tiny_patch14_224 vit_small_patch16_rope_224 vit_tiny_patch16_dinov3_qkvb
+fasternet                  fasternet_t0
+fastvit                    fastvit_t8 fastvit_sa12 fastvit_mci0
+focalnet                   focalnet_tiny_srf focalnet_tiny_lrf
+gcvit                      gcvit_xxtiny
+gemma4_vit                 gemma4_vit_167m
+ghostnet                   ghostnet_050 ghostnetv2_100 ghostnetv3_050
+hardcorenas                hardcorenas_a
+hgnet                      hgnet_tiny hgnetv2_b0
+hiera                      hiera_tiny_224
+hieradet_sam2              hieradet_small
+hrnet                      hrnet_w18_small hrnet_w18 hrnet_w18_ssld
+iformer                    iformer_t
+inception_next             inception_next_atto
+inception_resnet_v2        inception_resnet_v2
+inception_v3               inception_v3
+inception_v4               inception_v4
+lcnetv2                    lcnetv2_small
+levit                      levit_128s levit_conv_128s
+lowformer                  lowformer_b0
+mambaout                   mambaout_femto test_mambaout
+maxxvit                    coatnet_pico_rw_224 coatnet_bn_0_rw_224 coatnext_nano_rw_224 maxvit_pico_rw_256
+maxxvit                    maxxvit_rmlp_nano_rw_256
+metaformer                 caformer_s18 convformer_s18 poolformer_s12 poolformerv2_s12
+mlp_mixer                  gmixer_12_224 gmlp_ti16_224 mixer_s32_224 resmlp_12_224
+mobilenetv3                fbnetv3_b lcnet_035 mobilenetv3_small_050 mobilenetv3_large_075 mobilenetv3_rw
+mobilenetv3                mobilenetv4_conv_small_035 mobilenetv4_conv_blur_medium mobilenetv4_conv_aa_medium
+mobilenetv3                mobilenetv4_hybrid_medium_075 tf_mobilenetv3_small_minimal_100 tf_mobilenetv3_small_075
+mobilenetv5                mobilenetv5_base
+mobilevit                  mobilevit_xxs mobilevitv2_050
+mvitv2                     mvitv2_tiny
+naflexvit                  naflexvit_base_patch16_gap
+nasnet                     nasnetalarge
+nest                       nest_tiny
+nextvit                    nextvit_small
+nfnet                      dm_nfnet_f0 nfnet_f0 eca_nfnet_l0 nfnet_l0 nf_ecaresnet26 nf_regnet_b0 nf_resnet26 nf_seresnet26
+nfnet                      test_nfnet
+pit                        pit_ti_224
+pnasnet                    pnasnet5large
+pvt_v2                     pvt_v2_b0 pvt_v2_b2_li
+qwen3_vit                  qwen3_vit_88m
+rdnet                      rdnet_tiny
+regnet                     regnetv_040 regnetx_002 regnety_002 regnety_040_sgn regnetz_005 regnetz_040
+repghost                   repghostnet_050
+repvit                     repvit_m0_9 repvit_m1
+res2net                    res2net50_48w_2s res2net50_26w_4s res2net50d res2next50
+resnest                    resnest14d resnest50d_1s4x24d
+resnet                     ecaresnet26t ecaresnet50d_pruned ecaresnetlight ecaresnext26t_32x4d resnet10t resnet14t resnet18
+resnet                     resnet18d resnet26t resnet50_gn resnet50c resnet50s resnetaa34d resnetblur18 resnetblur50d
+resnet                     resnetrs50 resnext50_32x4d seresnet18 seresnet50t seresnetaa50d seresnext26d_32x4d
+resnet                     test_resnet wide_resnet50_2
+resnetv2                   resnetv2_18 resnetv2_18d resnetv2_50t resnetv2_50d_evos resnetv2_50d_frn resnetv2_50d_gn
+resnetv2                   resnetv2_50x1_bit
+rexnet                     rexnet_100 rexnetr_100
+selecsls                   selecsls42 selecsls42b selecsls60
+senet                      legacy_seresnet18 legacy_seresnext26_32x4d legacy_seresnet50
+sequencer                  sequencer2d_s
+shvit                      shvit_s1
+sknet                      skresnet18 skresnext50_32x4d
+starnet                    starnet_s050
+swiftformer                swiftformer_xs
+swin_transformer           swin_tiny_patch4_window7_224 swin_s3_tiny_224
+swin_transformer_v2        swinv2_tiny_window8_256
+swin_transformer_v2_cr     swinv2_cr_tiny_224
+tiny_vit                   tiny_vit_5m_224
+tnt                        tnt_s_patch16_224
+tresnet                    tresnet_m tresnet_v2_l
+twins                      twins_pcpvt_small twins_svt_small
+vgg                        vgg11 vgg11_bn
+visformer                  visformer_tiny
+vision_transformer         test_vit vit_tiny_patch16_224 flexivit_small
+vision_transformer_hybrid  vit_tiny_r_s16_p8_224 vit_small_resnet26d_224
+vision_transformer_relpos  vit_relpos_small_patch16_224 vit_srelpos_small_patch16_224
+vision_transformer_sam     samvit_base_patch16_224
+vitamin                    vitamin_small_224
+volo                       volo_d1_224
+vovnet                     eca_vovnet39b ese_vovnet19b_dw ese_vovnet19b_slim ese_vovnet39b_evos vovnet39a
+xception                   legacy_xception
+xception_aligned           xception41 xception41p
+xcit                       xcit_nano_12_p16_224
+"""
+
+# What keeps a network small that comes in no small size: fewer of the same blocks.
+FEWER_BLOCKS: dict[str, dict[str, Any]] = {
+}
+
+SIZES = (64, 96, 128, 224, 256)  # tried from the smallest on: what counts here is the network, not the picture
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A classifier of a package: where it comes from, which family it stands for, and what the package calls it."""
+
+    source: str
+    family: str
+    name: str
+
+    def build(self) -> nn.Module:
+        """The network, with the weights it is initialised with, ready to be asked.
+
+        Example:
+            >>> with warnings.catch_warnings():
+            ...     warnings.simplefilter("ignore")
+            ...     network = Architecture("torchvision", "ResNet", "resnet18").build()
+            >>> network.training
+            False
+        """
+        with _quiet():
+            if self.source == "timm":
+                network = timm_models().create_model(self.name, pretrained=False, **FEWER_BLOCKS.get(self.name, {}))
+            else:
+                options = {"init_weights": False} if self.name in {"googlenet", "inception_v3"} else {}
+                network = torchvision_models().get_model(self.name, weights=None, **options)
+        built: nn.Module = network.eval()
+        return built
+
+    def picture(self, network: nn.Module, seed: int) -> torch.Tensor:
+        """The smallest random picture that the network takes, as a batch of one.
+
+        Raises:
+            ModelError: it takes none of the usual sizes.
+        """
+        card = getattr(network, "pretrained_cfg", None) or {}
+        usual = card.get("input_size", (3, 224, 224))[-1]
+        for size in (usual,) if card.get("fixed_input_size") else (*SIZES, usual):
+            picture = torch.rand(1, 3, size, size, generator=torch.Generator().manual_seed(seed))
+            try:
+                with torch.no_grad():
+                    network(picture)
+            except (RuntimeError, AssertionError, ValueError, IndexError):  # each network says "too small" its own way
+                continue
+            return picture
+        raise ModelError(f"{self.name} runs on none of the sizes {(*SIZES, usual)}: give it one it takes")
+
+
+def architectures(source: str | None = None, family: str | None = None) -> list[Architecture]:
+    """All of them, or those of one package and of the families and names that contain ``family``.
+
+    Example:
+        >>> [architecture.name for architecture in architectures("torchvision", "vgg")]
+        ['vgg11', 'vgg11_bn']
+    """
+    if source is not None and source not in SOURCES:
+        raise ModelError(f"there is no package {source!r}: use one of {', '.join(SOURCES)}")
+    listed = [
+        Architecture(package, line.split()[0], name)
+        for package, table in zip(SOURCES, (TORCHVISION, TIMM), strict=True)
+        for line in table.strip().splitlines()
+        for name in line.split()[1:]
+    ]
+    wanted = (family or "").lower()
+    found = [
+        architecture
+        for architecture in listed
+        if source in {None, architecture.source}
+        and (wanted in architecture.family.lower() or wanted in architecture.name)
+    ]
+    if not found:
+        raise ModelError(f"no family contains {family!r}: `excite bench conservation --list` lists them")
+    return found
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Packages say much while they build; about weights that nobody asked for, mostly."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)

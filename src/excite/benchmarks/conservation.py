@@ -1,0 +1,208 @@
+"""Is the top-down signal conserved? Every architecture, with random weights under which nothing can hide.
+
+A signal of 1 at an output unit must arrive as 1 at a layer that all of it must pass, with no negative part, while the
+network answers exactly what it answers without us. What is lost on the way needs an explanation.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import math
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from excite import propagation
+from excite.benchmarks.losses import explain
+from excite.benchmarks.randomising import fold_norms, randomise
+from excite.errors import ExciteError, LayerError
+from excite.models.layers import default_layer, spatial_layers
+from excite.propagation import Sweep
+from excite.propagation.networks import main_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from excite.benchmarks.architectures import Architecture
+
+__all__ = ["FIELDS", "STATUSES", "Conservation", "passes_everything", "status", "versions"]
+
+STATUSES = ("conserved", "kept", "lost", "refused", "wrong")
+CONSERVED = 1e-4
+KEPT = 0.9
+SAME_MAP = 0.01  # of two maps of mass 1: by rounding, a unit whose response is nearly 0 may turn round
+FIELDS = ("source", "family", "model", "status")
+
+Row = dict[str, Any]
+
+
+class Conservation:
+    """The work of the benchmark: one architecture, one row of plain values.
+
+    Example:
+        >>> import warnings
+        >>> from excite.benchmarks.architectures import Architecture
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     row = Conservation()(Architecture("torchvision", "SqueezeNet", "squeezenet1_1"))
+        >>> row["status"], row["lowest"]["layer"]
+        ('conserved', 'features.0')
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self.basis = _basis()
+
+    def key(self, task: Architecture) -> str:
+        """Changes with the seed, the packages and the engine itself."""
+        return f"{task.source}/{task.name} {self.seed} {self.basis}"
+
+    def __call__(self, task: Architecture) -> Row:
+        """Build the network, draw its weights, send signals down and compare."""
+        begin = time.monotonic()
+        row: Row = {"source": task.source, "family": task.family, "model": task.name}
+        try:
+            _measure(row, task, self.seed)
+        except ExciteError as error:
+            row["reason"] = str(error)
+        except Exception as error:  # noqa: BLE001 - a crash is a finding: it is written down, and the row is wrong
+            row["crash"] = f"{type(error).__name__}: {error}".splitlines()[0]
+        row["status"] = status(row)
+        row["seconds"] = round(time.monotonic() - begin, 2)
+        gc.collect()  # graphs and networks refer to themselves, and the next one wants their memory
+        return row
+
+
+def status(row: Row) -> str:
+    """What a row says: one of `STATUSES`."""
+    readings = [row[place] for place in ("lowest", "default") if place in row]
+    if _faults(row, readings):
+        return "wrong"
+    if "reason" in row:
+        return "refused"
+    masses = [mass for reading in readings if reading["whole"] for mass in (*reading["mass"], *reading["dual"])]
+    worst = min(masses)
+    return "conserved" if worst >= 1 - CONSERVED else "kept" if worst >= KEPT else "lost"
+
+
+def _faults(row: Row, readings: Sequence[Row]) -> list[str]:
+    """What must never happen."""
+    masses = [mass for reading in readings for mass in (*reading["mass"], *reading["dual"])]
+    faults = {
+        "crash": "crash" in row,
+        "nothing measured": not readings and "reason" not in row,
+        "other values": row.get("difference", 0.0) != 0,
+        "negative": any(reading["negative"] < 0 for reading in readings),
+        "no number": not all(map(math.isfinite, masses)),
+        "too much": any(mass > 1 + CONSERVED for mass in masses),
+        "changed": not row.get("as_found", True),
+        "turned": (row.get("turned") or 0.0) > SAME_MAP,
+    }
+    return [name for name, there in faults.items() if there]
+
+
+def _measure(row: Row, task: Architecture, seed: int) -> None:
+    torch.manual_seed(seed)
+    network = task.build()
+    row["parameters"] = sum(parameter.numel() for parameter in network.parameters())
+    picture = task.picture(network, seed + 1)
+    row["size"] = picture.shape[-1]
+    randomise(network, picture, seed)
+    places = _places(network, picture)
+    if not places:
+        raise LayerError("no layer of it is a map that all of the signal must pass: read a layer inside by its name")
+    row |= _read(network, picture, places)
+    if "lowest" not in row:
+        return
+    layer = row["lowest"]["layer"]
+    signals = _signals(main_output(network(picture)).detach())
+    lossy = min(range(len(signals)), key=lambda k: row["lowest"]["mass"][k])
+    if row["lowest"]["mass"][lossy] < 1 - CONSERVED:
+        row["lost"] = explain(network, picture, layer, signals[lossy])
+    row["turned"] = _turned(network, picture, layer, signals[0])
+    randomise(network, picture, seed, biases=True)
+    row["biased"] = float(Sweep(network, picture, [layer]).down(signals[0])[layer].sum())
+
+
+def _places(network: nn.Module, picture: Tensor) -> dict[str, str]:
+    """The lowest map that all of the signal must pass, the strictest place there is; and where a map is usually read."""
+    places = {}
+    for layer in spatial_layers(network, picture):
+        if passes_everything(network, picture, layer.name):
+            places["lowest"] = layer.name
+            break
+    try:
+        places["default"] = default_layer(network, picture)
+    except LayerError:  # no places below the classifier's weights
+        return places
+    return places
+
+
+def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
+    """Whether everything that the output knows of the inputs has come through that layer.
+
+    Example:
+        >>> network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())
+        >>> passes_everything(network, torch.rand(1, 1, 4, 4), "0")
+        True
+    """
+    asked = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    hook = network.get_submodule(layer).register_forward_hook(lambda _module, _arguments, answer: answer.detach())
+    try:
+        network.requires_grad_(False)
+        with torch.enable_grad():
+            return not main_output(network(inputs.clone().requires_grad_())).requires_grad
+    finally:
+        hook.remove()
+        for parameter in asked:
+            parameter.requires_grad_()
+
+
+def _read(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Row:
+    """The readings at those places; where there is no way down to the lowest, the reason and the default place alone."""
+    expected = main_output(network(picture)).detach()
+    before = _state(network)
+    row: Row = {}
+    try:
+        sweep = Sweep(network, picture, list(dict.fromkeys(places.values())))
+    except ExciteError as error:
+        row["reason"] = str(error)
+        places = {"default": places["default"]} if "lowest" in places and "default" in places else {}
+        try:
+            sweep = Sweep(network, picture, list(places.values()))
+        except ExciteError:
+            return row
+    if not places:
+        return row
+    row["difference"] = float((sweep.output - expected).abs().max())
+    unit = [sweep.down(signal) for signal in _signals(expected)]
+    dual = [sweep.down(signal, unit=0.0, dual=1.0) for signal in _signals(expected)] 
+    for place, layer in places.items():
+        row[place] = {
+            "layer": layer,
+            "whole": passes_everything(network, picture, layer),
+            "mass": [float(maps[layer].sum()) for maps in unit],
+            "dual": [float(maps[layer].sum()) for maps in dual],
+            "negative": min(float(maps[layer].clamp(max=0).sum()) for maps in (*unit, *dual)),
+        }
+    row["as_found"] = _same(before, _state(network))
+    return row
+
+
+def _signals(output: Tensor) -> list[Tensor]:
+    """One signal for the class that the network is surest of, and one for the class it denies most."""
+    cues = [int(output.argmax())] if output.max() > 0 else []
+    cues += [int(output.argmin())] if output.min() < 0 else []
+    if not cues or not bool(torch.isfinite(output).all()):
+        raise ValueError("with these weights the network has no finite answer other than 0")
+    signals = []
+    for cue in cues:
+        signal = torch.zeros(output.numel())
+        signal[cue] = 1.0
+        signals.append(signal.view_as(output))
+    return signals

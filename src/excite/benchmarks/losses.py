@@ -1,0 +1,135 @@
+"""Where and why probability is lost on its way down: what arrives at each operation, less what it hands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+from torch.autograd import _get_sequence_nr as _nodes_made
+
+from excite.propagation import Sweep
+from excite.propagation.graph import rule_of, top_down
+from excite.propagation.rules import Tap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor
+
+__all__ = ["CAUSES", "Loss", "explain", "losses"]
+
+Span = tuple[int, int, str]
+
+UNSEEN = 1e-3  # what may be left over by rounding and by many losses too small to list
+
+CAUSES = {
+    "mean": "A layer or group norm takes the mean of its own input off. A unit that all its children pushed up, but less "
+    "than its neighbours were, responds below 0, and nobody pushed it down.",
+    "absence": "A norm behind an activation function moves units that are at rest away from 0, and the layer above takes "
+    "that for evidence. Nothing below excited them.",
+    "nobody": "A unit responded although no child pushed it that way.",
+    "constant": "It went to a constant of the network, such as a class token or a table of positions, which has no place "
+    "in the picture.",
+}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """How much of the signal one operation lost, the rule it follows, and the module in whose code it runs."""
+
+    share: float
+    rule: str
+    module: str
+    kind: str
+
+
+def losses(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor, least: float = 1e-6) -> list[Loss]:
+    """The operations between the output and ``layer`` that lose more than ``least`` of the signal, the worst first.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 2)).eval()
+        >>> net[2].weight.data = torch.tensor([[-1.0, -1.0], [1.0, 1.0]])  # nobody excites the first unit
+        >>> net[0].weight.data.fill_(1.0)
+        tensor([[1., 1.],
+                [1., 1.]])
+        >>> losses(net, torch.ones(1, 2), "1", torch.tensor([[1.0, 0.0]]))
+        [Loss(share=1.0, rule='Affine', module='2', kind='Linear')]
+    """
+    spans: list[Span] = []
+    hooks = list(_timed(module, spans))
+    try:
+        sweep = Sweep(module, inputs, [layer])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    found: list[Loss] = []
+    (top,) = sweep.start().edges
+    for node in top_down(top.node):
+        if not hasattr(node, "variable") and not isinstance(rule_of(node), Tap):  # a tap hands on and records
+            _watch(node, _place(node, spans), module, found)
+    sweep.down(signal)
+    return sorted((loss for loss in found if loss.share > least), key=lambda loss: -loss.share)
+
+
+def _timed(module: nn.Module, spans: list[Span]) -> Iterator[Any]:
+    """Hooks that write down which of autograd's nodes are made while each module runs."""
+    starts: list[int] = []
+
+    def begin(_child: nn.Module, _arguments: Any) -> None:
+        starts.append(_nodes_made())
+
+    def end(name: str) -> Any:
+        return lambda _child, _arguments, _answer: spans.append((starts.pop(), _nodes_made(), name))
+
+    for name, child in module.named_modules():
+        yield child.register_forward_pre_hook(begin)
+        yield child.register_forward_hook(end(name))
+
+
+def _place(node: Any, spans: Sequence[Span]) -> str:
+    """The innermost module in which a node was made."""
+    made = node._sequence_nr()  # noqa: SLF001 - torch's only word on the order of nodes
+    around = [(end - begin, name) for begin, end, name in spans if begin <= made < end]
+    return min(around)[1]
+
+
+def _watch(node: Any, place: str, module: nn.Module, found: list[Loss]) -> None:
+    rule = type(rule_of(node) or node).__name__
+
+    def compare(below: Sequence[Tensor | None], above: Sequence[Tensor | None]) -> None:
+        found.append(Loss(_sum(above) - _sum(below), rule, place, type(module.get_submodule(place)).__name__))
+
+    node.register_hook(compare)
+
+
+def _sum(probabilities: Sequence[Tensor | None]) -> float:
+    return sum(float(probability.double().sum()) for probability in probabilities if probability is not None)
+
+
+def explain(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor) -> dict[str, tuple[float, str]]:
+    """For each cause (of `CAUSES`) how much of the signal is lost between the output and ``layer``, and where most.
+
+    Example:
+        >>> import torch
+        >>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)).eval()
+        >>> net[2].weight.data = torch.tensor([[-1.0, -1.0], [1.0, 1.0]])  # nobody excites the first unit
+        >>> net[0].weight.data = torch.ones(2, 2)
+        >>> explain(net, torch.ones(1, 2), "1", torch.tensor([[1.0, 0.0]]))
+        {'nobody': (1.0, '2')}
+    """
+    found = losses(module, inputs, layer, signal)
+    means = any(isinstance(child, nn.LayerNorm | nn.GroupNorm) for child in module.modules())
+    causes: dict[str, tuple[float, str]] = {}
+    for loss in found:
+        competing = loss.rule in {"Sum", "Affine"}
+        cause = "absence" if not competing else "mean" if means else "nobody"
+        share, place = causes.get(cause, (0.0, loss.module))
+        causes[cause] = share + loss.share, place
+    arrived = float(Sweep(module, inputs, [layer]).down(signal)[layer].double().sum())
+    rest = float(signal.sum()) - arrived - sum(loss.share for loss in found)
+    if rest > UNSEEN:
+        causes["constant"] = rest, ""
+    return dict(sorted(causes.items(), key=lambda cause: -cause[1][0]))

@@ -1,0 +1,134 @@
+"""``excite layers``: which layer of a classifier points best, on annotated pictures."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from excite.cli.columns import print_columns
+from excite.cli.options import (  # noqa: TC001 - typer reads them
+    FullyConvolutional,
+    LabelsFile,
+    ModelArgument,
+    Size,
+    Weights,
+)
+from excite.cli.progress import progress
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from excite.benchmarks.layer_report import LayerReport, Row
+    from excite.benchmarks.layer_sweep import LayerSweep
+
+__all__ = ["EXAMPLES", "command"]
+
+NOT_IN_NAMES = re.compile(r"[^\w.-]+")  # what a model's name may hold and a folder's should not
+
+EXAMPLES = """\b
+Examples:
+  excite layers efficientnet-lite0 --data VOCdevkit/VOC2007              all of its block ends
+  excite layers efficientnet-lite0 --data imagenet --limit 200 --by box  by boxes instead of points
+  excite layers efficientnet-lite0 --data coco --layer blocks.10 --layer blocks.14 --json
+"""
+
+
+def command(
+    model: ModelArgument,
+    data: Annotated[Path, typer.Option(help="The folder of annotated pictures: ImageNet, VOC or COCO.")],
+    weights: Weights = None,
+    labels: LabelsFile = None,
+    size: Size = None,
+    fully_convolutional: FullyConvolutional = None,
+    split: Annotated[str | None, typer.Option(help="Which part of the data; its validation pictures if none.")] = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="A layer to try, may be given several times; the ends of the blocks if none."),
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="A method to try, may be given several times; mwp and c-mwp if none.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use at most so many pictures.")] = None,
+    skip: Annotated[int, typer.Option(min=0, help="Leave out so many pictures first.")] = 0,
+    by: Annotated[str, typer.Option(help="Choose by pointing, or by box (data with one main object).")] = "pointing",
+    tolerance: Annotated[
+        float | None,
+        typer.Option(min=0, help="How many pixels beside a box a point may lie; by the data's custom if none."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="How pictures are shared out to choose on and to measure on.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="How many processes work at the same time.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="The folder for results; excite-out/layers-MODEL if none.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure layers on annotated pictures and recommend one, with a table and a figure.
+
+    The layer is chosen on one half of the pictures; all figures are about the other half. Stopped and started again,
+    it goes on where it was.
+    """
+    from excite.benchmarks.layer_sweep import METHODS, LayerSweep, checked_measure
+    from excite.benchmarks.plots import check_plots, layer_figure
+    from excite.datasets import open_dataset
+    from excite.models import Choice
+    from excite.readouts.save import save_json
+
+    check_plots()
+    dataset = open_dataset(data, split)
+    checked_measure(by, dataset)
+    out = out or Path("excite-out") / f"layers-{NOT_IN_NAMES.sub('-', model)}"
+    classifier = Choice(model, weights, labels, size, fully_convolutional).load()
+    sweep = LayerSweep(classifier, dataset, layers=layer, methods=method or METHODS, skip=skip, limit=limit)
+    records = list(progress(sweep.records(out, workers), len(sweep.tasks)))
+    found = sweep.report(records, by=by, tolerance=tolerance, seed=seed)
+    figure = layer_figure(found, f"{model} on {dataset.name} {dataset.split}", out / "layers.png")
+    answer = {**sweep.about(), "seed": seed, **found.to_dict(), "figure": str(figure)}
+    save_json(answer, out / "layers.json")
+    if as_json:
+        typer.echo(json.dumps(answer))
+    else:
+        _print(found, sweep, out)
+    _tell_failures(sweep)
+
+
+def _print(found: LayerReport, sweep: LayerSweep, out: Path) -> None:
+    """The table, what it means, and what was left out."""
+    print_columns([_columns(row) for row in found.rows])
+    left_out = [
+        *([f"no word for {_counted(sweep.unknown)}"] if sweep.unknown else []),
+        *([f"{sweep.difficult} targets flagged as difficult"] if sweep.difficult else []),
+        *([f"{sweep.empty} pictures with nothing to look for"] if sweep.empty else []),
+    ]
+    if left_out:
+        typer.echo(f"left out: {'; '.join(left_out)}")
+    for sentence in found.sentences():
+        typer.echo(sentence)
+    typer.echo(f"written: {out / 'layers.png'}, {out / 'layers.json'}")
+
+
+def _columns(row: Row) -> dict[str, str]:
+    """One line of the table; boxes only where they were measured."""
+    boxes = {} if row.box_error is None else {"box error %": str(row.box_error), "alpha": str(row.alpha)}
+    return {
+        "method": row.method,
+        "layer": row.layer,
+        "map": f"{row.size[0]}x{row.size[1]}",
+        "pointing %": str(row.pointing),
+        **boxes,
+        "mass": f"{row.mass:.3f}",
+        "": "" if row.standing == "worse" else row.standing,
+    }
+
+
+def _counted(unknown: Counter[str]) -> str:
+    return ", ".join(f"{category} ({count} targets)" for category, count in unknown.most_common())
+
+
+def _tell_failures(sweep: LayerSweep) -> None:
+    for failure in sweep.failures:
+        typer.echo(f"excite: {failure}", err=True)
+    if sweep.failures:
+        typer.echo(f"excite: {len(sweep.failures)} of {len(sweep.names)} pictures could not be read", err=True)
+        raise typer.Exit(1)

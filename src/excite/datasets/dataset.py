@@ -1,0 +1,127 @@
+"""What all data sets have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, ClassVar
+
+from excite.errors import ConceptError, DataError
+from excite.vocabulary.labels import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from excite.datasets.sample import Sample
+    from excite.vocabulary import Concept, Labels
+
+__all__ = ["Dataset", "chosen_split", "picture_in", "read_text"]
+
+
+class Dataset(ABC):
+    """Annotated pictures in a defined order: iterating gives a `Sample` for each.
+
+    Attributes:
+        name: Of the format, for people to read.
+        layout: What the format looks like on disk, for people to read.
+        tolerance: How many pixels beside a box a point may lie and still be a hit, by this data set's custom.
+        one_main_object: Each picture was chosen for one kind of object, which it shows large: a box around the
+            attention is expected to be that object's.
+        names: The pictures, in the order in which they come.
+    """
+
+    name: ClassVar[str]
+    layout: ClassVar[str]
+    tolerance: ClassVar[int] = 15  # the Pointing Game's (paper, section 4.1)
+    one_main_object: ClassVar[bool] = False
+
+    def __init__(self, folder: Path, split: str | None = None) -> None:
+        self.folder = folder
+        self.split = chosen_split(split, self._splits(), folder)
+        self.names = tuple(self._read())
+        if not self.names:
+            raise DataError(f"the split {self.split!r} of {str(folder)!r} lists no pictures")
+
+    @abstractmethod
+    def _splits(self) -> list[str]:
+        """The splits that are there."""
+
+    @abstractmethod
+    def _read(self) -> list[str]:
+        """Read what is needed to give samples of the split; the names of its pictures, in order."""
+
+    @classmethod
+    @abstractmethod
+    def is_in(cls, folder: Path) -> bool:
+        """Whether this folder looks like a data set of this format."""
+
+    @property
+    @abstractmethod
+    def categories(self) -> tuple[str, ...]:
+        """What its targets may be called, in the data set's own order."""
+
+    @abstractmethod
+    def sample(self, name: str) -> Sample:
+        """What is known about the picture of this name."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (self.sample(name) for name in self.names)
+
+    def concept(self, category: str, labels: Labels) -> Concept:
+        """What a classifier with those labels calls a category of this data set.
+
+        Unlike a word that somebody types, a category is never completed: a "fork" is no "forklift".
+
+        Raises:
+            ConceptError: The classifier has no word for it.
+        """
+        found = labels.find(category)
+        wanted = fold(category)
+        words = [fold(word) for unit in found.units for word in labels.synonyms(unit)]
+        begun = any(word.startswith(wanted) for word in words)
+        if begun and not any(f" {wanted} " in f" {word} " for word in words):
+            raise ConceptError(f"No label is called {category!r}; {found.name!r} only begins so.")
+        return found
+
+
+def chosen_split(split: str | None, splits: Sequence[str], folder: Path) -> str:
+    """The split of this name, or the only one that begins so ("val" for "val2017"); None for the validation split.
+
+    Example:
+        >>> chosen_split("val", ["train2017", "val2017"], Path("coco"))
+        'val2017'
+    """
+    wanted = "val" if split is None else split
+    begun = [one for one in splits if wanted and one.startswith(wanted)]
+    if wanted in splits:
+        return wanted
+    if len(begun) == 1:
+        return begun[0]
+    if split is None and len(splits) == 1:
+        return splits[0]
+    near = get_close_matches(wanted, splits, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    known = ", ".join(splits) or "none"
+    raise DataError(f"{str(folder)!r} has no split {wanted!r}{hint}: its splits are {known}")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of annotations."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise DataError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot read {str(path)!r}: it is no UTF-8 text (byte {error.start})") from None
+
+
+def picture_in(folder: Path, name: str, where: str) -> Path:
+    """The file of a picture. Names come from annotations, which must not lead out of the data set."""
+    parts = PurePosixPath(name).parts
+    if not parts or PurePosixPath(name).is_absolute() or ".." in parts or "\0" in name:
+        raise DataError(f"{where}: {name!r} is no name of a picture in {str(folder)!r}")
+    return folder / name

@@ -1,0 +1,113 @@
+"""PASCAL VOC in its own layout, and other data annotated in that format."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from excite.datasets.dataset import Dataset, picture_in, read_text
+from excite.datasets.sample import Instance, Sample, Target, checked_box
+from excite.errors import ConceptError, DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from excite.vocabulary import Concept, Labels
+
+__all__ = ["Voc"]
+
+LISTS = "ImageSets/Main"
+SPELLED_APART = {"diningtable": "dining table", "pottedplant": "potted plant", "tvmonitor": "tv monitor"}
+OF_ONE_CLASS = re.compile(r".+_(train|val|trainval|test)")  # lists that say which pictures show a class
+
+
+class Voc(Dataset):
+    """Several kinds of objects a picture, each with a box and perhaps flagged as difficult."""
+
+    name = "voc"
+    layout = f"{LISTS}/SPLIT.txt, Annotations/*.xml, JPEGImages/*.jpg"
+
+    def _splits(self) -> list[str]:
+        lists = sorted(path.stem for path in (self.folder / LISTS).glob("*.txt"))
+        return [name for name in lists if not OF_ONE_CLASS.fullmatch(name)]
+
+    def _read(self) -> list[str]:
+        return _read_names(self.folder / LISTS / f"{self.split}.txt")
+
+    @classmethod
+    def is_in(cls, folder: Path) -> bool:
+        """Whether lists of pictures and annotations are there."""
+        return (folder / LISTS).is_dir() and (folder / "Annotations").is_dir()
+
+    @cached_property
+    def categories(self) -> tuple[str, ...]:
+        """The names that occur in this split, in alphabetical order (which is VOC's own)."""
+        return tuple(sorted({target.concept for sample in self for target in sample.targets}))
+
+    def sample(self, name: str) -> Sample:
+        """A picture and its objects, from its XML file."""
+        where = f"{LISTS}/{self.split}.txt"
+        annotation = picture_in(self.folder / "Annotations", f"{name}.xml", where)
+        targets: dict[str, list[Instance]] = {}
+        for number, element in enumerate(_parsed(annotation).iterfind("object"), 1):
+            place = f"{annotation}, object {number}"
+            targets.setdefault(_text(element, "name", place), []).append(_instance(element, place))
+        path = picture_in(self.folder / "JPEGImages", f"{name}.jpg", where)
+        return Sample(name, path, tuple(Target(concept, tuple(targets[concept])) for concept in sorted(targets)))
+
+    def concept(self, category: str, labels: Labels) -> Concept:
+        """The concept of this name; VOC writes some words together that others write apart."""
+        try:
+            return super().concept(category, labels)
+        except ConceptError:
+            if category not in SPELLED_APART:
+                raise
+            return super().concept(SPELLED_APART[category], labels)
+
+
+def _read_names(path: Path) -> list[str]:
+    """The pictures of a split, one a line."""
+    names = []
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        words = line.split()
+        if len(words) > 1:
+            raise DataError(f"{path}, line {number}: the name of one picture was expected, not {line[:80]!r}")
+        names += words  # one, or none on a blank line
+    return list(dict.fromkeys(names))
+
+
+def _parsed(path: Path) -> ElementTree.Element:
+    """The root of an XML file without a DOCTYPE: an entity declared there may grow without end when it is read."""
+    text = read_text(path)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise DataError(f"{path}: it declares a DOCTYPE or an ENTITY, which no annotation needs; it is not read")
+    try:
+        return ElementTree.fromstring(text)  # noqa: S314 - no entities, see above
+    except ElementTree.ParseError as error:
+        raise DataError(f"{path}: broken XML ({error})") from None
+
+
+def _instance(element: ElementTree.Element, where: str) -> Instance:
+    """An object; VOC counts pixels from 1, the last one included."""
+    x0, y0, x1, y1 = (_number(element, f"bndbox/{side}", where) for side in ("xmin", "ymin", "xmax", "ymax"))
+    difficult = element.findtext("difficult", default="0").strip()
+    if difficult not in {"0", "1"}:
+        raise DataError(f"{where}: <difficult> must be 0 or 1, not {difficult!r}")
+    return Instance(checked_box(x0 - 1, y0 - 1, x1, y1, where), difficult=difficult == "1")
+
+
+def _number(element: ElementTree.Element, tag: str, where: str) -> float:
+    text = _text(element, tag, where)
+    try:
+        return float(text)
+    except ValueError:
+        raise DataError(f"{where}: <{tag}> must be a number, not {text[:40]!r}") from None
+
+
+def _text(element: ElementTree.Element, tag: str, where: str) -> str:
+    text = (element.findtext(tag) or "").strip()
+    if not text:
+        raise DataError(f"{where}: <{tag}> is missing or empty")
+    return text

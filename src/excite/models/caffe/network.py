@@ -1,0 +1,272 @@
+"""A Caffe network as a torch module: its layers under their own names, its answer the logits."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from excite.errors import ModelError
+from excite.models.caffe.definition import Layer, Network
+from excite.models.caffe.layers import InnerProduct, build, refusal
+
+__all__ = ["CaffeNetwork"]
+
+ENDINGS = frozenset({"Softmax", "Sigmoid", "Accuracy", "Split"})  # and all losses: what comes after the logits
+
+
+class Step(NamedTuple):
+    """One layer at work: its module's name, what it reads and writes, and what nobody reads after it."""
+
+    module: str
+    layer: Layer
+    finished: tuple[str, ...]
+
+
+class CaffeNetwork(nn.Module):
+    """The network that a Caffe definition describes, up to its logits.
+
+    Every layer that feeds the answer is a child under its own name ("pool2/3x3_s2"). Torch allows neither dots in
+    names nor names that a module has already: a dot becomes "_", and "_" is added to a name that is taken ("type_").
+
+    It is built without weights, which costs neither time nor memory: ``load_blobs`` gives it those of a file, and
+    ``initialise`` random ones. It answers [N, C], or [N, C, H, W] when it answers for each place.
+
+    Attributes:
+        definition: What it was built from.
+        shapes: The shape of each blob for one picture of the size that the definition gives.
+
+    Args:
+        definition: The network in Caffe's terms.
+        output: The blob to answer with, when several are read by nobody.
+        shape: The shape [N, C, H, W] of its input, instead of that of the definition or when that has none.
+
+    Raises:
+        ModelError: A layer cannot be built, or it is not clear what goes in or what comes out.
+
+    Example:
+        >>> layers = (Layer("fc", "InnerProduct", ("data",), ("fc",), {"num_output": 2}),)
+        >>> network = CaffeNetwork(Network("tiny", {"data": (1, 3, 4, 4)}, layers)).initialise(seed=1)
+        >>> network(torch.ones(5, 3, 4, 4)).shape
+        torch.Size([5, 2])
+    """
+
+    def __init__(self, definition: Network, output: str | None = None, *, shape: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.definition = definition
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        layers, self._answer = _up_to_the_logits(definition, output)
+        self._input = _only_input(definition, layers)
+        self._steps: list[Step] = []
+        self.shapes[self._input] = (1, *_input_shape(definition, self._input, shape)[1:])
+        for layer, finished in zip(layers, _finished(layers, self._answer), strict=True):
+            name = self._free_name(layer.name)
+            self.add_module(name, self._built(layer))
+            self._steps.append(Step(name, layer, finished))
+        self.eval()
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Logits of pictures [N, C, H, W]."""
+        if not pictures.is_meta and any(tensor.is_meta for tensor in chain(self.parameters(), self.buffers())):
+            raise ModelError(f"{self.definition.name} has no weights yet: load_blobs(...) or initialise(seed) first.")
+        blobs = {self._input: pictures}
+        for step in self._steps:
+            answer = self.get_submodule(step.module)(*(blobs[bottom] for bottom in step.layer.bottoms))
+            for blob in step.finished:
+                del blobs[blob]
+            blobs.update(dict.fromkeys(step.layer.tops, answer))
+        logits = blobs[self._answer]
+        return logits.flatten(1) if logits.shape[2:] == (1, 1) else logits
+
+    def load_blobs(self, weights: Mapping[str, Sequence[Tensor]], source: str = "the weights") -> list[str]:
+        """Take over the weights of a file; nothing is changed when they do not fit.
+
+        The tensors become the network's own where their type and layout allow it, so that half a gigabyte of them is
+        not there twice.
+
+        Args:
+            weights: The blobs of each layer, by its name in Caffe; shapes may be the old ones with four dimensions.
+            source: Where they come from, for messages.
+
+        Returns:
+            the layers in ``weights`` that this network has not: heads for training, for example.
+
+        Raises:
+            ModelError: Blobs are missing, too many, or of another shape.
+        """
+        weighted = [step for step in self._steps if self.get_submodule(step.module).state_dict()]
+        wanted = list(dict.fromkeys(step.layer.name for step in weighted))
+        missing = [name for name in wanted if not weights.get(name)]
+        if missing:
+            raise ModelError(
+                f"{source} has no weights for {_some(missing)} of {self.definition.name}: "
+                "use the weights and the definition that belong together."
+            )
+        state = {}
+        for step in weighted:
+            fitted = _fitted(step.layer, self.get_submodule(step.module), weights[step.layer.name], source)
+            state.update({f"{step.module}.{name}": tensor for name, tensor in fitted.items()})
+        self.load_state_dict(state, strict=True, assign=True)
+        self.eval()
+        return [name for name in weights if weights[name] and name not in wanted]
+
+    def initialise(self, seed: int = 0) -> Self:
+        """Random weights (He's normal ones), zero biases, norms that do nothing: the same for the same seed."""
+        generator = torch.Generator().manual_seed(seed)
+        state = {}
+        for path, tensor in self.state_dict().items():
+            start = torch.empty(tensor.shape, dtype=tensor.dtype)
+            module, _, name = path.rpartition(".")
+            if start.dim() > 1:
+                start.normal_(std=(2 / start[0].numel()) ** 0.5, generator=generator)
+            elif isinstance(self.get_submodule(module), nn.PReLU):
+                start.fill_(0.25)
+            else:
+                start.fill_(0 if name in {"bias", "mean"} else 1)
+            state[path] = start
+        self.load_state_dict(state, strict=True, assign=True)
+        return self
+
+    def _free_name(self, name: str) -> str:
+        free = name.replace(".", "_")
+        while not free or hasattr(self, free):
+            free += "_"
+        return free
+
+    def _built(self, layer: Layer) -> nn.Module:
+        """The module of a layer, without weights; notes the shape of what it gives, seen on a batch of no pictures.
+
+        That computes nothing and reads no weight, as would a run on torch's meta device, whose operations however take
+        seconds to import.
+        """
+        shapes = [self.shapes[bottom] for bottom in layer.bottoms]
+        try:
+            with torch.device("meta"):
+                module = build(layer, shapes).eval()
+            weights = {name: torch.empty(tensor.shape) for name, tensor in module.state_dict().items()}
+            with torch.no_grad():
+                answer: Tensor = functional_call(module, weights, tuple(torch.empty(0, *shape[1:]) for shape in shapes))
+        except (RuntimeError, ValueError, IndexError) as error:  # torch's word on sizes that do not fit
+            raise refusal(layer, f"does not fit its input {_written(shapes)}: {str(error).splitlines()[0]}") from error
+        self.shapes.update(dict.fromkeys(layer.tops, (1, *answer.shape[1:])))
+        return module
+
+
+def _up_to_the_logits(definition: Network, output: str | None) -> tuple[list[Layer], str]:
+    """The layers that are needed for the answer, and the blob that it is."""
+    layers = list(definition.layers)
+    if output is not None:
+        layers = _feeding(layers, output)
+        if not layers:
+            blobs = list(dict.fromkeys(top for layer in definition.layers for top in layer.tops))
+            raise ModelError(f"{definition.name} has no blob {output!r} to answer with; it has {', '.join(blobs)}.")
+    layers = _without_ending(layers)
+    unread = _unread(layers)
+    if len(unread) != 1:
+        found = f"several outputs, {', '.join(unread)}: choose one with output=" if unread else "no output"
+        raise ModelError(f"{definition.name} has {found}.")
+    return _feeding(layers, unread[0]), unread[0]
+
+
+def _feeding(layers: Iterable[Layer], output: str) -> list[Layer]:
+    """Those layers whose work ends up in a blob. Backwards, as a blob may be written several times (in place)."""
+    needed, kept = {output}, []
+    for layer in reversed(list(layers)):
+        if needed & set(layer.tops):
+            needed = (needed - set(layer.tops)) | set(layer.bottoms)
+            kept.append(layer)
+    return kept[::-1]
+
+
+def _without_ending(layers: Iterable[Layer]) -> list[Layer]:
+    """All but what turns the logits into probabilities or a loss that nobody reads."""
+    read: set[str] = set()
+    kept = []
+    for layer in reversed(list(layers)):
+        ending = layer.kind in ENDINGS or layer.kind.endswith("Loss")
+        if not ending or read & set(layer.tops):
+            read = (read - set(layer.tops)) | set(layer.bottoms)
+            kept.append(layer)
+    return kept[::-1]
+
+
+def _unread(layers: Iterable[Layer]) -> list[str]:
+    unread: dict[str, None] = {}
+    for layer in layers:
+        for bottom in layer.bottoms:
+            unread.pop(bottom, None)
+        unread.update(dict.fromkeys(layer.tops))
+    return list(unread)
+
+
+def _finished(layers: Sequence[Layer], answer: str) -> list[tuple[str, ...]]:
+    """For each layer the blobs that it is the last to read: they need no memory after it."""
+    later, finished = {answer}, []
+    for layer in reversed(layers):
+        finished.append(tuple(set(layer.bottoms) - later - set(layer.tops)))
+        later = (later - set(layer.tops)) | set(layer.bottoms)
+    return finished[::-1]
+
+
+def _only_input(definition: Network, layers: Iterable[Layer]) -> str:
+    written: set[str] = set()
+    used: dict[str, None] = {}
+    for layer in layers:
+        for blob in layer.bottoms:
+            if blob not in written:
+                if blob not in definition.inputs:
+                    raise refusal(layer, f"reads the blob {blob!r}, which no layer before it writes")
+                used[blob] = None
+        written |= set(layer.tops)
+    if len(used) != 1:
+        raise ModelError(f"{definition.name} takes {', '.join(used)}: excite can feed it one input, the pictures.")
+    return next(iter(used))
+
+
+def _input_shape(definition: Network, name: str, shape: Sequence[int]) -> Sequence[int]:
+    shape = shape or definition.inputs[name]
+    if not shape:
+        raise ModelError(
+            f"{definition.name} does not say the shape of its input {name!r}: give shape=(1, 3, height, width)."
+        )
+    return shape
+
+
+def _fitted(layer: Layer, module: nn.Module, blobs: Sequence[Tensor], source: str) -> dict[str, Tensor]:
+    """The blobs as the tensors of a module, which are in Caffe's order."""
+    state = module.state_dict()
+    if len(blobs) != len(state):
+        raise refusal(layer, f"has {len(state)} blobs ({', '.join(state)}), but {len(blobs)} in {source}")
+    fitted = {}
+    for (name, target), blob in zip(state.items(), blobs, strict=True):
+        turned = name == "weight" and isinstance(module, InnerProduct) and module.transposed
+        expected = target.shape[::-1] if turned else target.shape
+        if _without_leading_ones(blob.shape) != _without_leading_ones(expected):
+            raise refusal(
+                layer,
+                f"takes a {name} of shape {_written([expected])}, but that in {source} is {_written([blob.shape])}: "
+                "use the weights and the definition that belong together",
+            )
+        tensor = blob.detach().reshape(expected)
+        tensor = (tensor.T if turned else tensor).contiguous()
+        fitted[name] = tensor.to(tensor.device if target.is_meta else target.device, target.dtype)
+    return fitted
+
+
+def _without_leading_ones(shape: Sequence[int]) -> list[int]:
+    """Old files write vectors as 1 x 1 x 1 x N and matrices as 1 x 1 x M x N."""
+    shape = list(shape)
+    while shape and shape[0] == 1:
+        del shape[0]
+    return shape
+
+
+def _written(shapes: Iterable[Sequence[int]]) -> str:
+    return ", ".join(" x ".join(map(str, shape)) or "a single number" for shape in shapes)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more

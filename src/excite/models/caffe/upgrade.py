@@ -1,0 +1,174 @@
+"""From what a Caffe file says, in whichever format, to the network for use: the one form the rest of excite knows."""
+
+from collections.abc import Iterator, Mapping
+from itertools import repeat
+from math import isfinite
+from typing import Any
+
+from excite.models.caffe.definition import Layer, Network
+from excite.models.caffe.schema import PARAMETERS_OF, kind_of
+from excite.models.caffe.wire import BrokenFile
+
+__all__ = ["network_of"]
+
+DATA = {"AnnotatedData", "Data", "DummyData", "HDF5Data", "ImageData", "MemoryData", "WindowData"}
+ENDS = {"Accuracy", "HDF5Output", "Silence"}  # and all that end in Loss: they feed nothing
+LARGEST = 2**31 - 1  # Caffe's integers
+TEST = 1
+
+
+def network_of(net: Any, *, filtered: bool = False) -> Network:
+    """The network of a NetParameter, as it is in use.
+
+    Args:
+        net: The message, of the V1 or the new format.
+        filtered: Whether the layers of other phases are already gone, as in what Caffe saves after training.
+
+    Raises:
+        BrokenFile: It is not a network, or says what cannot be.
+    """
+    _check_format(net)
+    inputs: dict[str, tuple[int, ...]] = {}
+    for name, shape in _declared_inputs(net):
+        _feed(inputs, name, shape)
+    layers: list[Layer] = []
+    labels: set[str] = set()
+    for message in net.layer or net.layers:
+        if not filtered and not _used(message, net.state):
+            continue
+        layer = _layer(message)
+        if layer.kind in {"Input", *DATA}:
+            for name, shape in _fed_by(layer):
+                _feed(inputs, name, shape)
+            labels.update(set(layer.tops) - set(inputs))
+        elif layer.bottoms and labels.issuperset(layer.bottoms):
+            labels.update(layer.tops)
+        elif layer.kind not in ENDS and not layer.kind.endswith("Loss"):
+            layers.append(layer)
+    if not layers:
+        raise BrokenFile("all its layers are for training: none is left in the test phase")
+    return Network(name=_text(net.name), inputs=inputs, layers=tuple(layers))
+
+
+def _check_format(net: Any) -> None:
+    if any(layer.HasField("layer") for layer in net.layers):
+        raise BrokenFile(
+            "it is in Caffe's format of 2013 (V0); Caffe's upgrade_net_proto_text makes a newer file of it"
+        )
+    if net.layer and net.layers:
+        raise BrokenFile("it has layers of the old format ('layers') and of the new one ('layer'): keep one")
+    if not net.layer and not net.layers:
+        raise BrokenFile("it has no layers")
+    _check_fields(net, "the network", deep=False)
+
+
+def _check_fields(message: Any, where: str, *, deep: bool = True) -> None:
+    """A field that is not in the schema could mean anything; the text form has none left, a binary one may."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    unknown = UnknownFieldSet(message)
+    if len(unknown):
+        number, kind = unknown[0].field_number, message.DESCRIPTOR.name
+        raise BrokenFile(f"{where} has a field {number} in its {kind}, which excite does not know")
+    for field, value in message.ListFields() if deep else ():
+        if field.message_type is not None:
+            for part in [value] if hasattr(value, "ListFields") else value:
+                _check_fields(part, where)
+
+
+def _declared_inputs(net: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The inputs that stand before the layers, as all did once."""
+    names = [_text(name) for name in net.input]
+    if net.input_shape:
+        shapes = [tuple(shape.dim) for shape in net.input_shape]
+    elif net.input_dim:
+        sizes = list(net.input_dim)
+        shapes = [tuple(sizes[at : at + 4]) for at in range(0, len(sizes), 4)]
+    else:
+        shapes = [()] * len(names)
+    if len(shapes) != len(names) or (net.input_dim and (net.input_shape or len(net.input_dim) % 4)):
+        raise BrokenFile(f"the sizes of its inputs do not fit their number, {len(names)}")
+    return zip(names, shapes, strict=True)
+
+
+def _feed(inputs: dict[str, tuple[int, ...]], name: str, shape: tuple[int, ...]) -> None:
+    if name in inputs:
+        raise BrokenFile(f"its input '{name}' is there twice")
+    if not all(1 <= size <= LARGEST for size in shape):
+        raise BrokenFile(f"its input '{name}' is of size {' x '.join(map(str, shape))}")
+    inputs[name] = shape
+
+
+def _layer(message: Any) -> Layer:
+    kind, name = _text(kind_of(message)), _text(message.name)
+    if not kind:
+        raise BrokenFile(f"layer '{name}' says no type that Caffe knows")
+    if kind in PARAMETERS_OF:
+        _check_fields(message, f"layer '{name}'")
+    return Layer(
+        name=name,
+        kind=kind,
+        bottoms=tuple(map(_text, message.bottom)),
+        tops=tuple(map(_text, message.top)),
+        options=_options(message, kind),
+    )
+
+
+def _options(message: Any, kind: str) -> Mapping[str, Any]:
+    parameters = PARAMETERS_OF.get(kind, "")
+    if parameters not in message.DESCRIPTOR.fields_by_name:
+        return {}
+    return {
+        field.name: _plain(field, value, message.name)
+        for field, value in getattr(message, parameters).ListFields()
+        if not field.name.endswith("filler")  # how training begins
+    }
+
+
+def _plain(field: Any, value: Any, layer: str) -> Any:
+    """A value of a message without protobuf: shapes and lists as tuples, enumerations as words."""
+    if hasattr(value, "dim"):
+        return tuple(value.dim)
+    if not isinstance(value, bool | int | float | str | bytes):
+        return tuple(_plain(field, one, layer) for one in value)
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    if isinstance(value, int | float) and not (isfinite(value) and abs(value) <= LARGEST):
+        raise BrokenFile(f"{field.name} of layer '{layer}' is {value}")
+    return value
+
+
+def _fed_by(layer: Layer) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """What a layer without bottoms puts in: of a data layer the pictures, of an Input layer all its tops."""
+    if layer.kind != "Input":
+        return zip(layer.tops[:1], [()], strict=False)
+    shapes: tuple[tuple[int, ...], ...] = layer.options.get("shape", ((),))
+    if len(shapes) not in {1, len(layer.tops)}:
+        raise BrokenFile(f"layer '{layer.name}' has {len(layer.tops)} tops and {len(shapes)} shapes")
+    return zip(layer.tops, shapes if len(shapes) > 1 else repeat(shapes[0]), strict=False)  # one shape is for all tops
+
+
+def _used(message: Any, state: Any) -> bool:
+    """Whether the rules of a layer let it be where the network is tested."""
+    if message.include and message.exclude:
+        raise BrokenFile(f"layer '{message.name}' has rules to include and to exclude it: Caffe takes one or the other")
+    if message.include:
+        return any(_meets(state, rule) for rule in message.include)
+    return not any(_meets(state, rule) for rule in message.exclude)
+
+
+def _meets(state: Any, rule: Any) -> bool:
+    stages = set(state.stage)
+    return (
+        (not rule.HasField("phase") or rule.phase == TEST)
+        and (not rule.HasField("min_level") or state.level >= rule.min_level)
+        and (not rule.HasField("max_level") or state.level <= rule.max_level)
+        and stages.issuperset(rule.stage)
+        and stages.isdisjoint(rule.not_stage)
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):  # protobuf gives the bytes where they are no text
+        raise BrokenFile(f"the name {value!r:.60} is not UTF-8")
+    return value

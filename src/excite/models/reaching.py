@@ -1,0 +1,230 @@
+"""How far each operation reaches from a place: the table for `excite.models.receptive`.
+
+An operation that is not in the table works place by place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from excite.models.views import WHOLE, Seeing, Side, View
+from excite.propagation.notes import tensors_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["REACHING"]
+
+_TAPS = {"linear": 2, "bilinear": 2, "bicubic": 4}  # places that an interpolated one is made of; else the nearest
+
+
+def convolution(call: Seeing) -> View:
+    """A kernel slides over the map."""
+    kernel = call.argument(1, "weight").shape[2:]
+    dilations = _pair(call.argument(5, "dilation", 1))
+    padding = call.argument(4, "padding", 0)
+    if padding == "same":
+        padding = [dilation * (size - 1) // 2 for size, dilation in zip(kernel, dilations, strict=True)]
+    padding = (0, 0) if padding == "valid" else _pair(padding)
+    strides = _pair(call.argument(3, "stride", 1))
+    return _each(
+        call.sides(),
+        lambda side, k: side.slid((kernel[k] - 1) * dilations[k] + 1, strides[k], padding[k]),
+    )
+
+
+def transposed_convolution(call: Seeing) -> View:
+    """Each place is made of those whose kernels cover it."""
+    kernel = call.argument(1, "weight").shape[2:]
+    strides, padding = _pair(call.argument(3, "stride", 1)), _pair(call.argument(4, "padding", 0))
+    dilations = _pair(call.argument(7, "dilation", 1))
+
+    def spread(side: Side, k: int) -> Side:
+        reach = (kernel[k] - 1) * dilations[k]
+        before = Fraction(reach - padding[k], strides[k])
+        return side.slid(reach // strides[k] + 1, Fraction(1, strides[k]), before)
+
+    return _each(call.sides(), spread)
+
+
+def max_pooling(call: Seeing) -> View:
+    """A window slides over the map."""
+    dilations = _pair(call.argument(4, "dilation", 1))
+    return _pooled(call, call.argument(1, "kernel_size"), call.argument(2, "stride"), dilations)
+
+
+def average_pooling(call: Seeing) -> View:
+    """A window slides over the map."""
+    return _pooled(call, call.argument(1, "kernel_size"), call.argument(2, "stride"), (1, 1))
+
+
+def power_pooling(call: Seeing) -> View:
+    """A window slides over the map, which has no padding."""
+    kernel = _pair(call.argument(2, "kernel_size"))
+    strides = _pair(call.argument(3, "stride") or kernel)
+    return _each(call.sides(), lambda side, k: side.slid(kernel[k], strides[k]))
+
+
+def _pooled(call: Seeing, kernel: Any, stride: Any, dilations: tuple[int, int]) -> View:
+    kernel = _pair(kernel)
+    strides, padding = _pair(stride or kernel), _pair(call.argument(3, "padding", 0))
+    return _each(call.sides(), lambda side, k: side.slid((kernel[k] - 1) * dilations[k] + 1, strides[k], padding[k]))
+
+
+def adaptive_pooling(call: Seeing) -> View:
+    """Windows side by side, where they have one size; one window over everything sees everything."""
+    view = call.sides()
+    sizes = [(call.subject.shape[side.dim], call.answer.shape[side.dim]) for side in view]
+    if any(inside % outside or (outside == 1 < inside) for inside, outside in sizes):
+        return WHOLE
+    return _each(view, lambda side, k: side.slid(sizes[k][0] // sizes[k][1], sizes[k][0] // sizes[k][1]))
+
+
+def interpolation(call: Seeing) -> View:
+    """Each place is made of the nearest one, or of its neighbours on both sides."""
+    mode = call.argument(3, "mode", "nearest")
+    if mode == "area":
+        return adaptive_pooling(call)
+    taps = _TAPS.get(mode, 1)
+
+    def resized(side: Side, _: int) -> Side:
+        ratio = Fraction(call.subject.shape[side.dim], call.answer.shape[side.dim])
+        wide = call.argument(6, "antialias", False) and ratio > 1
+        window = -int(-taps * ratio // 1) if wide else taps
+        return side.slid(window, ratio, Fraction(window - 1, 2))
+
+    return _each(call.sides(), resized)
+
+
+def padding(call: Seeing) -> View:
+    """Place 0 now is one before the map; padding is told from the last dimension on."""
+    amounts = call.argument(1, "pad")
+
+    def padded(side: Side, _: int) -> Side:
+        pair = 2 * (call.subject.dim() - 1 - side.dim)
+        before = amounts[pair] if pair < len(amounts) else 0
+        return replace(side, first=side.first - before * side.stride, last=side.last - before * side.stride)
+
+    return _each(call.sides(), padded)
+
+
+def pixel_shuffle(call: Seeing) -> View:
+    """Each place becomes several, which see the same."""
+    factor = call.argument(1, "upscale_factor")
+    return _each(call.sides(), lambda side, _: side.slid(1, Fraction(1, factor)))
+
+
+def pixel_unshuffle(call: Seeing) -> View:
+    """Several places become the channels of one."""
+    factor = call.argument(1, "downscale_factor")
+    return _each(call.sides(), lambda side, _: side.slid(factor, factor))
+
+
+def linear(call: Seeing) -> View:
+    """Mixes the last dimension: channels, or places."""
+    view = call.sides()
+    return WHOLE if any(side.dim == call.subject.dim() - 1 for side in view) else view
+
+
+def reduction(call: Seeing) -> View:
+    """Sums up some dimensions: channels, or places."""
+    view, dims = call.sides(), call.argument(1, "dim")
+    if call.function.__name__ == "norm":
+        dims = call.argument(2, "dim")
+    if dims is None or not isinstance(dims, (int, tuple, list)):  # everything, or the other one of two maps
+        return call.joined() if isinstance(dims, Tensor) else WHOLE
+    gone = {dim % call.subject.dim() for dim in ([dims] if isinstance(dims, int) else dims)}
+    if any(side.dim in gone for side in view):
+        return WHOLE
+    kept = call.answer.dim() == call.subject.dim()
+    return view if kept else _each(view, lambda side, _: replace(side, dim=side.dim - sum(d < side.dim for d in gone)))
+
+
+def rearrangement(call: Seeing) -> View:
+    """Only copies places to other ones: done to their numbers, it tells where they went."""
+    return _each(call.sides(), lambda side, _: _followed(call, side))
+
+
+def _followed(call: Seeing, side: Side) -> Side | None:
+    size = call.subject.shape[side.dim]
+    numbers = torch.arange(size).reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim)).expand(call.subject.shape)
+    moved = list(tensors_in(call.function(numbers, *call.args[1:], **call.kwargs)))[call.position]
+    dims = [dim for dim in range(moved.dim()) if moved.shape[dim] > 1 and bool((moved.diff(dim=dim) != 0).any())]
+    if len(dims) != 1:  # mixed with another dimension, or a single place, of which nothing can be told
+        return None
+    steps = moved.diff(dim=dims[0])
+    step = int(steps.flatten()[0])
+    if step < 1 or not bool((steps == step).all()):
+        return None
+    start = int(moved.flatten()[0]) * side.stride
+    return Side(dims[0], side.stride * step, side.first + start, side.last + start)
+
+
+def whole(_call: Seeing) -> View:
+    """Mixes all places."""
+    return WHOLE
+
+
+def concatenation(call: Seeing) -> View:
+    """Channels side by side see what each of them sees; maps side by side are one map no more."""
+    dim = call.argument(1, "dim", call.kwargs.get("axis", 0)) % call.answer.dim()
+    joined = call.joined()
+    return WHOLE if any(side.dim == dim for side in joined) else joined
+
+
+def stacking(call: Seeing) -> View:
+    """As the sum of the maps, with one dimension more."""
+    tensors = call.argument(0, "tensors")
+    dim = call.argument(1, "dim", 0) % call.answer.dim()
+    view = replace(call, answer=tensors[0]).joined()
+    return _each(view, lambda side, _: replace(side, dim=side.dim + (side.dim >= dim)))
+
+
+def _each(view: View, change: Callable[[Side, int], Side | None]) -> View:
+    if not view:
+        return WHOLE
+    height, width = change(view[0], 0), change(view[1], 1)
+    return WHOLE if height is None or width is None else (height, width)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    if isinstance(value, int):
+        return value, value
+    return (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
+
+
+def _table(rows: dict[Callable[[Seeing], View], str]) -> dict[str, Callable[[Seeing], View]]:
+    return {name: reach for reach, names in rows.items() for name in names.split()}
+
+
+REACHING = _table(
+    {
+        convolution: "conv2d",
+        transposed_convolution: "conv_transpose2d",
+        max_pooling: "max_pool2d max_pool2d_with_indices",
+        average_pooling: "avg_pool2d",
+        power_pooling: "lp_pool2d",
+        adaptive_pooling: "adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices",
+        interpolation: "interpolate upsample",
+        padding: "pad",
+        pixel_shuffle: "pixel_shuffle",
+        pixel_unshuffle: "pixel_unshuffle",
+        linear: "linear",
+        reduction: "mean sum nansum amax amin max min argmax argmin std var norm logsumexp median prod all any",
+        rearrangement: """view view_as reshape reshape_as flatten unflatten ravel permute transpose swapaxes swapdims
+                          movedim moveaxis squeeze squeeze_ unsqueeze unsqueeze_ transpose_ t t_ T mT getitem narrow
+                          select index_select tensor_split split split_with_sizes chunk unbind expand expand_as repeat
+                          tile flip roll rot90 channel_shuffle""",
+        concatenation: "cat concat concatenate",
+        stacking: "stack",
+        whole: """matmul mm bmm mv addmm baddbmm einsum tensordot scaled_dot_product_attention
+                  multi_head_attention_forward grid_sample conv1d conv3d conv_transpose1d conv_transpose3d cumsum
+                  cumprod gather fft_fft2 fft_rfft2 fft_ifft2 fft_irfft2 fft_fftn fft_rfftn fft_ifftn
+                  fft_irfftn""",
+    }
+)

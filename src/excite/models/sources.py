@@ -1,0 +1,163 @@
+"""Cards made when they are asked for: any classifier of torchvision or timm, any network in Caffe's files."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+from urllib.error import URLError
+
+from excite.errors import ModelError
+from excite.models.cards import CAFFE_PREPROCESS, Card
+from excite.models.packages import timm_models, torchvision_models
+from excite.models.preprocess import Preprocess
+from excite.vocabulary import Labels, imagenet_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+    from torch import nn
+
+__all__ = ["caffe_card", "timm_card", "torchvision_card"]
+
+IMAGENET = 1000
+WITH_SECOND_HEADS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)}
+
+
+def torchvision_card(name: str) -> Card:
+    """A classifier of torchvision, with the weights, the preparation and the labels it was published with."""
+    models = torchvision_models()
+    _check_name("torchvision", name, models.list_models(module=models))
+    published = models.get_model_weights(name).DEFAULT
+    prepare = published.transforms()
+    # The second heads are for training; and the published weights expect the picture in other units than torchvision's
+    # own preparation gives, which the network mends itself when told to.
+    extra = {"aux_logits": False, "transform_input": True, "init_weights": False} if name in WITH_SECOND_HEADS else {}
+
+    def build(classes: int | None) -> nn.Module:
+        chosen = extra if classes is None else {**extra, "num_classes": classes}
+        return cast("nn.Module", models.get_model(name, weights=None, **chosen))
+
+    return Card(
+        name=f"torchvision:{name}",
+        build=build,
+        preprocess=_preprocess(prepare.crop_size[0], prepare.mean, prepare.std, prepare.interpolation.value),
+        labels=lambda: _labels(published.meta["categories"]),
+        layers=(),
+        description=f"{name} of torchvision",
+        source=f"torchvision, {published.url}",
+        pretrained=_fetched(lambda: models.get_model(name, weights=published), published.url),
+        ignored=WITH_SECOND_HEADS.get(name, ()),
+    )
+
+
+def timm_card(name: str) -> Card:
+    """A classifier of timm, with the weights, the preparation and the labels it was published with."""
+    timm = timm_models()
+    if not name.startswith("hf-hub:"):
+        _check_name("timm", name.partition(".")[0], timm.list_models())
+    facts = _timm_facts(timm, name)
+
+    def build(classes: int | None) -> nn.Module:
+        chosen = {} if classes is None else {"num_classes": classes}
+        return cast("nn.Module", timm.create_model(name, pretrained=False, **chosen))
+
+    return Card(
+        name=f"timm:{name}",
+        build=build,
+        preprocess=_preprocess(facts["input_size"][-1], facts["mean"], facts["std"], facts["interpolation"]),
+        labels=lambda: _timm_labels(timm, facts),
+        layers=(),
+        description=f"{name} of timm",
+        source=f"timm, {facts.get('hf_hub_id') or facts.get('url') or 'no weights published'}",
+        pretrained=_fetched(lambda: timm.create_model(name, pretrained=True), f"the weights of timm's {name}"),
+    )
+
+
+def caffe_card(path: Path) -> Card:
+    """A network in Caffe's own files: a .prototxt, whose weights are given beside it, or a .caffemodel by itself."""
+    from excite.models.caffe.network import CaffeNetwork
+    from excite.models.caffe.reading import read_network, read_network_of_weights, read_weights
+
+    alone = path.suffix == ".caffemodel"
+    definition = read_network_of_weights(path) if alone else read_network(path)
+    shape = next(iter(definition.inputs.values()), ())
+    side = min(shape[-2:]) if len(shape) == 4 else CAFFE_PREPROCESS.shorter_side
+    network = partial(CaffeNetwork, definition, shape=() if shape else (1, 3, side, side))  # a training file has none
+
+    def build(classes: int | None) -> nn.Module:
+        if classes is not None:
+            raise ModelError(f"{path} says how many classes there are: change num_output there, not the labels.")
+        return network()
+
+    def pretrained() -> nn.Module:
+        filled = network()
+        filled.load_blobs(read_weights(path), str(path))
+        return filled
+
+    return Card(
+        name=str(path),
+        build=build,
+        preprocess=Preprocess(**{**vars(CAFFE_PREPROCESS), "shorter_side": side}),
+        labels=lambda: None,
+        layers=(),
+        description=f"{definition.name or path.stem}, a Caffe network",
+        source=str(path),
+        pretrained=pretrained if alone else None,
+        fully_convolutional=True,
+    )
+
+
+def _check_name(package: str, name: str, known: Iterable[str]) -> None:
+    known = list(known)
+    if name not in known:
+        near = get_close_matches(name, known, n=3)
+        hint = f" Did you mean {', '.join(f'{package}:{one}' for one in near)}?" if near else ""
+        raise ModelError(f"{package} has no classifier {name!r}.{hint}")
+
+
+def _preprocess(side: int, mean: Sequence[float], std: Sequence[float], interpolation: str) -> Preprocess:
+    """The published preparation, less its crop: a map shall cover the whole picture."""
+    return Preprocess(
+        shorter_side=side,
+        mean=cast("Any", tuple(255 * value for value in mean)),
+        scale=cast("Any", tuple(1 / (255 * value) for value in std)),
+        interpolation="bicubic" if interpolation == "bicubic" else "bilinear",
+    )
+
+
+def _labels(words: Sequence[str]) -> Labels:
+    """ImageNet's labels with all their synonyms, or else the words as they are published."""
+    return imagenet_labels() if len(words) == IMAGENET else Labels(words)
+
+
+def _timm_facts(timm: ModuleType, name: str) -> dict[str, Any]:
+    """What timm's own settings say about the published weights."""
+    if name.startswith("hf-hub:"):
+        return cast("dict[str, Any]", timm.create_model(name, pretrained=False).pretrained_cfg)
+    return cast("dict[str, Any]", timm.get_pretrained_cfg(name).to_dict())
+
+
+def _timm_labels(timm: ModuleType, facts: dict[str, Any]) -> Labels | None:
+    """The words that timm has for a set of ImageNet's classes; None for other data."""
+    if facts.get("num_classes") == IMAGENET:
+        return imagenet_labels()
+    subset = timm.data.infer_imagenet_subset(facts)
+    if subset is None:
+        return None
+    return Labels([words.split(", ") for words in timm.data.ImageNetInfo(subset).label_descriptions()])
+
+
+def _fetched(make: Callable[[], nn.Module], what: str) -> Callable[[], nn.Module]:
+    """Weights through the package's own cache; without a network one line that says what else to do."""
+
+    def pretrained() -> nn.Module:
+        try:
+            return make()
+        except (URLError, OSError, RuntimeError, ValueError) as error:
+            said = next(iter(str(error).splitlines()), type(error).__name__)
+            raise ModelError(f"Cannot fetch {what}: {said}. Give a file: --weights FILE.") from error
+
+    return pretrained

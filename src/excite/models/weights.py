@@ -1,0 +1,194 @@
+"""Weights in files: reading them without running anything in them, and putting them into a network."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import zipfile
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from excite.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["fill", "fill_from_caffe", "filled_at_random", "fingerprint", "other_classes", "read_tensors"]
+
+INNER = ("state_dict", "model", "model_state_dict", "net", "ema_state_dict")  # where training programs put the tensors
+PREFIXES = ("module.", "_orig_mod.", "model.")  # what wrappers around a network put before its names
+SCALE = ".scale"  # the rows of an int8 tensor NAME are to be multiplied by NAME.scale
+SHOWN = 3
+
+
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Put tensors into a network, in its own precision; it is in eval mode then.
+
+    Every tensor must find its place and every place its tensor. The network may be on the meta device, so that nothing
+    is initialised in vain.
+
+    Raises:
+        ModelError: the tensors are not those of the network; ``source`` says whose they are.
+    """
+    wanted = module.state_dict()
+    optional = {name for name in wanted if name.endswith("num_batches_tracked")}  # counted in training only
+    named = fitting_names(tensors, wanted)
+    missing = sorted(wanted.keys() - named.keys() - optional)
+    surplus = sorted(name for name in named.keys() - wanted.keys() if not name.endswith("num_batches_tracked"))
+    misfit = f"{source} does not fit {type(module).__name__}"
+    if missing or surplus:
+        raise ModelError(f"{misfit}: {'; '.join(_differences(missing, surplus))}.")
+    for name in named.keys() & wanted.keys():
+        if named[name].shape != wanted[name].shape:
+            stored, place = (list(tensors[name].shape) for tensors in (named, wanted))
+            raise ModelError(f"{misfit}: {name} is {stored} in the file and {place} in the network.")
+    ready = {name: named[name].to(wanted[name].dtype, copy=True) for name in wanted.keys() & named.keys()}
+    ready |= {name: torch.zeros_like(wanted[name], device="cpu") for name in optional - ready.keys()}
+    module.load_state_dict(ready, assign=True)
+    module.eval()
+
+
+def fill_from_caffe(module: nn.Module, path: Path) -> None:
+    """Put the weights of a .caffemodel into a Caffe network; it is in eval mode then."""
+    from excite.models.caffe.network import CaffeNetwork
+    from excite.models.caffe.reading import read_weights
+
+    if not isinstance(module, CaffeNetwork):
+        raise ModelError(f"{path} holds the weights of a Caffe network, but {type(module).__name__} is none.")
+    module.load_blobs(read_weights(path), str(path))
+
+
+def filled_at_random(build: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
+    """A network with random weights, the same for the same seed: for its layers and its speed, not for its maps."""
+    from excite.models.caffe.network import CaffeNetwork
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        module = build()
+        if isinstance(module, CaffeNetwork):
+            return module.initialise(seed)
+        if any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers())):
+            module.to_empty(device="cpu")
+            for child in module.modules():
+                reset = getattr(child, "reset_parameters", None)
+                if callable(reset):
+                    reset()
+    return module.eval()
+
+
+def other_classes(tensors: Mapping[str, Tensor], module: nn.Module) -> int | None:
+    """How many classes the tensors are for, where all that differs from the network is the number of its outputs."""
+    wanted = module.state_dict()
+    named = fitting_names(tensors, wanted)
+    different = {name for name in named.keys() & wanted.keys() if named[name].shape != wanted[name].shape}
+    rows = {named[name].shape[0] for name in different if named[name].dim()}
+    same_inside = all(named[name].shape[1:] == wanted[name].shape[1:] for name in different)
+    return rows.pop() if len(rows) == 1 and same_inside else None
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file by name, rows of int8 already scaled; nothing in the file is run.
+
+    Raises:
+        ModelError: there is no such file, or it holds something else.
+    """
+    return _scaled(_stored(path))
+
+
+def fingerprint(path: Path) -> str:
+    """A short text that tells files with other tensors apart: made of the names, kinds and shapes, not the values."""
+    described = sorted(
+        f"{name} {tensor.dtype} {'x'.join(map(str, tensor.shape))}" for name, tensor in _stored(path).items()
+    )
+    return hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
+
+
+def fitting_names(tensors: Mapping[str, Tensor], wanted: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors under the names that the network has: without what a wrapper has put before all of them."""
+    named = dict(tensors)
+    for _ in PREFIXES:
+        prefix = next((one for one in PREFIXES if named and all(name.startswith(one) for name in named)), None)
+        if prefix is None or named.keys() & wanted.keys():
+            break
+        named = {name.removeprefix(prefix): tensor for name, tensor in named.items()}
+    return named
+
+
+def _stored(path: Path) -> dict[str, Tensor]:
+    """The tensors just as the file has them."""
+    if not path.is_file():
+        raise ModelError(f"There is no file {str(path)!r}: give the file that holds the weights.")
+    if path.stat().st_size == 0:
+        raise ModelError(f"{path} is empty: fetch it again.")
+    with path.open("rb") as file:
+        start = file.read(512)
+    if start[8:9] == b"{":  # safetensors begin with the length of a JSON header
+        return _read_safetensors(path)
+    if zipfile.is_zipfile(path) or start[:1] == b"\x80":
+        return _read_pickle(path)
+    hint = ": it is a page of text" if start.lstrip()[:1] == b"<" else ""
+    hint = ": it is a Git LFS pointer; run `git lfs pull`" if start.startswith(b"version https://git-lfs") else hint
+    raise ModelError(f"{path} holds no weights{hint}; give safetensors, a state dict (.pth, .pt) or a .caffemodel.")
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise ModelError(f"{path} is damaged: {error}; fetch it again.") from error
+
+
+def _read_pickle(path: Path) -> dict[str, Tensor]:
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
+        said = str(error)
+        if "Weights only load failed" in said or "weights_only" in said:
+            raise ModelError(
+                f"{path} holds more than tensors, and unpacking that could run any program: "
+                "save the network's state_dict() and give that."
+            ) from error
+        raise ModelError(f"{path} cannot be read as a state dict: {said.splitlines()[0]}; fetch it again.") from error
+    for name in INNER:
+        if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
+            found = found[name]
+    tensors = {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
+    if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise ModelError(f"{path} holds no state dict: save the network's state_dict() and give that.")
+    return tensors
+
+
+def _scaled(stored: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Rows of eight bits times their scale."""
+    tensors = {}
+    for name, tensor in stored.items():
+        scale = stored.get(name + SCALE)
+        if name.endswith(SCALE) and _is_quantised(stored.get(name.removesuffix(SCALE))):
+            continue
+        if _is_quantised(tensor):
+            if scale is None or scale.shape != tensor.shape[:1]:
+                raise ModelError(f"The tensor {name} is int8 without one scale for each row: give float weights.")
+            tensor = tensor * scale.reshape(-1, *[1] * (tensor.dim() - 1))  # noqa: PLW2901
+        tensors[name] = tensor
+    return tensors
+
+
+def _is_quantised(tensor: Tensor | None) -> bool:
+    return tensor is not None and tensor.dtype == torch.int8
+
+
+def _differences(missing: list[str], surplus: list[str]) -> list[str]:
+    """What is different, short enough for one line."""
+    said = []
+    for names, what in ((missing, "it lacks"), (surplus, "it has besides")):
+        if names:
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            said.append(f"{what} {', '.join(names[:SHOWN])}{more}")
+    return said

@@ -1,0 +1,150 @@
+"""Which data set does a folder hold?"""
+
+from pathlib import Path
+
+import pytest
+from annotated import coco_content, make_imagenet, make_voc, scenes, write_coco
+
+from excite.datasets import DATASETS, Dataset, open_dataset
+from excite.errors import ConceptError, DataError
+from excite.vocabulary import Labels, imagenet_labels
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """All three formats side by side."""
+    make_voc(tmp_path / "VOCdevkit/VOC2007", scenes(3))
+    make_imagenet(tmp_path / "imagenet", scenes(3), ["red", "green"])
+    write_coco(tmp_path / "coco", coco_content(scenes(3), ["red", "green"]))
+    return tmp_path
+
+
+class TestFinding:
+    @pytest.mark.parametrize(
+        ("place", "name"),
+        [("VOCdevkit/VOC2007", "voc"), ("VOCdevkit", "voc"), ("imagenet", "imagenet"), ("coco", "coco")],
+    )
+    def test_each_format(self, folder, place, name):
+        dataset = open_dataset(folder / place)
+        assert isinstance(dataset, DATASETS[name])
+        assert dataset.name == name
+        assert len(dataset) == len(list(dataset)) == 3
+
+    def test_a_name_as_text(self, folder):
+        assert open_dataset(str(folder / "coco")).split == "val2017"
+
+    def test_the_folder_above_vocdevkit(self, tmp_path):
+        make_voc(tmp_path / "data/VOCdevkit/VOC2007", scenes(2))
+        assert open_dataset(tmp_path / "data").folder == tmp_path / "data/VOCdevkit/VOC2007"
+
+    def test_several(self, folder):
+        with pytest.raises(DataError, match=r"holds 3 data sets: name one of .*coco.*imagenet.*VOC2007"):
+            open_dataset(folder)
+
+    def test_none(self, tmp_path):
+        (tmp_path / "holiday.jpg").write_text("")
+        with pytest.raises(DataError, match=r"holds no data set that is known: imagenet .*voc .*coco"):
+            open_dataset(tmp_path)
+
+    def test_no_folder(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        for name in ("nowhere", "file"):
+            with pytest.raises(DataError, match=f"no folder '.*{name}'"):
+                open_dataset(tmp_path / name)
+
+    def test_every_format_says_what_it_looks_like(self):
+        assert all(issubclass(kind, Dataset) and kind.layout for kind in DATASETS.values())
+
+
+class TestSplits:
+    def test_validation_by_default(self, tmp_path):
+        make_voc(tmp_path, scenes(3))
+        (tmp_path / "ImageSets/Main/train.txt").write_text("000001\n")
+        assert open_dataset(tmp_path).split == "val"
+        assert open_dataset(tmp_path, "train").names == ("000001",)
+
+    def test_the_only_one_by_default(self, tmp_path):
+        assert open_dataset(make_voc(tmp_path, scenes(2), split="test")).split == "test"
+
+    def test_none_by_default_among_several(self, tmp_path):
+        make_voc(tmp_path, scenes(2), split="test")
+        (tmp_path / "ImageSets/Main/train.txt").write_text("000001\n")
+        with pytest.raises(DataError, match="no split 'val': its splits are test, train"):
+            open_dataset(tmp_path)
+
+    def test_lists_of_one_class_are_none(self, tmp_path):
+        make_voc(tmp_path, scenes(2))
+        (tmp_path / "ImageSets/Main/cat_val.txt").write_text("000001 -1\n")
+        with pytest.raises(DataError, match=r"no split 'cat_val'.*its splits are val$"):
+            open_dataset(tmp_path, "cat_val")
+
+    def test_a_beginning(self, folder):
+        assert open_dataset(folder / "coco", "val").split == "val2017"
+
+    def test_an_ambiguous_beginning(self, folder):
+        write_coco(folder / "coco", coco_content(scenes(1), ["red", "green"]), "val2014")
+        with pytest.raises(DataError, match=r"no split 'val' .*val2014, val2017"):
+            open_dataset(folder / "coco", "val")
+
+    @pytest.mark.parametrize("place", ["VOCdevkit", "imagenet", "coco"])
+    def test_unknown(self, folder, place):
+        with pytest.raises(DataError, match="has no split 'tset'"):
+            open_dataset(folder / place, "tset")
+
+    def test_empty(self, tmp_path):
+        with pytest.raises(DataError, match=r"the split 'val' of .* lists no pictures"):
+            open_dataset(make_voc(tmp_path, []))
+
+
+class TestConcepts:
+    """What a classifier calls a category."""
+
+    @pytest.fixture
+    def dataset(self, tmp_path):
+        return open_dataset(make_voc(tmp_path, scenes(2)))
+
+    def test_by_its_words(self, dataset):
+        assert dataset.concept("red", Labels(["green", ["crimson", "red"]])).units == (1,)
+
+    def test_of_several_units(self, dataset):
+        assert len(dataset.concept("bottle", imagenet_labels()).units) > 2
+
+    def test_never_completed(self, dataset):
+        """`excite attend photo.jpg fork` may offer a forklift; a score for forks must not be made of forklifts."""
+        assert imagenet_labels().find("fork").name == "forklift"
+        with pytest.raises(ConceptError, match="'forklift' only begins so"):
+            dataset.concept("fork", imagenet_labels())
+
+    def test_a_word_of_several_words(self, dataset):
+        assert dataset.concept("remote", imagenet_labels()).name == "remote control"
+
+    def test_an_everyday_word(self, dataset):
+        assert dataset.concept("horse", imagenet_labels()).name == "sorrel"
+
+    def test_words_that_voc_writes_together(self, dataset):
+        assert dataset.concept("diningtable", imagenet_labels()).name == "dining table"
+        assert dataset.concept("diningtable", Labels(["diningtable", "dining table"])).units == (0,)
+
+    def test_unknown(self, dataset):
+        for category in ("person", "tvmonitor"):
+            with pytest.raises(ConceptError):
+                dataset.concept(category, imagenet_labels())
+
+
+def test_names_do_not_lead_out_of_the_folder(tmp_path):
+    make_voc(tmp_path / "voc", scenes(1))
+    (tmp_path / "voc/ImageSets/Main/val.txt").write_text("../../secret\n")
+    with pytest.raises(DataError, match=r"'\.\./\.\./secret\.xml' is no name of a picture"):
+        list(open_dataset(tmp_path / "voc"))
+
+
+def test_real_data(shared_data):
+    """Counts that were made with other programs (grep, wc), not with this one."""
+    counts = {"imagenet": (1000, 1605), "VOCdevkit": (1000, None), "coco": (142, None)}
+    for place, (pictures, boxes) in counts.items():
+        dataset = open_dataset(Path(shared_data) / place)
+        samples = list(dataset)
+        assert len(samples) == pictures
+        assert all(sample.path.is_file() for sample in samples)
+        assert boxes in {None, sum(len(target.boxes) for sample in samples for target in sample.targets)}
+        assert {target.concept for sample in samples for target in sample.targets} <= set(dataset.categories)

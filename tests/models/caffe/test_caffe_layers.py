@@ -1,0 +1,331 @@
+"""Each kind of layer against an implementation of its own: loops in numpy, or one line of arithmetic."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from excite.errors import ModelError
+from excite.models.caffe.definition import Layer
+from excite.models.caffe.layers import build
+
+
+def layer(kind, bottoms=1, tops=1, **options):
+    return Layer("one", kind, tuple("abcdefg"[:bottoms]), tuple("xyz"[:tops]), options)
+
+
+def answer(kind, *inputs, **options):
+    """What a layer makes of its inputs, in numpy."""
+    module = build(layer(kind, len(inputs), **options), [x.shape for x in inputs]).double().eval()
+    with torch.no_grad():
+        return module(*(torch.from_numpy(x) for x in inputs)).numpy()
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def caffes_size(size, kernel, stride, pad, ceiled, clips):
+    steps = (size + 2 * pad - kernel) / stride
+    number = (math.ceil(steps) if ceiled else math.floor(steps)) + 1
+    return number - 1 if clips and (number - 1) * stride >= size + pad else number
+
+
+def pooled(x, method, kernel, stride, pad, *, ceiled=True):
+    """Caffe's pooling, place by place: the mean is over the window cut to the padded picture, zeros and all."""
+    sizes = [
+        caffes_size(n, k, s, p, ceiled, any(pad)) for n, k, s, p in zip(x.shape[2:], kernel, stride, pad, strict=True)
+    ]
+    result = np.empty((*x.shape[:2], *sizes))
+    for row, column in itertools.product(*map(range, sizes)):
+        spans, area = [], 1
+        for place, n, k, s, p in zip((row, column), x.shape[2:], kernel, stride, pad, strict=True):
+            start = place * s - p
+            end = min(start + k, n + p)
+            area *= end - start
+            spans.append(slice(max(start, 0), min(end, n)))
+        window = x[:, :, spans[0], spans[1]]
+        result[:, :, row, column] = window.max((2, 3)) if method == "MAX" else window.sum((2, 3)) / area
+    return result
+
+
+@pytest.mark.parametrize("method", ["MAX", "AVE"])
+@pytest.mark.parametrize("ceiled", [True, False])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pad"),
+    [(2, 2, 0), (3, 2, 0), (3, 3, 0), (3, 2, 1), (3, 1, 1), (2, 2, 1), (5, 4, 2), (4, 3, 2), (1, 1, 0)],
+)
+@pytest.mark.parametrize("size", [(5, 5), (6, 9), (7, 8), (10, 11)])
+def test_pooling_equals_the_loop(method, ceiled, kernel, stride, pad, size):
+    x = numbers(2, 3, *size)
+    options = {} if ceiled else {"round_mode": "FLOOR"}
+    found = answer("Pooling", x, pool=method, kernel_size=kernel, stride=stride, pad=pad, **options)
+    expected = pooled(x, method, (kernel,) * 2, (stride,) * 2, (pad,) * 2, ceiled=ceiled)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_the_loop_knows_both_ways_of_rounding():
+    """Or the test above could pass with one of them forgotten."""
+    x = numbers(1, 1, 6, 6)
+    sizes = [pooled(x, "MAX", (3, 3), (2, 2), (0, 0), ceiled=ceiled).shape[-1] for ceiled in (True, False)]
+    assert sizes == [3, 2]
+    clipped, not_clipped = (caffes_size(5, 2, 2, 1, ceiled=True, clips=clips) for clips in (True, False))
+    assert (clipped, not_clipped) == (3, 4)
+
+
+@pytest.mark.parametrize("method", ["MAX", "AVE"])
+def test_pooling_with_other_heights_than_widths(method):
+    x = numbers(1, 2, 8, 9)
+    options = {"kernel_h": 3, "kernel_w": 2, "stride_h": 2, "stride_w": 1, "pad_h": 1, "pad_w": 0}
+    expected = pooled(x, method, (3, 2), (2, 1), (1, 0))
+    np.testing.assert_allclose(answer("Pooling", x, pool=method, **options), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("method", "reduce"), [("MAX", np.max), ("AVE", np.mean)])
+def test_pooling_of_the_whole_picture(method, reduce):
+    x = numbers(2, 3, 5, 7)
+    found = answer("Pooling", x, pool=method, global_pooling=True)
+    np.testing.assert_allclose(found, reduce(x, axis=(2, 3), keepdims=True), atol=1e-12)
+
+
+def test_pooling_refuses_a_window_beside_the_picture():
+    with pytest.raises(ModelError, match=r"'one' \(Pooling\).*outside its input"):
+        build(layer("Pooling", kernel_size=1, stride=2), [(1, 1, 4, 4)])
+    build(layer("Pooling", kernel_size=1, stride=2), [(1, 1, 5, 5)])
+    build(layer("Pooling", kernel_size=1, stride=2, round_mode="FLOOR"), [(1, 1, 4, 4)])
+
+
+@pytest.mark.parametrize("options", [{}, {"local_size": 3, "alpha": 0.7, "beta": 0.5, "k": 2.0}, {"local_size": 7}])
+def test_lrn_across_channels_equals_the_loop(options):
+    x = numbers(2, 6, 3, 2)
+    size, alpha = options.get("local_size", 5), options.get("alpha", 1.0)
+    expected = np.empty_like(x)
+    for channel in range(6):
+        around = x[:, max(channel - size // 2, 0) : channel + size // 2 + 1]
+        level = options.get("k", 1.0) + alpha / size * (around**2).sum(1)
+        expected[:, channel] = x[:, channel] / level ** options.get("beta", 0.75)
+    np.testing.assert_allclose(answer("LRN", x, **options), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{"local_size": 3}, {"local_size": 5, "alpha": 0.3, "beta": 0.6, "k": 5.0}])
+def test_lrn_within_a_channel_equals_the_loop(options):
+    x = numbers(1, 2, 6, 5)
+    size, alpha = options["local_size"], options.get("alpha", 1.0)
+    expected = np.empty_like(x)
+    for row, column in itertools.product(range(6), range(5)):
+        rows = slice(max(row - size // 2, 0), row + size // 2 + 1)
+        columns = slice(max(column - size // 2, 0), column + size // 2 + 1)
+        level = 1 + alpha / size**2 * (x[:, :, rows, columns] ** 2).sum((2, 3))  # k has no part in it
+        expected[:, :, row, column] = x[:, :, row, column] / level ** options.get("beta", 0.75)
+    np.testing.assert_allclose(answer("LRN", x, norm_region="WITHIN_CHANNEL", **options), expected, atol=1e-12)
+
+
+def convolved(x, weight, bias, *, stride, pad, dilation, group):
+    """A convolution, place by place and group by group."""
+    outputs, inputs, *kernel = weight.shape
+    x = np.pad(x, ((0, 0), (0, 0), (pad[0], pad[0]), (pad[1], pad[1])))
+    sizes = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)]
+    result = np.empty((len(x), outputs, *sizes))
+    for output, row, column in itertools.product(range(outputs), *map(range, sizes)):
+        first = output // (outputs // group) * inputs
+        rows = [row * stride[0] + k * dilation[0] for k in range(kernel[0])]
+        columns = [column * stride[1] + k * dilation[1] for k in range(kernel[1])]
+        window = x[:, first : first + inputs][:, :, rows][:, :, :, columns]
+        result[:, output, row, column] = (window * weight[output]).sum((1, 2, 3)) + bias[output]
+    return result
+
+
+SQUARE = {"kernel_size": (3,), "stride": (2,), "pad": (1,)}
+OBLONG = {"kernel_h": 3, "kernel_w": 1, "stride_h": 1, "stride_w": 2, "pad_h": 2, "pad_w": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [
+        ({"kernel_size": (3,)}, ((3, 3), (1, 1), (0, 0), (1, 1), 1)),
+        (SQUARE, ((3, 3), (2, 2), (1, 1), (1, 1), 1)),
+        ({"kernel_size": 3, "stride": 2, "pad": 1}, ((3, 3), (2, 2), (1, 1), (1, 1), 1)),
+        ({"kernel_size": (3, 2), "stride": (1, 2), "pad": (0, 1)}, ((3, 2), (1, 2), (0, 1), (1, 1), 1)),
+        (OBLONG, ((3, 1), (1, 2), (2, 0), (1, 1), 1)),
+        ({**SQUARE, "group": 2, "dilation": (2,)}, ((3, 3), (2, 2), (1, 1), (2, 2), 2)),
+        ({"kernel_size": (1,), "pad": (), "stride": ()}, ((1, 1), (1, 1), (0, 0), (1, 1), 1)),
+    ],
+)
+def test_convolution_equals_the_loop(options, meant):
+    kernel, stride, pad, dilation, group = meant
+    x = numbers(2, 4, 8, 9)
+    module = build(layer("Convolution", num_output=6, **options), [x.shape]).double()
+    weight, bias = numbers(6, 4 // group, *kernel, seed=1), numbers(6, seed=2)
+    module.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
+    expected = convolved(x, weight, bias, stride=stride, pad=pad, dilation=dilation, group=group)
+    np.testing.assert_allclose(module(torch.from_numpy(x)).detach().numpy(), expected, atol=1e-12)
+
+
+def test_deconvolution_is_the_transpose_of_a_convolution():
+    options = {"kernel_size": (3,), "stride": (2,), "pad": (1,), "group": 2, "bias_term": False}
+    up = build(layer("Deconvolution", num_output=6, **options), [(1, 4, 5, 5)]).double()
+    down = build(layer("Convolution", num_output=4, **options), [(1, 6, 9, 9)]).double()
+    assert up.weight.shape == down.weight.shape == (4, 3, 3, 3)
+    down.weight = up.weight
+    small, large = torch.from_numpy(numbers(1, 4, 5, 5)), torch.from_numpy(numbers(1, 6, 9, 9, seed=1))
+    assert up(small).shape == large.shape
+    torch.testing.assert_close((up(small) * large).sum(), (small * down(large)).sum())
+
+
+@pytest.mark.parametrize("kind", ["Convolution", "Deconvolution", "InnerProduct"])
+def test_bias_term(kind):
+    with_bias, without = (
+        build(layer(kind, num_output=2, kernel_size=1, bias_term=term), [(1, 3, 1, 1)])
+        if kind != "InnerProduct"
+        else build(layer(kind, num_output=2, bias_term=term), [(1, 3, 1, 1)])
+        for term in (True, False)
+    )
+    assert with_bias.bias.shape == (2,)
+    assert without.bias is None
+
+
+@pytest.mark.parametrize(("axis", "inputs", "shape"), [(1, 24, (2, 5)), (2, 8, (2, 3, 5)), (-1, 4, (2, 3, 2, 5))])
+def test_inner_product_starts_at_its_axis(axis, inputs, shape):
+    x = numbers(2, 3, 2, 4)
+    module = build(layer("InnerProduct", num_output=5, axis=axis), [x.shape]).double()
+    expected = x.reshape(*shape[:-1], inputs) @ module.weight.detach().numpy().T + module.bias.detach().numpy()
+    np.testing.assert_allclose(module(torch.from_numpy(x)).detach().numpy(), expected, atol=1e-12)
+
+
+def test_inner_product_is_a_flatten_and_a_linear_that_a_mode_can_see():
+    class Seen(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            names.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    names = []
+    module = build(layer("InnerProduct", num_output=5), [(1, 3, 2, 2)])
+    with Seen():
+        module(torch.ones(1, 3, 2, 2))
+    assert [name for name in names if name in {"flatten", "linear"}] == ["flatten", "linear"]
+
+
+A, B, C = (numbers(2, 3, 4, 5, seed=seed) for seed in range(3))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (answer("ReLU", A), np.maximum(A, 0)),
+        (answer("ReLU", A, negative_slope=0.1), np.where(A > 0, A, 0.1 * A)),
+        (answer("PReLU", A), np.where(A > 0, A, 0.25 * A)),
+        (answer("ELU", A), np.where(A > 0, A, np.exp(A) - 1)),
+        (answer("ELU", A, alpha=0.5), np.where(A > 0, A, 0.5 * (np.exp(A) - 1))),
+        (answer("Sigmoid", A), 1 / (1 + np.exp(-A))),
+        (answer("TanH", A), np.tanh(A)),
+        (answer("Softmax", A), np.exp(A) / np.exp(A).sum(1, keepdims=True)),
+        (answer("Softmax", A, axis=2), np.exp(A) / np.exp(A).sum(2, keepdims=True)),
+        (answer("Dropout", A, dropout_ratio=0.9), A),
+        (answer("Split", A), A),
+        (answer("Concat", A, B, C), np.concatenate([A, B, C], 1)),
+        (answer("Concat", A, B, axis=2), np.concatenate([A, B], 2)),
+        (answer("Concat", A, B, concat_dim=0), np.concatenate([A, B], 0)),
+        (answer("Eltwise", A, B, C), A + B + C),
+        (answer("Eltwise", A, B, operation="SUM", coeff=(1.0, -2.0)), A - 2 * B),
+        (answer("Eltwise", A, B, C, operation="PROD"), A * B * C),
+        (answer("Eltwise", A, B, C, operation="MAX"), np.maximum(np.maximum(A, B), C)),
+        (answer("Power", A), A),
+        (answer("Power", A, power=2.0, scale=3.0, shift=-1.0), (3 * A - 1) ** 2),
+        (answer("Power", A, scale=-0.5), -0.5 * A),
+        (answer("Flatten", A), A.reshape(2, -1)),
+        (answer("Flatten", A, axis=1, end_axis=2), A.reshape(2, 12, 5)),
+        (answer("Reshape", A, shape=(0, -1, 5)), A.reshape(2, 12, 5)),
+        (answer("Reshape", A, shape=(0, 0, -1)), A.reshape(2, 3, 20)),
+        (answer("Reshape", A, shape={"dim": (0, 60)}), A.reshape(2, 60)),
+    ],
+)
+def test_arithmetic(found, expected):
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (2, 3, 4, 5)])
+def test_norm_scale_and_bias_in_any_number_of_dimensions(shape):
+    x = numbers(*shape)
+    mean, variance, factor = numbers(3, seed=1), numbers(3, seed=2) ** 2, np.array([4.0])
+    weight, bias = numbers(3, seed=3), numbers(3, seed=4)
+    norm = build(layer("BatchNorm", eps=0.01), [shape]).double()
+    norm.load_state_dict(
+        {k: torch.from_numpy(v) for k, v in zip(norm.state_dict(), (mean, variance, factor), strict=True)}
+    )
+    scale = build(layer("Scale", bias_term=True), [shape]).double()
+    scale.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
+    shift = build(layer("Bias"), [shape]).double()
+    shift.load_state_dict({"bias": torch.from_numpy(bias)})
+    found = shift(scale(norm(torch.from_numpy(x)))).detach().numpy()
+    along = (3, *[1] * (len(shape) - 2))
+    mean, variance, weight, bias = (v.reshape(along) for v in (mean / 4, variance / 4, weight, bias))
+    np.testing.assert_allclose(found, (x - mean) / np.sqrt(variance + 0.01) * weight + 2 * bias, atol=1e-12)
+
+
+def test_a_norm_with_factor_zero_has_statistics_of_zero():
+    norm = build(layer("BatchNorm"), [(1, 2, 1, 1)])
+    norm.load_state_dict({"mean": torch.ones(2), "variance": torch.ones(2), "factor": torch.zeros(1)})
+    torch.testing.assert_close(norm(torch.ones(1, 2, 1, 1)), torch.full((1, 2, 1, 1), 1e-5**-0.5))
+
+
+def test_a_norm_keeps_its_statistics_in_training():
+    norm = build(layer("BatchNorm"), [(4, 2)]).train()
+    torch.testing.assert_close(norm(torch.full((4, 2), 3.0)), torch.full((4, 2), 3.0), atol=1e-4, rtol=0)
+
+
+def test_prelu_has_one_slope_for_each_channel_or_for_all():
+    assert build(layer("PReLU"), [(1, 3, 2, 2)]).weight.shape == (3,)
+    assert build(layer("PReLU", channel_shared=True), [(1, 3, 2, 2)]).weight.shape == (1,)
+
+
+def test_plain_torch_modules_where_there_are_any():
+    kinds = {
+        "Convolution": nn.Conv2d,
+        "Deconvolution": nn.ConvTranspose2d,
+        "InnerProduct": nn.Linear,
+        "LRN": nn.LocalResponseNorm,
+    }
+    for kind, module in kinds.items():
+        options = {} if kind == "LRN" else {"num_output": 2}
+        sizes = {"kernel_size": (1,)} if "onvolution" in kind else {}
+        assert isinstance(build(layer(kind, **options, **sizes), [(1, 3, 4, 4)]), module)
+    assert type(build(layer("ReLU"), [(1, 3)])) is nn.ReLU
+    assert type(build(layer("Pooling", kernel_size=2), [(1, 3, 4, 4)])) is nn.MaxPool2d
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (layer("SPP"), r"'one' \(SPP\) is of a kind that excite cannot build; it knows BatchNorm, Bias, Concat"),
+        (layer("ReLU", colour=1, age=2), r"options that excite does not understand: age, colour"),
+        (layer("Scale", bottoms=2), r"reads 2 blobs where excite can take one"),
+        (layer("Pooling", tops=2, kernel_size=2), r"writes 2 blobs where excite can give one"),
+        (layer("Convolution", kernel_size=(3,)), r"does not say its num_output"),
+        (layer("Convolution", num_output=3), r"does not say its kernel_size"),
+        (layer("Convolution", num_output=3, kernel_h=3), r"does not say its kernel_size"),
+        (layer("Pooling", kernel_size=2, stride_h=2), r"does not say its stride"),
+        (layer("Convolution", num_output=3, kernel_size=(1,), axis=2), r"axis: 2, where excite can take only 1"),
+        (layer("Pooling", pool="STOCHASTIC", kernel_size=2), r"pools by STOCHASTIC"),
+        (layer("Pooling"), r"does not say its kernel_size"),
+        (layer("BatchNorm", use_global_stats=False), r"set use_global_stats: true"),
+        (layer("Scale", num_axes=2), r"num_axes: 2, where excite can take only 1"),
+        (layer("LRN", local_size=4), r"even local_size 4"),
+        (layer("Eltwise", bottoms=2, coeff=(1.0,)), r"one for each term"),
+        (layer("Eltwise", bottoms=2, coeff=(1.0, 2.0), operation="MAX"), r"only a sum may have"),
+        (layer("Reshape", shape=(-1, 48)), r"does not keep the pictures apart"),
+        (layer("Reshape", shape=(0, -1), axis=1), r"axis: 1, where excite can take only 0"),
+    ],
+)
+def test_refusals_name_the_layer_and_the_reason(wrong, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        build(wrong, [(1, 3, 4, 4)] * len(wrong.bottoms))
+    assert f"Layer 'one' ({wrong.kind}) " in str(caught.value)
+
+
+def test_options_for_training_do_no_harm():
+    fillers = {"weight_filler": {"type": "xavier"}, "bias_filler": {"type": "constant"}, "engine": "CAFFE"}
+    assert build(layer("InnerProduct", num_output=2, **fillers), [(1, 3)]).in_features == 3
