@@ -610,3 +610,26 @@ class TestNetworksOfOnesOwn:
         network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()).double().eval()
         with pytest.raises(SignalError, match="lies above the classifier's weights"):
             excite.attend(excite.wrap(network, preprocess=plain), noise(12, 10), 1, layer="0")
+
+
+class TestNetworksOfOneSize:
+    """A fully connected network takes one size of picture; ours are of all shapes."""
+
+    def network(self):
+        torch.manual_seed(0)
+        body = [nn.Conv2d(3, 4, 3, stride=4), nn.ReLU(), nn.Flatten()]
+        return nn.Sequential(*body, nn.Linear(4 * 8 * 8, 5))
+
+    def test_a_clear_error_says_what_to_do(self):
+        classifier = excite.wrap(self.network(), layer="1", preprocess=Preprocess(shorter_side=32))
+        with pytest.raises(ModelError, match=r"Sequential fails on .* 3 x 32 x 48: .*fully_convolutional=True"):
+            excite.attend(classifier, Image.new("RGB", (300, 200), "red"), 1)
+
+    def test_fully_convolutional_it_takes_them_all(self):
+        preprocess = Preprocess(shorter_side=32)
+        classifier = excite.wrap(self.network(), layer="1", preprocess=preprocess, fully_convolutional=True)
+        pictures = [Image.effect_noise((300, 200), 80).convert("RGB"), Image.effect_noise((64, 64), 80).convert("RGB")]
+        for picture, width in zip(pictures, (12, 8), strict=True):
+            (found,) = excite.attend(classifier, picture, 1, method="mwp")
+            assert found.values.shape == (8, width)
+            assert 0.5 < found.mass < 1 + 1e-5

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import torch
 
 from excite.attention import AttentionMap
-from excite.errors import ConceptError, LayerError, LostSignalWarning
+from excite.errors import ConceptError, LayerError, LostSignalWarning, ModelError
 from excite.images import read_image
 from excite.methods import METHODS, Method, find_method
 from excite.models.layers import default_layer
@@ -110,7 +110,7 @@ def attend_batch(
     for group in _same_shape(inputs):
         batch = torch.stack([inputs[k] for k in group])
         layers = _layers(classifier, layer, batch)
-        sweep = Sweep(classifier.module, batch, layers)
+        sweep = _sweep(classifier, batch, layers)
         _check_spatial(sweep)
         look = _Look(classifier, sweep, chosen, against)
         for k, maps in zip(group, look.answer([cues[k] for k in group], [pictures[k] for k in group]), strict=True):
@@ -213,6 +213,18 @@ def _layers(classifier: Classifier, layer: str | Sequence[str] | None, batch: Te
     if not layers:
         raise LayerError("no layer was named: name one, or give None for the classifier's own best")
     return layers
+
+
+def _sweep(classifier: Classifier, batch: Tensor, layers: Sequence[str]) -> Sweep:
+    try:
+        return Sweep(classifier.module, batch, layers)
+    except RuntimeError as error:  # the network's own: torch says what, but not to whom nor what to do
+        said = str(error).partition("\n")[0]
+        size = " x ".join(map(str, batch.shape[1:]))
+        raise ModelError(
+            f"{classifier.name} fails on a picture prepared as {size}: {said}. If it takes pictures of one size only, "
+            "load it with fully_convolutional=True, or prepare them with Preprocess(square=True)"
+        ) from error
 
 
 def _same_shape(inputs: Sequence[Tensor]) -> list[list[int]]:

@@ -70,6 +70,11 @@ def test_nothing_above_the_last_weights():
     assert names(network) == ["1"]
 
 
+def test_what_changes_nothing_is_no_layer():
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(4 * 30 * 30, 2))
+    assert names(network) == ["1"]
+
+
 def test_none():
     with pytest.raises(LayerError, match="name the layers to try"):
         names(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 2)))

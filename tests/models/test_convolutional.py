@@ -82,6 +82,10 @@ HEADS = {
     "same adaptive size": (lambda net, x: net.last(functional.adaptive_avg_pool2d(x, 4).flatten(1)), 96),
     "half adaptive size": (lambda net, x: net.last(functional.adaptive_avg_pool2d(x, 2).flatten(1)), 24),
     "odd adaptive size": (lambda net, x: net.last(functional.adaptive_avg_pool2d(x, 3).flatten(1)), 54),
+    "convolution of the window": (
+        lambda net, x: net.last(functional.conv2d(x, torch.ones(5, 6, 4, 4, dtype=x.dtype)).flatten(1)),
+        5,
+    ),
     "both poolings": (lambda net, x: net.last(torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)), 12),
     "channels last": (channels_last, 6),
     "norm after pooling": (normed_after_pooling, 6),
@@ -384,13 +388,13 @@ TORCHVISION = {  # the layer that is read, and a small size that serves as the t
     "regnet_y_400mf": ("trunk_output.block3", 64),
     "inception_v3": ("Mixed_6a", 128),
 }
+OPTIONS = {name: {"init_weights": False, "transform_input": True} for name in ("googlenet", "inception_v3")}
 TIMM = {
     "resnet18": ("layer3", 64),
     "convnext_atto": ("stages.2", 64),
     "efficientnet_lite0": ("blocks.4", 64),
-    "vgg11": ("features.10", 224),
     "dla34": ("level4", 64),
-    "hrnet_w18_small": ("stage3.0.fuse_act", 64),
+    "hrnet_w18_small": ("layer1", 64),
     "repvgg_a0": ("stages.2", 64),
     "mobilenetv3_small_075": ("blocks.4", 64),
     "resnetv2_50": ("stages.2", 64),
@@ -402,10 +406,24 @@ def built(package, name):
     try:
         if package == "timm":
             return timm_models().create_model(name, pretrained=False).eval()
-        options = {"init_weights": False, "transform_input": True} if name in {"googlenet", "inception_v3"} else {}
-        return getattr(torchvision_models(), name)(weights=None, **options).eval()
+        build = getattr(torchvision_models(), name)
     except ImportError as error:
         pytest.skip(str(error))
+    if name in {"alexnet", "vgg11_bn"}:  # their own way to start a hundred million weights takes long
+        with torch.device("meta"):
+            net = build(weights=None).eval()
+        return quickly_started(net.to_empty(device="cpu"))
+    return build(weights=None, **OPTIONS.get(name, {})).eval()
+
+
+def quickly_started(net):
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.uniform_(-0.05, 0.05)
+    for part in net.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.reset_parameters()
+    return net
 
 
 @pytest.mark.parametrize(

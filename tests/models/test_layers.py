@@ -54,6 +54,32 @@ class TestSpatialLayers:
         assert names(Twice()) == ["one", "two", "relu"]
         assert spatial_layers(Twice(), PICTURE)[-1].height == 32
 
+    def test_a_layer_whose_channels_come_last_is_no_map(self):
+        class Last(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.norm = nn.Conv2d(3, 4, 2, stride=2), nn.LayerNorm(4)
+                self.back = nn.Identity()
+
+            def forward(self, pictures):
+                return self.back(self.norm(self.conv(pictures).permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+
+        assert names(Last()) == ["conv", "back"]
+
+    def test_behind_what_mixes_all_places(self):
+        class Mixed(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.back = nn.Conv2d(3, 4, 3, stride=2), nn.Identity()
+
+            def forward(self, pictures):
+                x = self.conv(pictures)
+                return self.back(torch.cumsum(x.flatten(2), 2).view_as(x))
+
+        conv, back = spatial_layers(Mixed(), PICTURE)
+        assert (conv.stride, conv.receptive_field) == (2, 3)
+        assert (back.stride, back.receptive_field) == (64 / 31, None)
+
     def test_the_network_is_left_as_it_was(self):
         network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(), nn.Flatten()).train()
         before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
@@ -138,6 +164,35 @@ class TestDefaultLayer:
             nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Conv2d(4, 4, 1), nn.Flatten(), nn.Linear(4, 2)
         )
         assert default_layer(network, PICTURE) == "0"
+
+    def test_not_in_one_of_several_streams(self):
+        """As in HRNet: no layer of stride 16 is passed by the whole signal, but one of stride 32 is."""
+
+        class Streams(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.stem = nn.Conv2d(3, 4, 4, stride=4)
+                self.fine, self.coarse = nn.Conv2d(4, 4, 8, stride=8), nn.Conv2d(4, 4, 4, stride=4)
+                self.down, self.last = nn.Conv2d(4, 4, 2, stride=2), nn.Linear(4, 2)
+                self.final = nn.ReLU()
+
+            def forward(self, pictures):
+                x = self.stem(pictures)
+                return self.last(self.final(self.fine(x) + self.down(self.coarse(x))).mean((2, 3)))
+
+        assert default_layer(Streams(), torch.zeros(1, 3, 128, 128)) == "final"
+
+    def test_a_small_picture_keeps_four_places(self):
+        stages = [nn.Conv2d(3, 4, 3, stride=2, padding=1)]
+        stages += [nn.Conv2d(4, 4, 3, stride=2, padding=1) for _ in range(4)]
+        network = nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+        assert default_layer(network, torch.zeros(1, 3, 32, 32)) == "2"
+
+    def test_no_dropout(self):
+        network = nn.Sequential(
+            nn.Conv2d(3, 4, 8, stride=8), nn.ReLU(), nn.Dropout(), nn.Identity(), nn.Flatten(), nn.Linear(4 * 64, 2)
+        )
+        assert default_layer(network, PICTURE) == "1"
 
     @pytest.mark.parametrize(
         "network",

@@ -122,7 +122,7 @@ UPSAMPLING = st.one_of(
         lambda kernel, stride: (
             lambda x: functional.conv_transpose2d(x, weight(x.shape[1], 2, kernel, kernel), None, stride)
         ),
-        st.integers(1, 4),
+        st.integers(2, 4),
         st.integers(1, 2),
     ),
     st.sampled_from(

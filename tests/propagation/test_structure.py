@@ -29,6 +29,7 @@ from oracle import (
 from torch import nn
 from torch.nn import functional as F
 
+from excite.errors import LayerError
 from excite.propagation import Sweep, mwp, transition_matrix
 
 SHAPE = (2, 4, 4)
@@ -729,3 +730,17 @@ def test_the_mean_of_two_heads():
     spoken = heads[:, both_negative].abs()
     torch.testing.assert_close(won["first"][0, both_negative], spoken[0] / spoken.sum())
     torch.testing.assert_close(won["second"][0, both_negative], spoken[1] / spoken.sum())
+
+
+def test_the_papers_short_names():
+    """Caffe's GoogleNet calls it pool2/3x3_s2, the paper pool2; a short name that fits two layers is refused."""
+    names = ("conv1/7x7_s2", "conv1/relu_7x7", "pool2/3x3_s2")
+    net = nn.Sequential()
+    for name, module in zip(names, (nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AvgPool2d(2)), strict=True):
+        net.add_module(name, module)
+    net.add_module("flat", nn.Flatten())
+    net.add_module("fc", nn.Linear(4 * 9, 2))
+    x = torch.rand(1, 3, 8, 8)
+    assert torch.equal(mwp(net, x, 0, layer="pool2"), mwp(net, x, 0, layer="pool2/3x3_s2"))
+    with pytest.raises(LayerError, match=r"no layer 'conv1' .*conv1/7x7_s2"):
+        mwp(net, x, 0, layer="conv1")

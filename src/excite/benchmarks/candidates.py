@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["candidate_layers"]
 
 MOST = 12
+UNCHANGING = ("Dropout", "Identity")  # the layer before them is the one people know
 NEARLY = 1.4  # borders make a stride of 16 a ratio of 17 or 18
 
 
@@ -43,7 +44,8 @@ def candidate_layers(module: nn.Module, inputs: Tensor, most: int = MOST) -> lis
     """
     seen = {layer.name: layer for layer in spatial_layers(module, inputs) if layer.height * layer.width > 1}
     names = set(_block_names(module, seen))
-    steps = _without_halves(module, [layer for name, layer in seen.items() if name in names])
+    steps = [layer for name, layer in seen.items() if name in names and not layer.kind.startswith(UNCHANGING)]
+    steps = _without_halves(module, steps)
     blocks = [seen[_shortest_name(module, step.name, steps)] for step in steps]
     blocks = _below_the_weights(module, inputs, blocks)
     if not blocks:

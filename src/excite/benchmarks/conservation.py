@@ -38,6 +38,8 @@ KEPT = 0.9
 SAME_MAP = 0.01  # of two maps of mass 1: by rounding, a unit whose response is nearly 0 may turn round
 FIELDS = ("source", "family", "model", "status")
 
+OWN_FILES = ("architectures", "conservation", "losses", "randomising")
+
 Row = dict[str, Any]
 
 
@@ -164,34 +166,66 @@ def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
 
 
 def _read(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Row:
-    """The readings at those places; where there is no way down to the lowest, the reason and the default place alone."""
-    expected = main_output(network(picture)).detach()
-    before = _state(network)
-    row: Row = {}
+    """The readings at those places; where one cannot be reached, the reason and what can be read alone."""
     try:
-        sweep = Sweep(network, picture, list(dict.fromkeys(places.values())))
+        return _readings(network, picture, places)
     except ExciteError as error:
-        row["reason"] = str(error)
-        places = {"default": places["default"]} if "lowest" in places and "default" in places else {}
-        try:
-            sweep = Sweep(network, picture, list(places.values()))
-        except ExciteError:
-            return row
-    if not places:
-        return row
-    row["difference"] = float((sweep.output - expected).abs().max())
-    unit = [sweep.down(signal) for signal in _signals(expected)]
-    dual = [sweep.down(signal, unit=0.0, dual=1.0) for signal in _signals(expected)] 
+        row: Row = {"reason": str(error)}
+    if len(set(places.values())) > 1:
+        for place, layer in places.items():
+            try:
+                row |= _readings(network, picture, {place: layer})
+            except ExciteError as error:
+                row["reason"] = str(error)
+    return row
+
+
+def _readings(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Row:
+    expected = main_output(network(picture)).detach()
+    signals = _signals(expected)
+    before = _state(network)
+    sweep = Sweep(network, picture, list(dict.fromkeys(places.values())))
+    units = [sweep.down(signal) for signal in signals]
+    duals = [sweep.down(signal, unit=0.0, dual=1.0) for signal in signals]
+    row: Row = {
+        "difference": float((sweep.output - expected).abs().max()),
+        "as_found": _state(network) == before,
+    }
     for place, layer in places.items():
         row[place] = {
             "layer": layer,
             "whole": passes_everything(network, picture, layer),
-            "mass": [float(maps[layer].sum()) for maps in unit],
-            "dual": [float(maps[layer].sum()) for maps in dual],
-            "negative": min(float(maps[layer].clamp(max=0).sum()) for maps in (*unit, *dual)),
+            "mass": [float(maps[layer].sum()) for maps in units],
+            "dual": [float(maps[layer].sum()) for maps in duals],
+            "negative": min(float(maps[layer].clamp(max=0).sum()) for maps in (*units, *duals)),
         }
-    row["as_found"] = _same(before, _state(network))
     return row
+
+
+def _state(network: nn.Module) -> list[Any]:
+    """All that we could have left on a network: other weights, flags, hooks, attributes."""
+    tensors = [(name, _digest(tensor), tensor.requires_grad) for name, tensor in network.state_dict(keep_vars=True).items()]
+    modules = [
+        (child.training, len(child._forward_hooks), len(child._forward_pre_hooks), sorted(vars(child)))  # noqa: SLF001
+        for child in network.modules()
+    ]
+    return [*tensors, *modules]
+
+
+def _digest(tensor: Tensor) -> str:
+    return hashlib.sha1(tensor.detach().contiguous().numpy().tobytes(), usedforsecurity=False).hexdigest()
+
+
+def _turned(network: nn.Module, picture: Tensor, layer: str, signal: Tensor) -> float | None:
+    """How far the map moves when convolutions do the scaling of their norms: not at all, if signs are read rightly."""
+    sweep = Sweep(network, picture, [layer])
+    output, expected = sweep.output, sweep.down(signal)[layer]  # now: its rules refer to the weights that are changed
+    if not fold_norms(network, picture):
+        return None
+    sweep = Sweep(network, picture, [layer])
+    if not torch.allclose(sweep.output, output, rtol=0.0, atol=1e-3 * float(output.abs().max())):
+        return None  # not the same function: that convolution's own values are used elsewhere too
+    return float((sweep.down(signal)[layer] - expected).abs().sum())
 
 
 def _signals(output: Tensor) -> list[Tensor]:
@@ -206,3 +240,16 @@ def _signals(output: Tensor) -> list[Tensor]:
         signal[cue] = 1.0
         signals.append(signal.view_as(output))
     return signals
+
+
+def versions() -> dict[str, str]:
+    """The packages that a result depends on."""
+    return {package: version(package) for package in ("torch", "torchvision", "timm")}
+
+
+def _basis() -> str:
+    """A digest of the packages and of the code that a row depends on."""
+    own = Path(__file__).parent
+    code = [*Path(propagation.__file__).parent.glob("*.py"), *(own / f"{name}.py" for name in OWN_FILES)]
+    content = repr(versions()).encode() + b"".join(path.read_bytes() for path in sorted(code))
+    return hashlib.sha1(content, usedforsecurity=False).hexdigest()[:12]

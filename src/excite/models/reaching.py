@@ -47,7 +47,7 @@ def transposed_convolution(call: Seeing) -> View:
     def spread(side: Side, k: int) -> Side:
         reach = (kernel[k] - 1) * dilations[k]
         before = Fraction(reach - padding[k], strides[k])
-        return side.slid(reach // strides[k] + 1, Fraction(1, strides[k]), before)
+        return side.slid(Fraction(reach, strides[k]) + 1, Fraction(1, strides[k]), before)
 
     return _each(call.sides(), spread)
 
@@ -86,17 +86,23 @@ def adaptive_pooling(call: Seeing) -> View:
 
 
 def interpolation(call: Seeing) -> View:
-    """Each place is made of the nearest one, or of its neighbours on both sides."""
+    """Each place is made of the nearest one, or of its neighbours on both sides.
+
+    Which ones these are comes of rounding, differently for each place: what is told includes them all.
+    """
     mode = call.argument(3, "mode", "nearest")
     if mode == "area":
         return adaptive_pooling(call)
-    taps = _TAPS.get(mode, 1)
+    taps = _TAPS.get(mode, 0)
 
     def resized(side: Side, _: int) -> Side:
         ratio = Fraction(call.subject.shape[side.dim], call.answer.shape[side.dim])
-        wide = call.argument(6, "antialias", False) and ratio > 1
-        window = -int(-taps * ratio // 1) if wide else taps
-        return side.slid(window, ratio, Fraction(window - 1, 2))
+        if not taps:
+            rounded = 1 - Fraction(1, ratio.denominator)
+            return side.slid(1 + rounded, ratio, rounded)
+        wide = ratio if call.argument(6, "antialias", False) and ratio > 1 else 1
+        centre = ratio / 2 - Fraction(1, 2)
+        return side.slid(taps * wide + 1, ratio, taps * wide / Fraction(2) - centre)
 
     return _each(call.sides(), resized)
 

@@ -3,7 +3,7 @@
 One dry run tells, under a mode that carries with every activation, for each side of its map, the stride between two
 places and the pixels that the first one sees: an interval whose ends may lie outside of the picture. So the field is
 that of the operations, whatever the size of the picture. Behind upsampling, places see unequally much, and the field
-may be up to one step of the coarser map larger than any of them sees.
+may be up to two steps of the coarser map larger than any of them sees.
 
 What only scales a map does not count as seeing: the gate of a squeeze-and-excite block, which is one number for the
 whole map, and the statistics of a norm. Whatever else mixes all places (attention, global pooling, a linear layer on a

@@ -40,7 +40,7 @@ class Side:
         """How many pixels one place sees."""
         return ceil(self.last - self.first) + 1
 
-    def slid(self, window: int, step: Fraction | int = 1, before: Fraction | int = 0) -> Side:
+    def slid(self, window: Fraction | int, step: Fraction | int = 1, before: Fraction | int = 0) -> Side:
         """Seen through windows that are ``step`` places apart, the first one beginning ``before`` the map."""
         first = self.first - before * self.stride
         last = self.last + (window - 1 - before) * self.stride

@@ -34,9 +34,15 @@ def plain_network(module: nn.Module) -> nn.Module:
 
 
 def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
-    """A layer's module, and which of its calls is meant (``relu#0`` is the first; plain ``relu`` the last, -1)."""
+    """A layer's module, and which of its calls is meant (``relu#0`` is the first; plain ``relu`` the last, -1).
+
+    Where Caffe's names say how a layer is made, as in ``pool2/3x3_s2``, the paper's ``pool2`` will do.
+    """
     modules = dict(module.named_modules(remove_duplicate=False))
     name, _, call = layer.partition("#")
+    if name not in modules and name:
+        within = [known for known in modules if known.startswith(f"{name}/")]
+        name = within[0] if len(within) == 1 else name
     if name in modules and name and (not call or call.isdecimal()):
         return modules[name], int(call) if call else -1
     names = [known for known in modules if known]

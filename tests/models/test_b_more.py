@@ -1,0 +1,245 @@
+"""Stride and receptive field from the operations, against what a gradient reaches in the picture."""
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional
+from zoo import torchvision_models
+
+from excite.models.layers import spatial_layers
+from excite.models.receptive import Receptive, view_of
+from excite.models.views import WHOLE, Side
+
+SIZE = 64
+
+
+def seen(network, pictures):
+    """What the network's answer sees, as told."""
+    with Receptive(pictures) as receptive:
+        return view_of(network(receptive.pictures))
+
+
+def reached(network, pictures, place):
+    """First and last pixel, along both sides, that a unit's gradient reaches; weights must be positive."""
+    pictures = pictures.clone().requires_grad_()
+    network(pictures)[(0, slice(None), *place)].sum().backward()
+    touched = pictures.grad[0].abs().sum(0).nonzero()
+    return touched.min(0).values.tolist(), touched.max(0).values.tolist()
+
+
+def weight(*shape):
+    return torch.rand(*shape, dtype=torch.float64) + 0.1
+
+
+def convolution(kernel, stride, padding, dilation):
+    def call(x):
+        return functional.conv2d(x, weight(2, x.shape[1], *kernel), None, stride, padding, dilation)
+
+    return call
+
+
+def pooling(kernel, stride, padding, ceil_mode):
+    padding = tuple(min(pad, size // 2) for pad, size in zip(padding, kernel, strict=True))
+    return lambda x: functional.avg_pool2d(x, kernel, stride, padding, ceil_mode)
+
+
+def branches(small, large, adding):
+    def call(x):
+        one = functional.conv2d(x, weight(2, x.shape[1], small, small), padding=small // 2)
+        two = functional.conv2d(x, weight(2, x.shape[1], large, large), padding=large // 2)
+        return one + two if adding else torch.cat([one, two], 1)
+
+    return call
+
+
+def padded(amounts):
+    return lambda x: functional.pad(x, amounts)
+
+
+def sliced(top, left, step):
+    return lambda x: x[:, :, top:, left::step]
+
+
+def gated(x):
+    """Squeeze-and-excite: counts as nothing."""
+    return x * torch.sigmoid(x.mean((2, 3), keepdim=True)).detach()
+
+
+def last_and_back(x):
+    return functional.linear(x.permute(0, 2, 3, 1), weight(3, x.shape[1])).movedim(-1, 1)
+
+
+def shuffled(x):
+    pictures, channels, height, width = x.shape
+    return x.view(pictures, channels, 1, height, width).transpose(1, 2).flatten(1, 2)
+
+
+def both(low, high):
+    return st.tuples(st.integers(low, high), st.integers(low, high))
+
+
+OPERATIONS = st.one_of(
+    st.builds(convolution, both(1, 4), both(1, 2), both(0, 2), both(1, 2)),
+    st.builds(pooling, both(1, 3), st.one_of(st.none(), both(1, 2)), both(0, 1), st.booleans()),
+    st.builds(branches, st.sampled_from([1, 3]), st.sampled_from([3, 5]), st.booleans()),
+    st.builds(padded, st.tuples(*[st.integers(0, 3)] * 4)),
+    st.builds(sliced, st.integers(0, 2), st.integers(0, 2), st.integers(1, 2)),
+    st.sampled_from([gated, last_and_back, shuffled, functional.relu, torch.clone]),
+)
+
+
+def chained(operations):
+    def network(x):
+        torch.manual_seed(0)
+        for operation in operations:
+            x = operation(x)
+        return x
+
+    return network
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(OPERATIONS, min_size=1, max_size=5))
+def test_places_see_what_their_gradient_reaches(operations):
+    """Field, stride and position, exactly, of two neighbours in the middle."""
+    network, pictures = chained(operations), torch.rand(1, 2, SIZE, SIZE, dtype=torch.float64)
+    view = seen(network, pictures)
+    answer = network(pictures)
+    height, width = view
+    assert (height.dim, width.dim) == (2, 3)
+    for place in [(answer.shape[2] // 2, answer.shape[3] // 2), (answer.shape[2] // 2 - 1, answer.shape[3] // 2 - 1)]:
+        first = [side.first + side.stride * k for side, k in zip(view, place, strict=True)]
+        last = [side.last + side.stride * k for side, k in zip(view, place, strict=True)]
+        assume(min(first) >= 0 and max(last) < SIZE)  # not cut off by the border
+        assert reached(network, pictures, place) == (first, last)
+    assert height.field == height.last - height.first + 1
+
+
+UPSAMPLING = st.one_of(
+    st.builds(
+        lambda kernel, stride: (
+            lambda x: functional.conv_transpose2d(x, weight(x.shape[1], 2, kernel, kernel), None, stride)
+        ),
+        st.integers(2, 4),
+        st.integers(1, 2),
+    ),
+    st.sampled_from(
+        [
+            lambda x: functional.interpolate(x, scale_factor=2),
+            lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"),
+            lambda x: functional.interpolate(x, size=x.shape[-1] // 2, mode="area") if x.shape[-1] % 2 == 0 else x,
+        ]
+    ),
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.lists(OPERATIONS, max_size=2), UPSAMPLING, st.lists(OPERATIONS, max_size=2))
+def test_behind_upsampling_the_field_is_a_close_bound(before, upsampling, after):
+    network, pictures = chained([*before, upsampling, *after]), torch.rand(1, 2, 48, 48, dtype=torch.float64)
+    view = seen(chained([*before, upsampling]), pictures)
+    assume(view != WHOLE)
+    coarse = max(side.stride for side in seen(chained([torch.clone, *before]), pictures))
+    view = seen(network, pictures)
+    answer = network(pictures)
+    middle = [size // 2 for size in answer.shape[2:]]
+    places = [(middle[0] - i, middle[1] - i) for i in range(5)]
+    ends = [reached(network, pictures, place) for place in places if min(place) >= 0]
+    assume(all(min(first) > 0 and max(last) < 47 for first, last in ends))
+    for k, side in enumerate(view):
+        largest = max(last[k] - first[k] + 1 for first, last in ends)
+        assert largest <= side.field <= largest + 2 * coarse
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "stride", "field"),
+    [  # by hand: the field grows by (kernel - 1) * stride so far
+        ("vgg16", "features.23", 16, 100),
+        ("vgg16", "features.28", 16, 196),
+        ("vgg16", "features.30", 32, 212),
+        ("alexnet", "features.12", 32, 195),
+        ("resnet18", "layer4", 32, 435),
+        ("resnet50", "layer3", 16, 267),
+        ("resnet50", "layer4", 32, 427),
+        ("shufflenet_v2_x0_5", "maxpool", 4, 7),
+        ("densenet121", "features.transition1", 8, 63),
+        ("efficientnet_b0", "features.8", 32, 851),
+    ],
+)
+def test_well_known_networks(name, layer, stride, field):
+    try:
+        with torch.device("meta"):  # only shapes are needed
+            network = getattr(torchvision_models(), name)(weights=None).eval()
+    except ImportError as error:
+        pytest.skip(str(error))
+    found = {one.name: one for one in spatial_layers(network, torch.zeros(1, 3, 64, 64, device="meta"))}[layer]
+    assert (found.stride, found.receptive_field) == (stride, field)
+
+
+PICTURES = torch.rand(1, 4, 16, 16, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        lambda x: x.mean((2, 3), keepdim=True),
+        lambda x: x.mean(2, keepdim=True),
+        lambda x: functional.adaptive_avg_pool2d(x, 1),
+        lambda x: functional.adaptive_avg_pool2d(x, 5),
+        lambda x: x.flatten(1),
+        lambda x: x.flatten(2),
+        lambda x: x.flatten(2).reshape(1, 4, 16, 16),
+        lambda x: x.flatten(2) @ x.flatten(2).transpose(1, 2),
+        lambda x: functional.scaled_dot_product_attention(x, x, x),
+        lambda x: functional.linear(x, weight(16, 16)),
+        lambda x: x.flip(2),
+        lambda x: x.roll(3, dims=3),
+        lambda x: torch.cat([x, x], 2),
+        lambda x: x + functional.interpolate(x.mean((2, 3), keepdim=True), size=16),
+        lambda x: x.amax(),
+    ],
+)
+def test_what_mixes_all_places_sees_the_whole_picture(network):
+    assert seen(network, PICTURES) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("network", "side"),
+    [
+        (lambda x: functional.max_pool2d(x, 3, 2, 1), Side(2, 2, -1, 1)),
+        (lambda x: functional.max_pool2d(x, 2), Side(2, 2, 0, 1)),
+        (lambda x: functional.max_pool2d(x, 2, 1, dilation=3), Side(2, 1, 0, 3)),
+        (lambda x: functional.lp_pool2d(x, 2, 3, 2), Side(2, 2, 0, 2)),
+        (lambda x: functional.adaptive_max_pool2d(x, 4), Side(2, 4, 0, 3)),
+        (lambda x: functional.conv2d(x, weight(1, 4, 3, 3), padding="same"), Side(2, 1, -1, 1)),
+        (lambda x: functional.conv2d(x, weight(1, 4, 3, 3), padding="valid"), Side(2, 1, 0, 2)),
+        (lambda x: functional.pixel_unshuffle(x, 2), Side(2, 2, 0, 1)),
+        (lambda x: functional.pixel_shuffle(x, 2), Side(2, 0.5, 0, 0)),
+        (lambda x: x.mean(1), Side(1)),
+        (lambda x: x.mean(1, keepdim=True), Side(2)),
+        (lambda x: x.max(1).values, Side(1)),
+        (lambda x: torch.max(x, x), Side(2)),
+        (lambda x: x.norm(2, 1), Side(1)),
+        (lambda x: x[:, 0], Side(1)),
+        (lambda x: x.unbind(1)[2], Side(1)),
+        (lambda x: x.chunk(2, dim=1)[1], Side(2)),
+        (lambda x: x[:, :, 3::2], Side(2, 2, 3, 3)),
+        (lambda x: x.permute(0, 2, 3, 1), Side(1)),
+        (lambda x: functional.layer_norm(x, x.shape[1:]), Side(2)),
+        (lambda x: torch.zeros_like(x).copy_(x), Side(2)),
+    ],
+)
+def test_single_operations(network, side):
+    assert seen(network, PICTURES)[0] == side
+
+
+def test_a_constant_sees_nothing():
+    assert seen(lambda _: torch.ones(2), PICTURES) is None
+
+
+def test_nothing_is_left_on_the_users_tensor():
+    pictures = torch.rand(1, 1, 4, 4)
+    seen(nn.Conv2d(1, 1, 3), pictures)
+    assert view_of(pictures) is None
