@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
@@ -26,6 +26,7 @@ def reached(network, pictures, place):
     pictures = pictures.clone().requires_grad_()
     network(pictures)[(0, slice(None), *place)].sum().backward()
     touched = pictures.grad[0].abs().sum(0).nonzero()
+    assume(len(touched))  # a place that is all padding sees nothing
     return touched.min(0).values.tolist(), touched.max(0).values.tolist()
 
 
@@ -100,7 +101,7 @@ def chained(operations):
     return network
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, phases=[Phase.generate], database=None)
 @given(st.lists(OPERATIONS, min_size=1, max_size=5))
 def test_places_see_what_their_gradient_reaches(operations):
     """Field, stride and position, exactly, of two neighbours in the middle."""
@@ -135,7 +136,7 @@ UPSAMPLING = st.one_of(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=200, deadline=None, phases=[Phase.generate], database=None)
 @given(st.lists(OPERATIONS, max_size=2), UPSAMPLING, st.lists(OPERATIONS, max_size=2))
 def test_behind_upsampling_the_field_is_a_close_bound(before, upsampling, after):
     network, pictures = chained([*before, upsampling, *after]), torch.rand(1, 2, 48, 48, dtype=torch.float64)

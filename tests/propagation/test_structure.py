@@ -558,6 +558,42 @@ def test_gates(name):
     agree(net, picture(15, signed=True), reference)
 
 
+class Product(nn.Module):
+    """A product of two branches; a factor that is given is a constant instead."""
+
+    def __init__(self, act):
+        super().__init__()
+        torch.manual_seed(1)
+        self.body = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU())
+        self.left, self.right = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)
+        self.fc = nn.Linear(4 * 16, 3)
+        self.act = act
+        self.given = {}
+
+    def forward(self, x):
+        below = self.body(x)
+        left = self.given.get("left", self.act(self.left(below)))
+        right = self.given.get("right", self.right(below))
+        return self.fc((left * right).flatten(1))
+
+
+@pytest.mark.parametrize("act", [F.gelu, F.silu, F.relu, lambda x: x], ids=["gelu", "silu", "relu", "linear"])
+def test_products_of_equals(act):
+    """Without either factor there is no product: the map is the mean of those in which one of them is a constant."""
+    net, x = Product(act).double().eval(), picture(16)
+    with torch.no_grad():
+        below = net.body(x)
+        factors = {"left": act(net.left(below)), "right": net.right(below)}
+    won = mwp(net, x, 1, layer="body")
+    halves = []
+    for name, values in factors.items():
+        net.given = {name: values}
+        halves.append(mwp(net, x, 1, layer="body"))
+    torch.testing.assert_close(won, (halves[0] + halves[1]) / 2)
+    assert float(won.sum()) > 0.3
+    assert (halves[0] - halves[1]).abs().sum() > 0.01
+
+
 def test_attention_over_values():
     """softmax(q k) v, written with plain products: the values take the signal in proportion to the attention."""
 

@@ -10,6 +10,7 @@ import gc
 import hashlib
 import math
 import time
+import zlib
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,9 +124,9 @@ def _measure(row: Row, task: Architecture, seed: int) -> None:
         return
     layer = row["lowest"]["layer"]
     signals = _signals(main_output(network(picture)).detach())
-    lossy = min(range(len(signals)), key=lambda k: row["lowest"]["mass"][k])
-    if row["lowest"]["mass"][lossy] < 1 - CONSERVED:
-        row["lost"] = explain(network, picture, layer, signals[lossy])
+    if status(row) in {"kept", "lost"}:
+        worst = min(range(len(signals)), key=lambda cue: row["lowest"]["mass"][cue])
+        row["lost"] = explain(network, picture, layer, signals[worst])
     row["turned"] = _turned(network, picture, layer, signals[0])
     randomise(network, picture, seed, biases=True)
     row["biased"] = float(Sweep(network, picture, [layer]).down(signals[0])[layer].sum())
@@ -212,8 +213,8 @@ def _state(network: nn.Module) -> list[Any]:
     return [*tensors, *modules]
 
 
-def _digest(tensor: Tensor) -> str:
-    return hashlib.sha1(tensor.detach().contiguous().numpy().tobytes(), usedforsecurity=False).hexdigest()
+def _digest(tensor: Tensor) -> int:
+    return zlib.crc32(tensor.detach().contiguous().numpy().data)
 
 
 def _turned(network: nn.Module, picture: Tensor, layer: str, signal: Tensor) -> float | None:

@@ -97,9 +97,9 @@ def _print(found: LayerReport, sweep: LayerSweep, out: Path) -> None:
     """The table, what it means, and what was left out."""
     print_columns([_columns(row) for row in found.rows])
     left_out = [
-        *([f"no word for {_counted(sweep.unknown)}"] if sweep.unknown else []),
-        *([f"{sweep.difficult} targets flagged as difficult"] if sweep.difficult else []),
-        *([f"{sweep.empty} pictures with nothing to look for"] if sweep.empty else []),
+        *([f"targets the classifier has no word for: {_counted(sweep.unknown)}"] if sweep.unknown else []),
+        *([f"targets flagged as difficult: {sweep.difficult}"] if sweep.difficult else []),
+        *([f"pictures with nothing to look for: {sweep.empty}"] if sweep.empty else []),
     ]
     if left_out:
         typer.echo(f"left out: {'; '.join(left_out)}")
@@ -123,7 +123,7 @@ def _columns(row: Row) -> dict[str, str]:
 
 
 def _counted(unknown: Counter[str]) -> str:
-    return ", ".join(f"{category} ({count} targets)" for category, count in unknown.most_common())
+    return ", ".join(f"{category} ({count})" for category, count in unknown.most_common())
 
 
 def _tell_failures(sweep: LayerSweep) -> None:

@@ -151,7 +151,7 @@ CARDS = (
         name="squeezenet-caffe",
         build=unfilled(SqueezeNet),
         preprocess=Preprocess(
-            shorter_side=227, mean=(104, 117, 123), scale=1.0, channels="bgr", interpolation="bilinear"
+            shorter_side=227, mean=(104, 117, 123), scale=1.0, channels="bgr", interpolation="bicubic"
         ),
         labels=imagenet_labels,
         layers=("fire8",),

@@ -44,6 +44,7 @@ def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *,
         ModelError: it is no plain ``nn.Module``, or gives something else.
 
     Example:
+        >>> import torch
         >>> network = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 3 * 3, 2))
         >>> fully_convolutional(network, 8)(torch.ones(1, 3, 8, 12)).shape
         torch.Size([1, 2, 1, 3])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from excite.propagation.notes import Note, is_live, is_traced, note_of, set_note
-from excite.propagation.rules import Pass
+from excite.propagation.rules import Halves, Pass
 
 if TYPE_CHECKING:
     from excite.propagation.call import Call
@@ -110,7 +110,10 @@ def _moved(call: Call, child: Tensor, rest: Tensor | None, scale: Tensor | float
 
 
 def multiplication(call: Call) -> Any:
-    """A multiple, or an activation and its gate: the gate says how much, the activation says what."""
+    """A multiple, or an activation and its gate: the gate says how much, the activation says what.
+
+    Two activations that meet as equals (gated linear units without a sigmoid) are equally needed: half to each.
+    """
     left, right = call.subject, call.argument(1, "other")
     if not is_live(right):
         return scaled(call, left, right if isinstance(right, Tensor) else float(right))
@@ -120,7 +123,7 @@ def multiplication(call: Call) -> Any:
         return activation(call)
     main, gate = _main_and_gate(left, right)
     if main is None:
-        return call.plain()
+        return call.emit(Halves(left.shape, right.shape), call.response(), [left, right])
     rest = note_of(main).rest
     return call.pass_down(main, Note(rest=None if rest is None else rest * gate.detach()))
 

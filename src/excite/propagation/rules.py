@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from excite.propagation.keeping import Kept
 
-__all__ = ["Affine", "Facing", "Pass", "Refused", "Rule", "Sum", "Tap", "follow", "ports"]
+__all__ = ["Affine", "Facing", "Halves", "Pass", "Refused", "Rule", "Sum", "Tap", "follow", "ports"]
 
 Shares = tuple[Tensor | None, ...]
 
@@ -103,6 +103,18 @@ class Pass(Rule):
         if self.winning is not None and not self.cued:
             probability = probability * self.winning
         return (probability.sum_to_size(self.shape),)
+
+
+class Halves(Rule):
+    """A product of two activations, none of them a gate: without either there is no product, so each wins half."""
+
+    def __init__(self, left: torch.Size, right: torch.Size) -> None:
+        self.shapes = (left, right)
+
+    def down(self, *probabilities: Any) -> Shares:
+        """P(factor) = P(product) / 2."""
+        (probability,) = probabilities
+        return tuple((probability / 2).sum_to_size(shape) for shape in self.shapes)
 
 
 class Facing(Rule):
