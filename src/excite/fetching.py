@@ -6,6 +6,7 @@ import hashlib
 import os
 import sys
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.error import HTTPError, URLError
@@ -60,7 +61,7 @@ def fetch(remote: Remote, folder: str) -> Path:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         _download(remote, partial)
-    except (URLError, TimeoutError, OSError) as error:
+    except (OSError, HTTPException) as error:  # the former is also what urllib's own errors are
         reason = getattr(error, "reason", None) or error
         raise FetchError(
             f"Cannot fetch {remote.url}: {reason}. Start again to resume, or put the file at {place} yourself."

@@ -15,13 +15,16 @@ def listed(ended):
 
 
 def test_models(excite):
-    (model,) = listed(excite("ls", "models", "--json"))
-    assert model["model"] == "efficientnet-lite0"
-    assert model["layers"] == ["blocks.14", "blocks.10", "head"]
-    assert {"description", "source"} <= set(model)
+    models = {model["model"]: model for model in listed(excite("ls", "models", "--json"))}
+    assert list(models) == list(library.MODELS)
+    assert models["efficientnet-lite0"]["layers"] == ["blocks.14", "blocks.10", "head"]
+    assert models["vgg16"]["layers"] == ["pool4"]
+    assert all({"description", "source"} <= set(model) for model in models.values())
     out = excite("ls", "models").out
-    assert "efficientnet-lite0  blocks.14, blocks.10, head" in out
-    assert out.splitlines()[-1] == "next: excite attend PHOTO --model MODEL"
+    assert all(name in out for name in models)
+    last = out.splitlines()[-1]
+    assert last.startswith("next: excite attend PHOTO --model MODEL")
+    assert all(form in last for form in ("torchvision:NAME", "timm:NAME", "a file"))
 
 
 def test_methods(excite):
@@ -37,12 +40,14 @@ def test_layers(excite):
     assert {"stem", "head", "pool", *(f"blocks.{block}" for block in range(16))} <= set(rows)
     assert "classifier" not in rows
     expected = {"kind": "InvertedResidual", "channels": 192, "size": "7x7", "stride": 32.0, "recommended": 1}
-    assert rows["blocks.14"] == {"layer": "blocks.14", **expected}
+    assert rows["blocks.14"] == {"layer": "blocks.14", "receptive field": 1099, **expected}
     assert rows["blocks.13"]["recommended"] is None
     order = list(rows)
     assert order.index("stem") < order.index("blocks.0") < order.index("blocks.15") < order.index("head")
     table = excite("ls", "layers", "efficientnet-lite0").out
     assert table.count("\n") == len(rows) + 2
+    assert rows["stem.conv"]["receptive field"] == 3
+    assert rows["pool"]["receptive field"] == "all"
 
 
 @pytest.mark.parametrize("layer", ["stem", "blocks.14", "head.conv"])
@@ -64,7 +69,7 @@ def test_labels(excite):
     ("arguments", "words"),
     [
         (["layers", "resnet"], ["no model 'resnet'", "efficientnet-lite0"]),
-        (["labels", "--model", "resnet"], ["no model 'resnet'", "excite ls models"]),
+        (["labels", "--model", "resnet"], ["no model 'resnet'", "efficientnet-lite0", "torchvision:NAME"]),
         (["labels", "zzzzz"], ["no label contains 'zzzzz'", "1000"]),
         (["concepts"], ["no such command 'concepts'", "excite ls --help"]),
     ],

@@ -48,70 +48,64 @@ ViT             vit_b_32
 
 TIMM = """
 beit                       beit_base_patch16_224
-byoanet                    botnet26t_256 eca_botnext26ts_256 halonet26t eca_halonext26ts lambda_resnet26t
-byoanet                    lambda_resnet26rpt_256 sebotnet33ts_256 sehalonet33ts haloregnetz_b
-byobnet                    bat_resnext26ts eca_resnext26ts gcresnet33ts gcresnext26ts gernet_s mobileone_s0 mobileone_s4
-byobnet                    regnetz_b16 regnetz_b16_evos regnetz_c16 regnetz_d8 repvgg_a0 repvgg_b1g4 resnet32ts
-byobnet                    resnet50_clip resnet50_clip_gap resnet50_mlp resnet51q resnext26ts seresnext26ts test_byobnet
+byoanet                    botnet26t_256 halonet26t lambda_resnet26t sebotnet33ts_256 haloregnetz_b
+byobnet                    bat_resnext26ts eca_resnext26ts gcresnext26ts gernet_s mobileone_s0 regnetz_b16
+byobnet                    regnetz_b16_evos repvgg_a0 resnet50_clip resnet50_clip_gap resnet50_mlp resnet51q
+byobnet                    resnext26ts seresnext26ts test_byobnet
 cait                       cait_xxs24_224
 coat                       coat_lite_tiny coat_tiny
 convit                     convit_tiny
-convmixer                  convmixer_768_32 convmixer_1024_20_ks9_p14
-convnext                   convnext_atto convnext_atto_ols convnext_atto_rms convnext_tiny_hnf convnext_zepto_rms
-convnext                   convnextv2_atto test_convnext test_convnext2 test_convnext3
-cpubone                    cpubone_nano cpubone_t0 cpubone_b0_bfrobust cpubone_b1_dwnorm
-crossvit                   crossvit_9_240 crossvit_9_dagger_240
+convmixer                  convmixer_768_32
+convnext                   convnext_atto convnext_atto_rms convnext_zepto_rms convnextv2_atto test_convnext
+cpubone                    cpubone_nano cpubone_b1_dwnorm
+crossvit                   crossvit_9_240
 csatv2                     csatv2
-cspnet                     cs3darknet_focus_s cs3darknet_s cs3edgenet_x cs3sedarknet_l cs3sedarknet_xdw cspdarknet53
-cspnet                     cspresnet50 cspresnet50d cspresnet50w cspresnext50 darknet17 darknetaa53 sedarknet21
+cspnet                     cs3darknet_focus_s cs3sedarknet_xdw cspdarknet53 cspresnet50 cspresnext50 darknetaa53
 davit                      davit_tiny
 deepseek_vit               deepseek_vit_412m
-deit                       deit_tiny_patch16_224 deit_tiny_distilled_patch16_224 deit3_small_patch16_224
+deit                       deit_tiny_patch16_224 deit_tiny_distilled_patch16_224
 densenet                   densenet121 densenetblur121d
-dla                        dla34 dla46_c dla46x_c dla60_res2net dla60_res2next
-dpn                        dpn48b dpn68 dpn68b dpn92
-edgenext                   edgenext_xx_small edgenext_small_rw
+dla                        dla34 dla46_c dla60_res2net
+dpn                        dpn48b dpn68b
+edgenext                   edgenext_xx_small
 efficientformer            efficientformer_l1
 efficientformer_v2         efficientformerv2_s0
 efficientnet               efficientnet_b0 efficientnet_b0_g8_gn efficientnet_b0_g16_evos efficientnet_b0_gn
-efficientnet               efficientnet_b1_pruned efficientnet_blur_b0 efficientnet_cc_b0_4e efficientnet_es
-efficientnet               efficientnet_lite0 efficientnet_x_b3 efficientnetv2_rw_t fbnetc_100 gc_efficientnetv2_rw_t
-efficientnet               mixnet_s mnasnet_050 mnasnet_small mobilenet_edgetpu_100 mobilenet_edgetpu_v2_xs
-efficientnet               mobilenetv1_100 mobilenetv1_100h mobilenetv2_035 mobilenetv2_110d semnasnet_050 spnasnet_100
-efficientnet               test_efficientnet test_efficientnet_evos test_efficientnet_gn test_efficientnet_ln
-efficientnet               tf_efficientnet_b0 tf_efficientnet_cc_b0_4e tf_efficientnet_es tf_efficientnet_lite0
-efficientnet               tf_efficientnetv2_b0 tf_mixnet_s tinynet_e
+efficientnet               efficientnet_blur_b0 efficientnet_cc_b0_4e efficientnet_lite0 efficientnetv2_rw_t
+efficientnet               fbnetc_100 mixnet_s mnasnet_050 mobilenet_edgetpu_100 mobilenetv1_100 mobilenetv2_035
+efficientnet               mobilenetv2_110d semnasnet_050 test_efficientnet test_efficientnet_evos
+efficientnet               test_efficientnet_gn test_efficientnet_ln tf_efficientnet_b0 tf_efficientnet_lite0
+efficientnet               tf_efficientnetv2_b0 tinynet_e
 efficientvim               efficientvim_m1
-efficientvit_mit           efficientvit_b0 efficientvit_l1
+efficientvit_mit           efficientvit_b0
 efficientvit_msra          efficientvit_m0
 eva                        eva02_tiny_patch14_224 vit_small_patch16_rope_224 vit_tiny_patch16_dinov3_qkvb
 fasternet                  fasternet_t0
-fastvit                    fastvit_t8 fastvit_sa12 fastvit_mci0
-focalnet                   focalnet_tiny_srf focalnet_tiny_lrf
+fastvit                    fastvit_t8 fastvit_sa12
+focalnet                   focalnet_tiny_srf
 gcvit                      gcvit_xxtiny
 gemma4_vit                 gemma4_vit_167m
 ghostnet                   ghostnet_050 ghostnetv2_100 ghostnetv3_050
 hardcorenas                hardcorenas_a
-hgnet                      hgnet_tiny hgnetv2_b0
+hgnet                      hgnetv2_b0
 hiera                      hiera_tiny_224
 hieradet_sam2              hieradet_small
-hrnet                      hrnet_w18_small hrnet_w18 hrnet_w18_ssld
+hrnet                      hrnet_w18_small
 iformer                    iformer_t
 inception_next             inception_next_atto
 inception_resnet_v2        inception_resnet_v2
 inception_v3               inception_v3
 inception_v4               inception_v4
 lcnetv2                    lcnetv2_small
-levit                      levit_128s levit_conv_128s
+levit                      levit_128s
 lowformer                  lowformer_b0
 mambaout                   mambaout_femto test_mambaout
-maxxvit                    coatnet_pico_rw_224 coatnet_bn_0_rw_224 coatnext_nano_rw_224 maxvit_pico_rw_256
-maxxvit                    maxxvit_rmlp_nano_rw_256
+maxxvit                    coatnet_pico_rw_224 coatnet_bn_0_rw_224 maxvit_pico_rw_256
 metaformer                 caformer_s18 convformer_s18 poolformer_s12 poolformerv2_s12
-mlp_mixer                  gmixer_12_224 gmlp_ti16_224 mixer_s32_224 resmlp_12_224
-mobilenetv3                fbnetv3_b lcnet_035 mobilenetv3_small_050 mobilenetv3_large_075 mobilenetv3_rw
-mobilenetv3                mobilenetv4_conv_small_035 mobilenetv4_conv_blur_medium mobilenetv4_conv_aa_medium
-mobilenetv3                mobilenetv4_hybrid_medium_075 tf_mobilenetv3_small_minimal_100 tf_mobilenetv3_small_075
+mlp_mixer                  gmlp_ti16_224 mixer_s32_224 resmlp_12_224
+mobilenetv3                lcnet_035 mobilenetv3_small_050 mobilenetv3_rw mobilenetv4_conv_small_035
+mobilenetv3                mobilenetv4_conv_aa_medium mobilenetv4_hybrid_medium_075 tf_mobilenetv3_small_minimal_100
+mobilenetv3                tf_mobilenetv3_small_075
 mobilenetv5                mobilenetv5_base
 mobilevit                  mobilevit_xxs mobilevitv2_050
 mvitv2                     mvitv2_tiny
@@ -119,55 +113,60 @@ naflexvit                  naflexvit_base_patch16_gap
 nasnet                     nasnetalarge
 nest                       nest_tiny
 nextvit                    nextvit_small
-nfnet                      dm_nfnet_f0 nfnet_f0 eca_nfnet_l0 nfnet_l0 nf_ecaresnet26 nf_regnet_b0 nf_resnet26 nf_seresnet26
+nfnet                      dm_nfnet_f0 eca_nfnet_l0 nfnet_l0 nf_ecaresnet26 nf_regnet_b0 nf_resnet26 nf_seresnet26
 nfnet                      test_nfnet
 pit                        pit_ti_224
 pnasnet                    pnasnet5large
-pvt_v2                     pvt_v2_b0 pvt_v2_b2_li
+pvt_v2                     pvt_v2_b0
 qwen3_vit                  qwen3_vit_88m
 rdnet                      rdnet_tiny
-regnet                     regnetv_040 regnetx_002 regnety_002 regnety_040_sgn regnetz_005 regnetz_040
+regnet                     regnetx_002 regnety_002 regnety_040_sgn regnetz_005
 repghost                   repghostnet_050
 repvit                     repvit_m0_9 repvit_m1
-res2net                    res2net50_48w_2s res2net50_26w_4s res2net50d res2next50
-resnest                    resnest14d resnest50d_1s4x24d
-resnet                     ecaresnet26t ecaresnet50d_pruned ecaresnetlight ecaresnext26t_32x4d resnet10t resnet14t resnet18
-resnet                     resnet18d resnet26t resnet50_gn resnet50c resnet50s resnetaa34d resnetblur18 resnetblur50d
-resnet                     resnetrs50 resnext50_32x4d seresnet18 seresnet50t seresnetaa50d seresnext26d_32x4d
-resnet                     test_resnet wide_resnet50_2
+res2net                    res2net50_48w_2s res2net50d res2next50
+resnest                    resnest14d
+resnet                     ecaresnet26t ecaresnetlight resnet10t resnet18 resnet50_gn resnetaa34d resnetblur18
+resnet                     resnetrs50 seresnet18 seresnetaa50d seresnext26d_32x4d test_resnet
 resnetv2                   resnetv2_18 resnetv2_18d resnetv2_50t resnetv2_50d_evos resnetv2_50d_frn resnetv2_50d_gn
 resnetv2                   resnetv2_50x1_bit
 rexnet                     rexnet_100 rexnetr_100
-selecsls                   selecsls42 selecsls42b selecsls60
-senet                      legacy_seresnet18 legacy_seresnext26_32x4d legacy_seresnet50
+selecsls                   selecsls42b selecsls60
+senet                      legacy_seresnet18 legacy_seresnext26_32x4d
 sequencer                  sequencer2d_s
 shvit                      shvit_s1
-sknet                      skresnet18 skresnext50_32x4d
+sknet                      skresnet18
 starnet                    starnet_s050
 swiftformer                swiftformer_xs
-swin_transformer           swin_tiny_patch4_window7_224 swin_s3_tiny_224
+swin_transformer           swin_tiny_patch4_window7_224
 swin_transformer_v2        swinv2_tiny_window8_256
 swin_transformer_v2_cr     swinv2_cr_tiny_224
 tiny_vit                   tiny_vit_5m_224
 tnt                        tnt_s_patch16_224
-tresnet                    tresnet_m tresnet_v2_l
+tresnet                    tresnet_m
 twins                      twins_pcpvt_small twins_svt_small
-vgg                        vgg11 vgg11_bn
+vgg                        vgg11_bn
 visformer                  visformer_tiny
-vision_transformer         test_vit vit_tiny_patch16_224 flexivit_small
-vision_transformer_hybrid  vit_tiny_r_s16_p8_224 vit_small_resnet26d_224
-vision_transformer_relpos  vit_relpos_small_patch16_224 vit_srelpos_small_patch16_224
+vision_transformer         vit_tiny_patch16_224
+vision_transformer_hybrid  vit_tiny_r_s16_p8_224
+vision_transformer_relpos  vit_relpos_small_patch16_224
 vision_transformer_sam     samvit_base_patch16_224
 vitamin                    vitamin_small_224
 volo                       volo_d1_224
 vovnet                     eca_vovnet39b ese_vovnet19b_dw ese_vovnet19b_slim ese_vovnet39b_evos vovnet39a
 xception                   legacy_xception
-xception_aligned           xception41 xception41p
+xception_aligned           xception41p
 xcit                       xcit_nano_12_p16_224
 """
 
-# What keeps a network small that comes in no small size: fewer of the same blocks.
-FEWER_BLOCKS: dict[str, dict[str, Any]] = {
+# What makes networks smaller that come in no small size: fewer of the same blocks, or narrower ones.
+SMALLER: dict[str, dict[str, Any]] = {
+    "beit_base_patch16_224": {"depth": 2},
+    "deepseek_vit_412m": {"depth": 1},
+    "gemma4_vit_167m": {"depth": 1},
+    "naflexvit_base_patch16_gap": {"depth": 2},
+    "nasnetalarge": {"num_features": 1056, "stem_size": 32},
+    "qwen3_vit_88m": {"depth": 1},
+    "samvit_base_patch16_224": {"depth": 2},
 }
 
 SIZES = (64, 96, 128, 224, 256)  # tried from the smallest on: what counts here is the network, not the picture
@@ -191,12 +190,13 @@ class Architecture:
             >>> network.training
             False
         """
+        package = timm_models() if self.source == "timm" else torchvision_models()
         with _quiet():
             if self.source == "timm":
-                network = timm_models().create_model(self.name, pretrained=False, **FEWER_BLOCKS.get(self.name, {}))
+                network = package.create_model(self.name, pretrained=False, **SMALLER.get(self.name, {}))
             else:
                 options = {"init_weights": False} if self.name in {"googlenet", "inception_v3"} else {}
-                network = torchvision_models().get_model(self.name, weights=None, **options)
+                network = package.get_model(self.name, weights=None, **options)
         built: nn.Module = network.eval()
         return built
 

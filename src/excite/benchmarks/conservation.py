@@ -12,6 +12,7 @@ import math
 import time
 import zlib
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +70,12 @@ class Conservation:
         """Build the network, draw its weights, send signals down and compare."""
         begin = time.monotonic()
         row: Row = {"source": task.source, "family": task.family, "model": task.name}
+        torch.manual_seed(self.seed)
+        network = task.build()
+        picture = task.picture(network, self.seed + 1)
+        row |= {"parameters": sum(weight.numel() for weight in network.parameters()), "size": picture.shape[-1]}
         try:
-            _measure(row, task, self.seed)
+            _measure(row, network, picture, self.seed)
         except ExciteError as error:
             row["reason"] = str(error)
         except Exception as error:  # noqa: BLE001 - a crash is a finding: it is written down, and the row is wrong
@@ -109,18 +114,12 @@ def _faults(row: Row, readings: Sequence[Row]) -> list[str]:
     return [name for name, there in faults.items() if there]
 
 
-def _measure(row: Row, task: Architecture, seed: int) -> None:
-    torch.manual_seed(seed)
-    network = task.build()
-    row["parameters"] = sum(parameter.numel() for parameter in network.parameters())
-    picture = task.picture(network, seed + 1)
-    row["size"] = picture.shape[-1]
+def _measure(row: Row, network: nn.Module, picture: Tensor, seed: int) -> None:
+    """Fill the row; what was found until something is refused stays there."""
     randomise(network, picture, seed)
-    places = _places(network, picture)
-    if not places:
-        raise LayerError("no layer of it is a map that all of the signal must pass: read a layer inside by its name")
-    row |= _read(network, picture, places)
+    row |= _read(network, picture, _places(network, picture))
     if "lowest" not in row:
+        row.setdefault("reason", "all of the signal passes no layer that is a map: read a layer inside by its name")
         return
     layer = row["lowest"]["layer"]
     signals = _signals(main_output(network(picture)).detach())
@@ -133,7 +132,7 @@ def _measure(row: Row, task: Architecture, seed: int) -> None:
 
 
 def _places(network: nn.Module, picture: Tensor) -> dict[str, str]:
-    """The lowest map that all of the signal must pass, the strictest place there is; and where a map is usually read."""
+    """The lowest map that all of the signal must pass, the strictest place of all; and where maps are read unasked."""
     places = {}
     for layer in spatial_layers(network, picture):
         if passes_everything(network, picture, layer.name):
@@ -205,7 +204,9 @@ def _readings(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Ro
 
 def _state(network: nn.Module) -> list[Any]:
     """All that we could have left on a network: other weights, flags, hooks, attributes."""
-    tensors = [(name, _digest(tensor), tensor.requires_grad) for name, tensor in network.state_dict(keep_vars=True).items()]
+    tensors = [
+        (name, _digest(tensor), tensor.requires_grad) for name, tensor in network.state_dict(keep_vars=True).items()
+    ]
     modules = [
         (child.training, len(child._forward_hooks), len(child._forward_pre_hooks), sorted(vars(child)))  # noqa: SLF001
         for child in network.modules()
@@ -245,7 +246,8 @@ def _signals(output: Tensor) -> list[Tensor]:
 
 def versions() -> dict[str, str]:
     """The packages that a result depends on."""
-    return {package: version(package) for package in ("torch", "torchvision", "timm")}
+    packages = ("torch", "torchvision", "timm")
+    return {package: version(package) for package in packages if find_spec(package) is not None}
 
 
 def _basis() -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
-from torch.autograd import _get_sequence_nr as _nodes_made
+from torch.autograd import _get_sequence_nr as _nodes_made  # type: ignore[attr-defined]  # it has no public name
 
 from excite.propagation import Sweep
 from excite.propagation.graph import rule_of, top_down
@@ -24,13 +24,13 @@ Span = tuple[int, int, str]
 UNSEEN = 1e-3  # what may be left over by rounding and by many losses too small to list
 
 CAUSES = {
-    "mean": "A layer or group norm takes the mean of its own input off. A unit that all its children pushed up, but less "
-    "than its neighbours were, responds below 0, and nobody pushed it down.",
-    "absence": "A norm behind an activation function moves units that are at rest away from 0, and the layer above takes "
-    "that for evidence. Nothing below excited them.",
-    "nobody": "A unit responded although no child pushed it that way.",
-    "constant": "It went to a constant of the network, such as a class token or a table of positions, which has no place "
-    "in the picture.",
+    "mean": "a layer or group norm takes the mean of its own input off. A unit that all its children pushed up, but "
+    "less than others were, then responds below 0, and nobody pushed it down.",
+    "absence": "a norm behind an activation function moves units at rest away from 0, and the layer above takes that "
+    "for evidence. Nothing below excited them.",
+    "nobody": "a unit responded although no child pushed it that way.",
+    "constant": "it went to a constant of the network (a class token, a table of positions), which has no place in the "
+    "picture.",
 }
 
 

@@ -73,7 +73,7 @@ def _draw(owner: nn.Module, name: str, parameter: Tensor, generator: torch.Gener
 
 
 def _statistics(generator: torch.Generator, bias: float) -> Callable[[nn.Module, Any], None]:
-    def measure(norm: nn.Module, arguments: Any) -> None:
+    def measure(norm: Any, arguments: Any) -> None:
         power = arguments[0].square().mean()
         if not 0 < power < torch.inf:
             power = torch.ones(())
@@ -107,7 +107,9 @@ def fold_norms(module: nn.Module, inputs: Tensor) -> int:
             pairs[norm] = made[id(arguments[0])][0]
 
     hooks = [child.register_forward_hook(convolved) for child in module.modules() if isinstance(child, nn.Conv2d)]
-    hooks += [child.register_forward_pre_hook(normalised) for child in module.modules() if isinstance(child, _BatchNorm)]
+    hooks += [
+        child.register_forward_pre_hook(normalised) for child in module.modules() if isinstance(child, _BatchNorm)
+    ]
     with torch.no_grad():
         try:
             module(inputs)

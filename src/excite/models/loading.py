@@ -1,9 +1,9 @@
 """Ways to a classifier: by name, from files, or around a network of one's own."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from excite.models.weights import (
     fill_from_caffe,
     filled_at_random,
     fingerprint,
+    fitting_names,
     other_classes,
     read_tensors,
 )
@@ -78,14 +79,15 @@ def load(  # noqa: PLR0913 - all but the name may be left out
     """
     card = find_card(str(name))
     words = None if labels is None else as_labels(labels)
-    module = _network(card, None if weights is None else Path(weights), None if words is None else len(words))
+    file = None if weights is None else Path(weights)
+    module, as_published = _network(card, file, None if words is None else len(words))
     prepare = preprocess or card.preprocess
     if card.fully_convolutional if fully_convolutional is None else fully_convolutional:
-        module = _everywhere(module, _trained_side(prepare))
+        module = _everywhere(module, _trained_side(card.preprocess))
     return Classifier(
         module=module,
         preprocess=prepare if size is None else _resized(prepare, size),
-        labels=words or card.labels(),
+        labels=words or (card.labels() if as_published else None),
         name=card.name,
         layer=layer or next(iter(card.layers), None),
         multilabel=multilabel,
@@ -125,6 +127,7 @@ def wrap(
         (1,)
     """
     check(module)
+    name = type(module).__name__ if name is None else name
     prepare = USUAL_PREPROCESS if preprocess is None else preprocess
     if fully_convolutional:
         side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
@@ -133,7 +136,7 @@ def wrap(
         module=module,
         preprocess=prepare,
         labels=None if labels is None else as_labels(labels),
-        name=type(module).__name__ if name is None else name,
+        name=name,
         layer=layer,
         multilabel=multilabel,
         layers=() if layer is None else (layer,),
@@ -158,7 +161,7 @@ def find_card(name: str) -> Card:
     path = Path(name)
     if path.suffix in {".prototxt", ".caffemodel"}:
         return caffe_card(path)
-    if path.suffix in WEIGHTS_SUFFIXES or path.is_file():
+    if path.suffix in WEIGHTS_SUFFIXES or os.path.isfile(path):  # noqa: PTH113 - Path's fails at long names
         return _card_of_weights(path)
     near = get_close_matches(name, MODELS, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -176,31 +179,36 @@ def _card_of_weights(path: Path) -> Card:
     found = fingerprint(path)
     for card in MODELS.values():
         if card.fingerprint == found:
-            return replace(card, pretrained=partial(_network, card, path, None))
+            return replace(card, pretrained=lambda: _network(card, path, None)[0])
     raise ModelError(
         f"{path} does not say for which network it is: name the network and give the file as its weights "
         "(--model NAME --weights FILE)."
     )
 
 
-def _network(card: Card, weights: Path | None, classes: int | None) -> nn.Module:
-    """The network of a card, with the weights it was published with or those of a file."""
+def _network(card: Card, weights: Path | None, classes: int | None) -> tuple[nn.Module, bool]:
+    """The network of a card, filled, and whether it has the classes it was published with.
+
+    A file of tensors says itself how many classes they are for.
+    """
     if weights is None:
         if card.pretrained is None:
             raise ModelError(f"The weights of {card.name} must be given as a file: --weights FILE.")
-        return card.pretrained().eval()
+        return card.pretrained().eval(), True
     if str(weights) == RANDOM:
-        return filled_at_random(lambda: card.build(classes))
+        return filled_at_random(lambda: card.build(classes)), True
     if weights.suffix == ".caffemodel":
         network = card.build(classes)
         fill_from_caffe(network, weights)
-        return network
-    tensors = {name: tensor for name, tensor in read_tensors(weights).items() if not name.startswith(card.ignored)}
-    network = card.build(classes)
-    others = other_classes(tensors, network) if classes is None else None
+        return network, True
+    stored = read_tensors(weights)
+    network = card.build(None)
+    named = fitting_names(stored, network.state_dict())
+    tensors = {name: tensor for name, tensor in named.items() if not name.startswith(card.ignored)}
+    others = other_classes(tensors, network)
     network = network if others is None else card.build(others)
     fill(network, tensors, str(weights))
-    return network
+    return network, others is None
 
 
 def _everywhere(module: nn.Module, side: int) -> nn.Module:

@@ -44,11 +44,9 @@ def torchvision_models() -> ModuleType:
     _check_installed("torchvision")
     try:
         import torchvision.models
-    except RuntimeError as error:
+    except (RuntimeError, ImportError, OSError) as error:
         if "operator torchvision::" not in str(error):
-            raise ModelError(
-                f"torchvision cannot be imported: {error}. Install the one made for your torch."
-            ) from error
+            raise _broken("torchvision", error) from error
         _declare_operators()
         import torchvision.models
     models: ModuleType = torchvision.models
@@ -64,8 +62,10 @@ def timm_models() -> ModuleType:
     """
     _check_installed("timm")
     torchvision_models()
-    import timm
-
+    try:
+        import timm
+    except (RuntimeError, ImportError, OSError) as error:
+        raise _broken("timm", error) from error
     package: ModuleType = timm
     return package
 
@@ -73,6 +73,11 @@ def timm_models() -> ModuleType:
 def _check_installed(package: str) -> None:
     if importlib.util.find_spec(package) is None:
         raise ModelError(f"{package} is not installed: pip install 'excite[{package}]'.")
+
+
+def _broken(package: str, error: Exception) -> ModelError:
+    said = next(iter(str(error).splitlines()), type(error).__name__)
+    return ModelError(f"{package} cannot be imported: {said}. Install the one made for your torch.")
 
 
 def _declare_operators() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["caffe_card", "timm_card", "torchvision_card"]
 
+HUB = "hf-hub:"  # timm's own word for a network on Hugging Face's hub
 IMAGENET = 1000
 WITH_SECOND_HEADS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)}
 
@@ -56,7 +57,7 @@ def torchvision_card(name: str) -> Card:
 def timm_card(name: str) -> Card:
     """A classifier of timm, with the weights, the preparation and the labels it was published with."""
     timm = timm_models()
-    if not name.startswith("hf-hub:"):
+    if not name.startswith(HUB):
         _check_name("timm", name.partition(".")[0], timm.list_models())
     facts = _timm_facts(timm, name)
 
@@ -87,10 +88,8 @@ def caffe_card(path: Path) -> Card:
     side = min(shape[-2:]) if len(shape) == 4 else CAFFE_PREPROCESS.shorter_side
     network = partial(CaffeNetwork, definition, shape=() if shape else (1, 3, side, side))  # a training file has none
 
-    def build(classes: int | None) -> nn.Module:
-        if classes is not None:
-            raise ModelError(f"{path} says how many classes there are: change num_output there, not the labels.")
-        return network()
+    def build(_classes: int | None) -> nn.Module:
+        return network()  # the definition says how many classes there are
 
     def pretrained() -> nn.Module:
         filled = network()
@@ -135,9 +134,15 @@ def _labels(words: Sequence[str]) -> Labels:
 
 def _timm_facts(timm: ModuleType, name: str) -> dict[str, Any]:
     """What timm's own settings say about the published weights."""
-    if name.startswith("hf-hub:"):
-        return cast("dict[str, Any]", timm.create_model(name, pretrained=False).pretrained_cfg)
-    return cast("dict[str, Any]", timm.get_pretrained_cfg(name).to_dict())
+    if name.startswith(HUB):
+        make = partial(timm.create_model, name, pretrained=False)
+        return cast("dict[str, Any]", _fetched(make, f"the settings of timm's {name}")().pretrained_cfg)
+    try:
+        return cast("dict[str, Any]", timm.get_pretrained_cfg(name).to_dict())
+    except RuntimeError as error:
+        architecture = name.partition(".")[0]
+        known = ", ".join(f"timm:{one}" for one in timm.list_pretrained(architecture)) or f"timm:{architecture}"
+        raise ModelError(f"timm has no weights {name!r}; there are: {known}.") from error
 
 
 def _timm_labels(timm: ModuleType, facts: dict[str, Any]) -> Labels | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
-import zipfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -124,11 +122,14 @@ def _stored(path: Path) -> dict[str, Tensor]:
         raise ModelError(f"There is no file {str(path)!r}: give the file that holds the weights.")
     if path.stat().st_size == 0:
         raise ModelError(f"{path} is empty: fetch it again.")
-    with path.open("rb") as file:
-        start = file.read(512)
+    try:
+        with path.open("rb") as file:
+            start = file.read(512)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from error
     if start[8:9] == b"{":  # safetensors begin with the length of a JSON header
         return _read_safetensors(path)
-    if zipfile.is_zipfile(path) or start[:1] == b"\x80":
+    if start.startswith((b"PK", b"\x80")):  # torch's files: a zip, or before 2020 a bare pickle
         return _read_pickle(path)
     hint = ": it is a page of text" if start.lstrip()[:1] == b"<" else ""
     hint = ": it is a Git LFS pointer; run `git lfs pull`" if start.startswith(b"version https://git-lfs") else hint
@@ -148,14 +149,15 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 def _read_pickle(path: Path) -> dict[str, Tensor]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
+    except Exception as error:  # a damaged pickle fails in any way there is
         said = str(error)
         if "Weights only load failed" in said or "weights_only" in said:
             raise ModelError(
                 f"{path} holds more than tensors, and unpacking that could run any program: "
                 "save the network's state_dict() and give that."
             ) from error
-        raise ModelError(f"{path} cannot be read as a state dict: {said.splitlines()[0]}; fetch it again.") from error
+        reason = next(iter(said.splitlines()), type(error).__name__)
+        raise ModelError(f"{path} cannot be read as a state dict: {reason}; fetch it again.") from error
     for name in INNER:
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
             found = found[name]

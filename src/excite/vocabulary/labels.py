@@ -82,11 +82,10 @@ class Labels:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise ConceptError(f"Cannot read the labels in {str(path)!r}: {error}.") from None
-        if text.lstrip().startswith("["):
-            try:
-                return cls(json.loads(text))
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise ConceptError(f"{path} is no JSON array of labels: {error}.") from None
+        if "\0" in text:
+            raise ConceptError(f"Cannot read the labels in {str(path)!r}: it is no text in UTF-8.")
+        if text.lstrip().startswith(("[", "{")):
+            return cls(_json_array(path, text))
         lines = [line.strip() for line in text.splitlines()]
         while lines and not lines[-1]:
             lines.pop()
@@ -216,6 +215,16 @@ class Labels:
     def _last_words(self) -> dict[str, list[int]]:
         pairs = ((unit, fold(word).split()[-1]) for unit, words in enumerate(self._entries) for word in words)
         return units_by_word(pairs)
+
+
+def _json_array(path: Path, text: str) -> list[str | Sequence[str]]:
+    try:
+        content = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ConceptError(f"{path} is no JSON array of labels: {error}.") from None
+    if not isinstance(content, list):
+        raise ConceptError(f"{path} is no JSON array of labels, but an object: write [...] in the order of the outputs.")
+    return content
 
 
 def words_of(unit: int, entry: object) -> tuple[str, ...]:

@@ -1,0 +1,86 @@
+"""``excite bench``: does it work, and on what?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from excite.cli.columns import print_columns
+from excite.cli.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def options(context: typer.Context) -> None:
+    """Measure the engine itself."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+@app.command()
+def conservation(
+    family: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only families and models whose name contains this.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Only those of torchvision, or only those of timm.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
+    out: Annotated[Path, typer.Option(help="The folder for results; a run that was stopped goes on there.")] = Path(
+        "excite-out"
+    ),
+    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each model.")] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the table as a page of documentation.")
+    ] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="List the models and stop.")] = False,
+) -> None:
+    """Does all of the signal arrive? Every classifier family of torchvision and timm, with random weights.
+
+    Ends with 1 if any answer is wrong: negative or too much probability, other values than the plain network, a crash.
+    """
+    from excite.benchmarks.architectures import architectures
+    from excite.benchmarks.conservation import FIELDS, Conservation
+    from excite.benchmarks.conservation_page import columns, page
+    from excite.benchmarks.loop import run
+    from excite.ledger import Ledger
+
+    chosen = architectures(source, family)
+    if only_list:
+        listed = [{"source": each.source, "family": each.family, "model": each.name} for each in chosen]
+        typer.echo(json.dumps(listed)) if as_json else print_columns(listed)
+        return
+    ledger = Ledger(out / "conservation.jsonl", required=FIELDS)
+    rows = []
+    for row in progress(run(Conservation(seed), chosen, ledger, workers=workers), len(chosen), "networks"):
+        rows.append(row)
+        typer.echo(json.dumps(row) if as_json else _line(columns(row)))
+    if markdown is not None:
+        _write(markdown, page(rows, seed))
+    if any(row["status"] == "wrong" for row in rows):
+        raise typer.Exit(1)
+
+
+def _line(columns: Mapping[str, str]) -> str:
+    """A row for the terminal: its verdict first, and then what there is to say."""
+    _, model, status, *numbers, words = columns
+    said = [f"{name} {columns[name]}" for name in numbers if columns[name]] + [columns[words]] * bool(columns[words])
+    return f"{columns[status]:9}  {columns[model]:45}  {', '.join(said)}"
+
+
+def _write(path: Path, text: str) -> None:
+    from excite.readouts.save import atomic_write
+
+    def write(file: BinaryIO) -> None:
+        file.write(text.encode())
+
+    atomic_write(path, write)
