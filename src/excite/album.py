@@ -109,7 +109,7 @@ class Album:
     def answers(self, photos: Sequence[Path]) -> Iterator[Answer]:
         """Answer picture by picture. One that cannot be read is a failure among several, an error when alone."""
         names = _file_names(photos)
-        ledger = Ledger(self.out / "answers.jsonl")
+        ledger = Ledger(self.out / "answers.jsonl", required=("image", "maps", "files"))
         done = ledger.read()
         if self.fresh or len(photos) == 1:
             done = {}

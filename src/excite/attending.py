@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Cue = str | SupportsIndex | Concept
     ImageSource = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any] | Tensor
 
-__all__ = ["attend", "attend_batch"]
+__all__ = ["Look", "attend", "attend_batch", "check_spatial"]
 
 FINDINGS = 5  # how many of the classifier's own findings are explained when no concept is named
 FAINT = 1e-4  # below this share of the signal a map says next to nothing
@@ -111,14 +111,14 @@ def attend_batch(
         batch = torch.stack([inputs[k] for k in group])
         layers = _layers(classifier, layer, batch)
         sweep = _sweep(classifier, batch, layers)
-        _check_spatial(sweep)
-        look = _Look(classifier, sweep, chosen, against)
+        check_spatial(sweep)
+        look = Look(classifier, sweep, chosen, against)
         for k, maps in zip(group, look.answer([cues[k] for k in group], [pictures[k] for k in group]), strict=True):
             answers[k] = maps
     return answers
 
 
-class _Look:
+class Look:
     """One forward pass over pictures of one size, from which the maps of their concepts are made."""
 
     def __init__(
@@ -234,7 +234,8 @@ def _same_shape(inputs: Sequence[Tensor]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _check_spatial(sweep: Sweep) -> None:
+def check_spatial(sweep: Sweep) -> None:
+    """Refuse layers whose output has no places to draw."""
     for layer, reading in sweep.readings.items():
         shape = tuple(reading.probe.shape)
         if len(shape) != 4:

@@ -16,8 +16,6 @@ __all__ = ["Entry", "Ledger"]
 
 Entry = dict[str, Any]
 
-ALBUM_FIELDS = ("image", "maps", "files")
-
 
 class Ledger:
     """The file of answers, a JSON object a line. A line cut off by a kill is dropped when it is read again.
@@ -27,7 +25,7 @@ class Ledger:
         required: what an answer must hold beside its key; a line without is damaged or outdated.
     """
 
-    def __init__(self, path: Path, required: Iterable[str] = ALBUM_FIELDS) -> None:
+    def __init__(self, path: Path, required: Iterable[str]) -> None:
         self.path = path
         self.required = frozenset(required)
 

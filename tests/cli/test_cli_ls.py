@@ -40,7 +40,7 @@ def test_layers(excite):
     assert {"stem", "head", "pool", *(f"blocks.{block}" for block in range(16))} <= set(rows)
     assert "classifier" not in rows
     expected = {"kind": "InvertedResidual", "channels": 192, "size": "7x7", "stride": 32.0, "recommended": 1}
-    assert rows["blocks.14"] == {"layer": "blocks.14", "receptive field": 1099, **expected}
+    assert rows["blocks.14"] == {"layer": "blocks.14", "receptive field": 787, **expected}
     assert rows["blocks.13"]["recommended"] is None
     order = list(rows)
     assert order.index("stem") < order.index("blocks.0") < order.index("blocks.15") < order.index("head")

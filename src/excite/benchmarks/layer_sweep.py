@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite.attending import _check_spatial
+from excite.attending import check_spatial
 from excite.benchmarks.candidates import candidate_layers
 from excite.benchmarks.layer_report import NO_BOXES, report
 from excite.benchmarks.loop import run
@@ -123,7 +123,7 @@ class LayerSweep:
         inputs = self.classifier.preprocess(Image.new("RGB", SQUARE))[None]
         names = [layer.name for layer in candidate_layers(module, inputs)] if layers is None else layers
         sweep = Sweep(module, inputs, list(dict.fromkeys(names)))
-        _check_spatial(sweep)
+        check_spatial(sweep)
         for method in self.methods:
             find_method(method).maps(sweep, prior(sweep.output, {0: 1.0}))
         shapes = {name: reading.probe.shape for name, reading in sweep.readings.items()}

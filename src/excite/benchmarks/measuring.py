@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from excite.attending import _Look
+from excite.attending import Look
 from excite.benchmarks.measures import ALPHAS, boxes_above, distance, overlap
 from excite.errors import ImageError, LostSignalWarning
 from excite.images import read_image
@@ -85,7 +85,7 @@ class Measuring:
         targets: list[dict[str, Any]] = [{"concept": cue.concept.name, "maps": []} for cue in task.cues]
         concepts = [cue.concept for cue in task.cues]
         for method in self.methods:
-            look = _Look(self.classifier, sweep, find_method(method), None)
+            look = Look(self.classifier, sweep, find_method(method), None)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", LostSignalWarning)  # the mean mass of each layer is reported
                 (maps,) = look.answer([concepts], [picture])

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from excite.cli import attend, ls
+from excite.cli import attend, bench, layers, ls
 
 __all__ = ["main"]
 
@@ -22,6 +22,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("attend", epilog=attend.EXAMPLES)(attend.command)
+app.command("layers", epilog=layers.EXAMPLES)(layers.command)
+app.add_typer(bench.app, name="bench")
 app.add_typer(ls.app, name="ls")
 
 
