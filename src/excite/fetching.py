@@ -94,6 +94,7 @@ def _download(remote: Remote, partial: Path) -> None:
                     file.write(chunk)
                 written = file.tell()
     except HTTPError as error:
+        error.close()  # it holds the connection
         if error.code == 416 and done:  # nothing is left to fetch: the hash will tell whether it is whole
             return
         raise

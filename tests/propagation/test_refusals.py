@@ -312,3 +312,15 @@ def test_chains_that_would_not_fit():
 def test_no_walk_starts_at_the_lowest_layer():
     with pytest.raises(LayerError, match="lowest"):
         transition_matrix(Layers(), torch.rand(1, 4), "a", "fc")
+
+
+def test_weights_changed_after_the_look():
+    """A map of old responses and new weights would be a map of no network."""
+    net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2)).eval()
+    sweep = Sweep(net, torch.rand(1, 2, 2, 2), ["1"])
+    signal = torch.tensor([[1.0, 0.0]])
+    assert float(sweep.down(signal)["1"].sum()) > 0
+    with torch.no_grad():
+        net[3].weight.mul_(2)
+    with pytest.raises(SignalError, match="weights were changed"):
+        sweep.down(signal)

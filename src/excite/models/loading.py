@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from excite.errors import ModelError
+from excite.models import convolutional
 from excite.models.cards import MODELS, Card
 from excite.models.classifier import Classifier
 from excite.models.preprocess import Preprocess
@@ -83,7 +84,7 @@ def load(  # noqa: PLR0913 - all but the name may be left out
     module, as_published = _network(card, file, None if words is None else len(words))
     prepare = preprocess or card.preprocess
     if card.fully_convolutional if fully_convolutional is None else fully_convolutional:
-        module = _everywhere(module, _trained_side(card.preprocess))
+        module = convolutional.fully_convolutional(module, _trained_side(card.preprocess))
     return Classifier(
         module=module,
         preprocess=prepare if size is None else _resized(prepare, size),
@@ -131,7 +132,7 @@ def wrap(
     prepare = USUAL_PREPROCESS if preprocess is None else preprocess
     if fully_convolutional:
         side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
-        module = _everywhere(module, side)
+        module = convolutional.fully_convolutional(module, side)
     return Classifier(
         module=module,
         preprocess=prepare,
@@ -209,12 +210,6 @@ def _network(card: Card, weights: Path | None, classes: int | None) -> tuple[nn.
     network = network if others is None else card.build(others)
     fill(network, tensors, str(weights))
     return network, others is None
-
-
-def _everywhere(module: nn.Module, side: int) -> nn.Module:
-    from excite.models import convolutional
-
-    return convolutional.fully_convolutional(module, side)
 
 
 def _trained_side(preprocess: object) -> int:

@@ -26,6 +26,8 @@ class Preprocess:
     squeezed to four times: enlarged as it is, a strip of a few pixels by thousands would take all memory and
     show nothing. With ``square`` every picture is squashed to ``shorter_side`` by ``shorter_side``.
 
+    Both sides are made multiples of ``multiple``, for networks whose branches only meet again at such sizes.
+
     ``antialias`` averages what falls together when a picture is made smaller; without it pixels are picked, as in the
     paper's experiments.
 
@@ -40,10 +42,13 @@ class Preprocess:
     square: bool = False
     interpolation: Literal["bilinear", "bicubic"] = "bicubic"
     antialias: bool = True
+    multiple: int = 1
 
     def __post_init__(self) -> None:
         if self.shorter_side < 1:
             raise ModelError(f"The shorter side is {self.shorter_side}: give at least one pixel.")
+        if self.multiple < 1:
+            raise ModelError(f"The sides shall be multiples of {self.multiple}: give at least 1.")
         if self.channels not in {"rgb", "bgr"}:
             raise ModelError(f"The channels are {self.channels!r}: give 'rgb' or 'bgr'.")
         if self.interpolation not in RESAMPLING:
@@ -70,10 +75,10 @@ class Preprocess:
 
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
         """Width and height of what is made of a picture of this width and height."""
-        shorter, longer = min(size), max(size)
-        if shorter < 1:
+        if min(size) < 1:
             raise ImageError(f"The picture has no pixels: its size is {size[0]} x {size[1]}.")
-        if self.square:
-            return self.shorter_side, self.shorter_side
-        other = min(longer * self.shorter_side // shorter, LONGEST * self.shorter_side)
-        return (self.shorter_side, other) if size[0] <= size[1] else (other, self.shorter_side)
+        other = shorter = self.shorter_side
+        if not self.square:
+            other = min(max(size) * shorter // min(size), LONGEST * shorter)
+        shorter, other = (max(self.multiple, round(side / self.multiple) * self.multiple) for side in (shorter, other))
+        return (shorter, other) if size[0] <= size[1] else (other, shorter)

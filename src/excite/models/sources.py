@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +25,7 @@ __all__ = ["caffe_card", "timm_card", "torchvision_card"]
 
 HUB = "hf-hub:"  # timm's own word for a network on Hugging Face's hub
 IMAGENET = 1000
+MULTIPLES = {"dla": 32, "hrnet": 32, "tresnet": 4}  # families whose branches do not meet again at other sizes
 WITH_SECOND_HEADS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)}
 
 
@@ -68,7 +70,10 @@ def timm_card(name: str) -> Card:
     return Card(
         name=f"timm:{name}",
         build=build,
-        preprocess=_preprocess(facts["input_size"][-1], facts["mean"], facts["std"], facts["interpolation"]),
+        preprocess=replace(
+            _preprocess(facts["input_size"][-1], facts["mean"], facts["std"], facts["interpolation"]),
+            multiple=next((multiple for family, multiple in MULTIPLES.items() if name.startswith(family)), 1),
+        ),
         labels=lambda: _timm_labels(timm, facts),
         layers=(),
         description=f"{name} of timm",
@@ -99,7 +104,7 @@ def caffe_card(path: Path) -> Card:
     return Card(
         name=str(path),
         build=build,
-        preprocess=Preprocess(**{**vars(CAFFE_PREPROCESS), "shorter_side": side}),
+        preprocess=replace(CAFFE_PREPROCESS, shorter_side=side),
         labels=lambda: None,
         layers=(),
         description=f"{definition.name or path.stem}, a Caffe network",

@@ -1,0 +1,223 @@
+"""Files from the net, from a server in this process: kept, resumed, and believed only by their hash."""
+
+import hashlib
+import re
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from excite import fetching
+from excite.errors import ExciteError, FetchError
+from excite.fetching import Remote, cache_folder, fetch, sha1_of
+
+CONTENT = bytes(range(256)) * 1000
+SHA1 = hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest()
+
+
+@dataclass
+class Server:
+    """What the server does, and what it was asked for: the Range of each request, None without one."""
+
+    url: str = ""
+    content: bytes = CONTENT
+    knows_ranges: bool = True
+    cut_after: int | None = None
+    chunked: bool = False
+    status: int = 200
+    asked: list = field(default_factory=list)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    state = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            asked = self.headers.get("Range")
+            state.asked.append(asked)
+            start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and state.knows_ranges else 0
+            if state.status != 200:
+                return self.send_error(state.status)
+            if start and start >= len(state.content):
+                return self.send_error(416)
+            return self.answer(state.content[start:], 206 if start else 200)
+
+        def answer(self, content, status):
+            self.send_response(status)
+            self.send_header(*(("Transfer-Encoding", "chunked") if state.chunked else ("Content-Length", len(content))))
+            self.end_headers()
+            if state.chunked:
+                self.wfile.write(f"{len(content):x}\r\n".encode())
+            self.wfile.write(content[: state.cut_after])
+            if state.chunked and state.cut_after is None:
+                self.wfile.write(b"\r\n0\r\n\r\n")
+            self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    state.url = f"http://127.0.0.1:{server.server_port}/net.bin"
+    yield state
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXCITE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def remote(server, sha1=SHA1):
+    return Remote("net.bin", server.url, sha1)
+
+
+def partial(home, content=None):
+    path = home / "weights" / "net.bin.part"
+    if content is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return path
+
+
+class TestWhole:
+    @pytest.mark.parametrize("options", [{}, {"knows_ranges": False}, {"chunked": True}])
+    def test_into_the_cache_and_only_once(self, server, home, options):
+        vars(server).update(options)
+        path = fetch(remote(server), "weights")
+        assert path == home / "weights" / "net.bin"
+        assert path.read_bytes() == CONTENT
+        assert fetch(remote(server), "weights") == path
+        assert server.asked == [None]
+        assert [file.name for file in path.parent.iterdir()] == ["net.bin"]
+
+    def test_a_file_put_there_by_hand_is_taken(self, server, home):
+        (home / "weights").mkdir(parents=True)
+        (home / "weights" / "net.bin").write_bytes(b"mine")
+        assert fetch(remote(server), "weights").read_bytes() == b"mine"
+        assert server.asked == []
+
+    def test_where_the_cache_is(self, home, monkeypatch):
+        assert cache_folder() == home
+        for value in ("", None):
+            monkeypatch.setenv("EXCITE_HOME", value) if value is not None else monkeypatch.delenv("EXCITE_HOME")
+            monkeypatch.setenv("HOME", str(home.parent))
+            assert cache_folder() == home.parent / ".cache" / "excite"
+
+    def test_the_hash(self, tmp_path):
+        (tmp_path / "abc").write_bytes(b"abc")
+        assert sha1_of(tmp_path / "abc") == "a9993e364706816aba3e25717850c26c9cd0d89d"  # FIPS 180's own example
+
+    def test_a_progress_bar_where_somebody_looks(self, server, home, monkeypatch, capsys):
+        monkeypatch.setattr(fetching.sys.stderr, "isatty", lambda: True)
+        monkeypatch.setattr(fetching, "CHUNK", 100_000)
+        assert fetch(remote(server), "weights").read_bytes() == CONTENT
+        assert "net.bin" in capsys.readouterr().err
+
+
+class TestResuming:
+    @pytest.mark.parametrize("kept", [1, 100_000, len(CONTENT) - 1])
+    def test_only_the_rest_is_asked_for(self, server, home, kept):
+        partial(home, CONTENT[:kept])
+        assert fetch(remote(server), "weights").read_bytes() == CONTENT
+        assert server.asked == [f"bytes={kept}-"]
+        assert not partial(home).exists()
+
+    def test_after_a_connection_that_broke(self, server, home):
+        server.cut_after = 70_000
+        with pytest.raises(FetchError, match=r"broke after 70000 of 256000 bytes.*Start again to resume"):
+            fetch(remote(server), "weights")
+        assert partial(home).read_bytes() == CONTENT[:70_000]
+        assert not (home / "weights" / "net.bin").exists()
+        server.cut_after = 50_000
+        with pytest.raises(FetchError, match="broke after 120000 of 256000"):
+            fetch(remote(server), "weights")
+        server.cut_after = None
+        assert fetch(remote(server), "weights").read_bytes() == CONTENT
+        assert server.asked == [None, "bytes=70000-", "bytes=120000-"]
+
+    def test_after_a_connection_that_broke_in_a_chunk(self, server, home):
+        server.chunked, server.cut_after = True, 70_000
+        with pytest.raises(FetchError, match="Cannot fetch"):
+            fetch(remote(server), "weights")
+        server.cut_after = None
+        assert fetch(remote(server), "weights").read_bytes() == CONTENT
+
+    def test_a_server_that_cannot_resume_gives_all_again(self, server, home):
+        server.knows_ranges = False
+        partial(home, CONTENT[:1000])
+        assert fetch(remote(server), "weights").read_bytes() == CONTENT
+        assert server.asked == ["bytes=1000-"]
+
+    def test_a_partial_file_that_is_whole(self, server, home):
+        partial(home, CONTENT)
+        assert fetch(remote(server), "weights").read_bytes() == CONTENT
+        assert server.asked == [f"bytes={len(CONTENT)}-"]
+
+    def test_a_partial_file_of_something_else(self, server, home):
+        partial(home, b"x" * 5000)
+        with pytest.raises(FetchError, match="SHA-1 differs"):
+            fetch(remote(server), "weights")
+        assert not partial(home).exists()
+        assert fetch(remote(server), "weights").read_bytes() == CONTENT
+
+
+class TestRefusals:
+    def test_another_file_than_was_published(self, server, home):
+        server.content = b"<html>Please log in</html>"
+        with pytest.raises(FetchError, match=r"not the file that was published.*SHA-1"):
+            fetch(remote(server), "weights")
+        assert list((home / "weights").iterdir()) == []
+
+    @pytest.mark.parametrize(("status", "reason"), [(404, "Not Found"), (403, "Forbidden"), (500, "Internal Server")])
+    def test_a_server_that_refuses(self, server, home, status, reason):
+        server.status = status
+        with pytest.raises(FetchError) as caught:
+            fetch(remote(server), "weights")
+        said = str(caught.value)
+        assert all(part in said for part in (server.url, reason, str(home / "weights" / "net.bin")))
+        assert "\n" not in said
+
+    def test_a_refusal_keeps_what_is_there(self, server, home):
+        server.status = 503
+        partial(home, CONTENT[:1000])
+        with pytest.raises(FetchError):
+            fetch(remote(server), "weights")
+        assert partial(home).read_bytes() == CONTENT[:1000]
+
+    def test_nobody_answers(self, home, monkeypatch):
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        with pytest.raises(FetchError, match=r"Cannot fetch http://127\.0\.0\.1:9/net\.bin: .*refused"):
+            fetch(Remote("net.bin", "http://127.0.0.1:9/net.bin", SHA1), "weights")
+
+    def test_something_that_speaks_no_http(self, home, monkeypatch):
+        def silent(*_, **__):
+            raise fetching.HTTPException("what is this?")
+
+        monkeypatch.setattr(fetching, "urlopen", silent)
+        with pytest.raises(FetchError, match=r"what is this\?"):
+            fetch(Remote("net.bin", "http://127.0.0.1/net.bin", SHA1), "weights")
+
+    @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://example.org/net.bin", "net.bin"])
+    def test_only_the_web(self, home, url):
+        with pytest.raises(FetchError, match="http:// or https://"):
+            fetch(Remote("net.bin", url, SHA1), "weights")
+
+    def test_a_cache_that_cannot_be_written(self, server, tmp_path, monkeypatch):
+        (tmp_path / "taken").write_text("a file")
+        monkeypatch.setenv("EXCITE_HOME", str(tmp_path / "taken"))
+        with pytest.raises(FetchError, match="taken"):
+            fetch(remote(server), "weights")
+        assert server.asked == []
+
+    def test_of_the_family(self):
+        assert issubclass(FetchError, ExciteError)

@@ -1,0 +1,108 @@
+"""Labels from files: as people and other programs write them."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from excite.errors import ConceptError, ModelError
+from excite.models import wrap
+from excite.vocabulary import Labels
+
+WORDS = Labels([["cat", "puss"], ["dog"], ["great white shark"]])
+TEXT = "cat, puss\ndog\ngreat white shark\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def from_content(content, name="labels.txt"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return Labels.read(path)
+
+    return from_content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TEXT,
+        TEXT.rstrip(),
+        TEXT + "\n\n  \n",
+        TEXT.replace("\n", "\r\n"),
+        b"\xef\xbb\xbf" + TEXT.encode(),
+        "  cat ,puss  \n\tdog\ngreat white shark",
+        "n02121808 cat, puss\nn02084071 dog\nn01484850 great white shark\n",
+        "n02121808\tcat, puss\nn02084071\tdog\nn01484850\tgreat white shark",
+        json.dumps([["cat", "puss"], "dog", "great white shark"]),
+        "\n" + json.dumps([["cat", "puss"], ["dog"], "great white shark"], indent=1),
+        b"\xef\xbb\xbf" + json.dumps([["cat", "puss"], ["dog"], "great white shark"]).encode(),
+    ],
+    ids="text|no end|blank end|crlf|bom|spaces|synsets|tabs|json|indented json|json with bom".split("|"),
+)
+def test_the_same_words_in_many_spellings(read, content):
+    labels = read(content)
+    assert labels == WORDS
+    assert labels.find("puss").units == (0,)
+    assert labels.find("shark").name == "great white shark"
+
+
+def test_other_alphabets(read):
+    assert list(read("Kätzchen, Katze\n犬\n")) == ["Kätzchen", "犬"]
+    assert list(read('["K\\u00e4tzchen", "犬"]')) == ["Kätzchen", "犬"]
+
+
+def test_wordnet_numbers_stay_where_not_all_lines_have_one(read):
+    assert list(read("n02121808 cat\ndog\n")) == ["n02121808 cat", "dog"]
+    assert list(read("n02121808\nn02084071\n")) == ["n02121808", "n02084071"]
+
+
+def test_years_are_words(read):
+    assert read("2019\n2020\n").find("2020").units == (1,)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "no labels"),
+        ("\n \n", "no labels"),
+        ("[]", "no labels"),
+        ("cat\n\ndog\n", "Label 1 is .* none of them blank"),
+        ("cat, \ndog\n", "Label 0 is .* none of them blank"),
+        ('["cat", 7]', "Label 1 is 7"),
+        ('["cat", null]', "Label 1 is None"),
+        ('["cat", []]', "Label 1 is"),
+        ('["cat", {"a": 1}]', "Label 1 is"),
+        ('["cat", "dog"', "no JSON array of labels"),
+        ("[" * 100_000, "no JSON array of labels"),
+        ('{"0": ["n01440764", "tench"]}', r"no JSON array .* an object: write \[\.\.\.\]"),
+        (TEXT.encode("utf-16"), "Cannot read the labels"),
+        (TEXT.encode("utf-16-le"), "Cannot read the labels .* UTF-8"),
+        ("Kätzchen\n".encode("latin-1"), "Cannot read the labels"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "Cannot read the labels"),
+        (b"\x00\x01\x02", "Cannot read the labels"),
+    ],
+)
+def test_what_holds_no_labels(read, content, words):
+    with pytest.raises(ConceptError, match=words) as caught:
+        read(content)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_file(tmp_path):
+    for path in (tmp_path / "gone.txt", tmp_path):
+        with pytest.raises(ConceptError, match="Cannot read the labels") as caught:
+            Labels.read(path)
+        assert str(path) in str(caught.value)
+
+
+def test_another_number_than_outputs_is_told_when_they_are_used(read):
+    from PIL import Image
+
+    from excite import attend
+
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
+    classifier = wrap(network.eval(), labels=read(TEXT), layer="1", name="mine")
+    with torch.no_grad(), pytest.raises(ModelError, match="mine has 5 outputs but 3 labels: give one for each"):
+        attend(classifier, Image.new("RGB", (32, 32)), "cat")
