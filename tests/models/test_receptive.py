@@ -245,3 +245,23 @@ def test_nothing_is_left_on_the_users_tensor():
     pictures = torch.rand(1, 1, 4, 4)
     seen(nn.Conv2d(1, 1, 3), pictures)
     assert view_of(pictures) is None
+
+
+def test_views_of_permuted_activations():
+    """A view that torch allows for the activation's layout of memory is followed in that layout."""
+
+    class Permuted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3, padding=1)
+            self.norm = nn.Identity()
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x):
+            tokens = self.conv(x).permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2).permute(0, 2, 3, 1)
+            back = self.norm(tokens.view(len(x), -1, 4).view(len(x), *x.shape[2:], 4).permute(0, 3, 1, 2))
+            return self.fc(back.mean((2, 3)))
+
+    layers = {layer.name: layer for layer in spatial_layers(Permuted().eval(), torch.rand(1, 3, 8, 8))}
+    assert layers["conv"].receptive_field == 3
+    assert layers["norm"].height == 8

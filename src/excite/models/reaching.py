@@ -158,7 +158,9 @@ def rearrangement(call: Seeing) -> View:
 
 def _followed(call: Seeing, side: Side) -> Side | None:
     size = call.subject.shape[side.dim]
-    numbers = torch.arange(size).reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim)).expand(call.subject.shape)
+    places = torch.arange(size).reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim))
+    # In the activation's own layout of memory, which some views depend on.
+    numbers = torch.empty_like(call.subject, dtype=torch.long, device="cpu").copy_(places.expand(call.subject.shape))
     moved = list(tensors_in(call.function(numbers, *call.args[1:], **call.kwargs)))[call.position]
     dims = [dim for dim in range(moved.dim()) if moved.shape[dim] > 1 and bool((moved.diff(dim=dim) != 0).any())]
     if len(dims) != 1:  # mixed with another dimension, or a single place, of which nothing can be told

@@ -148,7 +148,8 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        with path.open("rb") as file:  # torch judges a path by its name
+            found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged pickle fails in any way there is
         said = str(error)
         if "Weights only load failed" in said or "weights_only" in said:

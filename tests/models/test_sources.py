@@ -1,0 +1,456 @@
+"""Classifiers of torchvision and timm by name, and networks in Caffe's files: none of these tests goes to the net."""
+
+import re
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+import torch
+from caffe.writing import chunk, new_blob, new_layer, number, prototxt
+from PIL import Image
+from safetensors.torch import save_file
+from torch.nn import functional
+from zoo import timm_models, torchvision_models
+
+import excite
+from excite.errors import FetchError, ModelError
+from excite.models import cards, find_card, load
+from excite.models.caffe import zoo
+from excite.models.caffe.network import CaffeNetwork
+from excite.models.caffe.reading import read_network
+from excite.models.cards import CAFFE_PREPROCESS
+from excite.vocabulary import imagenet_labels
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_news():
+    """That their compiled operators are left out has been said."""
+    torchvision_models()
+    timm_models()
+
+
+def noise(width, height):
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8))
+
+
+def pictures(side=64):
+    return torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
+
+
+def answers(network, side=64):
+    with torch.no_grad():
+        return network.eval()(pictures(side))
+
+
+def lively(network, seed=0):
+    """Random weights, with norms that have seen something."""
+    torch.manual_seed(seed)
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.normal_(std=0.1)
+            module.running_var.uniform_(0.5, 1.5)
+    return network.eval()
+
+
+class TestTorchvision:
+    @pytest.mark.parametrize("name", ["resnet18", "squeezenet1_1", "mobilenet_v3_small", "densenet121"])
+    def test_answers_of_a_state_dict(self, tmp_path, name):
+        torch.manual_seed(0)
+        network = lively(torchvision_models().get_model(name, weights=None))
+        torch.save(network.state_dict(), tmp_path / "x.pth")
+        classifier = load(f"torchvision:{name}", weights=tmp_path / "x.pth")
+        assert torch.equal(answers(classifier.module), answers(network))
+        assert not classifier.module.training
+        assert classifier.name == f"torchvision:{name}"
+        assert classifier.layer is None
+
+    @pytest.mark.parametrize("wrapped", [False, True])
+    @pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
+    def test_second_heads_in_the_file_are_left_out(self, tmp_path, name, wrapped):
+        """They are for training. The file has another number of classes, and maybe the names of DataParallel."""
+        make = torchvision_models().get_model
+        network = lively(make(name, weights=None, num_classes=7, init_weights=False, transform_input=True))
+        assert any(key.lower().startswith("aux") for key in network.state_dict())
+        before = "module." if wrapped else ""
+        torch.save({before + key: value for key, value in network.state_dict().items()}, tmp_path / "x.pth")
+        classifier = load(f"torchvision:{name}", weights=tmp_path / "x.pth")
+        assert torch.equal(answers(classifier.module, 80), answers(network, 80))
+
+    def test_second_heads_need_not_be_in_the_file(self, tmp_path):
+        make = torchvision_models().get_model
+        network = make("googlenet", weights=None, init_weights=False, aux_logits=False, transform_input=True)
+        torch.save(network.state_dict(), tmp_path / "x.pth")
+        classifier = load("torchvision:googlenet", weights=tmp_path / "x.pth")
+        assert torch.equal(answers(classifier.module), answers(network))
+
+    @pytest.mark.parametrize("name", sorted(torchvision_models().list_models(module=torchvision_models())))
+    def test_the_published_preparation_of_each(self, name):
+        """The same tensor, where torchvision is told to crop nothing."""
+        card = find_card(f"torchvision:{name}")
+        published = torchvision_models().get_model_weights(name).DEFAULT
+        side = published.transforms().crop_size[0]
+        whole = published.transforms(resize_size=side)
+        assert card.preprocess.shorter_side == side
+        for size in (side, side + 30):
+            picture = noise(size, size)
+            torch.testing.assert_close(card.preprocess(picture), whole(picture), atol=1e-5, rtol=1e-5)
+        assert published.url in card.source
+
+    def test_labels_are_imagenets_in_torchvisions_order(self):
+        categories = torchvision_models().get_model_weights("resnet18").DEFAULT.meta["categories"]
+        labels = find_card("torchvision:resnet18").labels()
+        assert labels == imagenet_labels()
+        assert len(categories) == len(labels) == 1000
+
+        def spelled(word):
+            return re.sub("[^a-z]", "", word.casefold())
+
+        other = {
+            word: labels.name(unit)
+            for unit, word in enumerate(categories)
+            if spelled(word) not in map(spelled, labels.synonyms(unit))
+        }
+        assert other == {"crane bird": "crane", "maillot tank suit": "maillot"}  # to tell two with one name apart
+
+    def test_all_have_these_categories(self):
+        models = torchvision_models()
+        found = {
+            tuple(models.get_model_weights(name).DEFAULT.meta["categories"]) for name in models.list_models(models)
+        }
+        assert len(found) == 1
+
+    @pytest.mark.parametrize(
+        ("name", "near"),
+        [
+            ("resnet81", "torchvision:resnet18"),
+            ("ResNet50", "torchvision:resnet50"),
+            ("vgg", "torchvision:vgg1"),
+            ("fasterrcnn_resnet50_fpn", None),  # a detector
+            ("zzz", None),
+            ("", None),
+        ],
+    )
+    def test_an_unknown_name(self, name, near):
+        with pytest.raises(ModelError, match="torchvision has no classifier") as caught:
+            load(f"torchvision:{name}")
+        if near is not None:
+            assert "Did you mean" in str(caught.value)
+            assert near in str(caught.value)
+
+    def test_no_network(self, tmp_path, monkeypatch):
+        def nobody(*_, **__):
+            raise URLError(OSError(-2, "Name or service not known"))
+
+        monkeypatch.setattr("torch.hub.urlopen", nobody)
+        monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+        with pytest.raises(
+            ModelError, match=r"Cannot fetch https://.*resnet18.*pth: .*Name or .*--weights FILE"
+        ) as caught:
+            load("torchvision:resnet18")
+        assert "\n" not in str(caught.value)
+
+    def test_published_weights_come_through_its_own_cache(self, monkeypatch):
+        """As torchvision gives them, in eval mode."""
+        models, asked = torchvision_models(), []
+        network = models.get_model("resnet18", weights=None)
+
+        def get_model(name, *, weights):
+            asked.append((name, weights))
+            return network
+
+        monkeypatch.setattr(models, "get_model", get_model)
+        assert load("torchvision:resnet18").module is network
+        assert not network.training
+        assert asked == [("resnet18", models.ResNet18_Weights.DEFAULT)]
+
+
+class TestTimm:
+    @pytest.mark.parametrize("name", ["resnet18.a1_in1k", "test_efficientnet", "test_byobnet.r160_in1k"])
+    def test_answers_of_a_file(self, tmp_path, name):
+        network = lively(timm_models().create_model(name))
+        save_file(network.state_dict(), tmp_path / "x.safetensors")
+        classifier = load(f"timm:{name}", weights=tmp_path / "x.safetensors")
+        assert torch.equal(answers(classifier.module), answers(network))
+        assert classifier.labels == imagenet_labels()
+        assert classifier.name == f"timm:{name}"
+
+    @pytest.mark.parametrize(
+        "name",
+        ["resnet18.a1_in1k", "resnet18.tv_in1k", "test_resnet.r160_in1k", "inception_v3.tf_in1k", "resnet10t"],
+    )
+    def test_the_published_preparation(self, name):
+        timm = timm_models()
+        settings = timm.data.resolve_model_data_config(timm.create_model(name))
+        whole = timm.data.create_transform(**{**settings, "crop_pct": 1.0}, is_training=False)
+        card = find_card(f"timm:{name}")
+        side = settings["input_size"][-1]
+        assert card.preprocess.shorter_side == side
+        for size in (side, side + 30):
+            picture = noise(size, size)
+            torch.testing.assert_close(card.preprocess(picture), whole(picture), atol=1e-5, rtol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("name", "number", "words"),
+        [
+            ("resnet18.a1_in1k", 1000, ("tabby", "tabby cat")),
+            ("resnetaa50d.sw_in12k", 11821, None),
+            ("convnext_tiny.fb_in22k", 21841, None),
+            ("mixer_b16_224.miil_in21k", 11221, None),
+        ],
+    )
+    def test_labels_of_each_part_of_imagenet(self, name, number, words):
+        labels = find_card(f"timm:{name}").labels()
+        assert len(labels) == number
+        cats = [labels.synonyms(unit) for unit in labels.find("tabby").units]
+        assert words in (None, *cats)
+        assert any("tabby cat" in synonyms for synonyms in cats)
+
+    def test_no_words_for_other_data(self):
+        assert find_card("timm:convnext_base.clip_laion2b").labels() is None
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("resnet81", ["timm has no classifier 'resnet81'", "Did you mean", "timm:resnet18"]),
+            ("zzz", ["timm has no classifier 'zzz'"]),
+            ("resnet18.nonsense", ["no weights 'resnet18.nonsense'", "timm:resnet18.a1_in1k", "timm:resnet18.tv_in1k"]),
+            ("resnet81.a1_in1k", ["timm has no classifier 'resnet81'"]),
+        ],
+    )
+    def test_an_unknown_name(self, name, words):
+        with pytest.raises(ModelError) as caught:
+            load(f"timm:{name}")
+        assert all(word in str(caught.value) for word in words), caught.value
+
+    @pytest.mark.parametrize(
+        ("name", "what"),
+        [
+            ("resnet18", "the weights of timm's resnet18"),
+            ("hf-hub:someone/net", "the settings of timm's hf-hub:someone"),
+        ],
+    )
+    def test_no_network(self, monkeypatch, name, what):
+        def nobody(*_, **__):
+            raise FileNotFoundError("We cannot find the files in the cache.\nPlease check your connection.")
+
+        monkeypatch.setattr(timm_models(), "create_model", nobody)
+        with pytest.raises(ModelError, match=f"Cannot fetch {what}.*We cannot find.*--weights FILE") as caught:
+            load(f"timm:{name}")
+        assert "\n" not in str(caught.value)
+
+    def test_from_the_hub(self, monkeypatch):
+        """The settings are those that come with the network there."""
+        timm = timm_models()
+        network = timm.create_model("test_resnet", num_classes=5)
+        network.pretrained_cfg = {**network.pretrained_cfg, "num_classes": 5, "input_size": (3, 96, 96)}
+        monkeypatch.setattr(timm, "create_model", lambda name, pretrained: network)
+        classifier = load("timm:hf-hub:someone/net")
+        assert classifier.module is network
+        assert classifier.preprocess.shorter_side == 96
+        assert classifier.labels is None
+
+
+class Handwritten:
+    """A network of one convolution (four 3 x 3 of stride 2), pooling and five outputs, in files written by hand."""
+
+    SIDE = 11
+
+    def text(self, classes=5, side=SIDE):
+        fields = [("name", "tiny"), ("input", "data"), *(("input_dim", size) for size in (1, 3, side, side))]
+        layers = [
+            (
+                "conv",
+                "Convolution",
+                "data",
+                ("convolution_param", [("num_output", 4), ("kernel_size", 3), ("stride", 2)]),
+            ),
+            ("relu", "ReLU", "conv", None),
+            ("pool", "Pooling", "relu", ("pooling_param", [("kernel_size", 2), ("stride", 2)])),
+            ("fc", "InnerProduct", "pool", ("inner_product_param", [("num_output", classes)])),
+            ("prob", "Softmax", "fc", None),
+        ]
+        for name, kind, bottom, options in layers:
+            facts = [("name", name), ("type", kind), ("bottom", bottom), ("top", name), *([options] if options else [])]
+            fields.append(("layer", facts))
+        return prototxt(fields)
+
+    def weights(self, classes=5, seed=0):
+        chance = np.random.default_rng(seed)
+        shapes = {
+            "conv.weight": (4, 3, 3, 3),
+            "conv.bias": (4,),
+            "fc.weight": (classes, 4 * 3 * 3),
+            "fc.bias": (classes,),
+        }
+        return {name: chance.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+    def model(self, weights, *, alone=False):
+        """The .caffemodel; ``alone`` also with what the definition says."""
+
+        def blobs(name):
+            return [
+                new_blob(weights[f"{name}.{part}"].shape, weights[f"{name}.{part}"].ravel())
+                for part in ("weight", "bias")
+            ]
+
+        classes = len(weights["fc.bias"])
+        options = {
+            "conv": chunk(106, number(1, 4) + number(4, 3) + number(6, 2)),
+            "pool": chunk(121, number(2, 2) + number(3, 2)),
+            "fc": chunk(117, number(1, classes)),
+        }
+        rows = [("conv", "Convolution", "data"), ("relu", "ReLU", "conv"), ("pool", "Pooling", "relu")]
+        rows += [("fc", "InnerProduct", "pool"), ("prob", "Softmax", "fc")]
+        written = chunk(1, "tiny")
+        if alone:
+            written += chunk(3, "data") + b"".join(number(4, size) for size in (1, 3, self.SIDE, self.SIDE))
+        for name, kind, bottom in rows:
+            has = blobs(name) if name in {"conv", "fc"} else ()
+            written += new_layer(name, kind, [bottom], [name], blobs=has, rest=options.get(name, b""))
+        return written
+
+    def expected(self, weights, inputs):
+        tensors = {name: torch.from_numpy(value) for name, value in weights.items()}
+        features = functional.conv2d(inputs, tensors["conv.weight"], tensors["conv.bias"], stride=2).relu()
+        pooled = functional.max_pool2d(features, 2, 2, ceil_mode=True)
+        return functional.linear(pooled.flatten(1), tensors["fc.weight"], tensors["fc.bias"])
+
+    def check_answers(self, classifier, weights=None):
+        inputs = pictures(self.SIDE)
+        with torch.no_grad():
+            found = classifier.module(inputs).flatten(1)
+        torch.testing.assert_close(found, self.expected(weights or self.weights(), inputs), atol=1e-4, rtol=1e-5)
+
+    def wrong(self, *args, **kwargs):
+        with pytest.raises(ModelError) as caught:
+            load(*args, **kwargs)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+
+class TestCaffe(Handwritten):
+    @pytest.fixture
+    def files(self, tmp_path):
+        (tmp_path / "deploy.prototxt").write_text(self.text())
+        (tmp_path / "x.caffemodel").write_bytes(self.model(self.weights()))
+        (tmp_path / "alone.caffemodel").write_bytes(self.model(self.weights(), alone=True))
+        return tmp_path
+
+    def test_definition_and_weights(self, files):
+        classifier = load(files / "deploy.prototxt", weights=files / "x.caffemodel")
+        self.check_answers(classifier)
+        assert classifier.preprocess.shorter_side == self.SIDE
+        assert classifier.preprocess.channels == "bgr"
+        assert classifier.preprocess.mean == CAFFE_PREPROCESS.mean
+        assert classifier.labels is None
+        (found,) = excite.attend(classifier, noise(30, 20), 2, layer="relu", method="mwp")
+        assert found.values.shape == (5, 7)  # the network sees 16 x 11 pixels
+        assert found.concept == "2"
+
+    def test_weights_alone(self, files):
+        self.check_answers(load(str(files / "alone.caffemodel")))
+
+    def test_labels_for_it(self, files):
+        """Their number is the definition's; another is told when they are used."""
+        words = ["cat", "dog", "cow", "horse", "sheep"]
+        for name, weights in (("deploy.prototxt", files / "x.caffemodel"), ("alone.caffemodel", None)):
+            classifier = load(files / name, weights=weights, labels=words)
+            self.check_answers(classifier)
+            assert excite.attend(classifier, noise(20, 20), "cow", layer="relu", method="mwp")[0].concept == "cow"
+            wrong = load(files / name, weights=weights, labels=words[:3])
+            with pytest.raises(ModelError, match="has 5 outputs but 3 labels"):
+                excite.attend(wrong, noise(20, 20), "cow", layer="relu")
+
+    def test_random(self, files):
+        first, second = (load(files / "deploy.prototxt", weights="random").module for _ in range(2))
+        assert all(torch.equal(one, other) for one, other in zip(first.parameters(), second.parameters(), strict=True))
+
+    @pytest.mark.parametrize("sliding", [None, False])
+    def test_a_wide_picture(self, files, sliding):
+        classifier = load(files / "deploy.prototxt", weights=files / "x.caffemodel", fully_convolutional=sliding)
+        wide = torch.randn(1, 3, self.SIDE, 3 * self.SIDE)
+        if sliding is None:
+            assert classifier.module(wide).shape[:3] == (1, 5, 1)
+            assert classifier.module(wide).shape[3] > 1
+        else:
+            assert isinstance(classifier.module, CaffeNetwork)
+
+    def test_with_a_preparation_of_ones_own(self, files):
+        """The training size is the network's, whatever makes the pictures."""
+        classifier = load(
+            files / "deploy.prototxt",
+            weights=files / "x.caffemodel",
+            preprocess=lambda picture: torch.zeros(3, self.SIDE, 2 * self.SIDE),
+        )
+        assert excite.attend(classifier, noise(40, 20), 0, layer="relu", method="mwp")[0].values.shape == (5, 10)
+
+    def test_wrong_pairs(self, files):
+        definition, weights = files / "deploy.prototxt", files / "x.caffemodel"
+        (files / "other.caffemodel").write_bytes(self.model(self.weights(classes=7)))
+        (files / "renamed.prototxt").write_text(self.text().replace('"fc"', '"fc8-voc"'))
+        torch.save(torchvision_models().get_model("squeezenet1_1").state_dict(), files / "squeezenet.pth")
+        assert "must be given as a file: --weights FILE" in self.wrong(definition)
+        assert all(part in self.wrong(definition, weights=files / "other.caffemodel") for part in ("fc", "7", "5"))
+        assert "no weights for fc8-voc" in self.wrong(files / "renamed.prototxt", weights=weights)
+        assert "does not fit CaffeNetwork" in self.wrong(definition, weights=files / "squeezenet.pth")
+        assert "of a Caffe network, but ResNet is none" in self.wrong("torchvision:resnet18", weights=weights)
+        assert "of a Caffe network, but ResNet50 is none" in self.wrong("resnet50-caffe", weights=weights)
+        for swapped in ({"name": weights, "weights": definition}, {"name": definition, "weights": definition}):
+            assert "deploy.prototxt" in self.wrong(**swapped)
+
+    def test_no_files(self, files):
+        assert "gone.prototxt" in self.wrong(files / "gone.prototxt")
+        assert "gone.caffemodel" in self.wrong(files / "gone.caffemodel")
+        assert "gone.caffemodel" in self.wrong(files / "deploy.prototxt", weights=files / "gone.caffemodel")
+        (files / "empty.caffemodel").write_bytes(b"")
+        assert "empty.caffemodel" in self.wrong(files / "deploy.prototxt", weights=files / "empty.caffemodel")
+
+
+class TestZoo(Handwritten):
+    """The cards of the paper's networks, with a small one in the place of VGG16."""
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch, tmp_path):
+        (tmp_path / "x.prototxt").write_text(self.text())
+
+        def vgg16(classes):
+            (tmp_path / "x.prototxt").write_text(self.text(classes))
+            return CaffeNetwork(read_network(tmp_path / "x.prototxt"))
+
+        monkeypatch.setattr(zoo, "vgg16", vgg16)
+
+    def test_a_file_for_a_known_network(self, tmp_path):
+        """Another number of classes is told by the labels."""
+        weights = self.weights(classes=20)
+        (tmp_path / "voc.caffemodel").write_bytes(self.model(weights))
+        words = [f"class {number}" for number in range(20)]
+        classifier = load("vgg16", weights=tmp_path / "voc.caffemodel", labels=words, fully_convolutional=False)
+        self.check_answers(classifier, weights)
+        assert list(classifier.labels) == words
+        assert "voc.caffemodel" in self.wrong("vgg16", weights=tmp_path / "voc.caffemodel")
+
+    def test_published_weights_are_fetched(self, tmp_path, monkeypatch):
+        weights = self.weights(classes=1000)
+        (tmp_path / "x.caffemodel").write_bytes(self.model(weights))
+        asked = []
+
+        def fetch(remote, folder):
+            asked.append((remote.name, folder))
+            return tmp_path / "x.caffemodel"
+
+        monkeypatch.setattr(cards, "fetch", fetch)
+        classifier = load("vgg16", fully_convolutional=False)
+        self.check_answers(classifier, weights)
+        assert asked == [("VGG_ILSVRC_16_layers.caffemodel", "weights")]
+        assert classifier.labels == imagenet_labels()
+
+    def test_no_network(self, tmp_path, monkeypatch):
+        def nobody(*_, **__):
+            raise URLError("no route to host")
+
+        monkeypatch.setattr("excite.fetching.urlopen", nobody)
+        monkeypatch.setenv("EXCITE_HOME", str(tmp_path))
+        for name, file in (("vgg16", "VGG_ILSVRC_16_layers"), ("cnn-s", "VGG_CNN_S"), ("googlenet", "bvlc_googlenet")):
+            with pytest.raises(FetchError, match=rf"Cannot fetch http.*{file}\.caffemodel: no route to host") as caught:
+                load(name)
+            assert str(tmp_path / "weights" / f"{file}.caffemodel") in str(caught.value)
