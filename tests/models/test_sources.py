@@ -83,18 +83,19 @@ class TestTorchvision:
         classifier = load("torchvision:googlenet", weights=tmp_path / "x.pth")
         assert torch.equal(answers(classifier.module), answers(network))
 
-    @pytest.mark.parametrize("name", sorted(torchvision_models().list_models(module=torchvision_models())))
-    def test_the_published_preparation_of_each(self, name):
+    def test_the_published_preparation_of_each(self):
         """The same tensor, where torchvision is told to crop nothing."""
-        card = find_card(f"torchvision:{name}")
-        published = torchvision_models().get_model_weights(name).DEFAULT
-        side = published.transforms().crop_size[0]
-        whole = published.transforms(resize_size=side)
-        assert card.preprocess.shorter_side == side
-        for size in (side, side + 30):
-            picture = noise(size, size)
-            torch.testing.assert_close(card.preprocess(picture), whole(picture), atol=1e-5, rtol=1e-5)
-        assert published.url in card.source
+        models = torchvision_models()
+        for name in models.list_models(module=models):
+            card = find_card(f"torchvision:{name}")
+            published = models.get_model_weights(name).DEFAULT
+            side = published.transforms().crop_size[0]
+            whole = published.transforms(resize_size=side)
+            assert card.preprocess.shorter_side == side
+            for size in (side, side + 30):
+                picture = noise(size, size)
+                torch.testing.assert_close(card.preprocess(picture), whole(picture), atol=1e-5, rtol=1e-5, msg=name)
+            assert published.url in card.source
 
     def test_labels_are_imagenets_in_torchvisions_order(self):
         categories = torchvision_models().get_model_weights("resnet18").DEFAULT.meta["categories"]

@@ -117,7 +117,9 @@ def _faults(row: Row, readings: Sequence[Row]) -> list[str]:
 def _measure(row: Row, network: nn.Module, picture: Tensor, seed: int) -> None:
     """Fill the row; what was found until something is refused stays there."""
     randomise(network, picture, seed)
-    row |= _read(network, picture, _places(network, picture))
+    places = _places(network, picture)
+    if places:
+        row |= _read(network, picture, places)
     if "lowest" not in row:
         row.setdefault("reason", "all of the signal passes no layer that is a map: read a layer inside by its name")
         return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+import sys
+from contextlib import redirect_stdout
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -165,7 +167,8 @@ def _fetched(make: Callable[[], nn.Module], what: str) -> Callable[[], nn.Module
 
     def pretrained() -> nn.Module:
         try:
-            return make()
+            with redirect_stdout(sys.stderr):  # torch tells of its download where answers in JSON go
+                return make()
         except (URLError, OSError, RuntimeError, ValueError) as error:
             said = next(iter(str(error).splitlines()), type(error).__name__)
             raise ModelError(f"Cannot fetch {what}: {said}. Give a file: --weights FILE.") from error

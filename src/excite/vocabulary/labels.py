@@ -223,7 +223,9 @@ def _json_array(path: Path, text: str) -> list[str | Sequence[str]]:
     except (json.JSONDecodeError, RecursionError) as error:
         raise ConceptError(f"{path} is no JSON array of labels: {error}.") from None
     if not isinstance(content, list):
-        raise ConceptError(f"{path} is no JSON array of labels, but an object: write [...] in the order of the outputs.")
+        raise ConceptError(
+            f"{path} is no JSON array of labels, but an object: write [...] in the order of the outputs."
+        )
     return content
 
 

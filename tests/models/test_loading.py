@@ -1,0 +1,254 @@
+"""The ways to a classifier: what each name and each option means, and one line for each mistake."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from torch import nn
+from zoo import torchvision_models
+
+import excite
+from excite.errors import ConceptError, ImageError, ModelError
+from excite.models import MODELS, Choice, Preprocess, find_card, load, wrap
+from excite.models.convolutional import FullyConvolutional
+from excite.vocabulary import Labels, imagenet_labels
+
+WORDS = ["cat", ["dog", "hound"], "cow"]
+SMALL = ("efficientnet-lite0", "resnet50-caffe", "squeezenet-caffe")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_news():
+    torchvision_models()
+
+
+def noise(width, height):
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8))
+
+
+def answers(module, side=64):
+    with torch.no_grad():
+        return module(torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0)))
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A SqueezeNet of torchvision with three classes, and the file of its weights."""
+    torch.manual_seed(0)
+    network = torchvision_models().get_model("squeezenet1_1", weights=None, num_classes=3).eval()
+    path = tmp_path_factory.mktemp("own") / "mine.pth"
+    torch.save({"state_dict": {f"module.{name}": value for name, value in network.state_dict().items()}}, path)
+    return network, path
+
+
+class TestClasses:
+    def test_as_many_as_the_file_has(self, own):
+        """Nobody knows their words then: they are numbers."""
+        network, path = own
+        classifier = load("torchvision:squeezenet1_1", weights=path)
+        assert torch.equal(answers(classifier.module), answers(network))
+        assert classifier.labels is None
+        (found,) = excite.attend(classifier, noise(80, 64), 2, method="mwp")
+        assert found.concept == "2"
+
+    def test_with_words_for_them(self, own):
+        network, path = own
+        classifier = load("torchvision:squeezenet1_1", weights=str(path), labels=WORDS)
+        assert torch.equal(answers(classifier.module), answers(network))
+        assert classifier.labels.find("hound").units == (1,)
+        (found,) = excite.attend(classifier, noise(80, 64), "hound", method="mwp")
+        assert found.concept == "dog"
+
+    def test_the_wrong_number_of_words(self, own):
+        classifier = load("torchvision:squeezenet1_1", weights=own[1], labels=["cat", "dog"])
+        with pytest.raises(ModelError, match="torchvision:squeezenet1_1 has 3 outputs but 2 labels: give one for each"):
+            excite.attend(classifier, noise(64, 64), "cat")
+        with pytest.raises(ModelError, match="has 1000 outputs but 3 labels"):
+            excite.attend(load(labels=WORDS), noise(64, 64), "cat")
+
+    def test_random_weights_for_as_many_words(self):
+        for name in ("torchvision:squeezenet1_1", "efficientnet-lite0", "squeezenet-caffe"):
+            classifier = load(name, weights="random", labels=WORDS)
+            assert answers(classifier.module).shape == (1, 3)
+            assert list(classifier.labels) == ["cat", "dog", "cow"]
+
+    def test_labels_ready_made(self):
+        labels = Labels(WORDS, groups={"pet": (0, 1)})
+        assert load("squeezenet-caffe", weights="random", labels=labels).labels is labels
+        with pytest.raises(ConceptError, match="one string"):
+            load("squeezenet-caffe", weights="random", labels="labels.txt")
+
+
+class TestRandom:
+    @pytest.mark.parametrize("name", [*SMALL, "torchvision:resnet18", "torchvision:googlenet"])
+    def test_the_same_each_time_and_no_trace(self, name):
+        torch.manual_seed(1)
+        random.seed(1)
+        state, python_state = torch.get_rng_state(), random.getstate()
+        first = load(name, weights="random")
+        assert torch.equal(torch.get_rng_state(), state)
+        assert random.getstate() == python_state
+        torch.manual_seed(2)
+        second = load(name, weights="random")
+        assert not first.module.training
+        pairs = zip(first.module.state_dict().values(), second.module.state_dict().values(), strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs)
+        assert answers(first.module).isfinite().all()
+        assert answers(first.module).std() > 0
+
+    def test_needs_nothing_from_the_net(self, monkeypatch):
+        def nobody(*_, **__):
+            raise AssertionError("went to the net")
+
+        monkeypatch.setattr("torch.hub.urlopen", nobody)
+        monkeypatch.setattr("excite.fetching.urlopen", nobody)
+        for name in ("googlenet", "torchvision:resnet18"):
+            load(name, weights="random")
+
+
+class TestOptions:
+    def test_size(self):
+        small, usual = load("squeezenet-caffe", weights="random", size=128), MODELS["squeezenet-caffe"].preprocess
+        assert small.preprocess.size((200, 100)) == (256, 128)
+        assert {**vars(small.preprocess), "shorter_side": 227} == vars(usual)
+        for size in (0, -1):
+            with pytest.raises(ModelError, match="at least one pixel"):
+                load("squeezenet-caffe", weights="random", size=size)
+
+    def test_size_and_a_preparation_of_ones_own(self):
+        own = Preprocess(shorter_side=100, mean=0)
+        assert load("squeezenet-caffe", weights="random", preprocess=own, size=50).preprocess.shorter_side == 50
+        with pytest.raises(ModelError, match="leave size out"):
+            load("squeezenet-caffe", weights="random", preprocess=lambda _: torch.zeros(3, 9, 9), size=50)
+
+    def test_layer_and_multilabel(self):
+        classifier = load("squeezenet-caffe", weights="random", layer="fire4", multilabel=True)
+        assert (classifier.layer, classifier.layers, classifier.multilabel) == ("fire4", ("fire4",), True)
+        usual = load("squeezenet-caffe", weights="random")
+        assert (usual.layer, usual.layers, usual.multilabel) == ("fire8", ("fire8",), False)
+
+    def test_fully_convolutional(self):
+        def places(**options):
+            module = load("torchvision:squeezenet1_1", weights="random", **options).module
+            with torch.no_grad():
+                return module(torch.zeros(1, 3, 224, 320)).shape[2:]
+
+        assert places() == ()
+        assert places(fully_convolutional=False) == ()
+        assert places(fully_convolutional=True) == (1, 7)
+        assert places(fully_convolutional=True, size=448) == (1, 7)  # the window stays the trained one
+        own = Preprocess(shorter_side=300)
+        assert places(fully_convolutional=True, preprocess=own) == (1, 7)
+
+    def test_fully_convolutional_on_what_is_too_small(self):
+        classifier = load("torchvision:squeezenet1_1", weights="random", fully_convolutional=True, size=128)
+        with pytest.raises(ImageError, match="at least 224 x 224"):
+            excite.attend(classifier, noise(64, 64), 0, layer="features.12")
+
+    def test_the_papers_networks_are_so_by_themselves(self):
+        assert isinstance(load("googlenet", weights="random").module, FullyConvolutional)
+        assert not isinstance(load("googlenet", weights="random", fully_convolutional=False).module, FullyConvolutional)
+
+
+class TestNames:
+    def test_default(self):
+        assert Choice().model == "efficientnet-lite0"
+        assert find_card("efficientnet-lite0") is MODELS["efficientnet-lite0"]
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("vgg61", ["no model 'vgg61'", "Did you mean 'vgg16'?", "torchvision:NAME", "timm:NAME", "a file"]),
+            ("resnet50", ["no model 'resnet50'", "resnet50-caffe"]),
+            ("torchvison:resnet18", ["no model 'torchvison:resnet18'"]),
+            ("keras:resnet18", ["no model 'keras:resnet18'"]),
+            ("gone.pth", ["no file 'gone.pth'"]),
+            ("gone.safetensors", ["no file 'gone.safetensors'"]),
+            ("n" * 5000, ["no model"]),
+            ("nul\0byte", ["no model"]),
+            ("", ["no model ''"]),
+            (".", ["no model '.'"]),
+        ],
+    )
+    def test_mistakes(self, name, words, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(ModelError) as caught:
+            load(name)
+        assert all(word in str(caught.value) for word in words), caught.value
+
+    def test_weights_that_must_be_given(self):
+        for name in ("resnet50-caffe", "squeezenet-caffe"):
+            with pytest.raises(ModelError, match=f"weights of {name} must be given as a file: --weights FILE"):
+                load(name)
+
+    @pytest.mark.parametrize("name", [*SMALL, "torchvision:resnet18"])
+    def test_weights_of_another_network(self, name, own):
+        with pytest.raises(ModelError, match=r"mine\.pth does not fit \w+: it lacks .* and \d+ more; it has besides"):
+            load(name, weights=own[1])
+
+    @pytest.mark.parametrize("name", SMALL)
+    def test_a_file_for_each_card(self, name, tmp_path):
+        network = load(name, weights="random").module
+        with torch.no_grad():
+            for tensor in network.parameters():
+                tensor.mul_(1.1)
+        save_file(network.state_dict(), tmp_path / "x.safetensors")
+        classifier = load(name, weights=tmp_path / "x.safetensors")
+        assert torch.equal(answers(classifier.module), answers(network))
+        assert classifier.labels == imagenet_labels()
+        assert not torch.equal(answers(classifier.module), answers(load(name, weights="random").module))
+
+    def test_a_file_by_itself_that_nobody_knows(self, own, tmp_path):
+        message = "does not say for which network it is: name the network and give the file as its weights"
+        with pytest.raises(ModelError, match=message):
+            load(own[1])
+        (tmp_path / "weights").write_bytes(own[1].read_bytes())  # without an ending
+        with pytest.raises(ModelError, match=message):
+            load(str(tmp_path / "weights"))
+        (tmp_path / "notes.txt").write_text("remember the milk")
+        with pytest.raises(ModelError, match=r"notes\.txt holds no weights"):
+            load(tmp_path / "notes.txt")
+
+
+class TestWrap:
+    @staticmethod
+    def network():
+        return nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 15 * 15, 2)).eval()
+
+    def test_fully_convolutional(self):
+        network = self.network()
+        by_number = wrap(network, fully_convolutional=32)
+        by_preparation = wrap(network, preprocess=Preprocess(shorter_side=32), fully_convolutional=True)
+        for classifier in (by_number, by_preparation):
+            assert classifier.module(torch.zeros(1, 3, 32, 48)).shape == (1, 2, 1, 9)
+            assert classifier.name == "Sequential"
+        assert wrap(network).module is network
+        assert wrap(network, fully_convolutional=32, name="mine").name == "mine"
+
+    def test_nobody_knows_the_training_size(self):
+        with pytest.raises(ModelError, match="How large were the training pictures"):
+            wrap(self.network(), preprocess=lambda _: torch.zeros(3, 32, 32), fully_convolutional=True)
+
+
+class TestChoice:
+    def test_written_down_and_compared(self, own, tmp_path):
+        (tmp_path / "labels.txt").write_text("cat\ndog\ncow\n")
+        choice = Choice("torchvision:squeezenet1_1", str(own[1]), str(tmp_path / "labels.txt"), size=64)
+        classifier = choice.load()
+        assert list(classifier.labels) == ["cat", "dog", "cow"]
+        assert classifier.preprocess.shorter_side == 64
+        assert choice == Choice("torchvision:squeezenet1_1", str(own[1]), str(tmp_path / "labels.txt"), size=64)
+        key = choice.key()
+        assert choice.key() == key
+        (tmp_path / "labels.txt").write_text("cat\ndog\npig\n\n")
+        assert choice.key() != key
+
+    def test_random_is_no_file(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        before = Choice("squeezenet-caffe", "random").key()
+        (tmp_path / "random").write_text("a file with that name")
+        assert Choice("squeezenet-caffe", "random").key() == before
+        assert Choice("squeezenet-caffe").key() != before
