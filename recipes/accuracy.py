@@ -1,17 +1,10 @@
 """Top-1 and top-5 accuracy of a classifier on ImageNet pictures, in several ways of preparing them.
 
-python recipes/accuracy.py --data ../shared/data/imagenet [--limit 300] [--threads 1]
+python recipes/accuracy.py [--model NAME] [--weights FILE] [--data ../shared/data/imagenet] [--limit 300] [--all]
 
-The pictures that excite explains are not cropped, so that the map covers all of them; the usual evaluation
-crops the middle. Both are measured, each with both interpolations, because a classifier that is wrong about
-what it sees has no map worth reading. On the 1000 shared pictures, top-1 / top-5 in per cent:
-
-    whole picture, bicubic    71.9 / 90.9  (the default)
-    whole picture, bilinear   71.8 / 90.2
-    squashed square, bicubic  70.5 / 90.1
-    center crop, bicubic      72.7 / 91.0
-
-A shorter side of 256 instead of 224, whole picture, bicubic: 73.2 / 91.6; of 288: 71.1 / 90.4.
+The pictures that excite explains are not cropped, so that the map covers all of them; the usual evaluation crops the
+middle. Both are measured (with --all each with both interpolations, and squashed to a square), because a classifier that
+is wrong about what it sees has no map worth reading. NUMBERS
 """
 
 import argparse
@@ -24,7 +17,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from excite.models import MODELS, Preprocess, load
+from excite.models import Preprocess, load
 from excite.vocabulary import imagenet_wnids
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "imagenet"
@@ -69,16 +62,19 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA, help="the folder of val/ and LOC_val_solution.csv")
-    parser.add_argument("--model", default="efficientnet-lite0", choices=MODELS)
+    parser.add_argument("--model", default="efficientnet-lite0", help="a name or a file, as in `excite attend`")
+    parser.add_argument("--weights", help="a file of weights for it")
+    parser.add_argument("--all", action="store_true", help="also other interpolations and squashed pictures")
     parser.add_argument("--limit", type=int, help="measure only the first pictures")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    classifier = load(options.model)
+    classifier = load(options.model, weights=options.weights)
     if not isinstance(classifier.preprocess, Preprocess):
         raise SystemExit(f"{options.model} prepares its pictures in a way that this recipe cannot vary")
 
-    prepared = ways(classifier.preprocess)
+    ours = classifier.preprocess
+    prepared = ways(ours) if options.all else {"whole picture": ours, "center crop": CenterCrop(ours)}
     ranks: dict[str, list[int]] = {way: [] for way in prepared}
     for path, truth in samples(options.data, options.limit):
         with Image.open(path) as file:

@@ -167,6 +167,25 @@ def test_a_norm_that_takes_its_mean_off():
     assert explain(net, torch.ones(1, 1), "0", torch.ones(1, 1)) == {"mean": (loss.share, "1")}
 
 
+def test_a_unit_at_rest_that_a_norm_moved():
+    net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.BatchNorm1d(2), nn.Linear(2, 1, bias=False)).eval()
+    net[0].weight.data = torch.tensor([[1.0], [-1.0]])  # the second unit stays at 0,
+    net[0].bias.data.zero_()
+    net[2].running_mean.copy_(torch.tensor([0.0, 1.0]))  # and is at -1 behind the norm,
+    net[3].weight.data = torch.tensor([[1.0, -1.0]])  # which the output likes
+    causes = explain(net, torch.ones(1, 1), "0", torch.ones(1, 1))
+    assert causes["absence"][0] == pytest.approx(0.5, abs=1e-4)
+
+
+def test_zeros_that_win_a_pooling():
+    net = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ZeroPad2d(1), nn.MaxPool2d(3), nn.Flatten(), nn.Linear(1, 1)).eval()
+    for parameter in net.parameters():
+        parameter.data.fill_(1.0 if parameter.dim() > 1 else 0.0)
+    causes = explain(net, -torch.ones(1, 1, 1, 1), "0", torch.ones(1, 1))
+    assert set(causes) <= {"nobody", "padding"}
+    assert sum(share for share, _ in causes.values()) == pytest.approx(1.0)
+
+
 def test_nothing_is_found_where_nothing_is_lost():
     net = small_network()
     randomise(net, PICTURE, seed=0)

@@ -28,6 +28,7 @@ CAUSES = {
     "less than others were, then responds below 0, and nobody pushed it down.",
     "absence": "a norm behind an activation function moves units at rest away from 0, and the layer above takes that "
     "for evidence. Nothing below excited them.",
+    "padding": "the zeros around a map won a pooling: nothing in the picture was larger.",
     "nobody": "a unit responded although no child pushed it that way.",
     "constant": "it went to a constant of the network (a class token, a table of positions), which has no place in the "
     "picture.",
@@ -124,8 +125,7 @@ def explain(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor) -> di
     means = any(isinstance(child, nn.LayerNorm | nn.GroupNorm) for child in module.modules())
     causes: dict[str, tuple[float, str]] = {}
     for loss in found:
-        competing = loss.rule in {"Sum", "Affine"}
-        cause = "absence" if not competing else "mean" if means else "nobody"
+        cause = _cause(loss, means=means)
         share, place = causes.get(cause, (0.0, loss.module))
         causes[cause] = share + loss.share, place
     arrived = float(Sweep(module, inputs, [layer]).down(signal)[layer].double().sum())
@@ -133,3 +133,10 @@ def explain(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor) -> di
     if rest > UNSEEN:
         causes["constant"] = rest, ""
     return dict(sorted(causes.items(), key=lambda cause: -cause[1][0]))
+
+
+def _cause(loss: Loss, *, means: bool) -> str:
+    """The cause behind a loss; ``means`` says that there are norms in the network that take a mean off."""
+    if loss.rule in {"Sum", "Affine"}:
+        return "mean" if means else "nobody"
+    return "padding" if loss.rule.startswith("ConstantPad") else "absence"

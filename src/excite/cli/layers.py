@@ -83,7 +83,7 @@ def command(
     sweep = LayerSweep(classifier, dataset, layers=layer, methods=method or METHODS, skip=skip, limit=limit)
     records = list(progress(sweep.records(out, workers), len(sweep.tasks)))
     found = sweep.report(records, by=by, tolerance=tolerance, seed=seed)
-    figure = layer_figure(found, f"{model} on {dataset.name} {dataset.split}", out / "layers.png")
+    figure = layer_figure(found, f"{classifier.name} on {dataset.name} {dataset.split}", out / "layers.png")
     answer = {**sweep.about(), "seed": seed, **found.to_dict(), "figure": str(figure)}
     save_json(answer, out / "layers.json")
     if as_json:

@@ -140,9 +140,9 @@ CARDS = (
     Card(
         name="resnet50-caffe",
         build=unfilled(ResNet50),
-        preprocess=Preprocess(mean=(123.68, 116.779, 103.939), scale=1.0, interpolation="bilinear"),
+        preprocess=Preprocess(mean=(123.68, 116.779, 103.939), scale=1.0),
         labels=imagenet_labels,
-        layers=("layer3",),
+        layers=("layer4.1", "layer3"),
         description="ResNet-50 as first published (stride in the first convolution), 1000 ImageNet classes",
         source="a file you have: --weights FILE",
         fingerprint="58481cf3f1dc79bb",
@@ -150,9 +150,7 @@ CARDS = (
     Card(
         name="squeezenet-caffe",
         build=unfilled(SqueezeNet),
-        preprocess=Preprocess(
-            shorter_side=227, mean=(104, 117, 123), scale=1.0, channels="bgr", interpolation="bicubic"
-        ),
+        preprocess=Preprocess(shorter_side=227, mean=(104, 117, 123), scale=1.0, channels="bgr"),
         labels=imagenet_labels,
         layers=("fire8",),
         description="SqueezeNet 1.0 as trained in Caffe, 1000 ImageNet classes",

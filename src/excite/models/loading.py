@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -177,14 +178,18 @@ def as_labels(labels: Words) -> Labels:
 
 def _card_of_weights(path: Path) -> Card:
     """The card of the network that a file of weights is for, told by its tensors."""
-    found = fingerprint(path)
-    for card in MODELS.values():
-        if card.fingerprint == found:
-            return replace(card, pretrained=lambda: _network(card, path, None)[0])
-    raise ModelError(
-        f"{path} does not say for which network it is: name the network and give the file as its weights "
-        "(--model NAME --weights FILE)."
-    )
+    known = {card.fingerprint: card for card in MODELS.values() if card.fingerprint is not None}
+    card = known.get(fingerprint(path))
+    if card is None:
+        raise ModelError(
+            f"{path} does not say for which network it is: name the network and give the file as its weights "
+            "(--model NAME --weights FILE)."
+        )
+    return replace(card, pretrained=partial(_filled, card, path))
+
+
+def _filled(card: Card, weights: Path) -> nn.Module:
+    return _network(card, weights, None)[0]
 
 
 def _network(card: Card, weights: Path | None, classes: int | None) -> tuple[nn.Module, bool]:
