@@ -3,8 +3,8 @@
 python recipes/accuracy.py [--model NAME] [--weights FILE] [--data ../shared/data/imagenet] [--limit 300] [--all]
 
 The pictures that excite explains are not cropped, so that the map covers all of them; the usual evaluation crops the
-middle. Both are measured (with --all each with both interpolations, and squashed to a square), because a classifier that
-is wrong about what it sees has no map worth reading. NUMBERS
+middle. Both are measured (with --all each with both interpolations, and squashed to a square), because a classifier
+that is wrong about what it sees has no map worth reading.
 """
 
 import argparse
