@@ -324,3 +324,9 @@ def test_weights_changed_after_the_look():
         net[3].weight.mul_(2)
     with pytest.raises(SignalError, match="weights were changed"):
         sweep.down(signal)
+
+
+def test_no_layer_at_all():
+    net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2)).eval()
+    with pytest.raises(LayerError, match="name at least one"):
+        mwp(net, torch.rand(1, 2, 2, 2), 0, layer=[])

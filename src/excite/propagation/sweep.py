@@ -101,6 +101,8 @@ class Sweep:
 
     def start(self, layer: str | None = None) -> Start:
         """Where a walk from the units of a layer starts; None: from the output units."""
+        if not self.readings:
+            raise LayerError("no layer is read: name at least one")
         start = Start([get_gradient_edge(self._traced)]) if layer is None else self.readings[layer].start
         if not start.edges:
             raise LayerError(f"layer {layer!r} is the lowest one that is read: no walk can start there")
