@@ -152,7 +152,7 @@ CARDS = (
         build=unfilled(SqueezeNet),
         preprocess=Preprocess(shorter_side=227, mean=(104, 117, 123), scale=1.0, channels="bgr"),
         labels=imagenet_labels,
-        layers=("fire8",),
+        layers=("fire8", "fire7"),
         description="SqueezeNet 1.0 as trained in Caffe, 1000 ImageNet classes",
         source="a file you have: --weights FILE",
         fingerprint="2256b06d4f352884",

@@ -10,7 +10,8 @@ from torch.func import functional_call
 
 from excite.errors import ModelError
 from excite.models.caffe.definition import Layer, Network
-from excite.models.caffe.layers import InnerProduct, build, refusal
+from excite.models.caffe.layers import build, refusal
+from excite.models.caffe.modules import InnerProduct
 
 __all__ = ["CaffeNetwork"]
 
