@@ -41,6 +41,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "benchmarks",
         "datasets",
         "images",
+        "ledger",
         "methods",
         "models",
         "propagation",
