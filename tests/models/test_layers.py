@@ -9,6 +9,7 @@ from zoo import torchvision_models
 from excite.errors import LayerError, ModelError
 from excite.models import load
 from excite.models.layers import SpatialLayer, default_layer, spatial_layers
+from excite.propagation import mwp
 
 PICTURE = torch.zeros(1, 3, 64, 64)
 
@@ -212,7 +213,7 @@ class TestDefaultLayer:
         [
             ("alexnet", "features.11"),
             ("vgg11", "features.19"),
-            ("squeezenet1_1", "features"),
+            ("squeezenet1_1", "features.11"),
             ("resnet18", "layer3"),
             ("mobilenet_v2", "features.13"),
             ("shufflenet_v2_x0_5", "stage3"),
@@ -223,3 +224,27 @@ class TestDefaultLayer:
         with torch.device("cpu" if name.startswith("regnet") else "meta"):  # only shapes are needed
             network = getattr(torchvision_models(), name)(weights=None).eval()
         assert default_layer(network.to("meta"), torch.zeros(1, 3, 224, 224, device="meta")) == layer
+
+
+def test_not_right_under_weights_that_answer_for_each_place():
+    """There a place hands a unit's signal and its dual's to the same place, and they cancel: contrast shows nothing."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=4, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, stride=4, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 5, 1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    ).eval()
+    with torch.no_grad():
+        for weight in network.parameters():
+            if weight.dim() == 1:
+                weight.zero_()
+    picture = torch.rand(1, 3, 64, 64)
+    chosen = default_layer(network, picture)
+    assert chosen == "1"
+    for layer, cancelled in (("3", True), (chosen, False)):
+        contrast = mwp(network, picture, 2, layer=layer, contrastive=True).sum(1)
+        assert (float(contrast.abs().sum()) < 1e-6) is cancelled

@@ -71,10 +71,11 @@ def spatial_layers(module: nn.Module, inputs: Tensor) -> list[SpatialLayer]:
 def default_layer(module: nn.Module, inputs: Tensor) -> str:
     """A layer to read when nobody named one.
 
-    It has places, and lies below the classifier's own weights, where there is something to contrast. The whole signal
-    passes through it, where there is such a layer: the branches inside a block each see only a part. Of those it is one
-    with a stride of 16, or else the largest stride below that; on a small picture, one with at least four places along
-    each side. Of several it is the last one of those that lie within the fewest modules.
+    It has places, and lies below the classifier's own weights, where there is something to contrast; if they answer for
+    each place by itself (SqueezeNet), below the weights under them too, or a place and its dual would cancel. The whole
+    signal passes through it, where there is such a layer: the branches inside a block each see only a part. Of those it
+    is one with a stride of 16, or else the largest stride below that; on a small picture, one with at least four places
+    along each side. Of several it is the last one of those that lie within the fewest modules.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1))
@@ -82,9 +83,7 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
         '1'
     """
     run = _run(module, inputs)
-    last_weights = max((k for k, found in enumerate(run.found) if not isinstance(found, SpatialLayer)), default=0)
-    below = [layer for layer in run.found[:last_weights] if isinstance(layer, SpatialLayer)]
-    places = [layer for layer in below if layer.height * layer.width > 1 and layer.name]
+    places = run.places_to_contrast()
     if not places:
         raise LayerError(
             "no layer below the classifier's weights has places to show: name a layer, or use excite.mwp for neurons"
@@ -119,6 +118,21 @@ class _Run:
     calls: list[Step]
     steps: dict[str, Step | None]
     output: Step | None
+
+    def places_to_contrast(self) -> list[SpatialLayer]:
+        """The maps below the classifier's weights, and below those under them if they answer for each place."""
+        weights = [k for k, found in enumerate(self.found) if isinstance(found, str)]
+        maps = {
+            k: found
+            for k, found in enumerate(self.found)
+            if isinstance(found, SpatialLayer) and found.name and found.height * found.width > 1
+        }
+        placewise = bool(weights) and self.found[weights[-1]] in {layer.name for layer in maps.values()}
+        for last in weights[-2:] if placewise else weights[-1:]:
+            below = [layer for k, layer in maps.items() if k < last]
+            if below:
+                return below
+        return []
 
     def passed_by_all(self) -> set[Step]:
         """The calls that every way from the picture to the output passes through."""
