@@ -232,9 +232,9 @@ def test_not_right_under_weights_that_answer_for_each_place():
     network = nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=4, padding=1),
         nn.ReLU(),
-        nn.Conv2d(8, 8, 3, stride=4, padding=1),
+        nn.Conv2d(8, 64, 3, stride=4, padding=1),
         nn.ReLU(),
-        nn.Conv2d(8, 5, 1),
+        nn.Conv2d(64, 5, 1),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
     ).eval()
