@@ -88,9 +88,7 @@ def labels(
 
     known = find_card(model).labels()
     if known is None:
-        raise ConceptError(
-            f"{model} has no labels: its concepts are numbers, unless other commands get --labels FILE"
-        )
+        raise ConceptError(f"{model} has no labels: its concepts are numbers, unless other commands get --labels FILE")
     found = known.search(text) if text else range(len(known))
     if not found:
         raise ConceptError(f"no label contains {text!r}: `excite ls labels` lists all {len(known)}")

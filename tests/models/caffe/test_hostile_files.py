@@ -1,6 +1,7 @@
 """Files that are not what they should be, by accident or on purpose: a right answer or a clear refusal."""
 
 import os
+import time
 import tracemalloc
 from math import prod
 
@@ -253,3 +254,15 @@ def test_pieces_replaced(saved, content, edits):
 def test_random_texts(saved, words):
     sound(read_network, saved("layer { " + " ".join(words)))
     sound(read_network, saved("".join(words) or " "))
+
+
+def test_the_most_tiny_fields_that_fit(saved):
+    """Time is bounded whatever the size of the file: millions of fields of two bytes end in an error, soon."""
+    layer = chunk(100, number(99, 1) * 1000)  # just below what a message may have; 99 is a field that nobody knows
+    path = saved(layer * 20_000)
+    start = time.process_time()
+    with pytest.raises(ModelError, match="more than 4096 layers"):
+        read_weights(path)
+    assert time.process_time() - start < 60
+    with pytest.raises(ModelError, match="more than 1024 fields"):
+        read_weights(saved(chunk(100, number(99, 1) * 10_000_000)))

@@ -167,7 +167,7 @@ def test_a_layer_of_an_unsupported_kind_is_there_with_its_kind(saved):
         ("net: 'train.prototxt' base_lr: 0.1", "has no field named"),
         ("layer { " * 5000, "nested more than 16 deep"),
         ("layer { name: " + "[" * 5000, "nested more than 16 deep"),
-        ("layer { }" * 2**15, "more than 16384 layers"),
+        ("layer { }" * 2**15, "more than 4096 layers"),
         ("}}}} layer {", "line 1"),
         ('layer { name: "' + '\\"' * 100_000, "line 1"),
         ("layer { name: 'a", "line 1"),

@@ -13,8 +13,10 @@ from excite.models.caffe.wire import BrokenFile, Field, fields, varint_bytes, va
 
 __all__ = ["definition_of", "weights_of"]
 
-MOST_LAYERS = 2**14  # far above any network; each takes some memory however few bytes it has
-MOST_BLOBS = 2**14
+# Far above any network. Together they bound the time: a few million fields, however large the file.
+MOST_LAYERS = 2**12
+MOST_BLOBS = 2**12
+MOST_TOP_FIELDS = 2**13
 MOST_AXES = 32  # Caffe's own limit
 LARGEST_DEFINITION = 2**22
 V0_LAYER, DATA, SHAPE, DOUBLES = 1, 5, 7, 8  # numbers of fields, the last three in a blob
@@ -58,7 +60,7 @@ def definition_of(model: memoryview) -> bytes:
         BrokenFile: The bytes are not those of a Caffe model.
     """
     made, layers = bytearray(), 0
-    for field in fields(model):
+    for field in fields(model, MOST_TOP_FIELDS):
         if field.number in LAYOUTS:
             layers += 1
             kept = _without(LAYOUTS[field.number].blobs, field.content())
@@ -83,7 +85,7 @@ def _without(number: int, message: memoryview) -> bytearray:
 
 def _layers(model: memoryview) -> Iterator[tuple[memoryview, Layout]]:
     layers = 0
-    for field in fields(model):
+    for field in fields(model, MOST_TOP_FIELDS):
         if field.number in LAYOUTS:
             layers += 1
             if layers > MOST_LAYERS:

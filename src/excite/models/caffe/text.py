@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from excite.models.caffe.blobs import MOST_LAYERS
 from excite.models.caffe.schema import PARAMETERS_OF, kind_of, messages
 from excite.models.caffe.wire import BrokenFile
 
@@ -16,7 +17,6 @@ TOKEN = re.compile(  # what can hide or open a block; a string that does not end
     re.VERBOSE,
 )
 DEEPEST = 16  # Caffe's own files nest four deep
-MOST_LAYERS = 2**14
 
 
 def parsed(text: str) -> Any:

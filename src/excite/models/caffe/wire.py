@@ -8,7 +8,7 @@ __all__ = ["BrokenFile", "Field", "fields", "signed", "varint_bytes", "varints"]
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
 SIZES = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
 LARGEST_NUMBER = 2**29 - 1
-MOST_FIELDS = 2**16  # in one message; more would only keep us busy
+MOST_FIELDS = 2**10  # in one message; more would only keep us busy
 
 
 class BrokenFile(Exception):  # noqa: N818 -- never seen by users: it becomes a ModelError that names the file
@@ -49,7 +49,7 @@ class Field(NamedTuple):
         return signed(self.value)
 
 
-def fields(message: memoryview) -> Iterator[Field]:
+def fields(message: memoryview, most: int = MOST_FIELDS) -> Iterator[Field]:
     """The fields of a message in their order; every length is checked against the bytes that are there.
 
     Raises:
@@ -58,8 +58,8 @@ def fields(message: memoryview) -> Iterator[Field]:
     at = count = 0
     while at < len(message):
         count += 1
-        if count > MOST_FIELDS:
-            raise BrokenFile(f"a message has more than {MOST_FIELDS} fields, which Caffe packs into one")
+        if count > most:
+            raise BrokenFile(f"a message has more than {most} fields, which Caffe packs into one")
         start = at
         tag, at = _varint(message, at)
         number, kind = tag >> 3, tag & 7
