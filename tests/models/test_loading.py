@@ -128,7 +128,7 @@ class TestOptions:
         classifier = load("squeezenet-caffe", weights="random", layer="fire4", multilabel=True)
         assert (classifier.layer, classifier.layers, classifier.multilabel) == ("fire4", ("fire4",), True)
         usual = load("squeezenet-caffe", weights="random")
-        assert (usual.layer, usual.layers, usual.multilabel) == ("fire8", ("fire8",), False)
+        assert (usual.layer, usual.layers, usual.multilabel) == ("fire8", ("fire8", "fire7"), False)
 
     def test_fully_convolutional(self):
         def places(**options):

@@ -47,15 +47,19 @@ def transitions(children, weights, towards=1.0):
     return np.divide(pushes, total, out=np.zeros_like(pushes), where=total > 0)
 
 
+def nobody(_towards):
+    """The turn of units that are no neuron's plain response."""
+
+
 class Units:
-    """A layer of the reference network: responses, the least each can be (lambda), and the ways down."""
+    """A layer of the reference network: responses, where each rests (lambda), and the ways down."""
 
     def __init__(self, values, ways=(), rest=0.0):
         self.values = np.asarray(values, dtype=np.float64)
         self.rest = np.broadcast_to(np.asarray(rest, dtype=np.float64), self.values.shape)
         self.ways = list(ways)
         self.order = next(_order)
-        self.turn = lambda towards: None  # lets a norm or an activation behind a neuron say which way it responded
+        self.turn = nobody  # lets a norm or an activation behind a neuron say which way it responded
 
     @property
     def rate(self):
@@ -83,9 +87,13 @@ def pooled(child, weights):
 
 
 def scaled(child, scale, shift=0.0):
-    """A norm with fixed statistics: part of the neuron it normalises."""
+    """A norm with fixed statistics: part of the neuron it normalises, or else it moves where units rest."""
     scale = np.broadcast_to(scale, child.values.shape)
     units = Units(child.values * scale + shift, [(child, np.diag(np.where(scale == 0, 0.0, 1.0)))])
+    if child.turn is nobody:
+        if (child.rest != 0).any() or (child.values >= 0).all():
+            units.rest = child.rest * scale + shift
+        return units
     units.turn = lambda towards: child.turn(towards * np.sign(scale))
     units.turn(facing(units.values))
     return units
@@ -101,7 +109,7 @@ def normalised(child, values, sign):
 
 def relu(child):
     values = np.maximum(child.values, 0)
-    return Units(values, [(child, np.diag((values > 0).astype(float)))])
+    return Units(values, [(child, np.diag((values > 0).astype(float)))], np.maximum(child.rest, 0))
 
 
 def activated(child, values):
@@ -119,12 +127,15 @@ def bounded(child, values, least):
 def picked(child, index):
     """Units that are copies: reshaping, slicing, padding by reflection, max pooling."""
     index = np.asarray(index).reshape(-1)
-    return Units(child.values[index], [(child, np.eye(len(child.values))[index])], child.rest[index])
+    ways = [(child, np.eye(len(child.values))[index])]
+    return Units(child.values[index], ways, child.rest[index])
 
 
 def reordered(child, index):
     """A permutation or a change of shape: a norm behind it still belongs to the neuron before it."""
     units = picked(child, index)
+    if child.turn is nobody:
+        return units
     index = np.asarray(index).reshape(-1)
 
     def turn(towards):
@@ -142,8 +153,12 @@ def joined(*children):
     eye = np.eye(ends[-1])
     ways = [(child, eye[:, end - size : end]) for child, size, end in zip(children, sizes, ends, strict=True)]
     units = Units(
-        np.concatenate([child.values for child in children]), ways, np.concatenate([child.rest for child in children])
+        np.concatenate([child.values for child in children]),
+        ways,
+        np.concatenate([child.rest for child in children]),
     )
+    if all(child.turn is nobody for child in children):
+        return units
 
     def turn(towards):
         each = np.split(np.broadcast_to(towards, ends[-1]), ends[:-1])

@@ -115,7 +115,7 @@ def test_a_norm_before_the_activation_belongs_to_the_neuron():
 
 
 @pytest.mark.parametrize("name", ["tanh", "elu", "relu6", "hardtanh", "clamp"])
-def test_a_norm_behind_the_activation_only_passes(name):
+def test_a_norm_behind_the_activation_moves_its_rest(name):
     """The activation ends the neuron; a unit at the least value of a hard activation passes nothing, as with ReLU."""
     function, least = LAMBDA[name]
     net = Net(lambda net, h: net.bn(function(net.a(h))), 48, a=conv(), bn=nn.BatchNorm2d(3))
@@ -391,3 +391,70 @@ def test_a_sigmoid_on_the_output_changes_nothing(logit):
             net[1].bias.fill_(logit - float(x @ weights.T))
         found = mwp(net, x.to(precision), 0, layer="0")
         torch.testing.assert_close(found, torch.tensor([[0.1, 0.0, 0.9]], dtype=precision))
+
+
+class Star(nn.Module):
+    """What MetaFormer puts behind the square of a ReLU."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.tensor(0.9)), nn.Parameter(torch.tensor(-0.45))
+
+    def forward(self, x):
+        return self.weight * x + self.bias
+
+
+RESTING = {
+    "layer norm": lambda: nn.LayerNorm(12),
+    "group norm": lambda: nn.GroupNorm(3, 12),
+    "batch norm": lambda: nn.BatchNorm1d(12),
+    "star relu": Star,
+}
+
+
+@pytest.mark.parametrize("name", RESTING)
+@pytest.mark.parametrize("squared", [False, True])
+def test_where_units_rest_behind_a_norm_of_their_own(name, squared):
+    """A norm behind a ReLU moves the units that nothing excited away from 0; they are no evidence all the same.
+
+    So the map is that of the network in which each unit is only multiplied as the norm multiplies it, by either sign.
+    """
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(4)
+            self.below = nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+            self.fc1, self.norm, self.fc2 = nn.Linear(8, 12, bias=False), RESTING[name](), nn.Linear(12, 5)
+            self.slope = None
+
+        def activation(self, x):
+            value = torch.relu(self.fc1(self.below(x)))
+            return value.square() if squared else value
+
+        def forward(self, x):
+            value = self.activation(x)
+            return self.fc2(self.norm(value) if self.slope is None else value * self.slope)
+
+    net, x = Network().double().eval(), torch.rand(1, 6, dtype=torch.float64)
+    with torch.no_grad():
+        if name != "star relu":
+            net.norm.weight.copy_(torch.linspace(-1, 1.5, 12))
+            net.norm.bias.normal_()
+        if name == "batch norm":
+            net.norm.running_mean.normal_()
+            net.norm.running_var.uniform_(0.5, 2)
+        value = net.activation(x)
+        step = 1e-6 * torch.eye(12, dtype=torch.float64)
+        if name in {"layer norm", "group norm"}:  # with the statistics of this picture held fixed
+            groups = value.reshape(1 if name == "layer norm" else 3, -1)
+            spread = (groups.var(1, unbiased=False, keepdim=True) + net.norm.eps).sqrt().expand_as(groups).reshape(-1)
+            slope = net.norm.weight / spread
+        else:
+            slope = ((net.norm(value + step) - net.norm(value)) / 1e-6).diagonal()
+    for unit in range(5):
+        net.slope = None
+        won = mwp(net, x, unit, layer="below")
+        net.slope = slope[None]
+        torch.testing.assert_close(won, mwp(net, x, unit, layer="below"), rtol=1e-5, atol=1e-8)
+        assert abs(float(won.sum()) - 1) < 1e-6

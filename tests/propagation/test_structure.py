@@ -23,6 +23,7 @@ from oracle import (
     pooled,
     randomise,
     relu,
+    scaled,
     summed,
     top_of,
 )
@@ -340,11 +341,11 @@ def test_a_sum_by_hand():
     ],
 )
 def test_a_constant_term_takes_nothing(add):
+    """And it moves where units rest: what was added to a unit that nothing excited is no evidence (Eqn. 5)."""
     net = Net(lambda net, h: net.conv(add(F.relu(h))), SIZE, conv=conv())
 
     def reference(lowest):
-        units = relu(lowest)
-        return through(activated(units, units.values + 5.0), net.conv)
+        return through(scaled(relu(lowest), 1.0, 5.0), net.conv)
 
     agree(net, picture(9, signed=True), reference)
 

@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -126,7 +128,13 @@ def _begin(content: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
+    warnings.showwarning = _note
     _here[:] = [pickle.loads(content)]  # noqa: S301 - from the parent, not from a file
+
+
+def _note(message: Warning | str, *_where: object, **_more: object) -> None:
+    """A worker's warning as one line, as the command itself shows its own."""
+    sys.stderr.write(f"excite: note: {message}\n")
 
 
 def _end_with_parent() -> None:

@@ -74,8 +74,8 @@ def einstein_sum(call: Call) -> Any:
 
 def _product(call: Call, left: Tensor, right: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]) -> Any:
     weight_first = _weighs(left, right)
-    if weight_first == _weighs(right, left):  # two activations that meet as equals: nobody knows who wins
-        return call.plain()
+    if weight_first == _weighs(right, left):  # nobody knows who wins
+        return call.refuse("a product of two activations, none of them weights or a gate")
     child, weight = (right, left) if weight_first else (left, right)
 
     def operation(child: Tensor, weight: Any) -> Tensor:

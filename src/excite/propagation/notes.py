@@ -97,7 +97,8 @@ class Note:
     Attributes:
         neuron: the competition whose plain (perhaps normalised) response this is.
         parts: what it was concatenated from, where a part is such a response.
-        rest: the least value each unit can have, where its activation function goes below 0 (lambda, Eqn. 5).
+        rest: the value of a unit that nothing excited, where that is not 0: the least value of its activation function
+            (lambda, Eqn. 5), scaled and shifted as the unit was since.
         gate: how much it looks like a gate when two activations are multiplied: 2 sigmoid or softmax, 1 otherwise
             bounded, 0 not at all.
     """

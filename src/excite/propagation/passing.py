@@ -30,7 +30,8 @@ def bounded_activation(call: Call) -> Any:
         return activation(call)
     response = call.response()
     gate = 0 if not bool(torch.isfinite(most).all()) else 2 if "sigmoid" in call.name else 1
-    note = Note(rest=torch.zeros_like(response) + least if bool((least != 0).any()) else None, gate=gate)
+    rest = torch.zeros_like(response) + least if bool((least != 0).any()) else None
+    note = Note(rest=rest, gate=gate)
     if not call.traced:
         return call.emit(None, response, [], note)
     rate = response - least
@@ -94,19 +95,56 @@ def scaled(call: Call, child: Tensor, scale: Tensor | float | None) -> Tensor:
         neuron = neuron.scaled(scale, response)
         return call.join(neuron, response, None, Note(neuron=neuron, gate=note.gate))
     winning = scale.detach() != 0 if isinstance(scale, Tensor) else None
-    rest = _moved(call, child, note.rest, scale)
+    rest = _moved(call, child, note.rest, response)
     return call.emit(Pass(child.shape, winning), response, [child], Note(rest=rest, gate=note.gate))
 
 
-def _moved(call: Call, child: Tensor, rest: Tensor | None, scale: Tensor | float | None) -> Tensor | None:
-    """Where a multiple or a shift of ``child``, which rests at ``rest``, rests."""
-    increasing = scale is None or (isinstance(scale, (int, float)) and scale > 0)
-    if rest is None or not increasing:
+def _moved(call: Call, child: Tensor, rest: Tensor | None, response: Tensor) -> Tensor | None:
+    """Where a multiple or a shift of ``child`` rests; None: at 0, or nobody knows.
+
+    Responses that are not negative rest at 0, whichever way that was written (A1); with any that are, nobody knows.
+    """
+    known = None
+    if rest is None:
+        known = (child.detach() >= 0).flatten(1).all(1) if child.dim() > 1 else (child.detach() >= 0).all()
+        if not bool(known.any()):
+            return None
+    moved = _moved_level(call, child, torch.zeros_like(child.detach()) if rest is None else rest.clone(), response)
+    if moved is None or not bool(moved.any()):
         return None
-    level = rest.clone()  # the call may overwrite it
+    if known is None or bool(known.all()):
+        return moved
+    if moved.shape != child.shape:  # broadcast: whose units are whose cannot be told
+        return None
+    return moved * known.reshape(-1, *[1] * (child.dim() - 1))
+
+
+def _moved_level(call: Call, child: Tensor, level: Tensor, response: Tensor) -> Tensor | None:
+    """The call on ``level`` in place of ``child``, with the statistics of ``child``."""
+    if call.name in {"layer_norm", "group_norm"}:
+        return response - _slope(call) * (child.detach() - level)
+    training = call.name == "batch_norm" and call.argument(5, "training", default=False)
+    if training or call.name in {"rms_norm", "instance_norm"}:
+        return None
     kwargs = {name: level if argument is child else argument for name, argument in call.kwargs.items()}
     moved: Tensor = call.function(*(level if argument is child else argument for argument in call.args), **kwargs)
-    return moved
+    return moved.detach()
+
+
+def _slope(call: Call) -> Tensor:
+    """By how much a layer or group norm multiplies each unit."""
+    values, weight = call.subject.detach(), call.argument(2, "weight")
+    epsilon = call.argument(4, "eps", default=1e-5)
+    if call.name == "layer_norm":
+        dims = tuple(range(-len(call.argument(1, "normalized_shape")), 0))
+        spread = values.var(dims, unbiased=False, keepdim=True)
+    else:
+        groups = values.reshape(len(values), call.argument(1, "num_groups"), -1)
+        each = groups.var(2, unbiased=False, keepdim=True).expand_as(groups).reshape(values.shape)
+        weight = None if weight is None else weight.reshape(1, -1, *[1] * (values.dim() - 2))
+        spread = each
+    slope: Tensor = (spread + epsilon).rsqrt() * (1.0 if weight is None else weight.detach())
+    return slope
 
 
 def multiplication(call: Call) -> Any:
