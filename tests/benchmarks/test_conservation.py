@@ -168,12 +168,13 @@ def test_a_norm_that_takes_its_mean_off():
 
 
 def test_a_unit_at_rest_that_a_norm_moved():
-    net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.BatchNorm1d(2), nn.Linear(2, 1, bias=False)).eval()
+    """Behind an instance norm nobody knows where units rest."""
+    norm = nn.InstanceNorm1d(1)
+    net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), norm, nn.Flatten(), nn.Linear(2, 1, bias=False)).eval()
     net[0].weight.data = torch.tensor([[1.0], [-1.0]])  # the second unit stays at 0,
     net[0].bias.data.zero_()
-    net[2].running_mean.copy_(torch.tensor([0.0, 1.0]))  # and is at -1 behind the norm,
-    net[3].weight.data = torch.tensor([[1.0, -1.0]])  # which the output likes
-    causes = explain(net, torch.ones(1, 1), "0", torch.ones(1, 1))
+    net[4].weight.data = torch.tensor([[1.0, -1.0]])  # and is at -1 behind the norm, which the output likes
+    causes = explain(net, torch.ones(1, 1, 1), "0", torch.ones(1, 1))
     assert causes["absence"][0] == pytest.approx(0.5, abs=1e-4)
 
 
