@@ -60,7 +60,7 @@ def unfilled(architecture: Callable[[int], nn.Module]) -> Callable[[int | None],
     return build
 
 
-def caffe_zoo(name: str, function: str, layer: str, facts: str, remote: Remote) -> Card:
+def caffe_zoo(name: str, function: str, layer: str, facts: str, remote: Remote, licence: str) -> Card:
     """One of the paper's networks: in Caffe's model zoo, read at the paper's layer, answering for each place."""
 
     def architecture(classes: int) -> nn.Module:
@@ -83,7 +83,7 @@ def caffe_zoo(name: str, function: str, layer: str, facts: str, remote: Remote) 
         labels=imagenet_labels,
         layers=(layer,),
         description=f"{facts}, 1000 ImageNet classes; the paper's, read at {layer}",
-        source=f"{remote.name} of Caffe's model zoo, fetched from {remote.url}",
+        source=f"Caffe's model zoo, {licence}, fetched from {remote.url}",
         pretrained=pretrained,
         fully_convolutional=True,
     )
@@ -114,6 +114,7 @@ CARDS = (
             f"{OXFORD}/deep_eval/releases/bvlc/VGG_CNN_S.caffemodel",
             "862b3744bce69b7ba90d29b8099aed3b00c8580b",
         ),
+        "for non-commercial use",
     ),
     caffe_zoo(
         "vgg16",
@@ -125,6 +126,7 @@ CARDS = (
             f"{OXFORD}/very_deep/caffe/VGG_ILSVRC_16_layers.caffemodel",
             "9363e1f6d65f7dba68c4f27a1e62105cdf6c4e24",
         ),
+        "under the licence on its publisher's page",
     ),
     caffe_zoo(
         "googlenet",
@@ -136,6 +138,7 @@ CARDS = (
             "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
             "405fc5acd08a3bb12de8ee5e23a96bec22f08204",
         ),
+        "for unrestricted use",
     ),
     Card(
         name="resnet50-caffe",
