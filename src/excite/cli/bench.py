@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from excite.cli.columns import print_columns
+from excite.cli.groups import group
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -16,15 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode=None)
-
-
-@app.callback(invoke_without_command=True)
-def options(context: typer.Context) -> None:
-    """Measure the engine itself."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(2)
+app = group("Measure the engine itself.")
 
 
 @app.command()

@@ -8,21 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from excite.cli.columns import print_columns
+from excite.cli.groups import group
 from excite.cli.options import Model, ModelArgument, Size  # noqa: TC001 - typer reads them
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode=None)
+app = group("List models, layers, methods or labels.")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON array, for programs.")]
-
-
-@app.callback(invoke_without_command=True)
-def options(context: typer.Context) -> None:
-    """List models, layers, methods or labels."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(2)
 
 
 @app.command()

@@ -8,7 +8,6 @@ The calls of the head that read something of the body are where the head begins.
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from excite.errors import ModelError
 from excite.propagation.call import WRITING, operation_name
-from excite.propagation.networks import as_found, main_output
+from excite.propagation.networks import as_found, main_output, running_module
 from excite.propagation.notes import tensors_in
 
 if TYPE_CHECKING:
@@ -102,19 +101,9 @@ class Counting(TorchFunctionMode):
 
     def key(self, operation: str) -> Key:
         """The key of a call that is made just now."""
-        module = self._running()
+        module = running_module(self._names)
         self._turns[module, operation] += 1
         return module, operation, self._turns[module, operation]
-
-    def _running(self) -> str:
-        """The module whose code is running, read off the stack so that no hook is needed."""
-        frame = inspect.currentframe()
-        while frame is not None:
-            running = id(frame.f_locals.get("self"))
-            if running in self._names:
-                return self._names[running]
-            frame = frame.f_back
-        return ""
 
 
 def head_of(network: nn.Module, size: tuple[int, int], channels: int) -> Head:

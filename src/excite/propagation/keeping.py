@@ -11,7 +11,12 @@ import weakref
 import torch
 from torch import Tensor
 
-__all__ = ["Keeper", "Kept"]
+__all__ = ["Keeper", "Kept", "version_of"]
+
+
+def version_of(tensor: Tensor) -> int:
+    """Torch's counter of in-place changes to a tensor's memory; tensors made in inference mode have none."""
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - it has no public name
 
 
 class Kept:

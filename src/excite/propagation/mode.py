@@ -6,7 +6,6 @@ they are, and `excite.propagation.graph` later refuses those that do more than c
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +14,8 @@ from torch.overrides import TorchFunctionMode
 
 from excite.propagation.call import WRITING, Call, operation_name
 from excite.propagation.graph import name_unruled
-from excite.propagation.keeping import Keeper
+from excite.propagation.keeping import Keeper, version_of
+from excite.propagation.networks import running_module
 from excite.propagation.notes import (
     Note,
     Parts,
@@ -25,7 +25,6 @@ from excite.propagation.notes import (
     note_of,
     set_note,
     tensors_in,
-    version_of,
 )
 
 if TYPE_CHECKING:
@@ -119,14 +118,8 @@ class Downward(TorchFunctionMode):
         return result
 
     def module_name(self) -> str:
-        """The name of the module whose code is running, read off the stack so that no hook is needed."""
-        frame = inspect.currentframe()
-        while frame is not None:
-            running = id(frame.f_locals.get("self"))
-            if running in self.names:
-                return self.names[running]
-            frame = frame.f_back
-        return ""
+        """The name of the module whose code is running."""
+        return running_module(self.names)
 
     def write(self, subject: Tensor, result: Tensor) -> Tensor:
         """Overwrite ``subject``, as the network asked, without hurting what rules have kept."""

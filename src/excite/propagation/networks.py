@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import LayerError, ModelError
-from excite.propagation.notes import is_live, version_of
+from excite.propagation.keeping import version_of
+from excite.propagation.notes import is_live
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["as_found", "find_layer", "forget_activations", "main_output", "plain_network"]
+__all__ = ["as_found", "find_layer", "forget_activations", "main_output", "plain_network", "running_module"]
 
 
 def plain_network(module: nn.Module) -> nn.Module:
@@ -59,6 +61,17 @@ def _outline(names: list[str], most: int = 60) -> str:
     shown = [name for name in names if name.count(".") < depth]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f", and {more} more inside them (`excite ls layers MODEL` lists all)" if more else "")
+
+
+def running_module(names: Mapping[int, str]) -> str:
+    """The name of the module whose code is running (``names`` by id), read off the stack so that no hook is needed."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        running = id(frame.f_locals.get("self"))
+        if running in names:
+            return names[running]
+        frame = frame.f_back
+    return ""
 
 
 def main_output(answer: Any) -> Tensor:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from excite.propagation.keeping import version_of
 from excite.propagation.rules import Rule
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ __all__ = [
     "note_of",
     "set_note",
     "tensors_in",
-    "version_of",
 ]
 
 _ATTRIBUTE = "_excite_note"
@@ -112,11 +112,6 @@ class Note:
     def made_by(self) -> Neuron | None:
         """The neuron that a norm, scale or shift of this tensor belongs to."""
         return self.parts.joined() if self.neuron is None and self.parts is not None else self.neuron
-
-
-def version_of(tensor: Tensor) -> int:
-    """Torch's counter of in-place changes to a tensor's memory; tensors made in inference mode have none."""
-    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001
 
 
 def note_of(tensor: Tensor) -> Note:

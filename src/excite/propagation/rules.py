@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 
 from excite.errors import NoRuleError, SignalError
+from excite.propagation.keeping import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -220,7 +221,9 @@ class Affine(Rule):
         self.row_dim = row_dim  # the output dimension whose units each have one row of the weights, where there is one
         self.unit, self.dual = 1.0, 0.0  # at the top: how much of the unit and of its dual is cued
         self._excitations: dict[int, tuple[list[Tensor], Tensor]] = {}
-        self._seen = _changes(weight)  # torch's counter of in-place changes, when the response was computed
+        self._seen = (
+            None if weight is None else version_of(weight)
+        )  # torch's counter of in-place changes, when the response was computed
 
     def down(self, *probabilities: Tensor | None) -> Shares:
         """P_n = A * W+ (P_{n-1} / (W+^T A)), for units pushed up (with W+) and for units pushed down (with W-)."""
@@ -246,7 +249,7 @@ class Affine(Rule):
 
     def _excitation(self, side: int) -> tuple[list[Tensor], Tensor]:
         """The contributing children and their total push to ``side`` (+1 or -1), computed once for all signals."""
-        if self._seen != _changes(self.weight):
+        if self.weight is not None and self._seen != version_of(self.weight):
             raise SignalError(
                 "the network's weights were changed since it looked at the picture: look at it again (a new Sweep)"
             )
@@ -284,10 +287,6 @@ def _in_range(child: Tensor) -> Tensor:
     """The competition does not depend on the children's common scale: bring extreme ones to where floats are dense."""
     largest = child.abs().max() if child.numel() else child.sum()
     return child / largest if 0 < largest < 1e-18 or 1e18 < largest < torch.inf else child
-
-
-def _changes(weight: Tensor | None) -> int:
-    return 0 if weight is None or weight.is_inference() else weight._version  # noqa: SLF001
 
 
 def _signed_part(weight: Tensor | None, sign: int) -> Tensor | None:
