@@ -81,8 +81,8 @@ class TestAttend:
             (["--model", "mine.pth"], 1, ["does not say for which network", "--model NAME --weights FILE"]),
             (["--model", "resnet50-caffe"], 1, ["must be given as a file: --weights FILE"]),
             (["--model", MODEL, "--weights", "gone.pth"], 1, ["no file 'gone.pth'"]),
-            (["--model", MODEL, "--weights", "page.html"], 1, ["page.html holds no weights", "page of text"]),
-            (["--model", MODEL, "--weights", "."], 1, ["no file '.'"]),
+            (["--model", MODEL, "--weights", "page.html"], 1, ["page.html is a web page"]),
+            (["--model", MODEL, "--weights", "."], 1, ["'.' is a folder"]),
             (["--model", "torchvision:resnet18", "--weights", "mine.pth"], 1, ["mine.pth does not fit ResNet"]),
             (
                 ["--model", MODEL, "--weights", "mine.pth", "--labels", "gone.txt"],

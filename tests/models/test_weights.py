@@ -235,8 +235,8 @@ class TestWickedFiles:
         ("content", "words"),
         [
             (b"", "is empty"),
-            (b"<!DOCTYPE html><html>Not found</html>", "page of text"),
-            (b"\n  <?xml version='1.0'?>", "page of text"),
+            (b"<!DOCTYPE html><html>Not found</html>", "is a web page"),
+            (b"\n  <?xml version='1.0'?>", "is a web page"),
             (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n", "git lfs pull"),
             (b"just some words", "holds no weights"),
             (b"\x93NUMPY\x01\x00", "holds no weights"),
@@ -255,8 +255,8 @@ class TestWickedFiles:
         assert "cannot be read as a state dict" in message(tmp_path / "x.zip")
 
     def test_no_file(self, tmp_path):
-        for path in (tmp_path / "gone.pth", tmp_path):
-            assert "There is no file" in message(path)
+        assert "There is no file" in message(tmp_path / "gone.pth")
+        assert "is a folder, not a file" in message(tmp_path)
 
     def test_a_file_that_may_not_be_read(self, tmp_path, monkeypatch):
         (tmp_path / "x.pth").write_bytes(b"PK")

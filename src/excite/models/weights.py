@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import ModelError
+from excite.models.files import check_download, check_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,10 +119,7 @@ def fitting_names(tensors: Mapping[str, Tensor], wanted: Mapping[str, Any]) -> d
 
 def _stored(path: Path) -> dict[str, Tensor]:
     """The tensors just as the file has them."""
-    if not path.is_file():
-        raise ModelError(f"There is no file {str(path)!r}: give the file that holds the weights.")
-    if path.stat().st_size == 0:
-        raise ModelError(f"{path} is empty: fetch it again.")
+    check_file(path)
     try:
         with path.open("rb") as file:
             start = file.read(512)
@@ -131,9 +129,8 @@ def _stored(path: Path) -> dict[str, Tensor]:
         return _read_safetensors(path)
     if start.startswith((b"PK", b"\x80")):  # torch's files: a zip, or before 2020 a bare pickle
         return _read_pickle(path)
-    hint = ": it is a page of text" if start.lstrip()[:1] == b"<" else ""
-    hint = ": it is a Git LFS pointer; run `git lfs pull`" if start.startswith(b"version https://git-lfs") else hint
-    raise ModelError(f"{path} holds no weights{hint}; give safetensors, a state dict (.pth, .pt) or a .caffemodel.")
+    check_download(start, path)
+    raise ModelError(f"{path} holds no weights; give safetensors, a state dict (.pth, .pt) or a .caffemodel.")
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
