@@ -1,6 +1,7 @@
 """A .prototxt as a message: strict about every layer that is supported, blind to what the others say."""
 
 import re
+import warnings
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -42,7 +43,9 @@ def _parse(text: str, *, blind: bool = False) -> Any:
     from google.protobuf import text_format
 
     try:
-        return text_format.Parse(text, network, allow_unknown_field=blind)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python's, about escapes that a damaged text may hold
+            return text_format.Parse(text, network, allow_unknown_field=blind)
     except (text_format.ParseError, RecursionError) as error:
         place, _, reason = str(error).replace("excite.caffe.", "").partition(" : ")
         raise BrokenFile(f"line {place.partition(':')[0]}: {reason[-300:]}") from error
