@@ -11,13 +11,13 @@ from annotated import colour_classifier, make_imagenet, make_voc, scenes, voc_ob
 from torch import nn
 
 import excite
-from excite.benchmarks import layer_sweep, measuring
 from excite.benchmarks.layer_report import _half, report
 from excite.benchmarks.layer_sweep import LayerSweep, checked_measure
 from excite.benchmarks.measures import ALPHAS, distance
 from excite.benchmarks.plots import layer_figure
 from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, LayerError, MethodError, ModelError, SignalError
+from excite.methods import view
 from excite.propagation import Sweep
 from excite.vocabulary import Labels
 
@@ -38,8 +38,7 @@ def dataset(tmp_path):
 def looks(monkeypatch):
     """How often the network runs."""
     seen = []
-    for module in (layer_sweep, measuring):
-        monkeypatch.setattr(module, "Sweep", lambda *arguments: seen.append(1) or Sweep(*arguments))
+    monkeypatch.setattr(view, "Sweep", lambda *arguments: seen.append(1) or Sweep(*arguments))
     return seen
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from excite.errors import LayerError, SignalError
-from excite.methods import METHODS
 from excite.models.layers import spatial_layers
 from excite.propagation import Sweep, prior
 
@@ -94,7 +93,7 @@ def _below_the_weights(module: nn.Module, inputs: Tensor, layers: list[SpatialLa
     while layers:
         sweep = Sweep(module, inputs, [layers[-1].name])
         try:
-            METHODS["c-mwp"].maps(sweep, prior(sweep.output, {0: 1.0}))
+            sweep.down(prior(sweep.output, {0: 1.0}), dual=-1.0)
         except SignalError:
             layers = layers[:-1]
         else:

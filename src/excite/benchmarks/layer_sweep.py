@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite.attending import check_spatial
 from excite.benchmarks.candidates import candidate_layers
 from excite.benchmarks.layer_report import NO_BOXES, report
 from excite.benchmarks.loop import run
 from excite.benchmarks.measuring import Cue, Measuring, Task
-from excite.errors import ConceptError, DataError, ModelError
+from excite.errors import ConceptError, DataError, LostSignalWarning, ModelError
 from excite.ledger import Ledger
+from excite.looking import Look
 from excite.methods import find_method
-from excite.propagation import Sweep, prior
 from excite.vocabulary.labels import listed
 
 if TYPE_CHECKING:
@@ -119,15 +119,18 @@ class LayerSweep:
 
     def _tried(self, layers: Sequence[str] | None) -> dict[str, tuple[int, int]]:
         """The layers, each seen once to give a map by every method: not after a thousand pictures."""
+        picture = Image.new("RGB", SQUARE)
+        methods = [find_method(method) for method in self.methods]
+        inputs = {
+            scale: self.classifier.prepared(picture, scale)[None] for method in methods for scale in method.scales
+        }
         module = self.classifier.module
-        inputs = self.classifier.preprocess(Image.new("RGB", SQUARE))[None]
-        names = [layer.name for layer in candidate_layers(module, inputs)] if layers is None else layers
-        sweep = Sweep(module, inputs, list(dict.fromkeys(names)))
-        check_spatial(sweep)
-        for method in self.methods:
-            find_method(method).maps(sweep, prior(sweep.output, {0: 1.0}))
-        shapes = {name: reading.probe.shape for name, reading in sweep.readings.items()}
-        return {name: (shape[2], shape[3]) for name, shape in shapes.items()}
+        names = [layer.name for layer in candidate_layers(module, inputs[1.0])] if layers is None else layers
+        look = Look(self.classifier, inputs, methods, layer=list(dict.fromkeys(names)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LostSignalWarning)  # there is nothing to see in a black picture
+            found = [one for method in methods for one in look.answer(method, [[0]], [picture])[0]]
+        return {one.layer: (one.values.shape[0], one.values.shape[1]) for one in found}
 
     def _tasks(self) -> Iterator[Task]:
         """What to look for in each picture, and why not for the rest: nothing is left out in silence."""

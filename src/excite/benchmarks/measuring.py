@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from excite.attending import Look
 from excite.benchmarks.measures import ALPHAS, boxes_above, distance, overlap
 from excite.errors import ImageError, LostSignalWarning
 from excite.images import read_image
+from excite.looking import Look
 from excite.methods import find_method
-from excite.propagation import Sweep
 from excite.readouts.upsample import upsample
 
 if TYPE_CHECKING:
@@ -80,15 +79,16 @@ class Measuring:
     def __call__(self, task: Task) -> dict[str, Any]:
         """One look at the picture, and what each map is worth."""
         picture = read_image(task.path)
-        batch = self.classifier.preprocess(picture)[None]
-        sweep = Sweep(self.classifier.module, batch, self.layers)
+        methods = [find_method(name) for name in self.methods]
+        scales = dict.fromkeys(scale for method in methods for scale in method.scales)
+        inputs = {scale: self.classifier.prepared(picture, scale)[None] for scale in scales}
+        look = Look(self.classifier, inputs, methods, layer=self.layers)
         targets: list[dict[str, Any]] = [{"concept": cue.concept.name, "maps": []} for cue in task.cues]
         concepts = [cue.concept for cue in task.cues]
-        for method in self.methods:
-            look = Look(self.classifier, sweep, find_method(method), None)
+        for method in methods:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", LostSignalWarning)  # the mean mass of each layer is reported
-                (maps,) = look.answer([concepts], [picture])
+                (maps,) = look.answer(method, [concepts], [picture])
             for k, found in enumerate(maps):  # the layers of one concept together
                 target = k // len(self.layers)
                 targets[target]["maps"].append(self._worth(found, task.cues[target].boxes))

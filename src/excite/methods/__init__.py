@@ -6,8 +6,9 @@ from difflib import get_close_matches
 from excite.errors import MethodError
 from excite.methods.excitation import C_MWP, MWP
 from excite.methods.method import Method
+from excite.methods.view import View
 
-__all__ = ["METHODS", "Method", "find_method"]
+__all__ = ["METHODS", "Method", "View", "find_method"]
 
 METHODS: Mapping[str, Method] = {method.name: method for method in (C_MWP, MWP)}
 

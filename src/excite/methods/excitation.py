@@ -9,6 +9,8 @@ from excite.methods.method import Method
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from excite.methods.method import Cue
+    from excite.propagation import Sweep
 
 __all__ = ["C_MWP", "MWP"]
 
@@ -18,13 +20,18 @@ def _over_channels(probabilities: dict[str, Tensor]) -> dict[str, Tensor]:
     return {layer: values.sum(dim=1) for layer, values in probabilities.items()}
 
 
+def _down(sweep: Sweep, cue: Cue, dual: float = 0.0) -> dict[str, Tensor]:
+    return sweep.down(cue(sweep.output), dual=dual)
+
+
 MWP = Method(
     "mwp",
     "marginal winning probability: everything that excites the concept",
-    lambda sweep, signal: _over_channels(sweep.down(signal)),
+    lambda view, cue: _over_channels(_down(view.winners(), cue)),
 )
 C_MWP = Method(
     "c-mwp",
     "contrastive MWP: what excites the concept more than its opposite (the default)",
-    lambda sweep, signal: _over_channels(sweep.down(signal, dual=-1.0)),
+    lambda view, cue: _over_channels(_down(view.winners(), cue, dual=-1.0)),
+    plain=MWP,
 )

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from torch import Tensor
 
-    from excite.propagation import Sweep
+    from excite.methods.view import View
 
-__all__ = ["Method"]
+    Cue: TypeAlias = Callable[[Tensor], Tensor]
+
+__all__ = ["Method", "Place", "Way"]
+
+Place = Literal["layer", "input", "top"]
+Way = Literal["winners", "gradients"]
 
 
 @dataclass(frozen=True)
@@ -22,10 +28,20 @@ class Method:
     Attributes:
         name: what users type.
         description: one line for ``excite ls methods``.
-        maps: from a forward pass and a signal (of the output's shape) to a map [pictures, h, w] for each tapped
-            layer. Maps may be signed; only their positive part is evidence.
+        maps: from a view of pictures and a cue to a map [pictures, h, w] for each layer that the view reads. The cue
+            makes, of a network's output, the signal that starts there. Maps may be signed; only their positive part
+            is evidence.
+        place: where the method is read when nobody names a layer: at the classifier's own ``layer``, at the ``input``
+            (the picture itself), or at the ``top``, the last map before places are lost.
+        way: what its forward pass must keep: the competition for ``winners``, or ``gradients``.
+        scales: the sizes of the picture that it looks at, in sizes that the classifier was made for.
+        plain: the same without a contrast of its own, for signals that are a contrast themselves ("cat, not dog").
     """
 
     name: str
     description: str
-    maps: Callable[[Sweep, Tensor], dict[str, Tensor]]
+    maps: Callable[[View, Cue], dict[str, Tensor]]
+    place: Place = "layer"
+    way: Way = "winners"
+    scales: tuple[float, ...] = (1.0,)
+    plain: Method | None = None

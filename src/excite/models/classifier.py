@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from PIL import Image
 from torch import Tensor, nn
+from torch.nn import functional
 
 from excite.errors import ModelError
+from excite.models.preprocess import Preprocess
 from excite.vocabulary import Labels
 
 __all__ = ["Classifier"]
@@ -33,6 +35,19 @@ class Classifier:
     layer: str | None
     multilabel: bool = False
     layers: tuple[str, ...] = ()
+
+    def prepared(self, picture: Image.Image, scale: float = 1.0) -> Tensor:
+        """The picture as the module takes it, [3, H, W]; at another scale, larger or smaller than usual.
+
+        A preparation of one's own knows one size only: what it gives is stretched.
+        """
+        if scale == 1:
+            return self.preprocess(picture)
+        if isinstance(self.preprocess, Preprocess):
+            return self.preprocess.scaled(scale)(picture)
+        usual = self.preprocess(picture)[None]
+        height, width = (max(1, int(side * scale)) for side in usual.shape[-2:])
+        return functional.interpolate(usual, (height, width), mode="bicubic", antialias=True)[0]
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Probabilities [N, C] of the module's logits.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from excite.models.heads import Step
 
-__all__ = ["SpatialLayer", "default_layer", "spatial_layers"]
+__all__ = ["SpatialLayer", "default_layer", "spatial_layers", "top_layer"]
 
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
 LEAST_STRIDE = 8  # layers below it see hardly more than edges
@@ -92,6 +92,24 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
     stride = _preferred_stride(passed or places, min(inputs.shape[-2:]))
     even = [layer for layer in passed or places if 1 / NEARLY <= layer.stride / stride <= NEARLY]
     return min(reversed(even), key=lambda layer: (layer.kind.startswith(UNCHANGING), layer.depth)).name
+
+
+def top_layer(module: nn.Module, inputs: Tensor) -> str:
+    """The last map below the classifier's own weights, where places are about to be lost (the layer of CAM).
+
+    Example:
+        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
+        >>> top_layer(network, torch.ones(1, 3, 8, 8))
+        '1'
+    """
+    found = _run(module, inputs).found
+    weights = [k for k, one in enumerate(found) if isinstance(one, str)]
+    maps = [one for one in found[: max(weights, default=0)] if isinstance(one, SpatialLayer)]
+    named = [layer for layer in maps if layer.name and layer.height * layer.width > 1]
+    if not named:
+        raise LayerError("no layer below the classifier's weights has places to show: name a layer")
+    kept = [layer for layer in named if not layer.kind.startswith(UNCHANGING)]
+    return (kept or named)[-1].name
 
 
 def _preferred_stride(layers: list[SpatialLayer], side: int) -> float:

@@ -1,6 +1,6 @@
 """From a picture to what a classifier takes: resize, shift, scale."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -63,6 +63,15 @@ class Preprocess:
             values = values[..., ::-1]
         values = (values - np.asarray(self.mean, np.float32)) * np.asarray(self.scale, np.float32)
         return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
+
+    def scaled(self, scale: float) -> "Preprocess":
+        """The same for pictures so many times as large.
+
+        Example:
+            >>> Preprocess(224).scaled(1.5).shorter_side
+            336
+        """
+        return replace(self, shorter_side=max(1, round(self.shorter_side * scale)))
 
     def _resized(self, picture: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:
         """The picture in its new size, float [height, width, 3]."""
