@@ -1,74 +1,23 @@
 """Files from the net, from a server in this process: kept, resumed, and believed only by their hash."""
 
 import hashlib
-import re
-import threading
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from serving import serving
 
 from excite import fetching
 from excite.errors import ExciteError, FetchError
-from excite.fetching import Remote, cache_folder, fetch, sha1_of
+from excite.fetching import Remote, cache_folder, digest_of, fetch, fetch_to
 
 CONTENT = bytes(range(256)) * 1000
 SHA1 = hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest()
 
 
-@dataclass
-class Server:
-    """What the server does, and what it was asked for: the Range of each request, None without one."""
-
-    url: str = ""
-    content: bytes = CONTENT
-    knows_ranges: bool = True
-    cut_after: int | None = None
-    chunked: bool = False
-    status: int = 200
-    asked: list = field(default_factory=list)
-
-
 @pytest.fixture
 def server(monkeypatch):
-    state = Server()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self):
-            asked = self.headers.get("Range")
-            state.asked.append(asked)
-            start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and state.knows_ranges else 0
-            if state.status != 200:
-                return self.send_error(state.status)
-            if start and start >= len(state.content):
-                return self.send_error(416)
-            return self.answer(state.content[start:], 206 if start else 200)
-
-        def answer(self, content, status):
-            self.send_response(status)
-            self.send_header(*(("Transfer-Encoding", "chunked") if state.chunked else ("Content-Length", len(content))))
-            self.end_headers()
-            if state.chunked:
-                self.wfile.write(f"{len(content):x}\r\n".encode())
-            self.wfile.write(content[: state.cut_after])
-            if state.chunked and state.cut_after is None:
-                self.wfile.write(b"\r\n0\r\n\r\n")
-            self.close_connection = True
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    state.url = f"http://127.0.0.1:{server.server_port}/net.bin"
-    yield state
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(CONTENT) as state:
+        yield state
 
 
 @pytest.fixture
@@ -115,7 +64,8 @@ class TestWhole:
 
     def test_the_hash(self, tmp_path):
         (tmp_path / "abc").write_bytes(b"abc")
-        assert sha1_of(tmp_path / "abc") == "a9993e364706816aba3e25717850c26c9cd0d89d"  # FIPS 180's own example
+        assert digest_of(tmp_path / "abc") == "a9993e364706816aba3e25717850c26c9cd0d89d"  # FIPS 180's own examples
+        assert digest_of(tmp_path / "abc", "SHA-256").startswith("ba7816bf8f01cfea414140de5dae2223b00361a396177a9c")
 
     def test_a_progress_bar_where_somebody_looks(self, server, home, monkeypatch, capsys):
         monkeypatch.setattr(fetching.sys.stderr, "isatty", lambda: True)
@@ -171,10 +121,54 @@ class TestResuming:
         assert fetch(remote(server), "weights").read_bytes() == CONTENT
 
 
+class TestAPlaceOfOnesOwn:
+    def test_fetched(self, server, tmp_path):
+        place = tmp_path / "deep/net.bin"
+        assert fetch_to(remote(server), place) == place
+        assert place.read_bytes() == CONTENT
+
+    def test_what_is_there_is_checked(self, server, tmp_path):
+        (tmp_path / "net.bin").write_bytes(CONTENT)
+        assert fetch_to(remote(server), tmp_path / "net.bin").read_bytes() == CONTENT
+        assert server.asked == []
+        (tmp_path / "net.bin").write_bytes(b"mine")
+        with pytest.raises(FetchError, match=r"net\.bin is not the file that was published: move it away"):
+            fetch_to(remote(server), tmp_path / "net.bin")
+        assert (tmp_path / "net.bin").read_bytes() == b"mine"
+
+    def test_by_sha_256(self, server, tmp_path):
+        right = Remote("net.bin", server.url, hashlib.sha256(CONTENT).hexdigest())
+        assert fetch_to(right, tmp_path / "net.bin").read_bytes() == CONTENT
+        with pytest.raises(FetchError, match="its SHA-256 differs"):
+            fetch_to(Remote("net.bin", server.url, "0" * 64), tmp_path / "other.bin")
+
+
+class TestMirrors:
+    NOBODY = "http://127.0.0.1:9/net.bin"
+
+    def test_asked_when_the_first_does_not_answer(self, server, tmp_path):
+        place = fetch_to(Remote("net.bin", self.NOBODY, SHA1, (server.url,)), tmp_path / "net.bin")
+        assert place.read_bytes() == CONTENT
+
+    def test_goes_on_with_what_the_first_began(self, server, tmp_path):
+        (tmp_path / "net.bin.part").write_bytes(CONTENT[:1000])
+        fetch_to(Remote("net.bin", self.NOBODY, SHA1, (server.url,)), tmp_path / "net.bin")
+        assert server.asked == ["bytes=1000-"]
+
+    def test_not_asked_without_need(self, server, tmp_path):
+        fetch_to(Remote("net.bin", server.url, SHA1, (self.NOBODY,)), tmp_path / "net.bin")
+        assert server.asked == [None]
+
+    def test_none_answers(self, server, tmp_path):
+        server.status = 404
+        with pytest.raises(FetchError, match=r"127\.0\.0\.1:9/net\.bin: .*refused; nor http://.*: Not Found\. Start"):
+            fetch_to(Remote("net.bin", self.NOBODY, SHA1, (server.url,)), tmp_path / "net.bin")
+
+
 class TestRefusals:
     def test_another_file_than_was_published(self, server, home):
         server.content = b"<html>Please log in</html>"
-        with pytest.raises(FetchError, match=r"not the file that was published.*SHA-1"):
+        with pytest.raises(FetchError, match=r"not what was published.*SHA-1"):
             fetch(remote(server), "weights")
         assert list((home / "weights").iterdir()) == []
 

@@ -17,19 +17,30 @@ from excite.errors import FetchError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Remote", "cache_folder", "fetch", "sha1_of"]
+__all__ = ["Remote", "cache_folder", "digest_of", "fetch", "fetch_to", "is_published"]
 
 CHUNK = 1 << 20
 PATIENCE = 30  # seconds without a byte
+HASHES = {40: "SHA-1", 64: "SHA-256"}  # by the length of their hexadecimal digits
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file that can be fetched: its name here, where it lies, and the hash its publisher gave (SHA-1)."""
+    """A file that can be fetched.
+
+    Attributes:
+        name: What it is called here.
+        url: Where it lies.
+        digest: Its SHA-1 or SHA-256, in hexadecimal.
+        mirrors: Where else it lies; asked in turn when the one before does not give it.
+        size: How many bytes it has, where that is known.
+    """
 
     name: str
     url: str
-    sha1: str
+    digest: str
+    mirrors: tuple[str, ...] = ()
+    size: int | None = None
 
 
 def cache_folder() -> Path:
@@ -55,42 +66,73 @@ def fetch(remote: Remote, folder: str) -> Path:
         >>> fetch(Remote("net.caffemodel", "https://example.org/net.caffemodel", "..."), "weights")  # doctest: +SKIP
     """
     place = cache_folder() / folder / remote.name
+    return place if place.is_file() else fetch_to(remote, place)
+
+
+def fetch_to(remote: Remote, place: Path) -> Path:
+    """The file at a place of one's own; one that is there already is believed by its hash only, too.
+
+    Raises:
+        FetchError: it cannot be had, or is not what its publisher made.
+
+    Example:
+        >>> fetch_to(Remote("val2017.zip", "https://example.org/val2017.zip", "..."), Path("val2017.zip"))
+        ... # doctest: +SKIP
+    """
     if place.is_file():
+        if not is_published(place, remote):
+            raise FetchError(f"{place} is not the file that was published: move it away, and start again.")
         return place
     partial = place.with_name(place.name + ".part")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        _download(remote, partial)
-    except (OSError, HTTPException) as error:  # the former is also what urllib's own errors are
-        reason = getattr(error, "reason", None) or error
-        raise FetchError(
-            f"Cannot fetch {remote.url}: {reason}. Start again to resume, or put the file at {place} yourself."
-        ) from error
-    if sha1_of(partial) != remote.sha1:
+    _download_somewhere(remote, partial, place)
+    if not is_published(partial, remote):
         partial.unlink()
-        raise FetchError(f"What {remote.url} gave is not the file that was published (its SHA-1 differs): start again.")
+        kind = HASHES[len(remote.digest)]
+        raise FetchError(f"What {remote.url} gave is not what was published (its {kind} differs): start again.")
     partial.replace(place)
     return place
 
 
-def sha1_of(path: Path) -> str:
-    """The SHA-1 of a file, in hexadecimal."""
+def is_published(path: Path, remote: Remote) -> bool:
+    """Whether a file is the one that was published, by its hash."""
+    return digest_of(path, HASHES[len(remote.digest)]) == remote.digest
+
+
+def digest_of(path: Path, kind: str = "SHA-1") -> str:
+    """The hash of a file, in hexadecimal."""
+    algorithm = kind.replace("-", "").lower()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.sha1(usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
-def _download(remote: Remote, partial: Path) -> None:
+def _download_somewhere(remote: Remote, partial: Path, place: Path) -> None:
+    """From the first address that gives it; what one began, the next goes on with."""
+    refusals = []
+    for url in (remote.url, *remote.mirrors):
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _download(url, remote.name, partial)
+        except (OSError, HTTPException) as error:  # the former is also what urllib's own errors are
+            refusals.append(f"{url}: {getattr(error, 'reason', None) or error}")
+        else:
+            return
+    raise FetchError(
+        f"Cannot fetch {'; nor '.join(refusals)}. Start again to resume, or put the file at {place} yourself."
+    )
+
+
+def _download(url: str, name: str, partial: Path) -> None:
     done = partial.stat().st_size if partial.is_file() else 0
-    if not remote.url.startswith(("http://", "https://")):
+    if not url.startswith(("http://", "https://")):
         raise URLError("the address must begin with http:// or https://")
-    request = Request(remote.url, headers={"Range": f"bytes={done}-"} if done else {})  # noqa: S310 - checked above
+    request = Request(url, headers={"Range": f"bytes={done}-"} if done else {})  # noqa: S310 - checked above
     try:
         with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - checked above
             resumed = answer.status == 206
             length = answer.headers.get("Content-Length")
             with partial.open("ab" if resumed else "wb") as file:
                 total = int(length) + (done if resumed else 0) if length else None
-                for chunk in _shown(_chunks(answer), remote.name, done if resumed else 0, total):
+                for chunk in _shown(_chunks(answer), name, done if resumed else 0, total):
                     file.write(chunk)
                 written = file.tell()
     except HTTPError as error:

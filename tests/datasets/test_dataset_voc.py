@@ -17,6 +17,10 @@ def annotate(folder, objects, name="000000"):
     return open_dataset(folder).sample(name)
 
 
+def size(width, height):
+    return f"<size><width>{width}</width><height>{height}</height><depth>3</depth></size>"
+
+
 def test_the_pictures_in_the_order_of_the_list(folder):
     (folder / "ImageSets/Main/val.txt").write_text("000002\n000000\n\n")
     dataset = open_dataset(folder)
@@ -56,6 +60,45 @@ def test_categories_are_those_that_occur(folder):
     assert open_dataset(folder).categories == ("green", "red")
 
 
+def test_categories_in_spite_of_a_broken_annotation(folder):
+    """Else one broken file would end the run, instead of leaving out its picture."""
+    (folder / "Annotations/000001.xml").write_text("<annotation>")
+    dataset = open_dataset(folder)
+    assert dataset.categories == ("green", "red")
+    with pytest.raises(DataError, match=r"000001\.xml: broken XML"):
+        dataset.sample("000001")
+
+
+def test_pictures_that_are_no_jpegs(folder):
+    (folder / "JPEGImages/000001.jpg").rename(folder / "JPEGImages/000001.png")
+    (folder / "JPEGImages/000002.jpg").unlink()
+    dataset = open_dataset(folder)
+    assert dataset.sample("000001").path == folder / "JPEGImages/000001.png"
+    assert dataset.sample("000002").path == folder / "JPEGImages/000002.jpg"  # reading it says that it is missing
+
+
+class TestSizes:
+    def test_as_annotated(self, folder):
+        assert annotate(folder, size(500, 375)).size == (500, 375)
+
+    @pytest.mark.parametrize("text", ["", "<size></size>", size(0, 0), size("", "")])
+    def test_unknown(self, folder, text):
+        assert annotate(folder, text).size is None
+
+    @pytest.mark.parametrize("text", [size(500, 0), size("wide", 375), size(-5, 375), size(10**6, 10**6)])
+    def test_broken(self, folder, text):
+        with pytest.raises(DataError, match=r"000000\.xml: .*(width|size)"):
+            annotate(folder, text)
+
+    def test_of_another_picture(self, folder):
+        """Pictures are turned upright when they are read; boxes that were drawn before that lie elsewhere."""
+        sample = annotate(folder, size(500, 375))
+        sample.check_size((500, 375))
+        with pytest.raises(DataError, match=r"000000\.jpg' is 375 x 500 pixels, but annotated for 500 x 375"):
+            sample.check_size((375, 500))
+        annotate(folder, "").check_size((375, 500))
+
+
 class TestBroken:
     @pytest.mark.parametrize(
         ("objects", "words"),
@@ -68,11 +111,17 @@ class TestBroken:
             (voc_object("cat", (0, 0, "inf", 4)), "is no box"),
             (voc_object("cat", (0, 0, 4, 4), "maybe"), "<difficult> must be 0 or 1, not 'maybe'"),
             ("<object>", "broken XML .*line 1"),
+            ("</annotation><svg/><annotation>", "broken XML"),
         ],
     )
     def test_names_file_and_place(self, folder, objects, words):
         with pytest.raises(DataError, match=rf"000000\.xml.*{words}"):
             annotate(folder, objects)
+
+    def test_another_kind_of_xml(self, folder):
+        (folder / "Annotations/000000.xml").write_text("<svg/>")
+        with pytest.raises(DataError, match=r"000000\.xml: it begins with <svg>"):
+            open_dataset(folder).sample("000000")
 
     def test_missing(self, folder):
         (folder / "Annotations/000001.xml").unlink()

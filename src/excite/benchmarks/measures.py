@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,27 +13,10 @@ if TYPE_CHECKING:
 
     from excite.datasets import Box
 
-__all__ = ["ALPHAS", "boxes_above", "distance", "overlap"]
+__all__ = ["ALPHAS", "boxes_above", "overlap"]
 
 ALPHAS = tuple(0.5 * k for k in range(21))
 """The thresholds that are tried, in means of the map (the paper's range 0:0.5:10)."""
-
-
-def distance(point: tuple[int, int], box: Box) -> float:
-    """How many pixels a point lies beside a box; 0 for a pixel that the box touches.
-
-    Example:
-        >>> distance((13, 4), (0, 0, 10, 10)), distance((9, 9), (0, 0, 10, 10))
-        (4.0, 0.0)
-    """
-    sides = ((point[0], box[0], box[2]), (point[1], box[1], box[3]))
-    return math.hypot(*(_gap(pixel, low, high) for pixel, low, high in sides))
-
-
-def _gap(pixel: int, low: float, high: float) -> int:
-    first = math.floor(low)
-    last = max(math.ceil(high) - 1, first)
-    return max(first - pixel, pixel - last, 0)
 
 
 def overlap(one: Box, other: Box) -> float:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from excite.cli import attend, bench, layers, ls
+from excite.cli import attend, bench, fetch, finetune, layers, ls
 
 __all__ = ["main"]
 
@@ -23,6 +23,8 @@ app = typer.Typer(
 )
 app.command("attend", epilog=attend.EXAMPLES)(attend.command)
 app.command("layers", epilog=layers.EXAMPLES)(layers.command)
+app.command("fetch", epilog=fetch.EXAMPLES)(fetch.command)
+app.command("finetune", epilog=finetune.EXAMPLES)(finetune.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(ls.app, name="ls")
 
@@ -68,7 +70,10 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     try:
         code = app(  # --debug is welcome before and behind the command
-            [argument for argument in arguments if argument != "--debug"], prog_name="excite", standalone_mode=False
+            [argument for argument in arguments if argument != "--debug"],
+            prog_name="excite",
+            standalone_mode=False,
+            obj=arguments,  # for commands that write down how they were called
         )
     except usage_error as error:
         typer.echo(f"excite: {_one_line(error)}", err=True)

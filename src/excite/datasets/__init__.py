@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from excite.datasets.coco import Coco
 from excite.datasets.dataset import Dataset
 from excite.datasets.imagenet import ImageNet
+from excite.datasets.masks import Mask
+from excite.datasets.own import JsonFolder, XmlFolder
 from excite.datasets.sample import Box, Instance, Sample, Target
 from excite.datasets.voc import Voc
 from excite.errors import DataError
@@ -16,16 +18,17 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-__all__ = ["DATASETS", "Box", "Dataset", "Instance", "Sample", "Target", "open_dataset"]
+__all__ = ["DATASETS", "Box", "Dataset", "Instance", "Mask", "Sample", "Target", "open_dataset"]
 
-DATASETS: Mapping[str, type[Dataset]] = {kind.name: kind for kind in (ImageNet, Voc, Coco)}
+DATASETS: Mapping[str, type[Dataset]] = {kind.name: kind for kind in (ImageNet, Voc, Coco, XmlFolder, JsonFolder)}
 
 
 def open_dataset(folder: str | os.PathLike[str], split: str | None = None) -> Dataset:
     """The data set that a folder holds, whichever of the known formats it has.
 
     Args:
-        folder: The folder of the data set, or the one above it (``VOCdevkit`` for ``VOCdevkit/VOC2007``).
+        folder: The folder of the data set, or the one above it (``VOCdevkit`` for ``VOCdevkit/VOC2007``); or a
+            folder of one's own pictures with annotations in VOC's or COCO's format.
         split: Which part of it; None for its validation pictures, or its only split.
 
     Raises:

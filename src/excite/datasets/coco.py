@@ -1,4 +1,4 @@
-"""MS COCO's instance annotations. Boxes only, so far: an `Instance` has room for its mask."""
+"""MS COCO's instance annotations: boxes and masks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from excite.datasets.dataset import Dataset, picture_in, read_text
-from excite.datasets.sample import Instance, Sample, Target, checked_box
+from excite.datasets.masks import FARTHEST, Mask
+from excite.datasets.sample import Instance, Sample, Target, checked_box, checked_size
 from excite.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,57 +28,78 @@ class Coco(Dataset):
     layout = f"{PREFIX}SPLIT.json, SPLIT/*.jpg"
 
     def _splits(self) -> list[str]:
-        return _splits(self.folder)
+        return sorted(path.stem.removeprefix("instances_") for path in self.folder.glob(f"{PREFIX}*.json"))
 
     def _read(self) -> list[str]:
-        self._path = self.folder / f"{PREFIX}{self.split}.json"
+        self._path = self._annotations_of(self.split)
         content = _content(self._path)
         self._categories = self._by_id(content, "categories", {"name": str})
-        pictures = sorted(self._by_id(content, "images", {"file_name": str}).items())
-        self._files = {picture["file_name"]: identity for identity, picture in pictures}
-        if len(self._files) < len(pictures):
+        if len(set(self.categories)) < len(self._categories):
+            raise DataError(f"{self._path}: several categories have the same name")
+        self._images = self._by_id(content, "images", {"file_name": str})
+        self._files = {self._images[number]["file_name"]: number for number in sorted(self._images)}
+        if len(self._files) < len(self._images):
             raise DataError(f"{self._path}: several images have the same file_name")
-        self._annotations = self._of_pictures(content, set(self._files.values()))
-        images = self.folder / "images"
-        places = (self.folder / self.split, images / self.split, images)
-        self._pictures = next((place for place in places if place.is_dir()), places[0])
+        self._annotations = self._of_pictures(content)
+        self._pictures = self._folder_of_pictures()
         return list(self._files)
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether instance annotations are there."""
-        return bool(_splits(folder))
+        return any(folder.glob(f"{PREFIX}*.json"))
 
     @property
     def categories(self) -> tuple[str, ...]:
         """The names of the categories in the order of their numbers."""
         return tuple(self._categories[number]["name"] for number in sorted(self._categories))
 
+    def also_called(self, name: str) -> tuple[str, ...]:
+        """Its name without the suffix, and its number."""
+        return (*super().also_called(name), str(self._files[name]))
+
     def sample(self, name: str) -> Sample:
         """A picture and its objects."""
+        number = self._files[name]
+        size = self._size(number)
         targets: dict[int, list[Instance]] = defaultdict(list)
-        for place, entry in self._annotations[self._files[name]]:
-            targets[entry["category_id"]].append(self._instance(place, entry))
+        for place, entry in self._annotations.get(number, ()):
+            where = f"{self._path}, annotations[{place}]"
+            targets[self._category(entry, where)].append(_instance(entry, size, where))
         found = (Target(self._categories[number]["name"], tuple(targets[number])) for number in sorted(targets))
-        return Sample(name, picture_in(self._pictures, name, str(self._path)), tuple(found))
+        return Sample(name, self._picture(name), tuple(found), size)
 
-    def _instance(self, place: int, entry: Entry) -> Instance:
-        where = f"{self._path}, annotations[{place}]"
-        box = entry["bbox"]
-        if len(box) != 4 or not all(isinstance(side, int | float) for side in box):
-            raise DataError(f"{where}: the bbox must be four numbers, not {str(box)[:80]}")
-        x, y, width, height = box
-        return Instance(checked_box(x, y, x + width, y + height, where), crowd=bool(entry.get("iscrowd", 0)))
+    def _annotations_of(self, split: str) -> Path:
+        return self.folder / f"{PREFIX}{split}.json"
 
-    def _of_pictures(self, content: Entry, pictures: set[int]) -> dict[int, list[tuple[int, Entry]]]:
+    def _folder_of_pictures(self) -> Path:
+        images = self.folder / "images"
+        places = (self.folder / self.split, images / self.split, images)
+        return next((place for place in places if place.is_dir()), places[0])
+
+    def _picture(self, name: str) -> Path:
+        return picture_in(self._pictures, name, str(self._path))
+
+    def _size(self, number: int) -> tuple[int, int] | None:
+        entry = self._images[number]
+        if "width" not in entry and "height" not in entry:
+            return None
+        return checked_size(entry.get("width"), entry.get("height"), f"{self._path}, the image with id {number}")
+
+    def _category(self, entry: Entry, where: str) -> int:
+        number = entry.get("category_id")
+        if not isinstance(number, int) or number not in self._categories:
+            raise DataError(f"{where}: its category_id {str(number)[:40]} is missing or not in this file")
+        return number
+
+    def _of_pictures(self, content: Entry) -> dict[int, list[tuple[int, Entry]]]:
         """The annotations of each picture, with their places in the file."""
         answer: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
-        fields = {"image_id": int, "category_id": int, "bbox": list}
-        for place, entry in enumerate(self._entries(content, "annotations", fields)):
-            if entry["category_id"] not in self._categories or entry["image_id"] not in pictures:
-                raise DataError(f"{self._path}, annotations[{place}]: its category or its image is not in this file")
+        for place, entry in enumerate(self._entries(content, "annotations", {"image_id": int})):
+            if entry["image_id"] not in self._images:
+                raise DataError(f"{self._path}, annotations[{place}]: its image is not in this file")
             answer[entry["image_id"]].append((place, entry))
-        return answer
+        return dict(answer)
 
     def _by_id(self, content: Entry, part: str, fields: dict[str, type]) -> dict[int, Entry]:
         entries = self._entries(content, part, {"id": int, **fields})
@@ -98,15 +120,51 @@ class Coco(Dataset):
         return entries
 
 
-def _splits(folder: Path) -> list[str]:
-    return sorted(path.stem.removeprefix("instances_") for path in folder.glob(f"{PREFIX}*.json"))
+def _instance(entry: Entry, size: tuple[int, int] | None, where: str) -> Instance:
+    box = entry.get("bbox")
+    if not isinstance(box, list) or len(box) != 4 or not all(isinstance(side, int | float) for side in box):
+        raise DataError(f"{where}: the bbox must be four numbers, not {str(box)[:80]}")
+    x, y, width, height = box
+    return Instance(
+        checked_box(x, y, x + width, y + height, where),
+        crowd=bool(entry.get("iscrowd", 0)),
+        mask=_mask(entry.get("segmentation"), size, where),
+        annotated_area=_area(entry.get("area"), where),
+    )
+
+
+def _mask(stored: str | None, size: tuple[int, int] | None, where: str) -> Mask | None:
+    """None where nobody drew one: the box stands for the object then."""
+    if stored in {None, "null", "[]"}:
+        return None
+    mask = Mask(stored)
+    try:
+        mask.check(size)
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
+    return mask
+
+
+def _area(area: object, where: str) -> float | None:
+    if area is None:
+        return None
+    if not isinstance(area, int | float) or not 0 <= area <= FARTHEST**2:
+        raise DataError(f"{where}: the area must be a number of pixels, not {str(area)[:40]}")
+    return float(area)
 
 
 def _content(path: Path) -> Entry:
     try:
-        content = json.loads(read_text(path))
+        content = json.loads(read_text(path), object_hook=_lean)
     except (json.JSONDecodeError, RecursionError) as error:
         raise DataError(f"{path}: broken JSON ({error})") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: it is no JSON object, so no instances file of COCO")
     return content
+
+
+def _lean(entry: Entry) -> Entry:
+    """An entry whose outline is text again: as numbers, those of the official files fill gigabytes of memory."""
+    if "segmentation" in entry:
+        entry["segmentation"] = json.dumps(entry["segmentation"])
+    return entry

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
 from excite.errors import ConceptError, DataError
+from excite.images import PICTURE_SUFFIXES
 from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from excite.datasets.sample import Sample
     from excite.vocabulary import Concept, Labels
 
-__all__ = ["Dataset", "chosen_split", "picture_in", "read_text"]
+__all__ = ["Dataset", "chosen_split", "picture_called", "picture_in", "read_text"]
 
 
 class Dataset(ABC):
@@ -70,6 +71,11 @@ class Dataset(ABC):
 
     def __iter__(self) -> Iterator[Sample]:
         return (self.sample(name) for name in self.names)
+
+    def also_called(self, name: str) -> tuple[str, ...]:
+        """Other names of a picture, under which a list from elsewhere may have it: its own without the suffix."""
+        stem, _, suffix = name.rpartition(".")
+        return (stem,) if f".{suffix.lower()}" in PICTURE_SUFFIXES else ()
 
     def concept(self, category: str, labels: Labels) -> Concept:
         """What a classifier with those labels calls a category of this data set.
@@ -125,3 +131,12 @@ def picture_in(folder: Path, name: str, where: str) -> Path:
     if not parts or PurePosixPath(name).is_absolute() or ".." in parts or "\0" in name:
         raise DataError(f"{where}: {name!r} is no name of a picture in {str(folder)!r}")
     return folder / name
+
+
+def picture_called(folder: Path, stem: str, where: str) -> Path:
+    """The picture of this name without its suffix: a JPEG, or whatever else is there."""
+    usual = picture_in(folder, f"{stem}.jpg", where)
+    if usual.is_file():
+        return usual
+    others = (usual.with_name(f"{usual.stem}{suffix}") for suffix in sorted(PICTURE_SUFFIXES))
+    return next((path for path in others if path.is_file()), usual)

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from excite.datasets.masks import FARTHEST
 from excite.errors import DataError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Box", "Instance", "Sample", "Target", "checked_box"]
+    from excite.datasets.masks import Mask
+
+__all__ = ["Box", "Instance", "Sample", "Target", "checked_box", "checked_size"]
 
 Box = tuple[float, float, float, float]
 """``(x0, y0, x1, y1)`` in pixels of the picture, counted from 0; half-open, so ``x1 - x0`` is the width."""
 
-FARTHEST = 1e6
-"""No picture has so many pixels in a row."""
+MOST_PIXELS = 10**9
+"""No picture that is to be looked at is larger."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,23 @@ class Instance:
         box: Where it is.
         difficult: Its annotators found it hard to recognise (VOC).
         crowd: It stands for a group that nobody took apart (COCO).
+        mask: Which pixels are its own, where its annotators drew that.
+        annotated_area: How many pixels it covers by its annotation, where that says so (COCO).
     """
 
     box: Box
     difficult: bool = False
     crowd: bool = False
+    mask: Mask | None = None
+    annotated_area: float | None = None
+
+    def area(self, size: tuple[int, int]) -> float:
+        """How many pixels it covers in a picture of that width and height: as annotated, or of its mask, or its box."""
+        if self.annotated_area is not None:
+            return self.annotated_area
+        if self.mask is not None:
+            return float(self.mask.pixels(size).sum())
+        return (self.box[2] - self.box[0]) * (self.box[3] - self.box[1])
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,10 @@ class Target:
         """Whether every instance is difficult: such a target is not asked for (the rule of VOC)."""
         return all(instance.difficult for instance in self.instances)
 
+    def area(self, size: tuple[int, int]) -> float:
+        """The sum of the areas of the instances; where they overlap, the place counts for each."""
+        return sum(instance.area(size) for instance in self.instances)
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -65,11 +84,24 @@ class Sample:
         name: Its name within the data set.
         path: The file.
         targets: One for each category that was annotated, in the order of the data set's categories.
+        size: Its width and height by its annotation, where that says so.
     """
 
     name: str
     path: Path
     targets: tuple[Target, ...]
+    size: tuple[int, int] | None = None
+
+    def check_size(self, size: tuple[int, int]) -> None:
+        """Raise a `DataError` if the picture, as it was read, has another size than its annotation says.
+
+        Its boxes would then lie elsewhere: the picture was scaled or turned after somebody drew them.
+        """
+        if self.size not in {None, size}:
+            raise DataError(
+                f"{str(self.path)!r} is {size[0]} x {size[1]} pixels, but annotated for "
+                f"{self.size[0]} x {self.size[1]}: its boxes lie elsewhere; annotate it again"
+            )
 
 
 def checked_box(x0: float, y0: float, x1: float, y1: float, where: str) -> Box:
@@ -86,3 +118,15 @@ def checked_box(x0: float, y0: float, x1: float, y1: float, where: str) -> Box:
             f"{where}: ({x0}, {y0}, {x1}, {y1}) is no box: give its left top and its right bottom corner, in pixels"
         )
     return float(x0), float(y0), float(x1), float(y1)
+
+
+def checked_size(width: object, height: object, where: str) -> tuple[int, int]:
+    """Width and height of a picture, or an error that says where the annotation is.
+
+    Example:
+        >>> checked_size(640, 480, "file.json")
+        (640, 480)
+    """
+    if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0 and width * height <= MOST_PIXELS:
+        return width, height
+    raise DataError(f"{where}: {width!r} x {height!r} is no size of a picture: give its width and height in pixels")

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from excite.datasets.dataset import Dataset, picture_in, read_text
-from excite.datasets.sample import Instance, Sample, Target, checked_box
+from excite.datasets.dataset import Dataset, picture_called, picture_in, read_text
+from excite.datasets.sample import Instance, Sample, Target, checked_box, checked_size
 from excite.errors import ConceptError, DataError
 
 if TYPE_CHECKING:
@@ -43,19 +43,36 @@ class Voc(Dataset):
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
-        """The names that occur in this split, in alphabetical order (which is VOC's own)."""
-        return tuple(sorted({target.concept for sample in self for target in sample.targets}))
+        """The names that occur in this split, in alphabetical order (which is VOC's own).
+
+        A picture whose annotation is broken names none: asking for its sample says why.
+        """
+        return tuple(sorted({target.concept for name in self.names for target in self._readable(name)}))
 
     def sample(self, name: str) -> Sample:
         """A picture and its objects, from its XML file."""
-        where = f"{LISTS}/{self.split}.txt"
-        annotation = picture_in(self.folder / "Annotations", f"{name}.xml", where)
+        annotation = self._annotation(name)
+        root = _parsed(annotation)
         targets: dict[str, list[Instance]] = {}
-        for number, element in enumerate(_parsed(annotation).iterfind("object"), 1):
+        for number, element in enumerate(root.iterfind("object"), 1):
             place = f"{annotation}, object {number}"
             targets.setdefault(_text(element, "name", place), []).append(_instance(element, place))
-        path = picture_in(self.folder / "JPEGImages", f"{name}.jpg", where)
-        return Sample(name, path, tuple(Target(concept, tuple(targets[concept])) for concept in sorted(targets)))
+        found = (Target(concept, tuple(targets[concept])) for concept in sorted(targets))
+        return Sample(name, self._picture(name), tuple(found), _size(root, str(annotation)))
+
+    def _annotation(self, name: str) -> Path:
+        """The XML file of a picture."""
+        return picture_in(self.folder / "Annotations", f"{name}.xml", f"{LISTS}/{self.split}.txt")
+
+    def _picture(self, name: str) -> Path:
+        """The file of a picture."""
+        return picture_called(self.folder / "JPEGImages", name, f"{LISTS}/{self.split}.txt")
+
+    def _readable(self, name: str) -> tuple[Target, ...]:
+        try:
+            return self.sample(name).targets
+        except DataError:  # told to whoever asks for the sample itself
+            return ()
 
     def concept(self, category: str, labels: Labels) -> Concept:
         """The concept of this name; VOC writes some words together that others write apart."""
@@ -84,9 +101,12 @@ def _parsed(path: Path) -> ElementTree.Element:
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise DataError(f"{path}: it declares a DOCTYPE or an ENTITY, which no annotation needs; it is not read")
     try:
-        return ElementTree.fromstring(text)  # noqa: S314 - no entities, see above
+        root = ElementTree.fromstring(text)  # noqa: S314 - no entities, see above
     except ElementTree.ParseError as error:
         raise DataError(f"{path}: broken XML ({error})") from None
+    if root.tag != "annotation":
+        raise DataError(f"{path}: it begins with <{root.tag[:40]}>, not with <annotation>, so it is none of VOC's")
+    return root
 
 
 def _instance(element: ElementTree.Element, where: str) -> Instance:
@@ -96,6 +116,16 @@ def _instance(element: ElementTree.Element, where: str) -> Instance:
     if difficult not in {"0", "1"}:
         raise DataError(f"{where}: <difficult> must be 0 or 1, not {difficult!r}")
     return Instance(checked_box(x0 - 1, y0 - 1, x1, y1, where), difficult=difficult == "1")
+
+
+def _size(root: ElementTree.Element, where: str) -> tuple[int, int] | None:
+    """Width and height of the picture; some programs leave them out, or write 0 when they do not know."""
+    sides = [root.findtext(f"size/{side}", default="0").strip() for side in ("width", "height")]
+    if all(side in {"0", ""} for side in sides):
+        return None
+    if not all(side.isdecimal() for side in sides):
+        raise DataError(f"{where}: <size> must be a width and a height in pixels, not {' x '.join(sides)[:40]!r}")
+    return checked_size(int(sides[0]), int(sides[1]), where)
 
 
 def _number(element: ElementTree.Element, tag: str, where: str) -> float:

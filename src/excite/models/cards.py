@@ -35,6 +35,7 @@ class Card:
         fingerprint: What tells a file of its weights from others, see ``weights.fingerprint``.
         ignored: How the names of tensors begin that training needs and a map does not.
         fully_convolutional: Whether it answers for each place of a picture larger than those it was trained on.
+        multilabel: Whether several outputs may be true at once, see `Classifier`.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Card:
     fingerprint: str | None = None
     ignored: tuple[str, ...] = ()
     fully_convolutional: bool = False
+    multilabel: bool = False
 
 
 def unfilled(architecture: Callable[[int], nn.Module]) -> Callable[[int | None], nn.Module]:

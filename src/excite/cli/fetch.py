@@ -1,0 +1,40 @@
+"""``excite fetch``: data sets from their publishers."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads it
+from typing import Annotated
+
+import typer
+
+from excite.cli.progress import progress
+
+__all__ = ["EXAMPLES", "command"]
+
+EXAMPLES = """\b
+Examples:
+  excite fetch voc2007 --to data                 train, val and test, 0.9 GB
+  excite fetch voc2007 --to data --split val     only the archive of train and val
+  excite fetch coco2014 --to data/coco           the paper's validation pictures, 6.9 GB
+"""
+
+
+def command(
+    name: Annotated[str, typer.Argument(metavar="DATASET", help="voc2007, coco2014 or coco2017.")],
+    to: Annotated[Path, typer.Option(metavar="DIR", help="The folder it is put into.")],
+    split: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this split; may be given several times. By default all of VOC, and val of COCO."),
+    ] = None,
+) -> None:
+    """Fetch a data set, check it by its hash and unpack it. Stopped and started again, it goes on where it was."""
+    from excite.datasets.published import fetch_dataset
+
+    folder = fetch_dataset(
+        name,
+        to,
+        split or (),
+        say=typer.echo,
+        shown=lambda files, count: progress(files, count, "files"),
+    )
+    typer.echo(f"next: excite bench pointing --data {folder} --split {(split or ['val'])[-1]}")

@@ -1,0 +1,182 @@
+"""Data sets that can be fetched from their publishers."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from excite.datasets.unpacking import members, unpack
+from excite.errors import FetchError
+from excite.fetching import Remote, fetch_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["PUBLISHED", "Published", "fetch_dataset"]
+
+OXFORD = "https://thor.robots.ox.ac.uk/pascal/VOC/voc2007"
+OXFORD_BEFORE = "http://host.robots.ox.ac.uk/pascal/VOC/voc2007"  # the address in most programs; often down
+COCO = "https://s3.amazonaws.com/images.cocodataset.org"  # the bucket behind images.cocodataset.org, with encryption
+COCO_PLAIN = "http://images.cocodataset.org"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A data set, and which archives hold which of its splits.
+
+    Attributes:
+        name: For people to type.
+        description: What it is.
+        folder: Where `open_dataset` finds it, below the folder it was fetched to.
+        splits: The archives each split needs.
+        usual: The splits that are fetched unless others are asked for.
+    """
+
+    name: str
+    description: str
+    folder: str
+    splits: Mapping[str, tuple[Remote, ...]]
+    usual: tuple[str, ...]
+
+
+def _voc(name: str, size: int, sha256: str) -> Remote:
+    return Remote(name, f"{OXFORD}/{name}", sha256, (f"{OXFORD_BEFORE}/{name}",), size)
+
+
+def _coco(place: str, size: int, sha256: str) -> Remote:
+    return Remote(place.split("/")[1], f"{COCO}/{place}", sha256, (f"{COCO_PLAIN}/{place}",), size)
+
+
+# Neither publisher gives hashes. These, and the sizes, are those by which tensorflow/datasets checks its downloads
+# (tensorflow_datasets/url_checksums/voc.txt and coco.txt).
+TRAINVAL = _voc(
+    "VOCtrainval_06-Nov-2007.tar", 460_032_000, "7d8cd951101b0957ddfd7a530bdc8a94f06121cfc1e511bb5937e973020c7508"
+)
+TEST = _voc("VOCtest_06-Nov-2007.tar", 451_020_800, "6836888e2e01dca84577a849d339fa4f73e1e4f135d312430c4856b5609b4892")
+ANNOTATIONS_2014 = _coco(
+    "annotations/annotations_trainval2014.zip",
+    252_872_794,
+    "031296bbc80c45a1d1f76bf9a90ead27e94e99ec629208449507a4917a3bf009",
+)
+ANNOTATIONS_2017 = _coco(
+    "annotations/annotations_trainval2017.zip",
+    252_907_541,
+    "113a836d90195ee1f884e704da6304dfaaecff1f023f49b6ca93c4aaae470268",
+)
+TRAIN_2014 = _coco(
+    "zips/train2014.zip", 13_510_573_713, "ede4087e640bddba550e090eae701092534b554b42b05ac33f0300b984b31775"
+)
+VAL_2014 = _coco("zips/val2014.zip", 6_645_013_297, "fe9be816052049c34717e077d9e34aa60814a55679f804cd043e3cbee3b9fde0")
+TRAIN_2017 = _coco(
+    "zips/train2017.zip", 19_336_861_798, "69a8bb58ea5f8f99d24875f21416de2e9ded3178e903f1f7603e283b9e06d929"
+)
+VAL_2017 = _coco("zips/val2017.zip", 815_585_330, "4f7e2ccb2866ec5041993c9cf2a952bbed69647b115d0f74da7ce8f4bef82f05")
+
+PUBLISHED: Mapping[str, Published] = {
+    each.name: each
+    for each in (
+        Published(
+            "voc2007",
+            "PASCAL VOC 2007: 9963 pictures, 20 categories, boxes",
+            "VOCdevkit/VOC2007",
+            {"train": (TRAINVAL,), "val": (TRAINVAL,), "trainval": (TRAINVAL,), "test": (TEST,)},
+            ("trainval", "test"),
+        ),
+        Published(
+            "coco2014",
+            "MS COCO 2014: 123,287 pictures, 80 categories, masks",
+            ".",
+            {"train": (ANNOTATIONS_2014, TRAIN_2014), "val": (ANNOTATIONS_2014, VAL_2014)},
+            ("val",),
+        ),
+        Published(
+            "coco2017",
+            "MS COCO 2017: the same pictures, of which 5000 are for validation",
+            ".",
+            {"train": (ANNOTATIONS_2017, TRAIN_2017), "val": (ANNOTATIONS_2017, VAL_2017)},
+            ("val",),
+        ),
+    )
+}
+
+
+def fetch_dataset(
+    name: str,
+    folder: Path,
+    splits: Sequence[str] = (),
+    *,
+    say: Callable[[str], None] = print,
+    shown: Callable[[Iterator[str], int], Iterable[str]] = lambda files, _count: files,
+) -> Path:
+    """Fetch and unpack a data set; what is there already is not done again.
+
+    Args:
+        name: one of `PUBLISHED`.
+        folder: where to; archives are kept there too, and may be removed afterwards.
+        splits: which of its splits; without any, the usual ones.
+        say: is told what happens.
+        shown: passes the names of unpacked files on, of which there are so many: a place for a progress bar.
+
+    Returns:
+        The folder for `open_dataset`.
+
+    Raises:
+        FetchError: There is no such data set or split, no room on the disk, or an archive cannot be had.
+        DataError: An archive cannot be unpacked.
+
+    Example:
+        >>> fetch_dataset("voc2007", Path("data"), ["test"])  # doctest: +SKIP
+    """
+    published = _chosen(name)
+    archives = _archives(published, splits)
+    missing = [each for each in archives if not _marker(each, folder).is_file()]
+    for each in (each for each in archives if each not in missing):
+        say(f"{each.name}: was unpacked before; remove {_marker(each, folder)} to do it again")
+    _check_room(missing, folder)
+    for each in missing:
+        say(f"{each.name}: fetching {each.url}")
+        place = fetch_to(each, folder / each.name)
+        with members(place) as found:
+            say(f"{each.name}: unpacking {len(found)} files")
+            for _ in shown(unpack(found, folder), len(found)):
+                pass
+        _marker(each, folder).touch()
+        say(f"{each.name}: done; {place} may be removed")
+    return folder / published.folder
+
+
+def _chosen(name: str) -> Published:
+    if name not in PUBLISHED:
+        raise FetchError(f"no data set is called {name!r}: there are {', '.join(PUBLISHED)}")
+    return PUBLISHED[name]
+
+
+def _archives(published: Published, splits: Sequence[str]) -> list[Remote]:
+    """What has to be fetched, each once."""
+    for split in splits:
+        if split not in published.splits:
+            raise FetchError(f"{published.name} has no split {split!r}: its splits are {', '.join(published.splits)}")
+    chosen = splits or published.usual
+    return list(dict.fromkeys(archive for split in chosen for archive in published.splits[split]))
+
+
+def _marker(archive: Remote, folder: Path) -> Path:
+    """A file that is there when all of an archive was unpacked."""
+    return folder / f".{archive.name}.unpacked"
+
+
+def _check_room(archives: Sequence[Remote], folder: Path) -> None:
+    """An archive and what is in it need about the same room: pictures cannot be packed any smaller."""
+    needed = sum(2 * (archive.size or 0) - _there(folder / archive.name) for archive in archives)
+    above = next((place for place in (folder, *folder.absolute().parents) if place.exists()), folder)
+    free = shutil.disk_usage(above).free
+    if needed > free:
+        raise FetchError(f"about {needed / 1e9:.1f} GB are needed in {folder}, of which {free / 1e9:.1f} GB are free")
+
+
+def _there(place: Path) -> int:
+    """How much of an archive was fetched before."""
+    paths = (place, place.with_name(place.name + ".part"))
+    return sum(path.stat().st_size for path in paths if path.is_file())

@@ -1,0 +1,1 @@
+"""What an answer is worth, given the truth: pure functions."""

@@ -1,0 +1,127 @@
+"""COCO's masks, against pycocotools where that can be trusted."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from pycocotools import mask as coco
+
+from excite.datasets import Mask
+from excite.errors import DataError, ExciteError
+
+SHAPES = st.tuples(st.integers(1, 12), st.integers(1, 12))
+
+
+def stored(content):
+    return Mask(json.dumps(content))
+
+
+def compressed(pixels):
+    runs = coco.encode(np.asfortranarray(pixels.astype(np.uint8)))
+    return {"size": runs["size"], "counts": runs["counts"].decode()}
+
+
+class TestRuns:
+    @settings(max_examples=100, deadline=None)
+    @given(arrays(bool, SHAPES))
+    def test_compressed(self, pixels):
+        height, width = pixels.shape
+        assert (stored(compressed(pixels)).pixels((width, height)) == pixels).all()
+
+    def test_long_compressed_runs(self):
+        """Differences of both signs, over several characters."""
+        random = np.random.default_rng(0)
+        pixels = np.zeros((300, 400), dtype=bool)
+        for _ in range(40):
+            x, y, side = random.integers(0, 300, 3)
+            pixels[y : y + side // 4, x : x + side // 3] ^= True
+        assert (stored(compressed(pixels)).pixels((400, 300)) == pixels).all()
+
+    def test_plain(self):
+        """They go down the columns, the first one outside."""
+        pixels = stored({"size": [2, 3], "counts": [1, 2, 3]}).pixels((3, 2))
+        assert pixels.astype(int).tolist() == [[0, 1, 0], [1, 0, 0]]
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            ({"size": [3, 2], "counts": [6]}, r"for a picture of \[height, width\] \[3, 2\], not \(2, 3\)"),
+            ({"size": [20, 30], "counts": [600]}, "for a picture of"),
+            ({"size": None, "counts": [6]}, "for a picture of"),
+            (
+                {"size": [2, 3], "counts": [5]},
+                "cover 5 pixels, but the picture has 6",
+            ),  # pycocotools gives chance pixels
+            ({"size": [2, 3], "counts": [5, 5]}, "cover 10 pixels, but"),
+            ({"size": [2, 3], "counts": []}, "cover 0 pixels"),
+            ({"size": [2, 3], "counts": [7, -1]}, "must be lengths of runs"),
+            ({"size": [2, 3], "counts": [6.0]}, "must be lengths of runs"),
+            ({"size": [2, 3], "counts": 6}, "must be lengths of runs"),
+            ({"size": [2, 3], "counts": "5"}, "cover 5 pixels"),
+            ({"size": [2, 3], "counts": ""}, "cover 0 pixels"),
+            ({"size": [2, 3], "counts": "6~"}, "no runs of pixels in COCO's compressed text"),
+            ({"size": [2, 3], "counts": "P"}, "cut off"),
+            ({"size": [2, 3], "counts": "o" * 100_000}, "no runs of pixels in COCO's compressed text"),
+            ({"counts": [6]}, "'size' and 'counts'"),
+            ("6", "'size' and 'counts'"),
+        ],
+    )
+    def test_broken(self, content, words):
+        for look in (Mask.check, Mask.pixels):
+            with pytest.raises(DataError, match=words):
+                look(stored(content), (3, 2))
+
+    def test_without_knowing_the_size(self):
+        stored({"size": [2, 3], "counts": [6]}).check(None)
+
+
+class TestPolygons:
+    def test_several_parts(self):
+        pixels = stored([[0, 0, 2, 0, 2, 2, 0, 2], [4, 1, 6, 1, 6, 3, 4, 3]]).pixels((7, 4))
+        assert pixels.astype(int).tolist() == [
+            [1, 1, 0, 0, 0, 0, 0],
+            [1, 1, 0, 0, 1, 1, 0],
+            [0, 0, 0, 0, 1, 1, 0],
+            [0, 0, 0, 0, 0, 0, 0],
+        ]
+
+    def test_larger_than_the_picture(self):
+        assert stored([[-10, -10, 30, -10, 30, 30, -10, 30]]).pixels((5, 4)).all()
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            ([[1, 1, 2, 2]], "three corners"),  # pycocotools takes four numbers for a box
+            ([[1, 1, 2, 1, 2]], "three corners"),
+            ([[1, 1, 2, 1, 2, 2, 1]], "three corners"),
+            ([1, 1, 2, 1, 2, 2], "three corners"),
+            ([[]], "three corners"),
+            ([[1, 1, 2, 1, 2, "2"]], "numbers of pixels"),
+            ([[1, 1, 2, 1, 2, None]], "numbers of pixels"),
+            ([[1, 1, 2, 1, 2, float("nan")]], "numbers of pixels"),
+            ([[1, 1, 2, 1, 2, 1e9]], "numbers of pixels"),  # pycocotools would fill the memory with its edge
+            ([[1, 1, 2, 1, 2, 10**400]], "numbers of pixels"),
+        ],
+    )
+    def test_broken(self, content, words):
+        for look in (Mask.check, Mask.pixels):
+            with pytest.raises(DataError, match=words):
+                look(stored(content), (5, 4))
+
+    def test_without_pycocotools(self, monkeypatch):
+        """An error that ends the run: pictures left out one by one would hide it."""
+        monkeypatch.setitem(__import__("sys").modules, "pycocotools", None)
+        with pytest.raises(ExciteError, match=r"excite\[coco\]") as caught:
+            stored([[0, 0, 2, 0, 2, 2]]).pixels((5, 4))
+        assert not isinstance(caught.value, DataError)
+        assert stored({"size": [1, 1], "counts": [0, 1]}).pixels((1, 1)).all()  # runs need none
+
+
+def test_small_and_comparable():
+    one, other = stored([[0, 0, 2, 0, 2, 2]]), stored([[0, 0, 2, 0, 2, 2]])
+    assert one == other == pickle.loads(pickle.dumps(one))  # noqa: S301 - our own
+    assert hash(one) == hash(other) != hash(stored([[0, 0, 2, 0, 2, 3]]))

@@ -1,0 +1,145 @@
+"""Folders of one's own with annotations in VOC's or COCO's format."""
+
+import json
+
+import pytest
+from annotated import coco_content, make_voc, picture, scenes, voc_object, write_coco
+
+from excite.datasets import open_dataset
+from excite.errors import DataError, ImageError
+from excite.images import read_image
+
+
+def write_xml(path, squares):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    objects = "".join(voc_object(colour, box) for colour, box in squares)
+    path.write_text(f"<annotation>{objects}</annotation>")
+
+
+@pytest.fixture(params=[("", ""), ("Annotations", "images"), ("annotations", "photos/2024")])
+def with_xml(request, tmp_path):
+    annotations, pictures = request.param
+    for name, squares in scenes(3):
+        write_xml(tmp_path / annotations / f"{name}.xml", squares)
+        picture(tmp_path / pictures / f"{name}.PNG", squares)
+    return tmp_path
+
+
+@pytest.fixture(params=["instances.json", "annotations/boxes.json"])
+def with_json(request, tmp_path):
+    content = coco_content(scenes(3), ["red", "green"])
+    for name, squares in scenes(3):
+        picture(tmp_path / "pictures" / f"{name}.jpg", squares)
+    (tmp_path / request.param).parent.mkdir(exist_ok=True)
+    (tmp_path / request.param).write_text(json.dumps(content))
+    return tmp_path
+
+
+class TestXml:
+    def test_samples(self, with_xml):
+        dataset = open_dataset(with_xml)
+        assert (dataset.name, dataset.split, dataset.names) == ("xml", "all", ("000000", "000001", "000002"))
+        assert dataset.categories == ("green", "red")
+        for (name, squares), sample in zip(scenes(3), dataset, strict=True):
+            assert sample.name == name
+            assert read_image(sample.path).size == (48, 48)
+            assert {(target.concept, box) for target in sample.targets for box in target.boxes} == set(squares)
+
+    def test_a_picture_without_annotation_is_none_of_it(self, with_xml):
+        picture(with_xml / "more.jpg", [])
+        assert len(open_dataset(with_xml)) == 3
+
+    def test_an_annotation_without_picture(self, with_xml):
+        write_xml(next(with_xml.rglob("*.xml")).with_name("lost.xml"), [])
+        sample = open_dataset(with_xml).sample("lost")
+        with pytest.raises(ImageError, match=r"there is no file .*lost\.jpg"):
+            read_image(sample.path)
+
+    def test_two_pictures_of_a_name(self, with_xml):
+        picture(with_xml / "other/000001.jpg", [])
+        dataset = open_dataset(with_xml)
+        with pytest.raises(DataError, match=r"000001\.xml: .*both have the name of its picture"):
+            dataset.sample("000001")
+        assert dataset.sample("000002").targets
+
+    def test_two_annotations_of_a_name(self, tmp_path):
+        write_xml(tmp_path / "a.xml", [])
+        write_xml(tmp_path / "Annotations/a.xml", [])
+        with pytest.raises(DataError, match=r"a\.xml' and .*a\.xml' have the same name"):
+            open_dataset(tmp_path)
+
+    def test_no_pictures(self, tmp_path):
+        write_xml(tmp_path / "a.xml", [])
+        with pytest.raises(DataError, match="has annotations but no pictures to them"):
+            open_dataset(tmp_path)
+
+    def test_with_lists_it_is_voc(self, tmp_path):
+        assert open_dataset(make_voc(tmp_path, scenes(2))).name == "voc"
+
+    def test_the_folder_above(self, tmp_path):
+        write_xml(tmp_path / "above/own/a.xml", [])
+        picture(tmp_path / "above/own/a.jpg", [])
+        assert open_dataset(tmp_path / "above").folder == tmp_path / "above/own"
+
+
+class TestJson:
+    def test_samples(self, with_json):
+        dataset = open_dataset(with_json)
+        assert (dataset.name, len(dataset), dataset.categories) == ("json", 3, ("red", "green"))
+        for sample in dataset:
+            assert sample.path == with_json / "pictures" / sample.name
+            assert all(instance.mask is None for target in sample.targets for instance in target.instances)
+
+    def test_names_with_folders(self, tmp_path):
+        content = coco_content(scenes(2), ["red", "green"])
+        for image in content["images"]:
+            image["file_name"] = f"pictures/{image['file_name']}"
+        for name, _ in scenes(2):
+            picture(tmp_path / "pictures" / f"{name}.jpg", [])
+            picture(tmp_path / "copies" / f"{name}.jpg", [])  # of the same name, but not meant
+        (tmp_path / "boxes.json").write_text(json.dumps(content))
+        assert {sample.path.parent.name for sample in open_dataset(tmp_path)} == {"pictures"}
+
+    def test_several_are_splits(self, with_json):
+        content = json.dumps(coco_content(scenes(1), ["red", "green"]))
+        for name in ("train", "val"):
+            (with_json / f"{name}.json").write_text(content)
+        assert open_dataset(with_json, "train").names == ("000000.jpg",)
+        assert open_dataset(with_json).split == "val"
+
+    def test_a_missing_picture(self, with_json):
+        (with_json / "pictures/000001.jpg").unlink()
+        sample = open_dataset(with_json).sample("000001.jpg")
+        with pytest.raises(ImageError, match="there is no file"):
+            read_image(sample.path)
+
+    def test_two_pictures_of_a_name(self, with_json):
+        picture(with_json / "copies/000001.jpg", [])
+        with pytest.raises(DataError, match="both have the name of its picture"):
+            open_dataset(with_json).sample("000001.jpg")
+
+    def test_names_do_not_lead_out(self, tmp_path):
+        content = coco_content(scenes(1), ["red", "green"])
+        content["images"][0]["file_name"] = "../secret.jpg"
+        picture(tmp_path / "own/a.jpg", [])
+        (tmp_path / "own/boxes.json").write_text(json.dumps(content))
+        with pytest.raises(DataError, match="is no name of a picture"):
+            list(open_dataset(tmp_path / "own"))
+
+    def test_something_else(self, tmp_path):
+        picture(tmp_path / "a.png", [])
+        (tmp_path / "package.json").write_text('{"name": "excite"}')
+        with pytest.raises(DataError, match=r"package\.json: it has no list 'categories', so it is no instances file"):
+            open_dataset(tmp_path)
+
+    def test_with_cocos_names_it_is_coco(self, tmp_path):
+        picture(tmp_path / "val2017/a.jpg", [])
+        write_coco(tmp_path, coco_content(scenes(1), ["red", "green"]))
+        (tmp_path / "annotations/captions.json").write_text("{}")
+        assert open_dataset(tmp_path).name == "coco"
+
+
+def test_nothing_fits_and_what_would(tmp_path):
+    picture(tmp_path / "a.jpg", [])
+    with pytest.raises(DataError, match=r"xml \(\*\.xml or .* json \(a \*\.json or "):
+        open_dataset(tmp_path)
