@@ -1,28 +1,32 @@
-"""The methods: what is asked of a sweep, and that it is what the paper says."""
+"""Excitation Backprop as methods: what is asked of a sweep, and that it is what the paper says."""
 
 import pytest
 import torch
+from networks import Connected, cue, made, maps, pictures
 from torch import nn
 from torch.nn import functional
 
 import excite
 from excite.errors import MethodError
-from excite.methods import METHODS, Method, find_method
-from excite.propagation import Sweep, prior
+from excite.methods import METHODS, Method, View, find_method
+
+ABLATIONS = ["c-mwp-post-norm", "c-mwp-no-norm"]
+LAYERS = ["1", "0"]
 
 
 @pytest.fixture(scope="module")
-def sweep():
+def seen():
+    """A network, its pictures, and a view of them for every method that reads winners."""
     torch.manual_seed(3)
     network = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 5 * 4, 7)).double()
-    pictures = torch.rand(2, 3, 5, 4, dtype=torch.float64)
-    return network.eval(), pictures, Sweep(network, pictures, ["1", "0"])
+    x = torch.rand(2, 3, 5, 4, dtype=torch.float64)
+    return network.eval(), x, View(network, lambda _scale: x, dict.fromkeys(METHODS.values(), LAYERS))
 
 
-def features_and_weights(sweep):
-    network, pictures, _ = sweep
+def features_and_weights(seen):
+    network, x, _ = seen
     with torch.no_grad():
-        return functional.relu(network[0](pictures)), network[3].weight.detach()
+        return functional.relu(network[0](x)), network[3].weight.detach()
 
 
 def shared(features, weights):
@@ -31,66 +35,119 @@ def shared(features, weights):
     return (pushes / pushes.sum((1, 2, 3), keepdim=True)).sum(1)
 
 
-def test_mwp_is_the_papers_rule_summed_over_channels(sweep):
-    features, weights = features_and_weights(sweep)
-    maps = METHODS["mwp"].maps(sweep[2], prior(sweep[2].output, {4: 1.0}))
-    assert list(maps) == ["1", "0"]
-    assert maps["1"].shape == (2, 5, 4)
-    torch.testing.assert_close(maps["1"], shared(features, weights[4]))
-    torch.testing.assert_close(maps["1"].sum((1, 2)), torch.ones(2, dtype=torch.float64))
+def test_mwp_is_the_papers_rule_summed_over_channels(seen):
+    features, weights = features_and_weights(seen)
+    found = seen[2].maps(METHODS["mwp"], cue(4))
+    assert list(found) == LAYERS
+    assert found["1"].shape == (2, 5, 4)
+    torch.testing.assert_close(found["1"], shared(features, weights[4]))
+    torch.testing.assert_close(found["1"].sum((1, 2)), torch.ones(2, dtype=torch.float64))
 
 
-def test_c_mwp_subtracts_the_map_of_the_unit_with_negated_weights(sweep):
-    features, weights = features_and_weights(sweep)
-    maps = METHODS["c-mwp"].maps(sweep[2], prior(sweep[2].output, {4: 1.0}))
-    torch.testing.assert_close(maps["1"], shared(features, weights[4]) - shared(features, -weights[4]))
-    assert maps["1"].min() < 0  # the positive part is taken later, by whoever draws
-    torch.testing.assert_close(maps["1"].sum((1, 2)), torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0)
+def test_c_mwp_subtracts_the_map_of_the_unit_with_negated_weights(seen):
+    features, weights = features_and_weights(seen)
+    found = seen[2].maps(METHODS["c-mwp"], cue(4))["1"]
+    torch.testing.assert_close(found, shared(features, weights[4]) - shared(features, -weights[4]))
+    assert found.min() < 0  # the positive part is taken later, by whoever draws
+    torch.testing.assert_close(found.sum((1, 2)), torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_linear_in_the_signal(sweep, name):
-    output = sweep[2].output
-    one, two = prior(output, {0: 1.0}), prior(output, {5: 1.0})
-    mixed = METHODS[name].maps(sweep[2], 0.25 * one - 3 * two)
-    for layer, values in mixed.items():
-        expected = 0.25 * METHODS[name].maps(sweep[2], one)[layer] - 3 * METHODS[name].maps(sweep[2], two)[layer]
+@pytest.mark.parametrize("name", ["mwp", "c-mwp"])
+def test_linear_in_the_signal(seen, name):
+    def mixed(output):
+        return 0.25 * cue(0)(output) - 3 * cue(5)(output)
+
+    view, method = seen[2], METHODS[name]
+    for layer, values in view.maps(method, mixed).items():
+        expected = 0.25 * view.maps(method, cue(0))[layer] - 3 * view.maps(method, cue(5))[layer]
         torch.testing.assert_close(values, expected)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_leaves_nothing_behind_for_the_next(sweep, name):
-    signal = prior(sweep[2].output, {2: 1.0})
-    before = METHODS[name].maps(sweep[2], signal)
-    for other in METHODS.values():
-        other.maps(sweep[2], signal)
-    for layer, values in METHODS[name].maps(sweep[2], signal).items():
+@pytest.mark.parametrize("name", [name for name in METHODS if "cam" not in name.split("-") or name == "grad-cam"])
+def test_a_method_leaves_nothing_behind_for_the_next(seen, name):
+    view = seen[2]
+    before = view.maps(METHODS[name], cue(2))
+    for other in METHODS:
+        if other not in {"cam", "c-cam"}:  # this network has no average pooling
+            view.maps(METHODS[other], cue(2))
+    for layer, values in view.maps(METHODS[name], cue(2)).items():
         assert torch.equal(values, before[layer])
 
 
-def test_the_default_comes_first_and_every_method_describes_itself():
-    assert next(iter(METHODS)) == "c-mwp"
+# --- the ablations, on a network with two weighted layers above the map ---------------------------------------------
+
+
+def passed(network, x, sign, unit=2):
+    """Eqn. 3 without its normaliser, by hand: p_j = a_j * sum_i w_ji+ p_i, down to the last map."""
+    features = network.features(x).flatten(1).detach()
+    hidden = network.fc[:2](features).detach()
+    top = (sign * network.fc[2].weight[unit].detach()).clamp(min=0)
+    below = features * ((hidden * top) @ network.fc[0].weight.detach().clamp(min=0))
+    return below.view(len(x), 6, 5, 7).sum(1)
+
+
+def over_its_sum(maps):
+    return maps / maps.abs().sum((1, 2), keepdim=True)
+
+
+def test_without_norm_the_contrastive_signal_goes_down_unnormalised():
+    network, x = made(Connected), pictures()
+    expected = over_its_sum(passed(network, x, 1) - passed(network, x, -1))
+    torch.testing.assert_close(maps(network, x, "c-mwp-no-norm"), expected)
+
+
+def test_post_norm_subtracts_normalised_maps_that_went_down_unnormalised():
+    network, x = made(Connected), pictures()
+    expected = over_its_sum(passed(network, x, 1)) - over_its_sum(passed(network, x, -1))
+    torch.testing.assert_close(maps(network, x, "c-mwp-post-norm"), expected)
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_the_ablations_are_others(name):
+    network, x = made(Connected), pictures()
+    full = over_its_sum(maps(network, x, "c-mwp"))
+    assert (over_its_sum(maps(network, x, name)) - full).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_a_picture_does_not_depend_on_its_neighbours(name):
+    network, x = made(Connected), pictures()
+    x[1] *= 1e-6
+    together = maps(network, x, name)
+    for place in range(2):
+        torch.testing.assert_close(together[place], maps(network, x[place : place + 1], name)[0])
+
+
+# --- the table of methods -------------------------------------------------------------------------------------------
+
+
+def test_every_method_of_the_paper_is_there():
+    names = "c-mwp mwp grad deconv guided lrp lrp-epsilon cam grad-cam center c-grad c-deconv c-guided c-cam".split()
+    assert {*names, *ABLATIONS} <= set(METHODS)
+
+
+def test_every_method_describes_itself():
     assert METHODS is excite.METHODS
     for name, method in METHODS.items():
         assert isinstance(method, Method)
         assert method.name == name
-        assert method.description
+        assert 10 < len(method.description) < 90
         assert find_method(name) is method
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("cmwp", "did you mean c-mwp?"), ("mpw", "did you mean mwp?"), ("cam", None)]
+    ("name", "hint"), [("cmwp", "did you mean c-mwp?"), ("mpw", "did you mean mwp?"), ("saliency", None)]
 )
 def test_an_unknown_method_names_the_known_ones(name, hint):
-    with pytest.raises(MethodError, match=f"there is no method '{name}'.*: use one of c-mwp, mwp") as caught:
+    with pytest.raises(MethodError, match=f"there is no method '{name}'.*: use one of .*c-mwp, mwp") as caught:
         find_method(name)
     assert ("did you mean" in str(caught.value)) == (hint is not None)
     assert hint is None or hint in str(caught.value)
 
 
 def test_a_new_method_is_one_entry(monkeypatch):
-    """What docs promise: anything that makes maps of a sweep and a signal can be asked for by name."""
-    brightness = Method("even", "the same everywhere", lambda sweep, signal: {"0": torch.ones(len(signal), 2, 3)})
+    """What docs promise: anything that makes maps of a view and a cue can be asked for by name."""
+    brightness = Method("even", "the same everywhere", lambda view, cue: {"0": torch.ones(len(view.output), 2, 3)})
     monkeypatch.setitem(METHODS, "even", brightness)
     classifier = excite.wrap(nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.LazyLinear(2)).eval())
     (found,) = excite.attend(classifier, torch.rand(3, 9, 9), 1, layer="0", method="even")

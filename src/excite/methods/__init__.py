@@ -4,13 +4,26 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from excite.errors import MethodError
-from excite.methods.excitation import C_MWP, MWP
+from excite.methods.cam import C_CAM, CAM, GRAD_CAM
+from excite.methods.center import CENTER
+from excite.methods.excitation import C_MWP, C_MWP_NO_NORM, C_MWP_POST_NORM, MWP
+from excite.methods.gradient import C_DECONV, C_GRAD, C_GUIDED, DECONV, GRAD, GUIDED
 from excite.methods.method import Method
+from excite.methods.relevance import LRP, LRP_EPSILON
 from excite.methods.view import View
 
 __all__ = ["METHODS", "Method", "View", "find_method"]
 
-METHODS: Mapping[str, Method] = {method.name: method for method in (C_MWP, MWP)}
+METHODS: Mapping[str, Method] = {
+    method.name: method
+    for method in (
+        *(C_MWP, MWP, C_MWP_POST_NORM, C_MWP_NO_NORM),
+        *(GRAD_CAM, CAM, C_CAM),
+        *(GUIDED, C_GUIDED, DECONV, C_DECONV, GRAD, C_GRAD),
+        *(LRP, LRP_EPSILON),
+        CENTER,
+    )
+}
 
 
 def find_method(name: str) -> Method:

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
 
     from excite.propagation.call import Call
 
-__all__ = ["check", "name_unruled", "refusal", "rule_of", "top_down", "top_of"]
+__all__ = [
+    "check",
+    "copies",
+    "hidden",
+    "name_unruled",
+    "node_name",
+    "nodes_below",
+    "refusal",
+    "rule_of",
+    "top_down",
+    "top_of",
+]
 
 # Operations whose outputs are copies of single inputs (or, for logsumexp, whose gradient already is a distribution
 # over the inputs): their gradient is their transition matrix.
@@ -51,12 +62,12 @@ def rule_of(node: Any) -> Rule | None:
 def check(output: Tensor) -> set[Tensor]:
     """Refuse a graph that has a node without a rule on the way down from ``output``; give the probes it reaches."""
     reached = set()
-    for node in _nodes(output.grad_fn, lambda _: True):
+    for node in nodes_below(output.grad_fn, lambda _: True):
         rule = rule_of(node)
         if isinstance(rule, Refused):
             raise NoRuleError(rule.message)
-        if not _copies(node):
-            raise NoRuleError(node.metadata.get("excite") or _hidden(type(node).__name__))
+        if not copies(node):
+            raise NoRuleError(node.metadata.get("excite") or hidden(type(node).__name__))
         if hasattr(node, "variable"):  # the end of a way: a leaf of autograd's graph
             reached.add(node.variable)
     return reached
@@ -78,13 +89,13 @@ def top_of(output: Tensor) -> tuple[list[Affine], set[Tensor]]:
             return False
         return True
 
-    probes = {node.variable for node in _nodes(output.grad_fn, above) if hasattr(node, "variable")}
+    probes = {node.variable for node in nodes_below(output.grad_fn, above) if hasattr(node, "variable")}
     return top, probes
 
 
 def top_down(top: Any) -> list[Any]:
     """All nodes from ``top`` down, each after every node above it."""
-    waiting = Counter(child for node in _nodes(top, lambda _: True) for child, _ in node.next_functions)
+    waiting = Counter(child for node in nodes_below(top, lambda _: True) for child, _ in node.next_functions)
     ready, order = [top], []
     while ready:
         node = ready.pop()
@@ -100,8 +111,8 @@ def top_down(top: Any) -> list[Any]:
 def name_unruled(result: Tensor, call: Call, module_name: Callable[[], str]) -> None:
     """Remember which call made the nodes that do more than copy, for the error if a signal ever meets them."""
     origins = {tensor.grad_fn for tensor in tensors_in((call.args, call.kwargs)) if is_traced(tensor)}
-    for node in _nodes(result.grad_fn, lambda node: node not in origins):
-        if node not in origins and not _copies(node) and "excite" not in node.metadata:
+    for node in nodes_below(result.grad_fn, lambda node: node not in origins):
+        if node not in origins and not copies(node) and "excite" not in node.metadata:
             node.metadata["excite"] = refusal(call.name, module_name())
 
 
@@ -115,20 +126,27 @@ def refusal(operation: str, module: str, reason: str = "") -> str:
     )
 
 
-def _hidden(node: str) -> str:
+def hidden(node: str) -> str:
+    """The one line for what the mode has not seen."""
     return (
         f"no top-down rule for {node!r}, made by code that hides its operations (TorchScript, a custom "
         "autograd.Function): use the same module in plain PyTorch, or read a layer above it"
     )
 
 
-def _copies(node: Any) -> bool:
+def copies(node: Any) -> bool:
+    """Whether the gradient of a node is its transition matrix: by its rule, or because it copies values."""
     if isinstance(node, BackwardCFunction):  # written in Python: ours has a rule, any other is unknown
         return rule_of(node) is not None
-    return type(node).__name__.rstrip("0123456789").removesuffix("Backward") in _COPYING
+    return node_name(node) in _COPYING
 
 
-def _nodes(start: Any, descend: Callable[[Any], bool]) -> Iterator[Any]:
+def node_name(node: Any) -> str:
+    """What torch calls the operation of a node."""
+    return type(node).__name__.rstrip("0123456789").removesuffix("Backward")
+
+
+def nodes_below(start: Any, descend: Callable[[Any], bool]) -> Iterator[Any]:
     """All nodes below and including ``start``, without going below those where ``descend`` says no."""
     waiting, seen = [start], set()
     while waiting:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from excite.propagation.call import Operation
 
-__all__ = ["Downward"]
+__all__ = ["Downward", "map_tensors"]
 
 # Copies whatever the values are: the neuron behind them is still the same neuron, so a norm may still join it.
 _MOVING = frozenset(
@@ -82,7 +82,7 @@ class Downward(TorchFunctionMode):
         """Run one call with its rule."""
         if call.writes and id(call.subject) in self.state:  # running statistics and the like: not an activation
             with torch.no_grad():
-                call.function(*_map_tensors(Tensor.detach, call.args), **_map_tensors(Tensor.detach, call.kwargs))
+                call.function(*map_tensors(Tensor.detach, call.args), **map_tensors(Tensor.detach, call.kwargs))
             return call.subject
         operation = self.operations.get(call.name)
         if operation is None or call.name in WRITING:
@@ -98,7 +98,7 @@ class Downward(TorchFunctionMode):
 
     def run_plainly(self, call: Call) -> Any:
         """Run an operation without a rule and note what it gives."""
-        args, kwargs = _map_tensors(_without_parameters, (call.args, call.kwargs))
+        args, kwargs = map_tensors(_without_parameters, (call.args, call.kwargs))
         with torch.enable_grad(), self.keeper.saving():
             if call.name in WRITING:
                 self.keeper.before_writing(call.subject)
@@ -170,19 +170,20 @@ class Downward(TorchFunctionMode):
             neuron = neuron.moved(lambda tensor: list(tensors_in(call.on(tensor)))[position])
         rest = None
         if any(note.rest is not None for note in notes):
-            args, kwargs = _map_tensors(_resting, (call.args, call.kwargs))
+            args, kwargs = map_tensors(_resting, (call.args, call.kwargs))
             rest = list(tensors_in(call.function(*args, **kwargs)))[position]
         return Note(neuron, _parts(call), rest, min(note.gate for note in notes))
 
 
-def _map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """The same nested tuples, lists and dicts with every tensor changed."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, (tuple, list)):
-        items = [_map_tensors(change, item) for item in value]
+        items = [map_tensors(change, item) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, dict):
-        return {key: _map_tensors(change, item) for key, item in value.items()}
+        return {key: map_tensors(change, item) for key, item in value.items()}
     return value
 
 

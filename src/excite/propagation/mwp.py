@@ -81,8 +81,8 @@ def mwp(
     layers = [layer] if isinstance(layer, str) else list(layer)
     sweep = Sweep(module, inputs, layers)
     signals = as_signal(signal, sweep.output)
-    weights = {"unit": 0.0, "dual": 1.0} if dual else {"unit": 1.0, "dual": -1.0 if contrastive else 0.0}
-    maps = [sweep.down(one, **weights) for one in signals]
+    sent = (0.0, 1.0) if dual else (1.0, -1.0 if contrastive else 0.0)
+    maps = [sweep.down(one, unit=sent[0], dual=sent[1]) for one in signals]
     several = isinstance(signal, torch.Tensor) and signal.dim() > sweep.output.dim()
     result = {name: torch.stack([each[name] for each in maps]) if several else maps[0][name] for name in layers}
     return result[layer] if isinstance(layer, str) else result

@@ -159,14 +159,14 @@ def multiplication(call: Call) -> Any:
         return scaled(call, right, left if isinstance(left, Tensor) else float(left))
     if left is right:  # a square
         return activation(call)
-    main, gate = _main_and_gate(left, right)
+    main, gate = main_and_gate(left, right)
     if main is None:
         return call.emit(Halves(left.shape, right.shape), call.response(), [left, right])
     rest = note_of(main).rest
     return call.pass_down(main, Note(rest=None if rest is None else rest * gate.detach()))
 
 
-def _main_and_gate(left: Tensor, right: Tensor) -> tuple[Tensor | None, Tensor]:
+def main_and_gate(left: Tensor, right: Tensor) -> tuple[Tensor | None, Tensor]:
     """Which of two activations gates the other: by how it was made, else the one that is broadcast."""
     ranks = note_of(left).gate, note_of(right).gate
     if ranks[0] == ranks[1]:

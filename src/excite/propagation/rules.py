@@ -47,6 +47,7 @@ class Rule(ABC):
     """One operation's way down: from the probabilities of its outputs to those of its traced inputs."""
 
     cued = False  # set above and at the classifier's own weights: the signal says that these units are on
+    normalised = True  # the paper's rules; without, the normaliser Z of Eqn. 3 is left out (the ablation "w/o norm")
 
     @abstractmethod
     def down(self, *probabilities: Tensor | None) -> Shares:
@@ -54,6 +55,10 @@ class Rule(ABC):
 
         Something arrived at one output at least; None stands for outputs where nothing did.
         """
+
+    def ratio(self, probability: Tensor, total: Tensor) -> Tensor:
+        """What a push of 1 earns: the probability over the total of all pushes, which all have one sign."""
+        return _ratio(probability, total) if self.normalised else probability * total.sign()
 
 
 class Winners(torch.autograd.Function):
@@ -189,7 +194,7 @@ class Sum(Rule):
             pushes.append((upward, self._raising(terms)))
         if downward is not None:
             pushes.append((downward, [term.clamp(max=0) for term in terms]))
-        ratios = [(_ratio(probability, _total(parts)), parts) for probability, parts in pushes]
+        ratios = [(self.ratio(probability, _total(parts)), parts) for probability, parts in pushes]
         return tuple(
             _total([ratio * parts[k] for ratio, parts in ratios]).sum_to_size(terms[k].shape) for k in self.traced
         )
@@ -219,7 +224,9 @@ class Affine(Rule):
         self.weight = weight  # w_ji; None for pooling, whose weights are all positive
         self.rest = rest  # lambda, the minimum of the children's activation function (Eqn. 5), where it is not 0
         self.row_dim = row_dim  # the output dimension whose units each have one row of the weights, where there is one
-        self.unit, self.dual = 1.0, 0.0  # at the top: how much of the unit and of its dual is cued
+        # How much goes to the children that pushed a unit its way, and to those that pushed it the other way. At the
+        # top: how much of the unit and of its dual is cued.
+        self.unit, self.dual = 1.0, 0.0
         self._excitations: dict[int, tuple[list[Tensor], Tensor]] = {}
         self._seen = (
             None if weight is None else version_of(weight)
@@ -243,7 +250,7 @@ class Affine(Rule):
     def _competition(self, side: int, probability: Tensor) -> Tensor:
         """The children that pushed to one ``side`` share the probability of their parents."""
         pushes, total = self._excitation(side)
-        ratio = _ratio(probability.to(total.dtype), total)  # P / Z, with 0 where nobody pushed
+        ratio = self.ratio(probability.to(total.dtype), total)  # P / Z, with 0 where nobody pushed
         gradients = torch.autograd.grad(total, pushes, ratio, retain_graph=True)
         return _total([push.detach() * gradient for push, gradient in zip(pushes, gradients, strict=True)])
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from excite.errors import SignalError
 
-__all__ = ["as_signal", "prior"]
+__all__ = ["as_signal", "check_shape", "prior"]
 
 
 def prior(output: Tensor, units: Mapping[int, float]) -> Tensor:
@@ -34,6 +34,15 @@ def prior(output: Tensor, units: Mapping[int, float]) -> Tensor:
             raise SignalError(f"the weight of output unit {unit} is {weight}: give a finite number")
         signal[:, unit] += weight * _confidence(output[:, unit])
     return signal
+
+
+def check_shape(signal: Tensor, output: Tensor) -> None:
+    """Refuse a signal that is not of the output's shape."""
+    if signal.shape != output.shape:
+        raise SignalError(
+            f"the signal has shape {tuple(signal.shape)} but the output has {tuple(output.shape)}: give "
+            "one number for each output unit"
+        )
 
 
 def as_signal(signal: Tensor | SupportsIndex | Mapping[int, float], output: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,15 +11,17 @@ from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
 from excite.errors import LayerError, SignalError
-from excite.propagation.graph import check, top_of
-from excite.propagation.mode import Downward
-from excite.propagation.networks import as_found, find_layer, forget_activations, main_output, plain_network
-from excite.propagation.notes import Note, leads_to_tap, set_note
+from excite.propagation.forward import forward_pass, unread
+from excite.propagation.graph import check, nodes_below, rule_of, top_of
+from excite.propagation.notes import leads_to_tap
 from excite.propagation.operations import OPERATIONS
-from excite.propagation.taps import Reading, Start, tapped
+from excite.propagation.rules import Affine, Rule
+from excite.propagation.scaled import carry_scaled
+from excite.propagation.signals import check_shape
+from excite.propagation.taps import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Sweep"]
 
@@ -33,7 +37,8 @@ class Sweep:
         module: any network in plain PyTorch. It is left exactly as it was found.
         inputs: what it is called with: a tensor, or a tuple of arguments.
         layers: names of the modules to read (as in ``module.named_modules()``). A module that is called several
-            times is read at its last call; ``name#0`` is its first call, ``name#1`` its second.
+            times is read at its last call; ``name#0`` is its first call, ``name#1`` its second. ``input`` is what the
+            network is given.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
@@ -43,21 +48,22 @@ class Sweep:
     """
 
     def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str]) -> None:
-        module = plain_network(module)
-        wanted = {layer: find_layer(module, layer) for layer in layers}
-        calls: dict[nn.Module, list[Reading | str]] = {child: [] for child, _ in wanted.values()}
-        arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-        mode = Downward(OPERATIONS, module)
-        with torch.inference_mode(mode=False), torch.enable_grad(), as_found(module), tapped(calls), mode:
-            answer = module(*(_live(argument) for argument in arguments))
-        self._traced = main_output(answer)
+        self._traced, self.readings = forward_pass(module, inputs, layers, OPERATIONS)
         self.output = self._traced.detach()
-        self.readings = {layer: _chosen(layer, calls[child], call) for layer, (child, call) in wanted.items()}
         self._check_way_down()
         self._top, self._above = top_of(self._traced)
-        forget_activations(module)
 
-    def down(self, signal: Tensor, *, unit: float = 1.0, dual: float = 0.0) -> dict[str, Tensor]:
+    def down(
+        self,
+        signal: Tensor,
+        *,
+        unit: float = 1.0,
+        dual: float = 0.0,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        normalised: bool = True,
+        layers: Sequence[str] | None = None,
+    ) -> dict[str, Tensor]:
         """Send a signal down and read the winning probabilities at every tapped layer.
 
         Args:
@@ -65,28 +71,62 @@ class Sweep:
             unit: how much of the cued units themselves is sent,
             dual: and how much of their dual units, whose weights are the negatives (paper, section 3.3). The
                 contrastive map is ``unit=1, dual=-1``.
+            alpha: at every operation with weights, how much a unit hands to the children that pushed it its way,
+            beta: and how much it takes from those that pushed it the other way: layer-wise relevance propagation
+                without biases (Bach et al. 2015, usually with ``alpha=2, beta=1``). Where no child pushed the
+                other way nothing is taken. Sums and pooling have no weights and share as always.
+            normalised: False leaves out the normaliser Z of the paper's Eqn. 3. What arrives at a layer then has a
+                scale that means nothing, and is given with its largest value between 1/2 and 1.
+            layers: the layers to read; None: all. What lies below them is not computed.
 
         Returns:
             for each layer a tensor of the shape of its output.
         """
-        if signal.shape != self.output.shape:
-            raise SignalError(
-                f"the signal has shape {tuple(signal.shape)} but the output has {tuple(self.output.shape)}: give "
-                "one number for each output unit"
-            )
+        check_shape(signal, self.output)
         if dual:
             self._check_contrast()
-        for rule in self._top:
-            rule.unit, rule.dual = unit, dual
-        return self.carry(self.start(), signal)
+        wanted = list(self.readings) if layers is None else list(layers)
+        with self._sharing(alpha, beta, normalised=normalised):
+            for rule in self._top:
+                rule.unit, rule.dual = unit * alpha - dual * beta, dual * alpha - unit * beta
+            if normalised:
+                return self.carry(self.start(), signal, layers=wanted)
+            probes = [self.readings[layer].probe for layer in wanted]
+            (start,) = self.start().edges
+            with torch.inference_mode(mode=False):
+                return dict(zip(wanted, carry_scaled(start, signal.to(self.output.dtype), probes), strict=True))
 
-    def carry(self, start: Start, probability: Tensor, *, absorbing: bool = False) -> dict[str, Tensor]:
-        """Carry the winning probabilities of the units at ``start`` down to all tapped layers, by the rules.
+    @contextmanager
+    def _sharing(self, alpha: float, beta: float, *, normalised: bool) -> Iterator[None]:
+        """Have all rules share in another way than the paper's, for one signal."""
+        rules = [] if (alpha, beta, normalised) == (1, 0, True) else self._rules
+        try:
+            for rule in rules:
+                rule.normalised = normalised
+                if isinstance(rule, Affine) and rule.weight is not None:
+                    rule.unit, rule.dual = alpha, -beta
+            yield
+        finally:
+            for rule in rules:
+                rule.normalised = True
+                if isinstance(rule, Affine):
+                    rule.unit, rule.dual = 1.0, 0.0
+
+    @cached_property
+    def _rules(self) -> list[Rule]:
+        found = (rule_of(node) for node in nodes_below(self._traced.grad_fn, lambda _: True))
+        return [rule for rule in found if rule is not None]
+
+    def carry(
+        self, start: Start, probability: Tensor, *, absorbing: bool = False, layers: Sequence[str] | None = None
+    ) -> dict[str, Tensor]:
+        """Carry the winning probabilities of the units at ``start`` down to tapped layers (None: all) by the rules.
 
         Where the layers are ``absorbing``, each keeps what arrives, and gets only what came by no other.
         """
         scale = _headroom(self.output.dtype)
-        probes = [reading.probe for reading in self.readings.values()]
+        wanted = list(self.readings) if layers is None else list(layers)
+        probes = [self.readings[layer].probe for layer in wanted]
         with torch.inference_mode(mode=False):
             parts = start.split((probability * scale).to(self.output.dtype))
             try:
@@ -97,7 +137,7 @@ class Sweep:
                 for reading in self.readings.values():
                     reading.tap.absorbing = False
         shares = shares if scale == 1 else tuple(share.float() / scale for share in shares)
-        return dict(zip(self.readings, shares, strict=True))
+        return dict(zip(wanted, shares, strict=True))
 
     def start(self, layer: str | None = None) -> Start:
         """Where a walk from the units of a layer starts; None: from the output units."""
@@ -121,29 +161,7 @@ class Sweep:
         reached = check(self._traced) if leads_to_tap(self._traced) else set()
         for layer, reading in self.readings.items():
             if reading.probe not in reached:
-                raise LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
-
-
-def _chosen(layer: str, readings: list[Reading | str], call: int) -> Reading:
-    if not readings:
-        raise LayerError(f"layer {layer!r} was not used for this input: choose another layer")
-    if call >= len(readings):
-        raise LayerError(
-            f"layer {layer!r}: that module was called {len(readings)} times, so its last call is #{len(readings) - 1}"
-        )
-    reading = readings[call]
-    if isinstance(reading, str):
-        raise LayerError(f"layer {layer!r} returns {reading}, not a tensor: choose a layer inside it")
-    return reading
-
-
-def _live(argument: Any) -> Any:
-    """A network's input is where activations begin (an alias: nothing is left on the user's own tensor)."""
-    if isinstance(argument, Tensor):
-        return set_note(argument.clone() if argument.is_inference() else argument.detach(), Note())
-    if type(argument) in {tuple, list}:
-        return type(argument)(_live(item) for item in argument)
-    return {key: _live(item) for key, item in argument.items()} if type(argument) is dict else argument
+                raise unread(layer)
 
 
 def _headroom(dtype: torch.dtype) -> float:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.autograd.graph import GradientEdge
 
-__all__ = ["Reading", "Start", "tapped"]
+__all__ = ["Reading", "Start", "tap_on", "tapped"]
 
 
 class Start:
@@ -91,7 +91,7 @@ def tapped(calls: dict[nn.Module, list[Reading | str]]) -> Iterator[None]:
             if not isinstance(answer, Tensor):
                 calls[module].append(type(answer).__name__)
                 return answer
-            reading, given = _tap(answer)
+            reading, given = tap_on(answer)
             calls[module].append(reading)
             return given
 
@@ -103,7 +103,7 @@ def tapped(calls: dict[nn.Module, list[Reading | str]]) -> Iterator[None]:
             handle.remove()
 
 
-def _tap(answer: Tensor) -> tuple[Reading, Tensor]:
+def tap_on(answer: Tensor) -> tuple[Reading, Tensor]:
     """Read an activation here. What the network goes on with is a copy, so that it may overwrite it."""
     note = note_of(answer) if is_live(answer) else Note()
     answer = answer if leads_to_tap(answer) else answer.detach()

@@ -1,0 +1,62 @@
+"""Class activation maps: the channels of one layer, weighted by what they mean to the class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from excite.errors import MethodError
+from excite.methods.gradient import contrasted, gradient_method
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from excite.propagation.gradients import Gradients
+
+__all__ = ["CAM", "C_CAM", "GRAD_CAM"]
+
+SAME = 1e-3  # how far, in parts of its largest value, a gradient may be from a product and still count as one
+
+
+def _cam(gradients: Gradients, signal: Tensor, layers: Sequence[str] | None) -> dict[str, Tensor]:
+    """Each channel with its own weight (Zhou et al. 2016): sum_c w_c A_c."""
+    arrived = gradients.down(signal, layers=layers)
+    for layer, values in arrived.items():
+        _check_weights(layer, values)
+    return {
+        layer: torch.einsum("nc,nchw->nhw", values.sum((2, 3)), gradients.activations[layer])
+        for layer, values in arrived.items()
+    }
+
+
+def _check_weights(layer: str, gradient: Tensor) -> None:
+    """A channel must weigh the same at every place, or places must weigh the same for every channel."""
+    weights = gradient.sum((2, 3))
+    places = torch.einsum("nc,nchw->nhw", weights, gradient)
+    size = weights.square().sum(1).clamp(min=torch.finfo(weights.dtype).tiny)
+    product = weights[:, :, None, None] * (places / size[:, None, None])[:, None]
+    if bool(((gradient - product).abs().amax((1, 2, 3)) > SAME * gradient.abs().amax((1, 2, 3))).any()):
+        raise MethodError(
+            f"cam cannot be read at layer {layer!r}: it needs average pooling and one linear layer behind the last "
+            "map; read the last map of a network that ends so, or use grad-cam"
+        )
+
+
+def _grad_cam(gradients: Gradients, signal: Tensor, layers: Sequence[str] | None) -> dict[str, Tensor]:
+    """Each channel with its mean gradient, and only what speaks for the class (Selvaraju et al. 2017)."""
+    return {
+        layer: torch.einsum("nc,nchw->nhw", values.mean((2, 3)), gradients.activations[layer]).clamp(min=0)
+        for layer, values in gradients.down(signal, layers=layers).items()
+    }
+
+
+GRAD_CAM = gradient_method(
+    "grad-cam", "channels weighted by their mean gradient (Selvaraju 2017)", _grad_cam, place="top"
+)
+CAM = gradient_method("cam", "channels weighted by the classifier's own weights (Zhou 2016)", _cam, place="top")
+C_CAM = gradient_method(
+    "c-cam", "cam against its dual: points where cam points", contrasted(_cam), place="top", plain=CAM
+)

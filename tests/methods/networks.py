@@ -1,0 +1,58 @@
+"""Small networks for the tests of methods, their pictures, and how methods are asked about them."""
+
+import torch
+from torch import nn
+
+from excite.methods import METHODS, View
+from excite.propagation import prior
+
+CLASSES = 5
+
+
+class Pooled(nn.Module):
+    """Ends in average pooling and one linear layer: what CAM needs. Every ReLU a module used once, for captum."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(
+            *(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 6, 3, padding=1), nn.ReLU())
+        )
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(6, CLASSES)
+
+    def forward(self, x):
+        return self.fc(self.pool(self.features(x)).flatten(1))
+
+
+class Connected(Pooled):
+    """The same features below two full connections."""
+
+    def __init__(self):
+        super().__init__()
+        self.pool, self.fc = None, nn.Sequential(nn.Linear(6 * 35, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+
+    def forward(self, x):
+        return self.fc(self.features(x).flatten(1))
+
+
+def made(kind, seed=0):
+    """A network with weights and biases that matter, always the same."""
+    network, generator = kind().double().eval(), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return network
+
+
+def pictures(count=2):
+    return torch.rand(count, 3, 10, 14, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def cue(unit, weight=1.0):
+    return lambda output: prior(output, {unit: weight})
+
+
+def maps(network, x, name, layer="features.4", unit=2, weight=1.0):
+    """The map of one method at one layer."""
+    method = METHODS[name]
+    return View(network, lambda _scale: x, {method: [layer]}).maps(method, cue(unit, weight))[layer]

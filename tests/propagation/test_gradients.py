@@ -1,0 +1,537 @@
+"""Gradients and their kin: against captum where it is right, and right where captum is not."""
+
+import copy
+import gc
+import warnings
+import weakref
+
+import pytest
+import torch
+from oracle import randomise
+from test_left_as_found import STATES, Small, fingerprint, same
+from torch import nn
+from torch.nn import functional as F
+
+from excite.errors import LayerError, MethodError, NoRuleError, SignalError
+from excite.propagation.gradients import Gradients
+
+WAYS = ("grad", "deconv", "guided", "lrp")
+
+
+def picture(*shape, seed=1):
+    return torch.randn(*(shape or (2, 3, 12, 12)), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def one_hot(gradients, unit=1):
+    signal = torch.zeros_like(gradients.output)
+    signal[:, unit] = 1
+    return signal
+
+
+def arrived(net, x, way="grad", layer="input", unit=1, **options):
+    gradients = Gradients(net, x, [layer])
+    return gradients.down(one_hot(gradients, unit), way, **options)[layer]
+
+
+class Plain(nn.Module):
+    """Every operation a module of its own and used once: what captum can explain."""
+
+    def __init__(self, *features, width, classes=4):
+        super().__init__()
+        self.features = nn.Sequential(*features)
+        self.hidden, self.bend, self.fc = nn.Linear(width, 10), nn.ReLU(), nn.Linear(10, classes)
+        randomise(self.double().eval(), 3)
+
+    def forward(self, x):
+        return self.fc(self.bend(self.hidden(self.features(x).flatten(1))))
+
+
+NETS = {
+    "max pooling": lambda: Plain(
+        *(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 8, 3, groups=2), nn.ReLU()),
+        width=8 * 16,
+    ),
+    "average pooling": lambda: Plain(
+        *(nn.Conv2d(3, 6, 3, stride=2), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(6, 5, 2), nn.ReLU()), width=5
+    ),
+    "batch norm": lambda: Plain(
+        *(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 4, 3), nn.BatchNorm2d(4), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(2),),
+        width=16,
+    ),
+}
+plain_nets = pytest.mark.parametrize("name", NETS)
+
+
+@pytest.fixture(name="captum")
+def _captum():
+    return pytest.importorskip("captum.attr", reason="captum is the peer of these tests: pip install 'excite[dev]'")
+
+
+def peers(captum, way, net, x, unit=1):
+    """The same by captum, which hooks and changes the network it explains."""
+    net = copy.deepcopy(net)
+    x = x.clone().requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says that it sets hooks
+        if way == "lrp":
+            return (captum.LRP(net).attribute(x, target=unit) / net(x)[:, unit].view(-1, 1, 1, 1)).detach()
+        if way == "grad":
+            return captum.Saliency(net).attribute(x, target=unit, abs=False).detach()
+        kind = captum.Deconvolution if way == "deconv" else captum.GuidedBackprop
+        return kind(net).attribute(x, target=unit).detach()
+
+
+@plain_nets
+@pytest.mark.parametrize("way", WAYS)
+def test_captum_agrees_at_the_picture(captum, name, way):
+    net, x = NETS[name](), picture()
+    for unit in range(4):
+        expected = peers(captum, way, net, x, unit)
+        assert expected.abs().max() > 1e-4
+        torch.testing.assert_close(arrived(net, x, way, unit=unit), expected, rtol=1e-5, atol=1e-9)
+
+
+@plain_nets
+def test_captum_agrees_at_a_layer(captum, name):
+    net, x = NETS[name](), picture()
+    found = arrived(net, x, layer="features.1")
+    expected = captum.LayerActivation(net, net.features[1]).attribute(x)
+    torch.testing.assert_close(Gradients(net, x, ["features.1"]).activations["features.1"], expected.detach())
+    (gradient,) = (
+        captum.LayerGradientXActivation(net, net.features[1], multiply_by_inputs=False).attribute(x, target=1),
+    )
+    torch.testing.assert_close(found, gradient.detach())
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_the_epsilon_is_captums(captum, epsilon):
+    net, x = NETS["max pooling"](), picture()
+    peer = copy.deepcopy(net)
+    rules = pytest.importorskip("captum.attr._utils.lrp_rules")
+    for module in peer.modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            module.rule = rules.EpsilonRule(epsilon)
+    expected = captum.LRP(peer).attribute(x.clone().requires_grad_(), target=1) / net(x)[:, 1].view(-1, 1, 1, 1)
+    torch.testing.assert_close(arrived(net, x, "lrp", epsilon=epsilon), expected.detach(), rtol=1e-6, atol=1e-9)
+
+
+# --- what captum gets wrong or refuses ------------------------------------------------------------------------------
+
+
+class Spelled(nn.Module):
+    """The same network with its ReLUs written in different ways."""
+
+    def __init__(self, bend):
+        super().__init__()
+        self.conv1, self.conv2, self.fc = nn.Conv2d(3, 6, 3), nn.Conv2d(6, 6, 3, padding=1), nn.Linear(6, 4)
+        self.relu = nn.ReLU(inplace=True)
+        self.first, self.second = nn.ReLU(), nn.ReLU()
+        self.bend = bend
+        randomise(self.double().eval(), 5)
+
+    def forward(self, x):
+        if self.bend is None:  # as captum needs it
+            return self.fc(self.second(self.conv2(self.first(self.conv1(x)))).mean((2, 3)))
+        x = self.bend(self, self.conv2(self.bend(self, self.conv1(x))))
+        return self.fc(x.mean((2, 3)))
+
+
+def discarded(net, x):
+    x.relu_()
+    return x
+
+
+SPELLINGS = {
+    "F.relu": lambda net, x: F.relu(x),
+    "F.relu in place": lambda net, x: F.relu(x, inplace=True),
+    "F.relu_": lambda net, x: F.relu_(x),
+    "torch.relu": lambda net, x: torch.relu(x),
+    "x.relu()": lambda net, x: x.relu(),
+    "x.relu_()": lambda net, x: x.relu_(),
+    "result thrown away": discarded,
+    "one module used twice": lambda net, x: net.relu(x),
+    "clamp": lambda net, x: x.clamp(min=0),
+    "clamp_": lambda net, x: x.clamp_(0),
+    "clamp_min": lambda net, x: torch.clamp_min(x, 0),
+    "clip": lambda net, x: torch.clip(x, min=0),
+    "hardtanh": lambda net, x: F.hardtanh(x, 0.0, 1e9),
+    "threshold": lambda net, x: F.threshold(x, 0, 0),
+    "maximum": lambda net, x: torch.maximum(torch.zeros_like(x), x),
+    "max": lambda net, x: torch.max(x, torch.zeros(())),
+    "leaky without a leak": lambda net, x: F.leaky_relu(x, 0.0),
+    "written into a part": lambda net, x: torch.cat([x[:, :2].clone().relu_(), x[:, 2:].relu()], 1),
+    "written through a view": lambda net, x: (x.view(-1).relu_(), x)[1],
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_relu_is_a_relu_however_it_is_written(captum, spelling, way):
+    x = picture()
+    expected = peers(captum, way if way != "lrp" else "grad", Spelled(None), x)
+    if way == "lrp":
+        expected = arrived(Spelled(None), x, "lrp")
+    net = Spelled(SPELLINGS[spelling])
+    torch.testing.assert_close(arrived(net, x, way), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_ways_differ():
+    """Else the tests above would say nothing."""
+    found = [arrived(Spelled(SPELLINGS["F.relu"]), picture(), way) for way in WAYS]
+    for k, one in enumerate(found):
+        assert all((one - other).abs().max() > 1e-2 for other in found[:k])
+
+
+class Residual(nn.Module):
+    """Blocks with ``out += identity`` and ReLUs in place; ``plainly`` writes the same without overwriting."""
+
+    def __init__(self, *, plainly):
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1, bias=False) for _ in range(4))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(4))
+        self.relus = nn.ModuleList(nn.ReLU(inplace=not plainly) for _ in range(4))
+        self.fc = nn.Linear(4, 3, bias=False)
+        self.plainly = plainly
+        randomise(self.double().eval(), 2)
+
+    def forward(self, x):
+        for k in (0, 2):
+            identity = x
+            out = self.relus[k](self.norms[k](self.convs[k](x)))
+            out = self.norms[k + 1](self.convs[k + 1](out))
+            if self.plainly:
+                out = out + identity
+            else:
+                out += identity
+            x = self.relus[k + 1](out)
+        return self.fc(x.mean((2, 3)))
+
+
+@pytest.mark.parametrize("way", ["grad", "deconv", "guided"])
+def test_blocks_that_overwrite_their_tensors(captum, way):
+    x = picture(2, 4, 6, 6)
+    expected = peers(captum, way, Residual(plainly=True), x)
+    torch.testing.assert_close(arrived(Residual(plainly=False), x, way), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_relevance_is_kept_by_blocks_without_biases():
+    """Where nothing is absorbed by a bias, all relevance arrives: skip connections are not counted twice."""
+    net = Residual(plainly=False)
+    for norm in net.norms:
+        norm.bias.data.zero_()
+        norm.running_mean.zero_()
+    x = picture(2, 4, 6, 6)
+    gradients = Gradients(net, x, ["input", "relus.1", "convs.2"])
+    signal = picture(2, 3)
+    for layer, relevance in gradients.down(signal, "lrp", epsilon=1e-12).items():
+        if layer != "convs.2":  # that one has the skip connection beside it
+            torch.testing.assert_close(relevance.sum((1, 2, 3)), signal.sum(1), rtol=1e-6, atol=1e-8)
+
+
+# --- activation functions that are no ReLU --------------------------------------------------------------------------
+
+RECTIFIERS = {
+    "relu6": F.relu6,
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "selu": F.selu,
+    "celu": F.celu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "mish": F.mish,
+    "hardswish": F.hardswish,
+    "softplus": F.softplus,
+    "prelu": lambda x: F.prelu(x, torch.full((1,), 0.3, dtype=x.dtype)),
+    "rrelu": F.rrelu,
+}
+OTHERS = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "hardtanh": F.hardtanh, "softsign": F.softsign}
+
+
+class Bent(nn.Module):
+    """One function between two full connections."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.low, self.fc, self.function = nn.Linear(5, 30, bias=False), nn.Linear(30, 3), function
+        randomise(self.double().eval(), 1)
+        self.low.weight.data *= 3
+
+    def forward(self, x):
+        return self.fc(self.function(self.low(x)))
+
+
+@pytest.mark.parametrize("name", [*RECTIFIERS, *OTHERS])
+def test_other_activation_functions(name):
+    """A rectifier has its derivative in the place of ReLU's mask; what does not rectify has its gradient."""
+    function = {**RECTIFIERS, **OTHERS}[name]
+    net, x = Bent(function), picture(2, 5)
+    before = net.low(x).detach().requires_grad_()
+    after = function(before)
+    (slope,) = torch.autograd.grad(after.sum(), before)
+    above = net.fc.weight[1].expand_as(before).detach()
+    kept = above.clamp(min=0) if name in RECTIFIERS else above
+    expected = {
+        "grad": slope * above,
+        "guided": slope * kept,
+        "deconv": kept if name in RECTIFIERS else slope * above,
+    }
+    gradients = Gradients(net, x, ["input", "low"])
+    for way, signal in expected.items():
+        found = gradients.down(one_hot(gradients), way)
+        torch.testing.assert_close(found["low"], signal)
+        torch.testing.assert_close(found["input"], signal @ net.low.weight.detach())
+    relevance = after.detach() * above / gradients.output[:, 1:2]
+    torch.testing.assert_close(gradients.down(one_hot(gradients), "lrp", epsilon=0.0)["low"], relevance)
+
+
+class Block(nn.Module):
+    """``body(self, first full connection)`` below another one."""
+
+    def __init__(self, body, classes=3):
+        super().__init__()
+        self.low, self.gate, self.fc = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, classes)
+        self.body = body
+        randomise(self.double().eval(), 7)
+
+    def forward(self, x):
+        return self.fc(self.body(self, self.low(x)))
+
+
+PRODUCTS = {  # the function, and what part of the relevance of its output belongs to `low`
+    "a gate": (lambda net, x: x * torch.sigmoid(net.gate(x)).clone(), 1),
+    "gated": (lambda net, x: torch.sigmoid(net.gate(torch.ones_like(x))) * x, 1),
+    "a norm by hand": (lambda net, x: x / x.norm(dim=1, keepdim=True), 1),
+    "equals": (lambda net, x: x * (x + 1), None),
+    "a square": (lambda net, x: x * x, 1),
+    "a power": (lambda net, x: x**3, 1),
+    "an exponential": (lambda net, x: torch.exp(x), 1),
+    "a layer norm": (lambda net, x: F.layer_norm(x, (6,)), 1),
+    "a multiple": (lambda net, x: 3 * x / 2, 1),
+    "a constant over it": (lambda net, x: 2 / x, 1),
+    "a softmax": (lambda net, x: x.softmax(1), 1),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_relevance_of_functions_and_products(name):
+    body, part = PRODUCTS[name]
+    net, x = Block(body), picture(2, 6)
+    response = body(net, net.low(x)).detach()
+    whole = response * net.fc.weight[1].detach() / net(x)[:, 1:2].detach()
+    found = arrived(net, x, "lrp", layer="low", epsilon=0.0)
+    if part is None:  # x * (x + 1): half to each, and the second hands x / (x + 1) of its half down to x
+        low = net.low(x).detach()
+        torch.testing.assert_close(found, whole * (1 + low / (low + 1)) / 2)
+    else:
+        torch.testing.assert_close(found, whole * part)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_gradients_of_anything(name):
+    body, _ = PRODUCTS[name]
+    net, x = Block(body), picture(2, 6)
+    low = net.low(x).detach().requires_grad_()
+    (expected,) = torch.autograd.grad(net.fc(body(net, low))[:, 1].sum(), low)
+    torch.testing.assert_close(arrived(net, x, layer="low"), expected)
+
+
+def test_squeeze_and_excitation():
+    """The gate says how much, the map says what: relevance goes to the map alone."""
+
+    class Squeezed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.down, self.up = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 1), nn.Conv2d(2, 4, 1)
+            self.fc = nn.Linear(4, 3)
+            randomise(self.double().eval())
+
+        def forward(self, x):
+            x = self.conv(x)
+            x *= torch.sigmoid(self.up(F.relu_(self.down(x.mean((2, 3), keepdim=True)))))
+            return self.fc(x.mean((2, 3)))
+
+    net, x = Squeezed(), picture()
+    values = net.conv(x).detach()
+    gate = torch.sigmoid(net.up(F.relu(net.down(values.mean((2, 3), keepdim=True))))).detach()
+    expected = (
+        values * gate * net.fc.weight[1].detach().view(1, 4, 1, 1) / 100 / net(x)[:, 1].detach().view(-1, 1, 1, 1)
+    )
+    torch.testing.assert_close(arrived(net, x, "lrp", layer="conv", epsilon=0.0), expected)
+    low = values.clone().requires_grad_()
+    gated = low * torch.sigmoid(net.up(F.relu(net.down(low.mean((2, 3), keepdim=True)))))
+    (gradient,) = torch.autograd.grad(net.fc(gated.mean((2, 3)))[:, 1].sum(), low)
+    torch.testing.assert_close(arrived(net, x, layer="conv"), gradient)
+
+
+# --- the network ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layers", [["conv"], ["input", "bn", "inner"], ["inner.2", "relu", "fc"]])
+@pytest.mark.parametrize("state", STATES)
+def test_the_network_is_left_as_found(state, layers):
+    net, x = Small(), picture(2, 3, 6, 6).float()
+    STATES[state](net)
+    before, kept = fingerprint(net), x.clone()
+    torch.manual_seed(0)
+    gradients = Gradients(net, x, layers)
+    for way in WAYS:
+        gradients.down(one_hot(gradients), way)
+    same(before, fingerprint(net))
+    assert torch.equal(x, kept)
+    assert (x.requires_grad, x.grad_fn, x.grad, vars(x)) == (False, None, None, {})
+
+
+def test_the_answer_is_the_networks_own():
+    net, x = Small().eval(), picture(2, 3, 6, 6).float()
+    assert torch.equal(Gradients(net, x, ["input", "inner"]).output, copy.deepcopy(net)(x).detach())
+
+
+def test_without_gradients_all_the_same():
+    """Frozen weights, inference mode outside, no_grad and detach inside: an explanation is no training."""
+
+    class Frozen(Spelled):
+        def forward(self, x):
+            with torch.no_grad():
+                x = self.relu(self.conv1(x))
+            with torch.inference_mode():
+                x = self.relu(self.conv2(x))
+            return self.fc(x.detach().mean((2, 3)))
+
+    x = picture()
+    expected = arrived(Spelled(None), x, "guided")
+    net = Frozen(None).requires_grad_(requires_grad=False)
+    with torch.inference_mode():
+        found = arrived(net, x.clone(), "guided")
+    torch.testing.assert_close(found, expected)
+
+
+def test_one_pass_for_all_ways_layers_and_signals():
+    calls = []
+    net, x = Spelled(SPELLINGS["one module used twice"]), picture()
+    net.conv1.register_forward_hook(lambda *_: calls.append(1))
+    together = Gradients(net, x, ["input", "conv1", "relu#0", "relu"])
+    assert len(calls) == 1
+    first = {way: together.down(one_hot(together), way) for way in WAYS}
+    for way in reversed(WAYS):  # whatever went down before leaves no trace
+        for layer, values in together.down(one_hot(together), way).items():
+            assert torch.equal(values, first[way][layer])
+            torch.testing.assert_close(values, arrived(net, x, way, layer=layer))
+        assert list(together.down(one_hot(together), way, layers=["relu"])) == ["relu"]
+    for way in ("grad", "lrp"):
+        mixed = together.down(one_hot(together, 0) - 2 * one_hot(together, 3), way)
+        for layer in mixed:
+            parts = [together.down(one_hot(together, unit), way)[layer] for unit in (0, 3)]
+            torch.testing.assert_close(mixed[layer], parts[0] - 2 * parts[1])
+
+
+def test_fully_convolutional():
+    net = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(inplace=True), nn.Conv2d(6, 4, 1)).double()
+    x = picture()
+    gradients = Gradients(net, x, ["1", "input"])
+    signal = picture(*gradients.output.shape)
+    low = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(net(low), low, signal)
+    torch.testing.assert_close(gradients.down(signal)["input"], expected)
+    torch.testing.assert_close(
+        gradients.down(signal, "lrp", epsilon=0.0)["1"].sum(), signal.sum() - _taken(net, x, signal)
+    )
+
+
+def _taken(net, x, signal):
+    """What the last layer's biases take of the relevance."""
+    output = net(x).detach()
+    return (signal * net[2].bias.detach().view(1, -1, 1, 1) / output).sum()
+
+
+def test_a_silent_output_explains_nothing():
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2, bias=False)).double()
+    net[2].weight.data[0] = 0
+    gradients = Gradients(net, picture(2, 3), ["1"])
+    assert not gradients.down(one_hot(gradients, 0), "lrp")["1"].any()
+    assert gradients.down(one_hot(gradients, 1), "lrp")["1"].isfinite().all()
+
+
+def test_half_precision():
+    net = Spelled(SPELLINGS["F.relu"]).bfloat16()
+    for way in WAYS:
+        assert arrived(net, picture().bfloat16(), way).isfinite().all()
+
+
+def test_nothing_below_the_layer_is_kept():
+    """A layer near the top costs next to nothing below it, and nothing stays behind."""
+    net, x = Residual(plainly=False), picture(2, 4, 6, 6)
+    seen = []
+    net.convs[1].register_forward_hook(lambda _module, _args, answer: seen.append(weakref.ref(answer)))
+    gradients = Gradients(net, x, ["relus.3"])
+    gc.collect()
+    assert seen[0]() is None
+    held = weakref.ref(gradients.activations["relus.3"])
+    del gradients
+    gc.collect()
+    assert held() is None
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+class Secret(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.relu()
+
+    @staticmethod
+    def backward(ctx, signal):
+        return signal * (ctx.saved_tensors[0] > 0)
+
+
+@pytest.mark.parametrize("way", ["deconv", "guided", "lrp"])
+def test_hidden_rectifiers_are_refused(way):
+    net, x = Block(lambda net, x: Secret.apply(x)), picture(2, 6)
+    with pytest.raises(NoRuleError, match=r"Secret.*hides its operations"):
+        arrived(net, x, way, layer="low")
+    expected = arrived(Block(lambda net, x: x.relu()), x, layer="low")
+    torch.testing.assert_close(arrived(net, x, layer="low"), expected)  # a gradient is a gradient
+
+
+def test_relevance_has_no_rule_for_everything():
+    net, x = Block(lambda net, x: torch.linalg.matrix_exp(x[:, :, None] * torch.eye(6))[:, :, 0]), picture(2, 6)
+    with pytest.raises(NoRuleError, match="matrix_exp"):
+        arrived(net, x, "lrp", layer="low")
+    attention = Block(lambda net, x: (x[:, :, None] @ net.gate(x)[:, None])[:, 0])
+    with pytest.raises(NoRuleError, match=r"'matmul'.*a product of two activations"):
+        arrived(attention, x, "lrp", layer="low")
+    assert arrived(attention, x, "guided", layer="low").any()
+
+
+def test_attention_over_values():
+    """Softmax weighs the values: it is a gate, and the values get the relevance."""
+
+    def body(net, x):
+        return (x[:, None] @ torch.softmax(net.gate(x), 1)[:, :, None].expand(-1, -1, 6))[:, 0]
+
+    net, x = Block(body), picture(2, 6)
+    low = net.low(x).detach()
+    weights = torch.softmax(net.gate(low), 1).detach()
+    total = net.fc.weight[1].detach().sum() / net(x)[:, 1:2].detach()
+    torch.testing.assert_close(arrived(net, x, "lrp", layer="low", epsilon=0.0), low * weights * total)
+
+
+def test_errors_say_what_to_do():
+    net, x = Spelled(SPELLINGS["F.relu"]), picture()
+    gradients = Gradients(net, x, ["conv2"])
+    with pytest.raises(MethodError, match=r"no way down named 'gradient'.*grad, deconv, guided, lrp"):
+        gradients.down(one_hot(gradients), "gradient")
+    with pytest.raises(SignalError, match="one number for each output unit"):
+        gradients.down(torch.ones(2, 3))
+    with pytest.raises(LayerError, match="no layer 'conv3'"):
+        Gradients(net, x, ["conv3"])
+    with pytest.raises(LayerError, match="'first' was not used"):
+        Gradients(net, x, ["first"])
+    with pytest.raises(LayerError, match="name at least one"):
+        Gradients(net, x, []).down(one_hot(gradients))
+    with pytest.raises(LayerError, match="does not feed the output"):
+        Gradients(Block(lambda net, x: (net.gate(x), x)[1]), picture(2, 6), ["gate"])
+    with pytest.raises(LayerError, match="no tensor of floats"):
+        Gradients(nn.Embedding(4, 3), torch.tensor([1, 2]), ["input"])

@@ -1,0 +1,250 @@
+"""Other ways of sharing over the same engine: alpha-beta relevance, and the ablation without the normaliser."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from oracle import Units, descend, facing, flat, layer, max_pool, randomise, relu, summed, transitions
+from test_peers import NETS, Plain, relevance
+from torch import nn
+from zoo import torchvision_models
+
+from excite.errors import SignalError
+from excite.propagation import Sweep, mwp
+
+VARIANTS = {"alpha": 2.0, "beta": 1.0}, {"alpha": 1.5, "beta": 0.5}, {"alpha": 1.0, "beta": 0.0}
+
+
+def picture(*shape, seed=1):
+    return torch.rand(*(shape or (2, 3, 16, 16)), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def down(net, x, layers, cued=1, **options):
+    sweep = Sweep(net, x, layers)
+    signal = torch.zeros_like(sweep.output)
+    signal[:, cued] = 1
+    return sweep.down(signal, **options)
+
+
+# --- explicit matrices ----------------------------------------------------------------------------------------------
+
+
+class Branched(nn.Module):
+    """Sums of convolutions, one of them signed, and of what they came from; a signed input."""
+
+    def __init__(self):
+        super().__init__()
+        self.tap = nn.Identity()
+        self.low, self.left, self.right = nn.Conv2d(2, 3, 3), nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 3, padding=1)
+        self.pool, self.fc = nn.MaxPool2d(2), nn.Linear(12, 4)
+        randomise(self.double().eval(), 6)
+
+    def forward(self, x):
+        x = self.low(self.tap(x)).relu()
+        x = self.left(x) + self.right(x).relu() + x
+        return self.fc(self.pool(x).flatten(1))
+
+
+def reference(net, one, share):
+    """The same network of explicit matrices; ``share(units, cued)`` says how an operation with weights shares."""
+    lowest = Units(flat(one))
+    low, shape = layer(lowest, net.low, (2, 6, 6))
+    bent = relu(low)
+    left, right = layer(bent, net.left, shape)[0], layer(bent, net.right, shape)[0]
+    branches = summed(left, relu(right))
+    total = summed(branches, bent)
+    pooled, _ = max_pool(total, net.pool, shape)
+    top, _ = layer(pooled, net.fc, (12,))
+    for units in (low, left, right):
+        units.ways = [(units.child, share(units, facing(units.values)))]
+    top.ways = [(top.child, share(top, 1.0))]
+    return lowest, (branches, total), top
+
+
+def agrees(share, tidy=lambda values: values, sums=None, **options):
+    net, x = Branched(), picture(2, 2, 6, 6, seed=2) - 0.4
+    for unit in range(4):
+        found = down(net, x, ["tap"], unit, **options)["tap"]
+        for place, one in enumerate(x):
+            lowest, totals, top = reference(net, one, share)
+            for total in totals if sums is not None else ():
+                total.ways = [(child, np.diag(sums(child, facing(total.rate)))) for child, _ in total.ways]
+            expected = descend(top, np.eye(4)[unit])[lowest]
+            assert np.abs(expected).max() > 0
+            np.testing.assert_allclose(tidy(flat(found[place])), tidy(expected), atol=1e-10)
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+def test_alpha_beta_is_its_matrices(options):
+    alpha, beta = options["alpha"], options["beta"]
+
+    def share(units, towards):
+        child, weights = units.child.rate, units.weights
+        return alpha * transitions(child, weights, towards) - beta * transitions(child, weights, -towards)
+
+    agrees(share, **options)
+
+
+def pushes(units, towards):
+    """Eqn. 3 without its normaliser: a_j * w_ji+."""
+    contributions = (units.child.rate[:, None] * units.weights).T
+    return np.clip(contributions * np.broadcast_to(towards, len(contributions))[:, None], 0, None)
+
+
+def tidy(values):
+    """The scale of an unnormalised map means nothing."""
+    return values / np.abs(values).max()
+
+
+@pytest.mark.parametrize(("unit", "dual"), [(1.0, 0.0), (0.0, 1.0), (1.0, -1.0)])
+def test_without_the_normaliser_it_is_the_product_of_pushes(unit, dual):
+    def share(units, towards):
+        if np.ndim(towards):
+            return pushes(units, towards)
+        return unit * pushes(units, 1.0) + dual * pushes(units, -1.0)  # the classifier's own weights
+
+    def sums(child, towards):
+        return np.clip(child.rate * towards, 0, None)
+
+    agrees(share, tidy, sums, normalised=False, unit=unit, dual=dual)
+
+
+# --- peers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_alpha_one_beta_zero_is_captums(name):
+    make, layers = NETS[name]
+    net, x = randomise(make().double().eval(), 4), picture()
+    found = down(net, x, list(layers), 2, alpha=1.0, beta=0.0)
+    for ours, theirs in layers.items():
+        torch.testing.assert_close(found[ours], relevance(net, x, 2, theirs), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("options", VARIANTS)
+def test_zennit_agrees(name, options):
+    try:
+        torchvision_models()  # zennit imports it, and fails where its operators do not fit this torch
+        from zennit import composites, rules
+    except ImportError:
+        pytest.skip("zennit is the peer of this test: pip install 'excite[dev]'")
+    net, x = randomise(NETS[name][0]().double().eval(), 4), picture()
+    exact = {"stabilizer": 1e-30}
+    composite = composites.LayerMapComposite(
+        [
+            ((nn.Conv2d, nn.Linear), rules.AlphaBeta(**options, **exact, zero_params="bias")),
+            (nn.ReLU, rules.Pass()),
+            ((nn.AvgPool2d, nn.AdaptiveAvgPool2d), rules.Norm(**exact)),
+        ]
+    )
+    for unit in range(4):
+        given = x.clone().requires_grad_()
+        peer = copy.deepcopy(net)
+        with composite.context(peer) as explained:
+            (expected,) = torch.autograd.grad(explained(given)[:, unit].sum(), given)
+        torch.testing.assert_close(down(net, x, ["input"], unit, **options)["input"], expected, rtol=1e-8, atol=1e-10)
+
+
+# --- what is promised -----------------------------------------------------------------------------------------------
+
+
+def test_relevance_is_kept_where_children_push_both_ways():
+    """alpha - beta = 1: all of it arrives. Where nobody pushes the other way nothing is taken: alpha arrives."""
+    net = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2)).double()
+    randomise(net, 3)
+    x = picture(3, 6)
+    found = down(net, x, ["1", "input"], alpha=2.0, beta=1.0)
+    torch.testing.assert_close(found["1"].sum(1), torch.ones(3, dtype=torch.float64))
+    net[2].weight.data.abs_()
+    torch.testing.assert_close(
+        down(net, x, ["1"], alpha=2.0, beta=1.0)["1"].sum(1), torch.full((3,), 2.0, dtype=torch.float64)
+    )
+
+
+def test_negative_relevance_of_what_pushed_the_other_way():
+    net = nn.Linear(3, 1, bias=False).double()
+    net.weight.data = torch.tensor([[1.0, 3.0, -2.0]], dtype=torch.float64)
+    body = nn.Sequential(nn.Identity(), net)
+    found = down(body, torch.ones(1, 3, dtype=torch.float64), ["0"], cued=0, alpha=2.0, beta=1.0)["0"]
+    torch.testing.assert_close(found, torch.tensor([[0.5, 1.5, -1.0]], dtype=torch.float64))
+
+
+def test_pooling_and_sums_share_as_always():
+    net = Plain([nn.Identity(), nn.AvgPool2d(2)], [nn.Linear(3 * 64, 4)]).double()
+    x = picture()
+    found = down(net, x, ["features.0", "features.1"], alpha=2.0, beta=1.0)
+    torch.testing.assert_close(found["features.0"].sum((1, 2, 3)), found["features.1"].sum((1, 2, 3)))
+
+
+@pytest.mark.parametrize("options", [{"alpha": 2.0, "beta": 1.0}, {"normalised": False}, {"dual": -1.0}])
+def test_a_variant_leaves_no_trace(options):
+    net, x = randomise(NETS["deep"][0]().eval(), 4), picture().float()
+    sweep = Sweep(net, x, ["features.4", "features.1"])
+    signal = torch.eye(4)[:2]
+    before = sweep.down(signal)
+    sweep.down(signal, **options)
+    for name, values in sweep.down(signal).items():
+        assert torch.equal(values, before[name])
+        assert torch.equal(values, Sweep(net, x, [name]).down(signal)[name])
+        assert torch.equal(values, sweep.down(signal, layers=[name])[name])
+    with pytest.raises(SignalError):
+        sweep.down(signal[:1], **options)
+
+
+def test_only_the_layers_asked_for_are_computed():
+    net, x = randomise(NETS["deep"][0]().double().eval(), 4), picture()
+    for options in ({}, {"alpha": 2.0, "beta": 1.0}, {"normalised": False}):
+        sweep = Sweep(net, x, ["input", "features.4"])
+        lowest = next(
+            rule for rule in sweep._rules if rule.__dict__.get("row_dim") and rule.child.tensor.shape == x.shape
+        )
+        found = sweep.down(torch.eye(4, dtype=torch.float64)[:2], layers=["features.4"], **options)
+        assert list(found) == ["features.4"]
+        assert not lowest._excitations
+
+
+class Deep(nn.Module):
+    """Sixty blocks, each of which multiplies what comes down by thousands (or by thousandths)."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Conv2d(4, 4, 1) for _ in range(60))
+        self.fc = nn.Linear(4, 3)
+        randomise(self.eval(), 8)
+        self.size = size
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x).relu() * self.size + x
+            x = x / x.amax((1, 2, 3), keepdim=True) * self.size
+        return self.fc(x.mean((2, 3)) / self.size)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e-3])
+def test_values_that_no_float_could_hold(size):
+    net, x = Deep(size), picture(2, 4, 5, 5).float()
+    layers = ["blocks.0", "blocks.58"]
+    found = down(net, x, layers, normalised=False, dual=-1.0)
+    exact = down(copy.deepcopy(net).double(), x.double(), layers, normalised=False, dual=-1.0)
+    for name in layers:
+        assert 0.25 < found[name].abs().max() <= 1
+        torch.testing.assert_close(found[name].double(), exact[name], rtol=1e-2, atol=1e-3)
+    normalised = down(net, x, layers)
+    assert (found["blocks.0"] - normalised["blocks.0"]).abs().max() > 1e-3
+
+
+def test_each_picture_by_itself():
+    """Pictures of a batch share a scale, and only a scale."""
+    net, x = randomise(NETS["deep"][0]().double().eval(), 4), picture()
+    together = down(net, x, ["features.1"], normalised=False)["features.1"]
+    for place, one in enumerate(x):
+        alone = down(net, one[None], ["features.1"], normalised=False)["features.1"][0]
+        torch.testing.assert_close(together[place] / together[place].abs().sum(), alone / alone.abs().sum())
+
+
+def test_the_input_is_a_layer():
+    net, x = randomise(NETS["strided"][0]().double().eval(), 4), picture()
+    inside = nn.Sequential(nn.Identity(), net)
+    torch.testing.assert_close(mwp(net, x, 1, layer="input"), mwp(inside, x, 1, layer="0"))
