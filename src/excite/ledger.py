@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ExciteError
-from excite.readouts.save import atomic_write
+from excite.readouts.save import save_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ class Ledger:
         entries = {entry["key"]: entry for entry in map(self._entry, lines) if entry is not None}
         if len(entries) != len(lines) - 1 or lines[-1]:  # a whole file ends in a line break
             whole = "".join(json.dumps(entry) + "\n" for entry in entries.values())
-            atomic_write(self.path, lambda file: _write(file, whole))
+            save_text(whole, self.path)
         return entries
 
     def add(self, entry: Entry) -> None:
@@ -63,7 +63,3 @@ class Ledger:
             return None
         whole = isinstance(entry, dict) and isinstance(entry.get("key"), str) and self.required <= entry.keys()
         return entry if whole else None
-
-
-def _write(file: Any, text: str) -> None:
-    file.write(text.encode())

@@ -13,11 +13,12 @@ from torch import nn
 import excite
 from excite.benchmarks.layer_report import _half, report
 from excite.benchmarks.layer_sweep import LayerSweep, checked_measure
-from excite.benchmarks.measures import ALPHAS, distance
+from excite.benchmarks.measures import ALPHAS
 from excite.benchmarks.plots import layer_figure
 from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, LayerError, MethodError, ModelError, SignalError
 from excite.methods import view
+from excite.metrics.regions import box_distance
 from excite.propagation import Sweep
 from excite.vocabulary import Labels
 
@@ -65,7 +66,7 @@ class TestMeasuring:
                 for target in sample.targets if _half(sample.name, 0) else ():
                     (one,) = excite.attend(classifier, sample.path, target.concept, layer=row.layer, method=row.method)
                     point = one.point()
-                    hits.append(point is not None and min(distance(point, box) for box in target.boxes) <= 3)
+                    hits.append(point is not None and min(box_distance(point, box) for box in target.boxes) <= 3)
                     masses.append(one.mass)
             assert (row.pointing.count, row.pointing.total) == (sum(hits), len(hits))
             assert row.mass == pytest.approx(sum(masses) / len(masses))
@@ -111,8 +112,8 @@ class TestLeftOut:
         folder = make_voc(tmp_path / "voc", [*scenes(12), ("blue", [("blue", (0, 0, 9, 9)), ("red", (9, 9, 20, 20))])])
         hard = voc_object("red", (0, 0, 8, 8), 1) + voc_object("green", (0, 0, 8, 8), 1)
         easier = hard + voc_object("green", (8, 8, 12, 12))
-        (folder / "Annotations/000002.xml").write_text(f"<a>{hard}</a>")
-        (folder / "Annotations/000003.xml").write_text(f"<a>{easier}</a>")
+        (folder / "Annotations/000002.xml").write_text(f"<annotation>{hard}</annotation>")
+        (folder / "Annotations/000003.xml").write_text(f"<annotation>{easier}</annotation>")
         sweep = LayerSweep(classifier, open_dataset(folder))
         assert sweep.unknown == {"blue": 1}
         assert (sweep.difficult, sweep.empty) == (3, 1)
@@ -228,7 +229,8 @@ class TestResuming:
             if change == "picture":
                 os.utime(dataset.folder / f"JPEGImages/{name}.jpg", (1, 1))
             elif change == "annotation":
-                (dataset.folder / f"Annotations/{name}.xml").write_text(f"<a>{voc_object('red', (0, 0, 9, 9))}</a>")
+                content = f"<annotation>{voc_object('red', (0, 0, 9, 9))}</annotation>"
+                (dataset.folder / f"Annotations/{name}.xml").write_text(content)
         again = {record["key"] for record in LayerSweep(classifier, dataset, limit=2, **options).records(tmp_path)}
         assert not keys & again
 

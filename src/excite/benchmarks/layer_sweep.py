@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from PIL import Image
 
 from excite.benchmarks.candidates import candidate_layers
+from excite.benchmarks.experiment import Experiment
 from excite.benchmarks.layer_report import NO_BOXES, report
+from excite.benchmarks.looks import look_at, maps_of
 from excite.benchmarks.loop import run
-from excite.benchmarks.measuring import Cue, Measuring, Task
-from excite.errors import ConceptError, DataError, LostSignalWarning, ModelError
+from excite.benchmarks.measuring import Measuring
+from excite.errors import DataError
 from excite.ledger import Ledger
-from excite.looking import Look
 from excite.methods import find_method
-from excite.vocabulary.labels import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from excite.benchmarks.layer_report import By, LayerReport
-    from excite.datasets import Dataset, Sample
+    from excite.datasets import Dataset
     from excite.ledger import Entry
     from excite.models import Classifier
-    from excite.vocabulary import Concept
 
 __all__ = ["LayerSweep", "checked_measure"]
 
@@ -34,7 +31,7 @@ METHODS = ("mwp", "c-mwp")
 SQUARE = (256, 256)  # the picture whose maps' sizes are told
 
 
-class LayerSweep:
+class LayerSweep(Experiment):
     """Measures layers and methods of a classifier on annotated pictures.
 
     Args:
@@ -47,14 +44,6 @@ class LayerSweep:
 
     Attributes:
         layers: for each layer the height and width of the map of a square picture.
-        concepts: what the classifier calls each category that occurred; None where it has no word.
-        unknown: categories for which the classifier has no word, and how many targets were left out for it.
-        difficult: how many targets were left out because all their objects are flagged as difficult.
-        empty: how many pictures have nothing that could be looked for.
-        failures: a line for each picture or annotation that cannot be read.
-
-    Raises:
-        ConceptError: the classifier knows no category of these pictures.
 
     Example:
         >>> sweep = LayerSweep(excite.load(), open_dataset("VOCdevkit"), limit=100)   # doctest: +SKIP
@@ -72,24 +61,9 @@ class LayerSweep:
         skip: int = 0,
         limit: int | None = None,
     ) -> None:
-        if skip < 0 or (limit is not None and limit < 1):
-            raise DataError(f"skip {skip} and limit {limit} leave no pictures: give at least 0, and at least 1")
-        self.classifier = classifier
-        self.dataset = dataset
+        super().__init__(classifier, dataset, skip=skip, limit=limit)
         self.methods = tuple(dict.fromkeys(find_method(method).name for method in methods))
         self.layers = self._tried(layers)
-        self.names = dataset.names[skip:] if limit is None else dataset.names[skip : skip + limit]
-        if classifier.labels is None:
-            raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
-        self._labels = classifier.labels
-        self.concepts: dict[str, Concept | None] = {}
-        self.unknown: Counter[str] = Counter()
-        self.difficult = 0
-        self.empty = 0
-        self.failures: list[str] = []
-        self.tasks = list(self._tasks())
-        if not self.tasks:
-            raise ConceptError(self._nothing())
 
     def records(self, out: Path, workers: int = 1) -> Iterator[Entry]:
         """Measure picture by picture, kept in ``records.jsonl``: started again, it goes on where it was."""
@@ -101,75 +75,20 @@ class LayerSweep:
         self, records: Sequence[Entry], *, by: str = "pointing", tolerance: float | None = None, seed: int = 0
     ) -> LayerReport:
         """What the records say; see `layer_report.report`. The tolerance is the data set's own when None."""
-        if not records and self.failures:
-            raise DataError(f"none of the {len(self.names)} pictures could be read; the first: {self.failures[0]}")
+        self.check_some_were_read(records)
         near = self.dataset.tolerance if tolerance is None else tolerance
         return report(records, self.layers, tolerance=near, by=checked_measure(by, self.dataset), seed=seed)
-
-    def about(self) -> dict[str, Any]:
-        """What was measured, and what was left out and why, as plain values for JSON."""
-        return {
-            "model": self.classifier.name,
-            "data": {"format": self.dataset.name, "folder": str(self.dataset.folder), "split": self.dataset.split},
-            "pictures": len(self.names),
-            "concepts": {category: concept.name for category, concept in self.concepts.items() if concept},
-            "left_out": {"unknown": dict(self.unknown), "difficult": self.difficult, "empty": self.empty},
-            "failures": self.failures,
-        }
 
     def _tried(self, layers: Sequence[str] | None) -> dict[str, tuple[int, int]]:
         """The layers, each seen once to give a map by every method: not after a thousand pictures."""
         picture = Image.new("RGB", SQUARE)
         methods = [find_method(method) for method in self.methods]
-        inputs = {
-            scale: self.classifier.prepared(picture, scale)[None] for method in methods for scale in method.scales
-        }
-        module = self.classifier.module
-        names = [layer.name for layer in candidate_layers(module, inputs[1.0])] if layers is None else layers
-        look = Look(self.classifier, inputs, methods, layer=list(dict.fromkeys(names)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LostSignalWarning)  # there is nothing to see in a black picture
-            found = [one for method in methods for one in look.answer(method, [[0]], [picture])[0]]
+        if layers is None:
+            inputs = self.classifier.prepared(picture)[None]
+            layers = [layer.name for layer in candidate_layers(self.classifier.module, inputs)]
+        look = look_at(self.classifier, picture, methods, list(dict.fromkeys(layers)))
+        found = [one for method in methods for one in maps_of(look, method, [0], picture)]
         return {one.layer: (one.values.shape[0], one.values.shape[1]) for one in found}
-
-    def _tasks(self) -> Iterator[Task]:
-        """What to look for in each picture, and why not for the rest: nothing is left out in silence."""
-        for name in self.names:
-            try:
-                sample = self.dataset.sample(name)
-            except DataError as error:
-                self.failures.append(str(error))
-                continue
-            cues = tuple(self._cues(sample))
-            self.empty += not cues
-            if cues:
-                yield Task(name, sample.path, cues)
-
-    def _cues(self, sample: Sample) -> Iterator[Cue]:
-        for target in sample.targets:
-            concept = self._concept(target.concept)
-            if concept is None:
-                self.unknown[target.concept] += 1
-            elif target.difficult:
-                self.difficult += 1
-            else:
-                yield Cue(concept, target.boxes)
-
-    def _concept(self, category: str) -> Concept | None:
-        if category not in self.concepts:
-            try:
-                self.concepts[category] = self.dataset.concept(category, self._labels)
-            except ConceptError:
-                self.concepts[category] = None
-        return self.concepts[category]
-
-    def _nothing(self) -> str:
-        if self.unknown:
-            return (
-                f"{self.classifier.name} has no word for any category of these pictures: {listed(list(self.unknown))}"
-            )
-        reason = f": {self.failures[0]}" if self.failures else ""
-        return f"none of these {len(self.names)} pictures has anything to look for{reason}"
 
 
 def checked_measure(by: str, dataset: Dataset) -> By:

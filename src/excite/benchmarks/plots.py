@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from excite.benchmarks.layer_report import LayerReport, Row
 
-__all__ = ["check_plots", "layer_figure"]
+__all__ = ["FAINT", "INK", "LOOKS", "check_plots", "layer_figure", "plain"]
 
 # Colours that people with any colour blindness can tell apart, after Okabe and Ito, and marks for prints without colour
 LOOKS = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), ("#E69F00", "P"))
@@ -87,11 +87,17 @@ def _tidy(axes: Any, title: str, report: LayerReport) -> None:
     axes.set_xlabel("layer, and the size of the map of a square picture", color=INK)
     axes.set_title(f"{title}\n{total} targets that no choice was made on; bars: 95 % intervals", fontsize=10, color=INK)
     axes.set_ylim(*_limits(report))
-    axes.grid(axis="y", color=FAINT, linewidth=0.8)
+    plain(axes)
+    axes.tick_params(axis="x", labelsize=8)
+
+
+def plain(axes: Any, *, grid: str = "y") -> None:
+    """Faint lines to read values by, and nothing that is not needed."""
+    axes.grid(axis=grid, color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[:].set_color(INK)
     axes.tick_params(colors=INK, labelsize=9)
-    axes.tick_params(axis="x", labelsize=8)
 
 
 def _limits(report: LayerReport) -> tuple[float, float]:

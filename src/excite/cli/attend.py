@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from excite.cli.columns import print_columns
+from excite.cli.failures import tell_failures
 from excite.cli.options import FullyConvolutional, LabelsFile, Model, Size, Weights  # noqa: TC001 - typer reads them
 from excite.cli.progress import progress
 
@@ -76,11 +77,7 @@ def command(
             typer.echo(json.dumps(answer))
         else:
             _print(answer)
-    for failure in album.failures:
-        typer.echo(f"excite: {failure}", err=True)
-    if album.failures:
-        typer.echo(f"excite: {len(album.failures)} of {len(photos)} pictures could not be read", err=True)
-        raise typer.Exit(1)
+    tell_failures(album.failures, len(photos))
 
 
 def _print(answer: dict[str, Any]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from excite.cli import pointing
 from excite.cli.columns import print_columns
 from excite.cli.groups import group
 from excite.cli.progress import progress
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = group("Measure the engine itself.")
+app = group("Measure the engine itself, and how well its maps point.")
+app.command("pointing", epilog=pointing.EXAMPLES)(pointing.command)
 
 
 @app.command()
@@ -46,6 +48,7 @@ def conservation(
     from excite.benchmarks.conservation_page import columns, page
     from excite.benchmarks.loop import run
     from excite.ledger import Ledger
+    from excite.readouts.save import save_text
 
     chosen = architectures(source, family)
     if only_list:
@@ -58,7 +61,7 @@ def conservation(
         rows.append(row)
         typer.echo(json.dumps(row) if as_json else _line(columns(row)))
     if markdown is not None:
-        _write(markdown, page(rows, seed))
+        save_text(page(rows, seed), markdown)
     if any(row["status"] == "wrong" for row in rows):
         raise typer.Exit(1)
 
@@ -68,12 +71,3 @@ def _line(columns: Mapping[str, str]) -> str:
     _, model, status, *numbers, words = columns
     said = [f"{name} {columns[name]}" for name in numbers if columns[name]] + [columns[words]] * bool(columns[words])
     return f"{columns[status]:9}  {columns[model]:45}  {', '.join(said)}"
-
-
-def _write(path: Path, text: str) -> None:
-    from excite.readouts.save import atomic_write
-
-    def write(file: BinaryIO) -> None:
-        file.write(text.encode())
-
-    atomic_write(path, write)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from excite.cli.columns import print_columns
+from excite.cli.failures import tell_failures
 from excite.cli.options import (  # noqa: TC001 - typer reads them
     FullyConvolutional,
     LabelsFile,
@@ -20,8 +21,6 @@ from excite.cli.options import (  # noqa: TC001 - typer reads them
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from excite.benchmarks.layer_report import LayerReport, Row
     from excite.benchmarks.layer_sweep import LayerSweep
 
@@ -90,17 +89,15 @@ def command(
         typer.echo(json.dumps(answer))
     else:
         _print(found, sweep, out)
-    _tell_failures(sweep)
+    tell_failures(sweep.failures, len(sweep.names))
 
 
 def _print(found: LayerReport, sweep: LayerSweep, out: Path) -> None:
     """The table, what it means, and what was left out."""
+    from excite.benchmarks.experiment import left_out_words
+
     print_columns([_columns(row) for row in found.rows])
-    left_out = [
-        *([f"targets the classifier has no word for: {_counted(sweep.unknown)}"] if sweep.unknown else []),
-        *([f"targets flagged as difficult: {sweep.difficult}"] if sweep.difficult else []),
-        *([f"pictures with nothing to look for: {sweep.empty}"] if sweep.empty else []),
-    ]
+    left_out = left_out_words(sweep.about()["left_out"])
     if left_out:
         typer.echo(f"left out: {'; '.join(left_out)}")
     for sentence in found.sentences():
@@ -120,15 +117,3 @@ def _columns(row: Row) -> dict[str, str]:
         "mass": f"{row.mass:.3f}",
         "": "" if row.standing == "worse" else row.standing,
     }
-
-
-def _counted(unknown: Counter[str]) -> str:
-    return ", ".join(f"{category} ({count})" for category, count in unknown.most_common())
-
-
-def _tell_failures(sweep: LayerSweep) -> None:
-    for failure in sweep.failures:
-        typer.echo(f"excite: {failure}", err=True)
-    if sweep.failures:
-        typer.echo(f"excite: {len(sweep.failures)} of {len(sweep.names)} pictures could not be read", err=True)
-        raise typer.Exit(1)

@@ -6,25 +6,22 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from excite.methods.gradient import gradient_method
+from excite.methods.method import Method
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
-    from excite.propagation.gradients import Gradients
+    from excite.methods.method import Cue
+    from excite.methods.view import View
 
 __all__ = ["CENTER"]
 
 
-def _middle(gradients: Gradients, signal: Tensor, layers: Sequence[str] | None) -> dict[str, Tensor]:
+def _middle(view: View, _cue: Cue) -> dict[str, Tensor]:
     """A pyramid over the whole picture: its tip stays in the middle at whatever size it is drawn."""
-    shapes = {layer: gradients.activations[layer].shape for layer in layers or gradients.activations}
-    return {
-        layer: torch.outer(_slope(height), _slope(width)).to(signal).expand(len(signal), -1, -1)
-        for layer, (_, _, height, width) in shapes.items()
-    }
+    pictures, _, height, width = view.prepare(1.0).shape
+    pyramid = torch.outer(_slope(height), _slope(width)).expand(pictures, -1, -1)
+    return dict.fromkeys(view.layers[CENTER], pyramid)
 
 
 def _slope(side: int) -> Tensor:
@@ -32,4 +29,4 @@ def _slope(side: int) -> Tensor:
     return (side - (2 * torch.arange(side) + 1 - side).abs()) / side
 
 
-CENTER = gradient_method("center", "the middle of the picture, whatever is in it", _middle)
+CENTER = Method("center", "the middle of the picture, whatever is in it", _middle, place="input", way="gradients")

@@ -20,7 +20,7 @@ from torch import Tensor, bfloat16
 
 from excite.errors import ExciteError
 
-__all__ = ["atomic_write", "save_json", "save_npy", "save_png", "to_numpy"]
+__all__ = ["atomic_write", "save_json", "save_npy", "save_png", "save_text", "to_numpy"]
 
 
 def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]) -> Path:
@@ -94,6 +94,16 @@ def save_npy(array: np.ndarray[Any, Any] | Tensor, path: str | os.PathLike[str])
     if numbers.dtype.hasobject:
         raise ExciteError(f"cannot write {str(path)!r}: the array holds Python objects, convert it to numbers first.")
     return atomic_write(path, lambda file: np.save(file, numbers, allow_pickle=False))
+
+
+def save_text(text: str, path: str | os.PathLike[str]) -> Path:
+    """Write text as UTF-8.
+
+    Example:
+        >>> save_text("whole", "example.txt")
+        PosixPath('example.txt')
+    """
+    return atomic_write(path, lambda file: _write_bytes(file, text.encode()))
 
 
 def to_numpy(values: Tensor) -> np.ndarray[Any, Any]:

@@ -1,0 +1,41 @@
+"""One look at one picture, as experiments take it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from excite.errors import LostSignalWarning
+from excite.looking import Look
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from PIL import Image
+
+    from excite.attention import AttentionMap
+    from excite.looking import Cue
+    from excite.methods import Method
+    from excite.models import Classifier
+
+__all__ = ["look_at", "maps_of"]
+
+
+def look_at(
+    classifier: Classifier,
+    picture: Image.Image,
+    methods: Sequence[Method],
+    layers: Sequence[str] | Mapping[Method, Sequence[str]],
+) -> Look:
+    """The picture as the classifier sees it, at all sizes and layers that these methods need."""
+    scales = dict.fromkeys([1.0, *(scale for method in methods for scale in method.scales)])
+    inputs = {scale: classifier.prepared(picture, scale)[None] for scale in scales}
+    return Look(classifier, inputs, methods, layer=layers)
+
+
+def maps_of(look: Look, method: Method, concepts: Sequence[Cue], picture: Image.Image) -> list[AttentionMap]:
+    """The maps of these concepts, the layers of one concept together. Nobody is told one by one that little arrived."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LostSignalWarning)
+        (maps,) = look.answer(method, [concepts], [picture])
+    return maps

@@ -1,0 +1,79 @@
+"""Who hit what in the Pointing Game, as tables of pictures and categories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from excite.benchmarks.pointing_bootstrap import mean_shares, resampled_means
+from excite.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from excite.ledger import Entry
+
+    Place = tuple[str, str]
+
+__all__ = ["Table", "place_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The outcomes of all pairs of a picture and a category; both are in it only where they have a pair.
+
+    Attributes:
+        categories: their names, sorted.
+        asked: [pictures, categories], which pairs there are.
+        hits: for each method and layer, which of them it hit; nothing where there are no pairs.
+    """
+
+    categories: tuple[str, ...]
+    asked: NDArray[np.bool_]
+    hits: dict[Place, NDArray[np.bool_]]
+
+    @classmethod
+    def of(cls, records: Iterable[Entry], is_hit: Callable[[float | None], bool]) -> Table:
+        """The table of these records; a distance, or None for a map that points nowhere, is a hit or not.
+
+        Raises:
+            DataError: the pairs were not all asked by the same methods at the same layers.
+        """
+        pictures = [record["targets"] for record in records if record["targets"]]
+        categories = sorted({target["category"] for targets in pictures for target in targets})
+        columns = {category: k for k, category in enumerate(categories)}
+        shape = len(pictures), len(categories)
+        asked = np.zeros(shape, dtype=bool)
+        hits = {place: np.zeros(shape, dtype=bool) for place in _places(pictures)}
+        for row, targets in enumerate(pictures):
+            for target in targets:
+                cell = row, columns[target["category"]]
+                asked[cell] = True
+                for found in target["maps"]:
+                    hits[place_of(found)][cell] = is_hit(found["distance"])
+        return cls(tuple(categories), asked, hits)
+
+    def mean(self, place: Place) -> float:
+        """The mean over categories of the share that was hit."""
+        return float(mean_shares(self.hits[place].sum(axis=0), self.asked.sum(axis=0)))
+
+    def resampled(self, places: Sequence[Place]) -> NDArray[np.float64]:
+        """That mean for resampled pictures, the same for all places: [places, resamples]."""
+        return resampled_means(self.asked, [self.hits[place] for place in places])
+
+
+def place_of(found: Entry) -> Place:
+    """The method and the layer of a map."""
+    return found["method"], found["layer"]
+
+
+def _places(pictures: Iterable[Iterable[Entry]]) -> Sequence[Place]:
+    """What every pair was asked by: a pair that lacks one of them would be a wrong denominator."""
+    asked = {tuple(map(place_of, target["maps"])) for targets in pictures for target in targets}
+    if len(asked) > 1:
+        raise DataError("these records are of different methods or layers: count those of one game at a time")
+    return next(iter(asked), ())
