@@ -47,6 +47,11 @@ def test_hits_where_others_miss():
     assert chosen(records)[ONLY] == ["b", "a"]
 
 
+def test_the_more_others_miss_the_better_whatever_the_size():
+    records = [pair("one misses", 0.0, 0.0, share=0.01), pair("both miss", 0.0, 99.0, share=0.9)]
+    assert chosen(records, places=(MAIN, OTHER, ("mwp", "2")))[ONLY] == ["both miss", "one misses"]
+
+
 def test_the_farthest_misses_in_diagonals():
     records = [pair("near", 20.0), pair("far", 60.0), pair("nowhere", None), pair("wide", 61.0, size=(1000, 750))]
     assert chosen(records, each=4)[MISSES] == ["far", "near", "wide", "nowhere"]

@@ -74,7 +74,8 @@ img { display: block; max-width: 100%; height: auto; }
 @media print {
   :root { --ink: #000; --soft: #444; --paper: #fff; --card: #f4f5f7; --line: #bbb; --heat: #56b4e9; }
   body { max-width: none; padding: 0; font-size: 9pt; print-color-adjust: exact; } nav { display: none; }
-  .scroll { overflow: visible; } tr, figure, .strip figure { break-inside: avoid; } h2, h3 { break-after: avoid; } }
+  .scroll { overflow: visible; } tfoot { display: table-row-group; }
+  tr, figure, .strip figure { break-inside: avoid; } h2, h3 { break-after: avoid; } }
 """
 
 

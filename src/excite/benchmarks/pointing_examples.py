@@ -82,7 +82,7 @@ def _main_misses(example: Example, hits: Hits) -> float | None:
 
 
 KINDS: dict[str, Callable[[Example, Hits], float | None]] = {
-    "Every method hits a small object": _all_hit,
+    "Every method that looks hits a small object": _all_hit,
     "{main} hits where others miss": _only_main_hits,
     "{main} misses, by the most": _main_misses,
 }
@@ -106,7 +106,7 @@ def choose(
         >>> record = {"image": "7", "size": [90, 60], "targets": [target]}
         >>> examples = choose([record], [("c-mwp", "1")], lambda found: True, each=1)
         >>> [(kind, [example.image for example in found]) for kind, found in examples.items()][0]
-        ('Every method hits a small object', ['7'])
+        ('Every method that looks hits a small object', ['7'])
     """
     candidates = [_example(record, target, places) for record in records for target in record["targets"]]
     seeing = [k for k in range(len(places)) if k == 0 or _can_see(k, candidates)]
@@ -128,7 +128,7 @@ def _example(record: Entry, target: Entry, places: Sequence[Place]) -> Example:
 
 
 def _can_see(place: int, examples: Iterable[Example]) -> bool:
-    """The centre does not look at the picture, and maps that are all empty do not point: neither hits on merit."""
+    """The centre does not look at the picture, and maps that are all empty do not point."""
     return any(
         example.maps[place]["method"] != "center" and example.maps[place]["point"] is not None for example in examples
     )

@@ -222,5 +222,5 @@ def _holds(ranked: Sequence[Row]) -> str:
 
 
 def _heat(value: float, best: float) -> Html:
-    number = element("strong", _shown(value)) if value == best else _shown(value)
+    number = element("strong", _shown(value)) if value == best > 0 else _shown(value)
     return element("span", number, class_="heat", style=f"--share: {0.7 * value:.0f}%")
