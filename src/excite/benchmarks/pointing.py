@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from excite.benchmarks.experiment import Experiment
-from excite.benchmarks.loop import run
 from excite.benchmarks.pointing_places import Places
 from excite.benchmarks.pointing_protocol import AUTHORS
 from excite.benchmarks.pointing_tally import Run, tally
 from excite.benchmarks.pointing_work import Pointing
 from excite.images import read_image
 from excite.ledger import Ledger
+from excite.loop import run
 from excite.methods import METHODS, find_method
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_METHODS", "PointingGame", "chosen_methods"]
 
-DEFAULT_METHODS = "c-mwp,mwp,center"
+DEFAULT_METHODS = "excite,c-mwp,mwp,center"
 
 
 class PointingGame(Experiment):

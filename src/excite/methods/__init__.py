@@ -10,6 +10,7 @@ from excite.methods.excitation import C_MWP, C_MWP_NO_NORM, C_MWP_POST_NORM, MWP
 from excite.methods.gradient import C_DECONV, C_GRAD, C_GUIDED, DECONV, GRAD, GUIDED
 from excite.methods.method import Method
 from excite.methods.relevance import LRP, LRP_EPSILON
+from excite.methods.two_looks import EXCITE
 from excite.methods.view import View
 
 __all__ = ["METHODS", "Method", "View", "find_method"]
@@ -17,6 +18,7 @@ __all__ = ["METHODS", "Method", "View", "find_method"]
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
+        EXCITE,
         *(C_MWP, MWP, C_MWP_POST_NORM, C_MWP_NO_NORM),
         *(GRAD_CAM, CAM, C_CAM),
         *(GUIDED, C_GUIDED, DECONV, C_DECONV, GRAD, C_GRAD),

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from excite.methods.method import Cue
     from excite.methods.view import View
 
-__all__ = ["C_MWP", "C_MWP_NO_NORM", "C_MWP_POST_NORM", "MWP"]
+__all__ = ["C_MWP", "C_MWP_NO_NORM", "C_MWP_POST_NORM", "MWP", "won"]
 
 
-def _won(view: View, method: Method, cue: Cue, **options: Any) -> dict[str, Tensor]:
+def won(view: View, method: Method, cue: Cue, scale: float = 1.0, **options: Any) -> dict[str, Tensor]:
     """What arrives at each place: a place wins when any of its neurons does."""
-    sweep = view.winners()
+    sweep = view.winners(scale)
     arrived = sweep.down(cue(sweep.output), layers=view.layers.get(method), **options)
     return {layer: values.sum(dim=1) for layer, values in arrived.items()}
 
 
 def _no_norm(view: View, cue: Cue) -> dict[str, Tensor]:
     """The contrastive signal passed down without the normaliser of Eqn. 3. Its scale means nothing."""
-    maps = _won(view, C_MWP_NO_NORM, cue, dual=-1.0, normalised=False)
+    maps = won(view, C_MWP_NO_NORM, cue, dual=-1.0, normalised=False)
     return {layer: normalised(each) for layer, each in maps.items()}
 
 
@@ -35,20 +35,20 @@ def _post_norm(view: View, cue: Cue) -> dict[str, Tensor]:
     With the normaliser it would hardly differ from c-MWP: a map and its dual then sum to the same, but for what biases
     took.
     """
-    maps = _won(view, C_MWP_POST_NORM, cue, normalised=False)
-    duals = _won(view, C_MWP_POST_NORM, cue, unit=0.0, dual=1.0, normalised=False)
+    maps = won(view, C_MWP_POST_NORM, cue, normalised=False)
+    duals = won(view, C_MWP_POST_NORM, cue, unit=0.0, dual=1.0, normalised=False)
     return {layer: normalised(each) - normalised(duals[layer]) for layer, each in maps.items()}
 
 
 MWP: Method = Method(
     "mwp",
     "marginal winning probability: everything that excites the concept",
-    lambda view, cue: _won(view, MWP, cue),
+    lambda view, cue: won(view, MWP, cue),
 )
 C_MWP: Method = Method(
     "c-mwp",
     "contrastive MWP: what excites the concept more than its opposite (the default)",
-    lambda view, cue: _won(view, C_MWP, cue, dual=-1.0),
+    lambda view, cue: won(view, C_MWP, cue, dual=-1.0),
     plain=MWP,
 )
 C_MWP_POST_NORM = Method(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from excite.errors import LayerError
-from excite.propagation import Sweep
+from excite.propagation import Gradients, Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from excite.methods.method import Method, Way
-    from excite.propagation.gradients import Gradients
 
 __all__ = ["View"]
 
@@ -56,17 +55,15 @@ class View:
     def winners(self, scale: float = 1.0) -> Sweep:
         """The forward pass from which winning probabilities go down."""
         if scale not in self._winners:
-            sweep = Sweep(self.module, self.prepare(scale), self._read_by("winners"))
+            sweep = Sweep(self.module, self.prepare(scale), self._read_by("winners", scale))
             check_spatial({layer: reading.probe for layer, reading in sweep.readings.items()})
             self._winners[scale] = sweep
         return self._winners[scale]
 
     def gradients(self, scale: float = 1.0) -> Gradients:
         """The forward pass from which gradients go down."""
-        from excite.propagation.gradients import Gradients
-
         if scale not in self._gradients:
-            gradients = Gradients(self.module, self.prepare(scale), self._read_by("gradients"))
+            gradients = Gradients(self.module, self.prepare(scale), self._read_by("gradients", scale))
             check_spatial(gradients.activations)
             self._gradients[scale] = gradients
         return self._gradients[scale]
@@ -76,9 +73,10 @@ class View:
         found = method.maps(self, cue)
         return {layer: found[layer] for layer in self.layers[method]}
 
-    def _read_by(self, way: Way) -> list[str]:
-        """All layers that methods of that way are read at."""
-        return list(dict.fromkeys(name for method, names in self.layers.items() if method.way == way for name in names))
+    def _read_by(self, way: Way, scale: float) -> list[str]:
+        """All layers at which methods of that way look from that scale."""
+        asking = [names for method, names in self.layers.items() if method.way == way and scale in method.scales]
+        return list(dict.fromkeys(name for names in asking for name in names))
 
 
 def check_spatial(activations: Mapping[str, Tensor]) -> None:
