@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from excite.errors import ExciteError
-from excite.propagation import Sweep, absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
+from excite.propagation import Gradients, Sweep, absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
 
 
 class Small(nn.Module):
@@ -222,6 +222,23 @@ def test_nothing_stays_in_memory():
     del sweep
     gc.collect()
     assert [trace() for trace in traces] == [None, None]
+
+
+@pytest.mark.parametrize("look", [Sweep, Gradients])
+def test_nothing_waits_for_the_garbage_collector(look):
+    """Python cannot know how large a tensor is: in a cycle it may stay for a hundred pictures."""
+    gc.collect()
+    gc.disable()
+    try:
+        found = look(Small().eval(), picture(), ["bn"])
+        found.down(torch.ones_like(found.output))
+        trace = weakref.ref(found)
+        output = weakref.ref(found._traced)
+        del found
+        assert trace() is None
+        assert output() is None
+    finally:
+        gc.enable()
 
 
 def test_many_pictures_do_not_fill_the_memory():

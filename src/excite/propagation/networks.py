@@ -66,6 +66,7 @@ def _outline(names: list[str], most: int = 60) -> str:
 def running_module(names: Mapping[int, str]) -> str:
     """The name of the module whose code is running (``names`` by id), read off the stack so that no hook is needed."""
     frame = inspect.currentframe()
+    frame = frame and frame.f_back  # a frame that knows itself lives on, and with it all that its callers hold
     while frame is not None:
         running = id(frame.f_locals.get("self"))
         if running in names:
