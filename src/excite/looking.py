@@ -68,7 +68,7 @@ class Look:
             output = self.view.output
         self.probabilities = classifier.probabilities(output.float())
         self.labels = classifier.labels_for(self.probabilities.shape[1])
-        self.multilabel = classifier.multilabel
+        self._chance = classifier.chance
         self.rivals = [self.labels.find(rival) for rival in rivals]
 
     def answer(
@@ -128,7 +128,6 @@ class Look:
                 LostSignalWarning,
                 stacklevel=2,
             )
-        found = self.probabilities[k, list(concept.units)]
         return AttentionMap(
             values=values,
             concept=", ".join(names),
@@ -136,7 +135,7 @@ class Look:
             method=method.name,
             mass=mass,
             image_size=picture.size,
-            probability=float(found.max() if self.multilabel else found.sum()),
+            probability=self._chance(self.probabilities[k], concept.units),
             image=picture,
             units=concept.units,
         )

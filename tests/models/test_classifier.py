@@ -88,6 +88,27 @@ def test_probabilities_are_a_softmax_or_sigmoids():
     torch.testing.assert_close(wrap(nn.Identity(), multilabel=True).probabilities(logits), logits.sigmoid())
 
 
+def test_some_outputs_may_be_true_together_beside_others_of_which_one_is():
+    logits = torch.tensor([[1.0, 2.0, -1.0, 3.0, 0.5], [0.0, 0.0, 0.0, 0.0, 0.0]])
+    classifier = wrap(nn.Identity(), multilabel=range(2, 4))
+    found = classifier.probabilities(logits)
+    torch.testing.assert_close(found[:, [0, 1, 4]], logits[:, [0, 1, 4]].softmax(1))
+    torch.testing.assert_close(found[:, 2:4], logits[:, 2:4].sigmoid())
+    places = logits[:, :, None, None] + torch.tensor([[-1.0, 1.0]])
+    torch.testing.assert_close(classifier.probabilities(places), found)
+    beyond = wrap(nn.Identity(), multilabel=range(7, 9))  # other weights, with fewer outputs
+    torch.testing.assert_close(beyond.probabilities(logits), logits.softmax(1))
+
+
+@pytest.mark.parametrize(
+    ("multilabel", "units", "chance"),
+    [(False, (0, 1, 3), 0.875), (True, (0, 1, 3), 0.5), (range(2, 4), (0, 1, 3), 0.75), (range(2, 4), (2, 3), 0.125)],
+)
+def test_the_chance_of_several_outputs(multilabel, units, chance):
+    probabilities = torch.tensor([0.25, 0.5, 0.0625, 0.125])
+    assert wrap(nn.Identity(), multilabel=multilabel).chance(probabilities, units) == chance
+
+
 def test_logits_for_each_place_answer_like_the_pooled_network():
     features = torch.randn(2, 5, 3, 4, dtype=torch.float64)
     linear = nn.Linear(5, 7).double()

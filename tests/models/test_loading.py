@@ -170,7 +170,7 @@ class TestNames:
             ("n" * 5000, ["no model"]),
             ("nul\0byte", ["no model"]),
             ("", ["no model ''"]),
-            (".", ["no model '.'"]),
+            (".", ["'.' is a folder without classifier.json"]),
         ],
     )
     def test_mistakes(self, name, words, tmp_path, monkeypatch):

@@ -11,7 +11,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from excite.errors import ExciteError
-from excite.propagation import Gradients, Sweep, absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
+from excite.propagation import (
+    Gradients,
+    Sweep,
+    absorbing_chain,
+    mwp,
+    sample_winners,
+    transition_matrix,
+    winner_take_all,
+)
 
 
 class Small(nn.Module):

@@ -115,6 +115,31 @@ def test_a_long_list_of_candidates_is_cut():
     assert "'thing h' and 4 more" in message("thi", labels)
 
 
+def test_preferred_labels_have_their_words_to_themselves():
+    entries = ["orange", "beagle", ["hotdog", "hot dog"], "orange", "dog", ["hot dog", "frank"], "cell phone"]
+    labels = Labels(entries, groups={"dog": [1]}, preferred=range(3, 7))
+    assert labels.find("orange") == Concept("orange", (3,))
+    assert labels.find("dogs") == Concept("dog", (4,))
+    assert units("hot dog", labels) == units("frank", labels) == (5,)
+    assert units("hotdog", labels) == (2,)
+    assert units(0, labels) == (0,)
+    assert "No label" in message("phone", labels)  # they are whole words, not kinds
+    assert units("cell", labels) == (6,)
+    plain = Labels(entries, groups={"dog": [1]})
+    assert units("orange", plain) == (0, 3)
+    assert units("phone", plain) == (6,)
+    assert plain != labels
+    with pytest.raises(ConceptError, match="no output unit 7"):
+        Labels(entries, preferred=[7])
+
+
+def test_labels_that_begin_with_others():
+    assert ANIMALS.begin_with(Labels([["tabby", "tabby cat"], "Persian cat"]))
+    assert ANIMALS.begin_with(ANIMALS)
+    assert not ANIMALS.begin_with(Labels(["tabby", "Persian cat"]))
+    assert not Labels(["tabby"]).begin_with(ANIMALS)
+
+
 def test_a_group_is_used_after_the_labels_own_names():
     labels = Labels(["beagle", "pug", "hot dog", "sofa"], groups={"Dog": [0, 1], "beagle": [1], "couch": (3,)})
     assert labels.find("dogs") == Concept("dog", (0, 1))

@@ -10,10 +10,10 @@ from excite.benchmarks.candidates import candidate_layers
 from excite.benchmarks.experiment import Experiment
 from excite.benchmarks.layer_report import NO_BOXES, report
 from excite.benchmarks.looks import look_at, maps_of
-from excite.benchmarks.loop import run
 from excite.benchmarks.measuring import Measuring
 from excite.errors import DataError
 from excite.ledger import Ledger
+from excite.loop import run
 from excite.methods import find_method
 
 if TYPE_CHECKING:

@@ -46,8 +46,8 @@ def conservation(
     from excite.benchmarks.architectures import architectures
     from excite.benchmarks.conservation import FIELDS, Conservation
     from excite.benchmarks.conservation_page import columns, page
-    from excite.benchmarks.loop import run
     from excite.ledger import Ledger
+    from excite.loop import run
     from excite.readouts.save import save_text
 
     chosen = architectures(source, family)

@@ -48,7 +48,7 @@ def command(
     fully_convolutional: FullyConvolutional = None,
     methods: Annotated[
         str, typer.Option(metavar="A,B,...", help="What to compare: names of `excite ls methods`, or `all`.")
-    ] = "c-mwp,mwp,center",
+    ] = "excite,c-mwp,mwp,center",
     layer: Annotated[
         list[str] | None,
         typer.Option(help="Read all methods here, may be given several times; each where it should be if none."),

@@ -70,8 +70,11 @@ class ImageNet(Dataset):
         return Sample(name, path, tuple(Target(wnid, tuple(boxes)) for wnid, boxes in targets.items()))
 
     def concept(self, category: str, labels: Labels) -> Concept:
-        """The output unit of a class: by its number where the classifier has ImageNet's own labels, else by words."""
-        if labels == imagenet_labels() and category in imagenet_wnids():
+        """The output unit of a class: by its number where the classifier has ImageNet's own labels, else by words.
+
+        A classifier may have more labels behind these.
+        """
+        if labels.begin_with(imagenet_labels()) and category in imagenet_wnids():
             return labels.find(imagenet_wnids().index(category))
         return super().concept(self.words(category)[0], labels)
 

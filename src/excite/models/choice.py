@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from excite.models.folder import files_of
 from excite.models.loading import DEFAULT, RANDOM, load
 from excite.vocabulary import Labels
 
@@ -43,5 +44,5 @@ class Choice:
     def key(self) -> dict[str, Any]:
         """What its answers depend on: the choice, and which state its files are in."""
         files = [name for name in (self.model, self.weights, self.labels) if name not in {None, RANDOM}]
-        states = [Path(name).stat() for name in files if name and Path(name).is_file()]
+        states = [file.stat() for name in files if name for file in files_of(name)]
         return {**asdict(self), "files": [[state.st_size, state.st_mtime_ns] for state in states]}

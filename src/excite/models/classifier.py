@@ -1,8 +1,9 @@
 """A classifier with what is needed to ask it: how it takes pictures, and what its outputs mean."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
@@ -24,7 +25,8 @@ class Classifier:
         labels: The words of its outputs; None when nobody gave any, see ``labels_for``.
         name: For people to read.
         layer: The layer to read when none is asked for; None when nobody knows a good one.
-        multilabel: Several outputs may be true at once: sigmoid instead of softmax.
+        multilabel: Several outputs may be true at once: sigmoid instead of softmax. A range: of these outputs, while
+            of all others exactly one is true.
         layers: Layers worth reading, best first.
     """
 
@@ -33,7 +35,7 @@ class Classifier:
     labels: Labels | None
     name: str
     layer: str | None
-    multilabel: bool = False
+    multilabel: bool | range = False
     layers: tuple[str, ...] = ()
 
     def prepared(self, picture: Image.Image, scale: float = 1.0) -> Tensor:
@@ -61,7 +63,27 @@ class Classifier:
                 f"{self.name} gave an output of shape {list(logits.shape)}: it must give logits [N, C] or [N, C, H, W]."
             )
         flat = logits.mean(dim=(2, 3)) if logits.dim() == 4 else logits
-        return flat.sigmoid() if self.multilabel else flat.softmax(dim=1)
+        independent = self._independent(flat.shape[1]).to(flat.device)
+        return torch.where(independent, flat.sigmoid(), flat.masked_fill(independent, -torch.inf).softmax(dim=1))
+
+    def chance(self, probabilities: Tensor, units: Sequence[int]) -> float:
+        """How probable it is that any of these outputs is true, given the probabilities [C] of all.
+
+        Those that exclude each other add up; of the others it is at least the greatest.
+
+        Example:
+            >>> mixed = excite.wrap(nn.Identity(), multilabel=range(2, 4))
+            >>> mixed.chance(torch.tensor([0.25, 0.5, 0.125, 0.375]), [0, 1, 2])
+            0.75
+        """
+        wanted, independent = probabilities[list(units)].cpu(), self._independent(len(probabilities))[list(units)]
+        return float(torch.cat([wanted[independent], wanted[~independent].sum()[None]]).max())
+
+    def _independent(self, outputs: int) -> Tensor:
+        """For each output whether it may be true beside any other."""
+        if isinstance(self.multilabel, bool):
+            return torch.full((outputs,), self.multilabel)
+        return torch.tensor([unit in self.multilabel for unit in range(outputs)])
 
     def labels_for(self, outputs: int) -> Labels:
         """The labels of a module seen to have this many outputs; numbers when there are no words."""

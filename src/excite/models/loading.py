@@ -16,6 +16,7 @@ from excite.errors import ModelError
 from excite.models import convolutional
 from excite.models.cards import MODELS, Card
 from excite.models.classifier import Classifier
+from excite.models.folder import FACTS, read_saved
 from excite.models.preprocess import Preprocess
 from excite.models.sources import caffe_card, timm_card, torchvision_card
 from excite.models.weights import (
@@ -51,21 +52,22 @@ def load(  # noqa: PLR0913 - all but the name may be left out
     preprocess: Callable[[Image.Image], Tensor] | None = None,
     size: int | None = None,
     layer: str | None = None,
-    multilabel: bool = False,
+    multilabel: bool | range | None = None,
     fully_convolutional: bool | None = None,
 ) -> Classifier:
     """A classifier by name, or from files.
 
     Args:
         name: a name of `excite.MODELS`; ``torchvision:NAME`` or ``timm:NAME``; a Caffe network's ``deploy.prototxt``
-            or ``.caffemodel``; or a file of weights that says by its tensors for which known network it is.
+            or ``.caffemodel``; a file of weights that says by its tensors for which known network it is; or a folder
+            that ``excite finetune`` has made.
         weights: a file for that network (safetensors, a state dict, a .caffemodel) instead of what was published;
             ``"random"`` for none.
         labels: one for each output, instead of the published ones: a word, or its synonyms with its name first.
         preprocess: makes of a picture what the network takes, instead of the published preparation.
         size: the shorter side of the pictures that the network sees, instead of the one it was trained with.
         layer: the layer to read when none is asked for.
-        multilabel: several outputs may be true at once.
+        multilabel: several outputs may be true at once, all or those of a range; None: as it was trained.
         fully_convolutional: let the network answer for each place of a picture larger than its training pictures,
             see `excite.models.fully_convolutional`; None: if it needs to (the paper's networks).
 
@@ -92,7 +94,7 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         labels=words or (card.labels() if as_published else None),
         name=card.name,
         layer=layer or next(iter(card.layers), None),
-        multilabel=multilabel,
+        multilabel=card.multilabel if multilabel is None else multilabel,
         layers=card.layers if layer is None else (layer,),
     )
 
@@ -104,7 +106,7 @@ def wrap(
     preprocess: Callable[[Image.Image], Tensor] | None = None,
     layer: str | None = None,
     name: str | None = None,
-    multilabel: bool = False,
+    multilabel: bool | range = False,
     fully_convolutional: bool | int = False,
 ) -> Classifier:
     """A classifier around a network of one's own; the network itself is left as it is.
@@ -116,7 +118,7 @@ def wrap(
             ImageNet with torch take (shorter side 224, the usual mean and deviation of each channel).
         layer: The layer to read when none is asked for.
         name: For people to read; by default the name of the module's class.
-        multilabel: Several outputs may be true at once.
+        multilabel: Several outputs may be true at once, all or those of a range.
         fully_convolutional: Let the network answer for each place of a picture larger than its training pictures; a
             number is their side, True takes the shorter side of ``preprocess``.
 
@@ -161,6 +163,8 @@ def find_card(name: str) -> Card:
     if colon and package in PACKAGES:
         return PACKAGES[package](inner)
     path = Path(name)
+    if name and os.path.isdir(path):  # noqa: PTH112 - Path's fails at long names
+        return _card_of_folder(path)
     if path.suffix in {".prototxt", ".caffemodel"}:
         return caffe_card(path)
     if path.suffix in WEIGHTS_SUFFIXES or os.path.isfile(path):  # noqa: PTH113 - Path's fails at long names
@@ -174,6 +178,14 @@ def find_card(name: str) -> Card:
 def as_labels(labels: Words) -> Labels:
     """Labels, from labels or from words."""
     return labels if isinstance(labels, Labels) else Labels(labels)
+
+
+def _card_of_folder(folder: Path) -> Card:
+    """The card of a classifier that was saved; its network must be a known one, not another file."""
+    saved = read_saved(folder)
+    if saved.base not in MODELS and saved.base.partition(":")[0] not in PACKAGES:
+        raise ModelError(f"{folder / FACTS} is for a network {saved.base!r}, which this version of excite has not.")
+    return saved.card(find_card(saved.base), folder)
 
 
 def _card_of_weights(path: Path) -> Card:

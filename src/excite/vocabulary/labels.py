@@ -46,13 +46,15 @@ class Labels:
     """The labels of a classifier's output units, in the order of the units; never changed once made.
 
     Each label is one or several synonyms, and the first is its name. ``groups`` adds everyday words for
-    labels that do not carry the word themselves ("dog" for every breed).
+    labels that do not carry the word themselves ("dog" for every breed). ``preferred`` units have their words to
+    themselves: another label that is called the same has to be named in another way.
     """
 
     def __init__(
         self,
         entries: Sequence[str | Sequence[str]],
         groups: Mapping[str, Iterable[SupportsIndex]] | None = None,
+        preferred: Iterable[SupportsIndex] = (),
     ) -> None:
         if isinstance(entries, str):
             raise ConceptError(f"Labels are a sequence, but {entries!r} is one string: put it in a list.")
@@ -63,6 +65,7 @@ class Labels:
             fold(word): Concept(word, tuple(self._check(unit) for unit in units))
             for word, units in (groups or {}).items()
         }
+        self._preferred = frozenset(self._check(unit) for unit in preferred)
 
     @classmethod
     def numbered(cls, number: int) -> Self:
@@ -102,7 +105,8 @@ class Labels:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Labels):
             return NotImplemented
-        return self._entries == other._entries and self._groups == other._groups
+        same_words = self._entries == other._entries and self._groups == other._groups
+        return same_words and self._preferred == other._preferred
 
     def __hash__(self) -> int:
         return hash(self._entries)
@@ -119,6 +123,17 @@ class Labels:
         """All words for an output unit, its name first."""
         return self._entries[self._check(unit)]
 
+    def begin_with(self, others: Self) -> bool:
+        """Whether the first units have the words of those others.
+
+        Example:
+            >>> Labels(["cat", "dog", "cow"]).begin_with(Labels(["cat", "dog"]))
+            True
+        """
+        return len(others) <= len(self) and all(
+            self.synonyms(unit) == others.synonyms(unit) for unit in range(len(others))
+        )
+
     def search(self, text: str) -> list[int]:
         """Every unit with a synonym that contains the text; all units for a blank text."""
         wanted = fold(text)
@@ -132,14 +147,15 @@ class Labels:
 
         1. An index, as a number or in decimal digits. (Digits that are themselves a label mean that label:
            "2019" in a classifier of years.)
-        2. The name of a label. Where several labels have that name ("crane", the bird and the machine), all
+        2. A word of a preferred label.
+        3. The name of a label. Where several labels have that name ("crane", the bird and the machine), all
            of them: the picture decides. Where one has it as its name and others only as a later synonym
            ("missile"), the one: a later synonym is the rarer meaning.
-        3. A later synonym, of one label or of several ("panther").
-        4. A word of ``groups``.
-        5. The last word of a synonym: "terrier" means every label that is some terrier.
-        6. Steps 2 to 5 for the singular of an English plural.
-        7. The beginning of one synonym, or of synonyms of one label only.
+        4. A later synonym, of one label or of several ("panther").
+        5. A word of ``groups``.
+        6. The last word of a synonym: "terrier" means every label that is some terrier.
+        7. Steps 2 to 6 for the singular of an English plural.
+        8. The beginning of one synonym, or of synonyms of one label only.
 
         A concept of one unit is named after its label, so that the answer tells what was understood; a
         concept of several is named with the word.
@@ -165,8 +181,8 @@ class Labels:
         return self._begun(query, wanted)
 
     def _named(self, word: str) -> Concept | None:
-        """Steps 2 to 5 of ``find``."""
-        for table in (self._names, self._synonyms):
+        """Steps 2 to 6 of ``find``."""
+        for table in (self._preferred_words, self._names, self._synonyms):
             if word in table:
                 return self._concept(word, table[word])
         if word in self._groups:
@@ -174,7 +190,7 @@ class Labels:
         return self._concept(word, self._last_words[word]) if word in self._last_words else None
 
     def _begun(self, query: str, wanted: str) -> Concept:
-        """Step 7 of ``find``, or the error that lists what is near."""
+        """Step 8 of ``find``, or the error that lists what is near."""
         words = [word for word in self._synonyms if word.startswith(wanted)]
         if not words:
             raise ConceptError(self._unknown(query, wanted))
@@ -212,9 +228,13 @@ class Labels:
         return units_by_word((unit, fold(word)) for unit, words in enumerate(self._entries) for word in words)
 
     @cached_property
+    def _preferred_words(self) -> dict[str, list[int]]:
+        return units_by_word((unit, fold(word)) for unit in sorted(self._preferred) for word in self._entries[unit])
+
+    @cached_property
     def _last_words(self) -> dict[str, list[int]]:
-        pairs = ((unit, fold(word).split()[-1]) for unit, words in enumerate(self._entries) for word in words)
-        return units_by_word(pairs)
+        others = ((unit, words) for unit, words in enumerate(self._entries) if unit not in self._preferred)
+        return units_by_word((unit, fold(word).split()[-1]) for unit, words in others for word in words)
 
 
 def _json_array(path: Path, text: str) -> list[str | Sequence[str]]:
