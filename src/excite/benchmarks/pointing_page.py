@@ -10,7 +10,6 @@ from excite.benchmarks.pointing_figures import layers_figure, scores_figure
 from excite.benchmarks.pointing_page_about import measured
 from excite.benchmarks.pointing_page_examples import examples
 from excite.benchmarks.pointing_page_tables import (
-    best_rows,
     categories_table,
     contrast_table,
     main_method,
@@ -18,7 +17,7 @@ from excite.benchmarks.pointing_page_tables import (
     published_table,
     scores_table,
 )
-from excite.benchmarks.pointing_tally import difference, hits_within
+from excite.benchmarks.pointing_tally import best_rows, difference, hits_within
 from excite.readouts.save import save_text
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from excite.benchmarks.published import Published
 
 __all__ = [
-    "best_rows",
     "categories_table",
     "contrast_table",
     "main_method",
@@ -37,23 +36,6 @@ VARIANTS = {  # heading, and the method without the contrast
     "c-cam": ("c-CAM", "cam"),
 }
 ORDERS = (("c-mwp", "mwp", "guided"), ("c-mwp", "c-mwp-post-norm", "c-mwp-no-norm"), ("c-guided", "guided"))
-
-
-def best_rows(rows: Iterable[Row]) -> list[Row]:
-    """For each network and method the best of its layers, in the order in which the methods come.
-
-    Example:
-        >>> from excite.benchmarks.pointing_tally import Row, Score
-        >>> rows = [Row("vgg16", "mwp", str(at), Score(at, 0, 100, 9, {}), None, empty=0) for at in (60, 80, 70)]
-        >>> [row.layer for row in best_rows(rows)]
-        ['80']
-    """
-    best: dict[tuple[str, str], Row] = {}
-    for row in rows:
-        so_far = best.setdefault((row.model, row.method), row)
-        if row.all.value > so_far.all.value:
-            best[row.model, row.method] = row
-    return list(best.values())
 
 
 def main_method(rows: Sequence[Row]) -> str:

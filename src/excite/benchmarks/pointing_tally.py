@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from excite.datasets import Target
     from excite.ledger import Entry
 
-__all__ = ["Difference", "Estimate", "Row", "Run", "Score", "difference", "hits_within", "tally", "wins"]
+__all__ = ["Difference", "Estimate", "Row", "Run", "Score", "best_rows", "difference", "hits_within", "tally", "wins"]
 
 
 @dataclass(frozen=True)
@@ -173,25 +173,41 @@ def hits_within(tolerance: float, *, inclusive: bool) -> Callable[[float | None]
     return is_hit
 
 
+def best_rows(rows: Iterable[Row]) -> list[Row]:
+    """For each network and method the best of its layers, in the order in which the methods come.
+
+    Example:
+        >>> rows = [Row("vgg16", "mwp", str(at), Score(at, 0, 100, 9, {}), None, empty=0) for at in (60, 80, 70)]
+        >>> [row.layer for row in best_rows(rows)]
+        ['80']
+    """
+    best: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        so_far = best.setdefault((row.model, row.method), row)
+        if row.all.value > so_far.all.value:
+            best[row.model, row.method] = row
+    return list(best.values())
+
+
 def wins(rows: Iterable[Row]) -> dict[str, int]:
     """In how many categories of all pairs each method is the best; where several are, it counts for each of them.
 
-    A method read at several layers has won where any of them has. Of several networks, each has its own contest.
+    A method read at several layers plays with its best one. Of several networks, each has its own contest. Where nobody
+    has hit anything, nobody wins.
 
     Example:
-        >>> score = Score(50.0, 40.0, 60.0, pairs=4, categories={"cat": Share(2, 4)})
+        >>> score = Score(50.0, 40.0, 60.0, pairs=4, categories={"cat": Share(2, 4), "cow": Share(0, 1)})
         >>> wins([Row("vgg16", method, "pool4", score, None, empty=0) for method in ("c-mwp", "mwp")])
         {'c-mwp': 1, 'mwp': 1}
     """
-    rows = list(rows)
-    won = dict.fromkeys((row.method for row in rows), 0)
-    for model in dict.fromkeys(row.model for row in rows):
-        contest = [row for row in rows if row.model == model]
+    players = best_rows(rows)
+    won = dict.fromkeys((row.method for row in players), 0)
+    for model in dict.fromkeys(row.model for row in players):
+        contest = [row for row in players if row.model == model]
         for category in contest[0].all.categories:
-            shares = [(row.all.categories[category].value, row.method) for row in contest]
-            best, _ = max(shares)
-            for method in {method for share, method in shares if share == best}:
-                won[method] += 1
+            best = max(row.all.categories[category].value for row in contest)
+            for row in contest:
+                won[row.method] += row.all.categories[category].value == best > 0
     return won
 
 
