@@ -1,7 +1,7 @@
 """A classifier with what is needed to ask it: how it takes pictures, and what its outputs mean."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from PIL import Image
@@ -13,8 +13,6 @@ from excite.models.preprocess import Preprocess
 from excite.vocabulary import Labels
 
 __all__ = ["Classifier"]
-
-STRIDE = 32  # of the last map of nearly every classifier; the strides of the others divide it
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +41,14 @@ class Classifier:
     def prepared(self, picture: Image.Image, scale: float = 1.0) -> Tensor:
         """The picture as the module takes it, [3, H, W]; at another scale, larger or smaller than usual.
 
-        There both sides are whole numbers of strides, so that the map of such a look covers the picture and nothing
-        else: borders that a network adds would move small things. A preparation of one's own knows one size only: what
-        it gives is stretched.
+        A preparation of one's own knows one size only: what it gives is stretched.
         """
         if scale == 1:
             return self.preprocess(picture)
         if isinstance(self.preprocess, Preprocess):
-            return replace(self.preprocess.scaled(scale), multiple=STRIDE)(picture)
+            return self.preprocess.scaled(scale)(picture)
         usual = self.preprocess(picture)[None]
-        height, width = (max(STRIDE, round(side * scale / STRIDE) * STRIDE) for side in usual.shape[-2:])
+        height, width = (max(1, int(side * scale)) for side in usual.shape[-2:])
         return functional.interpolate(usual, (height, width), mode="bicubic", antialias=True)[0]
 
     def probabilities(self, logits: Tensor) -> Tensor:
