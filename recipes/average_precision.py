@@ -1,0 +1,41 @@
+"""Mean average precision of a fine-tuned classifier, seeing whole pictures of a split it was not trained on.
+
+python recipes/average_precision.py MODEL --data ../shared/data/VOCdevkit --split val [--out FOLDER] [--workers 2]
+
+MODEL is a folder that `excite finetune` has made, or any classifier whose labels name the categories of the data.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from excite.ledger import Ledger
+from excite.loop import run
+from excite.metrics.average_precision import mean_average_precision
+from excite.models import load
+from excite.training.examples import read_examples
+from excite.training.scoring import Scoring, precisions
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--split", default="val")
+    parser.add_argument("--out", type=Path, help="where to keep what was found; a run that was stopped goes on there")
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args()
+
+    classifier = load(options.model)
+    examples = read_examples(options.data, options.split).of(classifier.labels)
+    ledger = Ledger((options.out or Path(tempfile.mkdtemp())) / "scores.jsonl", required=("picture", "scores"))
+    found = precisions(examples, run(Scoring(classifier), examples.pictures, ledger, workers=options.workers))
+    for category, precision in found.items():
+        print(f"{category:20s} {precision:.3f}" if precision is not None else f"{category:20s} nowhere")
+    mean = mean_average_precision(list(found.values()))
+    print(f"mean over {len(found)} categories, {len(examples.pictures)} pictures: {mean:.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The embedded classifier with 80 everyday objects beside ImageNet's 1000 classes: two output layers in one.
+
+The second output layer was fine-tuned on pictures of COCO, where several objects may be there at once; so its outputs
+are independent of each other, while of ImageNet's exactly one is true. ``recipes/everyday_head.py`` trains it.
+"""
+
+from functools import cache
+from importlib.resources import files
+
+import torch
+
+from excite.models.efficientnet_lite0 import EfficientNetLite0, efficientnet_lite0
+from excite.models.weights import fill
+from excite.vocabulary import Labels, imagenet_labels
+from excite.vocabulary.everyday import EVERYDAY_WORDS
+
+__all__ = ["EVERYDAY_UNITS", "HEAD", "everyday", "everyday_labels"]
+
+HEAD = "head.safetensors"
+EVERYDAY_UNITS = range(1000, 1080)
+
+
+def everyday() -> EfficientNetLite0:
+    """The network with the weights of both output layers, ready to be asked."""
+    from safetensors.torch import load
+
+    head = load(files(__name__).joinpath(HEAD).read_bytes())
+    tensors = dict(efficientnet_lite0().state_dict())
+    for name, rows in head.items():
+        tensors[f"classifier.{name}"] = torch.cat([tensors[f"classifier.{name}"], rows.float()])
+    with torch.device("meta"):
+        network = EfficientNetLite0(EVERYDAY_UNITS.stop)
+    fill(network, tensors, HEAD)
+    return network
+
+
+@cache
+def everyday_labels() -> Labels:
+    """ImageNet's labels, then the everyday ones, which have their words to themselves.
+
+    Example:
+        >>> [everyday_labels().find(word).units for word in ("dining table", "beagle")]
+        [(1027,), (162,)]
+    """
+    known = imagenet_labels()
+    words = [known.synonyms(unit) for unit in range(len(known))]
+    return Labels([*words, *everyday_words()], groups=EVERYDAY_WORDS, preferred=EVERYDAY_UNITS)
+
+
+def everyday_words() -> list[list[str]]:
+    """The everyday objects in the order of their outputs, each with its synonyms."""
+    text = files(__name__).joinpath("labels.txt").read_text(encoding="utf-8")
+    return [line.split(", ") for line in text.splitlines()]

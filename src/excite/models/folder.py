@@ -1,0 +1,160 @@
+"""A classifier in a folder of its own: what it is in one file of JSON, all its tensors in another.
+
+``classifier.json`` names the network, the labels and how it was trained; ``weights.safetensors`` holds the tensors, and
+the former tells the latter's hash, so that files of two classifiers are never taken for one. Nothing in either is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from excite.errors import ConceptError, ModelError
+from excite.models.preprocess import Preprocess
+from excite.models.weights import fill, read_tensors
+from excite.readouts.save import atomic_write, save_json
+from excite.vocabulary import Labels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import BinaryIO
+
+    from torch import nn
+
+    from excite.models.cards import Card
+
+__all__ = ["FACTS", "WEIGHTS", "Saved", "files_of", "read_saved", "save_classifier"]
+
+FACTS, WEIGHTS = "classifier.json", "weights.safetensors"
+FORMAT = 1
+KINDS: Mapping[str, type] = {  # of the fields of classifier.json
+    "base": str,
+    "labels": list,
+    "multilabel": bool,
+    "layers": list,
+    "size": int,
+    "fully_convolutional": bool,
+    "weights": str,
+    "training": dict,
+}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What ``classifier.json`` says.
+
+    Attributes:
+        base: the name of the network, as in `excite.load`; not a file.
+        labels: for each output its synonyms, its name first.
+        multilabel: several outputs may be true at once.
+        layers: layers worth reading, best first.
+        size: the shorter side of the pictures that it sees.
+        fully_convolutional: whether it answers for each place of a picture.
+        weights: the SHA-256 of the file of tensors.
+        training: how it was trained, for people to read.
+    """
+
+    base: str
+    labels: tuple[tuple[str, ...], ...]
+    multilabel: bool
+    layers: tuple[str, ...]
+    size: int
+    fully_convolutional: bool
+    weights: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    def card(self, base: Card, folder: Path) -> Card:
+        """The card of the classifier, made from that of its network."""
+        if not isinstance(base.preprocess, Preprocess):
+            raise ModelError(f"{folder / FACTS}: {self.base!r} prepares its pictures in an unknown way.")
+        return replace(
+            base,
+            name=str(folder),
+            build=lambda classes: base.build(len(self.labels) if classes is None else classes),
+            preprocess=replace(base.preprocess, shorter_side=self.size),
+            labels=partial(Labels, self.labels),
+            layers=self.layers,
+            description=f"{self.base} for {len(self.labels)} other classes",
+            source=str(folder),
+            pretrained=lambda: self._network(base, folder),
+            fingerprint=None,
+            fully_convolutional=self.fully_convolutional,
+            multilabel=self.multilabel,
+        )
+
+    def _network(self, base: Card, folder: Path) -> nn.Module:
+        path = folder / WEIGHTS
+        tensors = read_tensors(path)
+        if _hash(path) != self.weights:
+            raise ModelError(f"{path} is damaged, or not the one that {FACTS} was written with: fine-tune again.")
+        network = base.build(len(self.labels))
+        fill(network, tensors, str(path))
+        return network
+
+
+def save_classifier(folder: Path, network: nn.Module, facts: Saved) -> list[Path]:
+    """Write a classifier that `excite.load` takes; the files written.
+
+    Example:
+        >>> save_classifier(Path("pets"), network, Saved("efficientnet-lite0", ...))  # doctest: +SKIP
+    """
+    from safetensors.torch import save
+
+    content = save({name: tensor.detach().clone().contiguous() for name, tensor in network.state_dict().items()})
+
+    def write(file: BinaryIO) -> None:
+        file.write(content)
+
+    written = replace(facts, weights=hashlib.sha256(content).hexdigest())
+    return [
+        atomic_write(folder / WEIGHTS, write),
+        save_json({"format": FORMAT, **asdict(written)}, folder / FACTS),
+    ]
+
+
+def read_saved(folder: Path) -> Saved:
+    """What a folder says about the classifier in it.
+
+    Raises:
+        ModelError: there is none, or it cannot be read.
+    """
+    path = folder / FACTS
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{str(folder)!r} is a folder without {FACTS}: `excite finetune --out` makes one.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path} cannot be read: {' '.join(str(error).split())}.") from None
+    return _checked(facts, path)
+
+
+def files_of(name: str | Path) -> list[Path]:
+    """The files that a classifier is read from: its folder's, or the file itself; none for a name that is no path."""
+    path = Path(name)
+    return [file for file in (path, path / FACTS, path / WEIGHTS) if file.is_file()]
+
+
+def _checked(facts: Any, path: Path) -> Saved:
+    if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
+        raise ModelError(f"{path} is of another format than {FORMAT}, the one this version of excite reads.")
+    for name, kind in KINDS.items():
+        if type(facts.get(name)) is not kind:  # True is an int too
+            raise ModelError(f"{path}: {name!r} is missing or of another kind; fine-tune again.")
+    surplus = facts.keys() - KINDS.keys()
+    if surplus or facts["size"] < 1 or not all(isinstance(layer, str) for layer in facts["layers"]):
+        raise ModelError(f"{path} does not say what a classifier needs; fine-tune again.")
+    try:
+        labels = Labels(facts["labels"])
+    except (ConceptError, TypeError) as error:
+        raise ModelError(f"{path}: {error}") from None
+    words = tuple(labels.synonyms(unit) for unit in range(len(labels)))
+    return Saved(**{**facts, "labels": words, "layers": tuple(facts["layers"])})
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

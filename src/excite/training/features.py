@@ -1,0 +1,124 @@
+"""What an output layer reads, computed picture by picture and kept on disk: killed and started again, it goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from excite.errors import ExciteError, ImageError, ModelError
+from excite.images import read_image
+from excite.ledger import Ledger
+from excite.training.output_layer import features_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from torch import Tensor, nn
+
+    from excite.ledger import Entry
+    from excite.training.examples import Example
+    from excite.training.views import Views
+
+__all__ = ["Extraction", "Shelf", "identity", "state_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Extraction:
+    """The work done for each picture: the features of some of its views.
+
+    Attributes:
+        network: the classifier; its output layer may be any.
+        layer: the name of that layer.
+        views: makes the views,
+        numbers: of these numbers.
+    """
+
+    network: nn.Module
+    layer: str
+    views: Views
+    numbers: tuple[int, ...]
+    question: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        facts = [identity(self.network, self.layer), repr(self.views), self.numbers]
+        object.__setattr__(self, "question", json.dumps(facts))
+
+    def key(self, task: Example) -> str:
+        """Changes when the picture, the network below its output layer or the views do."""
+        facts = [self.question, task.name, state_of(task.path)]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+    def __call__(self, task: Example) -> dict[str, Any]:
+        """The features of a picture, for a `Shelf`."""
+        pictures = self.views(read_image(task.path), task.name, self.numbers)
+        features = features_of(self.network, self.layer, pictures).half()  # more digits change no classifier
+        if not features.isfinite().all():
+            raise ModelError(f"the features of {task.name!r} are beyond all numbers: is it a network with weights?")
+        return {"picture": task.name, "features": features.numpy()}
+
+
+class Shelf(Ledger):
+    """Where features are kept: their numbers one after the other in a file, and a ledger that says what is where."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "index.jsonl", required=("picture", "start", "shape"))
+        self.numbers = folder / "features.bin"
+
+    def read(self) -> dict[str, Entry]:
+        """The pictures whose features are there, by key; a file cut off by a kill has no line for its last ones."""
+        size = self.numbers.stat().st_size if self.numbers.is_file() else 0
+        return {key: entry for key, entry in super().read().items() if _end(entry) <= size}
+
+    def add(self, entry: Entry) -> None:
+        """Keep the features of one more picture; first the numbers, so that every line is true."""
+        features: np.ndarray[Any, np.dtype[np.float16]] = entry["features"]
+        try:
+            self.numbers.parent.mkdir(parents=True, exist_ok=True)
+            with self.numbers.open("ab") as file:
+                start = file.tell()
+                file.write(features.tobytes())
+        except OSError as error:
+            raise ExciteError(f"cannot write {str(self.numbers)!r}: {error.strerror or error}; has it room?") from None
+        super().add({"key": entry["key"], "picture": entry["picture"], "start": start, "shape": features.shape})
+
+    def features(self, keys: Sequence[str]) -> Tensor:
+        """The features of these pictures, [pictures, views, ...], in half precision."""
+        entries = super().read()
+        shape = tuple(entries[keys[0]]["shape"])
+        stacked = torch.empty(len(keys), *shape, dtype=torch.float16)
+        for place, key in enumerate(keys):
+            read = np.fromfile(self.numbers, np.float16, math.prod(shape), offset=entries[key]["start"])
+            stacked[place] = torch.from_numpy(read.reshape(shape))
+        return stacked
+
+
+def _end(entry: Entry) -> int:
+    """Where the numbers of an entry end, in bytes."""
+    end: int = entry["start"] + 2 * math.prod(entry["shape"])
+    return end
+
+
+def identity(network: nn.Module, without: str = "") -> str:
+    """What tells a network from one that would give other answers, the tensors of one of its layers aside."""
+    content = hashlib.sha256(type(network).__name__.encode())
+    for name, tensor in network.state_dict().items():
+        if not without or not name.startswith(f"{without}."):
+            content.update(f"{name} {tuple(tensor.shape)}".encode())
+            content.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
+    return content.hexdigest()
+
+
+def state_of(path: Path) -> list[Any]:
+    """What changes when a picture does."""
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise ImageError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+    return [str(path.resolve()), state.st_mtime_ns, state.st_size]

@@ -1,0 +1,91 @@
+"""The embedded classifier with everyday objects beside ImageNet's classes."""
+
+import pytest
+import torch
+from PIL import Image
+from skimage import data
+
+import excite
+from excite.datasets import open_dataset
+from excite.ledger import Ledger
+from excite.loop import run
+from excite.metrics.average_precision import mean_average_precision
+from excite.models.everyday import EVERYDAY_UNITS, everyday_labels, everyday_words
+from excite.training.examples import read_examples
+from excite.training.scoring import Scoring, precisions
+from excite.vocabulary import Labels, imagenet_labels
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return excite.load("everyday")
+
+
+class TestNetwork:
+    def test_imagenets_answers_are_those_of_the_network_it_is_made_from(self, classifier):
+        pictures = torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+        base = excite.load("efficientnet-lite0")
+        with torch.no_grad():
+            ours, theirs = classifier.module(pictures), base.module(pictures)
+        assert ours.shape == (1, 1080)
+        assert torch.allclose(ours[:, :1000], theirs, atol=1e-5)
+        found = classifier.probabilities(ours)
+        assert torch.allclose(found[:, :1000], theirs.softmax(1), atol=1e-6)
+        assert torch.equal(found[:, 1000:], ours[:, 1000:].sigmoid())
+
+    def test_both_may_be_seen_in_one_picture(self, classifier):
+        cat, tabby = excite.attend(classifier, data.chelsea(), ["cat", "Egyptian cat"])
+        assert (cat.units, cat.concept) == ((1020,), "cat")
+        assert cat.probability > 0.9
+        assert tabby.units == (285,)
+        assert tabby.probability > 0.2
+
+    def test_it_can_be_fine_tuned_and_built_for_other_classes(self):
+        assert excite.MODELS["everyday"].build(7).classifier.out_features == 7
+        assert excite.MODELS["everyday"].build(None).classifier.out_features == 1080
+
+
+class TestWords:
+    def test_an_everyday_word_means_the_everyday_object(self):
+        labels = everyday_labels()
+        words = "person bottle dog cat orange zebra people sofa television aeroplane motorbikes".split()
+        assert all(labels.find(word).units[0] in EVERYDAY_UNITS for word in [*words, "dining table", "Potted_Plant"])
+        assert labels.find("television") == labels.find("tv") == labels.find("tv monitor")
+        assert all(len(labels.find(words[0]).units) == 1 for words in everyday_words())
+
+    def test_all_other_words_mean_what_they_meant(self):
+        taken = {word for words in everyday_words() for word in words}
+        ours, theirs = everyday_labels(), imagenet_labels()
+        for unit in range(1000):
+            for word in theirs.synonyms(unit):
+                if word.lower() not in taken:
+                    assert ours.find(word) == theirs.find(word), word
+        for word in ("terrier", "snake", "phone", "chairs", "ball", "fruit"):
+            assert ours.find(word) == theirs.find(word) or word == "chairs"
+
+    def test_every_category_of_voc_and_coco(self, shared_data):
+        for folder in ("VOCdevkit", "coco"):
+            dataset = open_dataset(shared_data / folder, "val")
+            units = [dataset.concept(category, everyday_labels()).units for category in dataset.categories]
+            assert all(len(unit) == 1 and unit[0] in EVERYDAY_UNITS for unit in units)
+            assert len(set(units)) == len(units)
+
+    def test_imagenets_own_pictures_still_find_imagenets_units(self, shared_data):
+        dataset = open_dataset(shared_data / "imagenet")
+        units = [dataset.concept(wnid, everyday_labels()).units for wnid in dataset.categories]
+        assert units == [(unit,) for unit in range(1000)]
+
+
+def test_the_head_is_as_good_as_the_documentation_says(classifier, shared_data, tmp_path):
+    """On a few of the pictures kept aside; docs/finetune.md has the figure for all of them."""
+    _, aside = read_examples(shared_data / "coco", "train2017").of(Labels(everyday_words())).split(0.1)
+    few = type(aside)(aside.labels, aside.categories, aside.pictures[:60])
+    entries = run(Scoring(classifier), few.pictures, Ledger(tmp_path / "scores.jsonl", required=("scores",)))
+    everyday = ({**entry, "scores": entry["scores"][EVERYDAY_UNITS.start :]} for entry in entries)
+    assert mean_average_precision(list(precisions(few, everyday).values())) > 0.5
+
+
+def test_photographs_of_no_size_in_particular(classifier):
+    (found,) = excite.attend(classifier, Image.fromarray(data.coffee()), "cup")
+    assert found.units == (1026,)
+    assert found.probability > 0.5

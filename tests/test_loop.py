@@ -1,0 +1,116 @@
+"""The loop of all experiments: stopped, resumed, shared out."""
+
+import json
+from dataclasses import dataclass, field
+from itertools import islice
+
+import pytest
+import torch
+
+from excite.errors import ExciteError, ImageError, LayerError
+from excite.ledger import Ledger
+from excite.loop import run
+
+
+@dataclass
+class Doubling:
+    """Doubles numbers; has trouble with some."""
+
+    unreadable: tuple = ()
+    wrong: tuple = ()
+    asked: list = field(default_factory=list)
+
+    def key(self, task):
+        if task < 0:
+            raise ImageError(f"{task} is not there")
+        return f"k{task}"
+
+    def __call__(self, task):
+        self.asked.append(task)
+        if task in self.unreadable:
+            raise ImageError(f"{task} cannot be read")
+        if task in self.wrong:
+            raise LayerError(f"{task} has no such layer")
+        return {"double": 2 * task, "threads": torch.get_num_threads()}
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "records.jsonl", required=("double",))
+
+
+def doubles(*arguments, **options):
+    return [record["double"] for record in run(*arguments, **options)]
+
+
+def test_in_order(ledger):
+    assert doubles(Doubling(), [3, 1, 2], ledger) == [6, 2, 4]
+    assert [json.loads(line)["key"] for line in ledger.path.read_text().splitlines()] == ["k3", "k1", "k2"]
+
+
+def test_resumed(ledger):
+    first = run(Doubling(), [3, 1, 2, 5], ledger)
+    assert [record["double"] for record in islice(first, 2)] == [6, 2]
+    first.close()
+    with ledger.path.open("a") as file:
+        file.write('{"key": "k2", "dou')  # a line cut off by a kill
+    work = Doubling()
+    assert doubles(work, [3, 1, 2, 5], ledger) == [6, 2, 4, 10]
+    assert work.asked == [2, 5]
+
+
+def test_lines_without_what_is_required_are_outdated(ledger):
+    ledger.add({"key": "k3", "other": 1})
+    ledger.add({"key": 4, "double": 1})
+    assert doubles(Doubling(), [3], ledger) == [6]
+    assert set(ledger.read()) == {"k3"}
+
+
+def test_failures_are_told_and_not_kept(ledger):
+    failures = []
+    assert doubles(Doubling(unreadable=(1,)), [3, 1, -2, 2], ledger, failures=failures) == [6, 4]
+    assert failures == ["1 cannot be read", "-2 is not there"]
+    assert doubles(Doubling(), [3, 1, 2], ledger) == [6, 2, 4]  # mended meanwhile
+
+
+def test_failures_that_nobody_collects_are_errors(ledger):
+    with pytest.raises(ImageError, match="1 cannot be read"):
+        doubles(Doubling(unreadable=(1,)), [3, 1], ledger)
+
+
+def test_what_is_wrong_with_the_question_stops_it(ledger):
+    with pytest.raises(LayerError):
+        doubles(Doubling(wrong=(1,)), [3, 1], ledger, failures=[])
+    assert set(ledger.read()) == {"k3"}
+
+
+def test_one_thread_and_as_many_as_before_afterwards(ledger):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert [record["threads"] for record in run(Doubling(), [1], ledger)] == [1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+class TestWorkers:
+    def test_several(self, ledger):
+        """The same answers and failures in the same order."""
+        failures = []
+        work = Doubling(unreadable=(1,))
+        records = list(run(work, [3, 1, 2, 7], ledger, workers=2, failures=failures))
+        assert [(record["double"], record["threads"]) for record in records] == [(6, 1), (4, 1), (14, 1)]
+        assert failures == ["1 cannot be read"]
+        assert work.asked == []  # not here
+        assert list(ledger.read()) == ["k3", "k2", "k7"]
+
+    def test_none(self, ledger):
+        with pytest.raises(ExciteError, match="0 workers"):
+            doubles(Doubling(), [1], ledger, workers=0)
+
+    def test_work_that_cannot_be_sent(self, ledger):
+        work = Doubling()
+        work.asked = lambda: None
+        with pytest.raises(ExciteError, match=r"cannot be sent to other processes .*: use one worker"):
+            doubles(work, [1, 2], ledger, workers=2)

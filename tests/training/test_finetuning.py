@@ -1,0 +1,268 @@
+"""The whole training: what is learnt, what is kept on disk, and that it can be stopped anywhere."""
+
+from itertools import islice
+
+import learning
+import numpy as np
+import pytest
+import torch
+
+import excite
+from excite.errors import DataError
+from excite.models.folder import FACTS, WEIGHTS
+from excite.training import features, finetuning
+from excite.training.examples import read_examples
+from excite.training.features import Extraction, Shelf
+from excite.training.finetuning import FEATURES, FineTuning
+from excite.training.fitting import Descent
+from excite.training.views import Views
+from excite.vocabulary import Labels
+
+QUICK = Descent(batch=8, rate=0.1)
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    learning.know_tiny(monkeypatch)
+    return learning.make_train(tmp_path / "data")
+
+
+@pytest.fixture
+def few_epochs(monkeypatch):
+    monkeypatch.setattr(finetuning, "plateaued", lambda losses: len(losses) >= 5)
+
+
+def tuning(data, out, **options):
+    return FineTuning(learning.NAME, read_examples(data, "train"), out, **{"descent": QUICK, **options})
+
+
+def content(out):
+    return [(out / name).read_bytes() for name in (WEIGHTS, FACTS)]
+
+
+class Stopped(Exception):
+    pass
+
+
+def stopping_after(entries):
+    """Watch so many entries in all, then end as abruptly as Python can."""
+    left = [entries]
+
+    def watch(items, _total, _what):
+        for item in items:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Stopped
+            yield item
+
+    return watch
+
+
+class TestLearning:
+    def test_a_classifier_for_every_command(self, data, tmp_path):
+        out = tmp_path / "out"
+        about = tuning(data, out).train()
+        classifier = excite.load(out)
+        assert list(classifier.labels) == ["green", "red"]
+        assert classifier.multilabel is True
+        for k in (1, 2, 4, 5, 7, 8):  # with one colour each
+            (best, *_) = excite.attend(classifier, data / f"JPEGImages/{k:06}.jpg", "red" if k % 2 else "green")
+            assert best.probability > 0.5
+        assert about["pictures"] == 12
+        assert about["categories"] == ["green", "red"]
+        assert about["epochs"] > 5
+        assert [file.rpartition("/")[2] for file in about["files"]] == [WEIGHTS, FACTS]
+
+    def test_only_the_output_layer_is_trained(self, data, tmp_path):
+        tuning(data, tmp_path / "out").train()
+        base, trained = (excite.load(name).module.state_dict() for name in (learning.NAME, tmp_path / "out"))
+        different = [name for name in base if not torch.equal(base[name], trained[name])]
+        assert different == ["out.weight", "out.bias"]
+
+    def test_as_if_trained_by_hand(self, data, tmp_path):
+        """The same descent, written down with whole forward passes and nothing kept."""
+        tuning(data, tmp_path / "out", views=2).train()
+        trained = excite.load(tmp_path / "out").module
+        examples = read_examples(data, "train")
+        network = excite.load(learning.NAME).module
+        network.out = torch.nn.Linear(8, 2)
+        torch.nn.init.zeros_(network.out.bias)
+        network.out.weight.data.normal_(std=0.01, generator=torch.Generator().manual_seed(0))
+        sgd = torch.optim.SGD(network.out.parameters(), lr=0.1, momentum=0.9)
+        views = Views(learning.TINY.preprocess)
+        truth = torch.tensor([[float(c in p.present) for c in ("green", "red")] for p in examples.pictures])
+        pictures = [views(excite.images.read_image(p.path), p.name, (0, 1)) for p in examples.pictures]
+        for epoch in range(excite.models.folder.read_saved(tmp_path / "out").training["epochs"]):
+            order = np.random.default_rng([0, epoch]).permutation(12)
+            for batch in (order[:8], order[8:]):
+                logits = network(torch.stack([pictures[k][(k + epoch) % 2] for k in batch]))
+                loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, truth[batch], reduction="sum")
+                sgd.zero_grad()
+                (loss / len(batch)).backward()
+                sgd.step()
+        assert torch.allclose(trained.out.weight, network.out.weight, atol=2e-3)  # features were kept as halves
+        assert torch.allclose(trained.out.bias, network.out.bias, atol=2e-3)
+
+    def test_chosen_categories(self, data, tmp_path):
+        examples = read_examples(data, "train").of(Labels([["Rot", "red"]]))
+        about = FineTuning(learning.NAME, examples, tmp_path / "out", descent=QUICK).train()
+        assert about["categories"] == ["red"]
+        assert excite.load(tmp_path / "out").labels.find("rot").units == (0,)
+
+    def test_from_a_classifier_that_was_trained_before(self, data, tmp_path):
+        tuning(data, tmp_path / "one").train()
+        examples = read_examples(data, "train")
+        about = FineTuning(str(tmp_path / "one"), examples, tmp_path / "two", descent=QUICK).train()
+        assert about["model"] == learning.NAME
+        one, two = (excite.load(tmp_path / name).module.state_dict() for name in ("one", "two"))
+        assert torch.equal(one["conv.weight"], two["conv.weight"])
+
+    def test_held_out_pictures(self, data, tmp_path):
+        kept, aside = read_examples(data, "train").split(0.4)
+        assert len(aside.pictures) > 2
+        work = FineTuning(learning.NAME, kept, tmp_path / "out")
+        work.train()
+        measured = work.measure(aside)
+        assert measured["held_out"] == len(aside.pictures)
+        assert measured["map"] > 0.9
+        assert measured["map"] == sum(measured["precision"].values()) / 2
+
+    def test_a_category_that_is_nowhere_is_told(self, data, tmp_path):
+        examples = read_examples(data, "train")
+        wider = type(examples)(Labels(["blue", "red"]), ("blue", "red"), examples.pictures)
+        assert FineTuning(learning.NAME, wider, tmp_path / "out", descent=QUICK).train()["never_seen"] == ["blue"]
+
+
+@pytest.mark.usefixtures("few_epochs")
+class TestDeterminism:
+    @pytest.mark.parametrize("augment", [False, True])
+    def test_a_seed_says_it_all(self, data, tmp_path, augment):
+        for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+            tuning(data, tmp_path / name, augment=augment, descent=Descent(8, 0.1, seed=seed)).train()
+        assert content(tmp_path / "a") == content(tmp_path / "b")
+        assert content(tmp_path / "a")[0] != content(tmp_path / "c")[0]
+
+    def test_with_several_workers(self, data, tmp_path):
+        tuning(data, tmp_path / "one").train()
+        tuning(data, tmp_path / "two", workers=2).train()
+        assert content(tmp_path / "one") == content(tmp_path / "two")
+
+    @pytest.mark.parametrize("stopped", [0, 7])
+    def test_stopped_while_looking(self, data, tmp_path, stopped):
+        tuning(data, tmp_path / "whole").train()
+        with pytest.raises(Stopped):
+            tuning(data, tmp_path / "out", watch=stopping_after(stopped)).train()
+        tuning(data, tmp_path / "out").train()
+        assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+    @pytest.mark.parametrize("stopped", [0, 5, 12, 41])
+    def test_stopped_in_any_epoch_of_new_views(self, data, tmp_path, stopped):
+        tuning(data, tmp_path / "whole", augment=True).train()
+        with pytest.raises(Stopped):
+            tuning(data, tmp_path / "out", augment=True, watch=stopping_after(stopped)).train()
+        tuning(data, tmp_path / "out", augment=True).train()
+        assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+    def test_a_training_with_other_settings_begins_anew(self, data, tmp_path):
+        other = Descent(batch=4, rate=0.05)
+        tuning(data, tmp_path / "whole", augment=True, descent=other).train()
+        tuning(data, tmp_path / "out", augment=True).train()
+        tuning(data, tmp_path / "out", augment=True, descent=other).train()
+        assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("few_epochs")
+class TestKeptFeatures:
+    def looked_at(self, monkeypatch):
+        seen = []
+        original = features.read_image
+        monkeypatch.setattr(features, "read_image", lambda path: seen.append(path.stem) or original(path))
+        return seen
+
+    def test_nothing_is_looked_at_twice(self, data, tmp_path, monkeypatch):
+        tuning(data, tmp_path / "out").train()
+        seen = self.looked_at(monkeypatch)
+        tuning(data, tmp_path / "out", descent=Descent(rate=0.2)).train()
+        assert seen == []
+
+    def test_a_changed_picture_and_lost_features_are_done_again(self, data, tmp_path, monkeypatch):
+        tuning(data, tmp_path / "out").train()
+        learning.make_voc(tmp_path / "other", [("000003", [("red", (0, 0, 30, 30))])])
+        (tmp_path / "other/JPEGImages/000003.jpg").replace(data / "JPEGImages/000003.jpg")
+        with (tmp_path / "out" / FEATURES / "features.bin").open("r+b") as file:
+            file.truncate(file.seek(0, 2) - 1)  # the last picture's are not all there
+        seen = self.looked_at(monkeypatch)
+        tuning(data, tmp_path / "out").train()
+        assert seen == ["000003", "000011"]
+        seen.clear()
+        tuning(data, tmp_path / "out").train()
+        assert seen == []
+        tuning(data, tmp_path / "whole").train()
+        assert content(tmp_path / "out") == content(tmp_path / "whole")
+
+    def test_other_views_and_other_weights_are_other_features(self, data, tmp_path, monkeypatch):
+        network = excite.load(learning.NAME).module
+        example = read_examples(data, "train").pictures[0]
+
+        def key(network=network, numbers=(0, 1), seed=0):
+            return Extraction(network, "out", Views(learning.TINY.preprocess, seed), numbers).key(example)
+
+        same = excite.load(learning.NAME).module
+        torch.nn.init.ones_(same.out.weight)  # the output layer may be any
+        other = excite.load(learning.NAME).module
+        torch.nn.init.ones_(other.conv.weight)
+        keys = [key(), key(numbers=(0, 2)), key(seed=1), key(network=other)]
+        assert len(set(keys)) == 4
+        assert key(network=same) == keys[0]
+
+    def test_all_views_of_all_pictures(self, data, tmp_path):
+        tuning(data, tmp_path / "out", views=3).train()
+        shelf = Shelf(tmp_path / "out" / FEATURES)
+        keys = list(shelf.read())
+        assert len(keys) == 12
+        assert shelf.features(keys).shape == (12, 3, 8)
+        assert shelf.features(keys).dtype is torch.float16
+
+    def test_new_views_leave_one_epoch_at_most(self, data, tmp_path):
+        tuning(data, tmp_path / "out", augment=True).train()
+        assert len(list((tmp_path / "out" / FEATURES).glob("epoch-*"))) <= 1
+
+
+@pytest.mark.usefixtures("few_epochs")
+class TestBrokenPictures:
+    def test_told_once_and_left_out(self, data, tmp_path):
+        (data / "JPEGImages/000004.jpg").write_bytes(b"no picture")
+        (data / "JPEGImages/000007.jpg").unlink()
+        work = tuning(data, tmp_path / "out", augment=True)
+        assert work.train()["pictures"] == 10
+        assert len(work.failures) == 2
+        without = read_examples(data, "train")
+        readable = tuple(picture for picture in without.pictures if picture.name not in {"000004", "000007"})
+        same = type(without)(without.labels, without.categories, readable)
+        FineTuning(learning.NAME, same, tmp_path / "same", descent=QUICK, augment=True).train()
+        assert content(tmp_path / "same")[0] == content(tmp_path / "out")[0]
+
+    def test_not_one_can_be_read(self, data, tmp_path):
+        for path in (data / "JPEGImages").iterdir():
+            path.write_bytes(b"no picture")
+        with pytest.raises(DataError, match="none of 12 can be read"):
+            tuning(data, tmp_path / "out").train()
+
+    def test_not_one_is_there(self, data, tmp_path):
+        examples = read_examples(data, "train")
+        nothing = type(examples)(examples.labels, examples.categories, ())
+        with pytest.raises(DataError, match="no pictures to learn from"):
+            FineTuning(learning.NAME, nothing, tmp_path / "out").train()
+
+
+def test_entries_are_as_watched(data, tmp_path):
+    """What a progress bar is told: all pictures, once."""
+    told = []
+
+    def watch(items, total, what):
+        entries = list(items)
+        told.append((len(entries), total, what))
+        return islice(entries, None)
+
+    tuning(data, tmp_path / "out", watch=watch).train()
+    assert told == [(12, 12, "pictures")]
