@@ -62,7 +62,7 @@ class TestAnswers:
     def test_json_is_one_object_and_what_the_file_says(self, play):
         (answer,) = play("--json", "--out", "out").answers
         assert answer == json.loads(Path("out/rows.json").read_text())
-        assert [row["method"] for row in answer["rows"]] == ["c-mwp", "mwp", "center"]
+        assert [row["method"] for row in answer["rows"]] == ["excite", "c-mwp", "mwp", "center"]
         row = answer["rows"][0]
         assert {"model", "method", "layer", "all", "difficult", "pairs"} <= row.keys()
         assert (row["model"], row["layer"], row["pairs"], row["difficult_pairs"]) == ("colours", "1", 32, 16)
@@ -91,7 +91,7 @@ class TestAnswers:
         assert round(mean, 2) == answer["rows"][-1]["all"]
         table = Path("out/table.md").read_text().splitlines()
         assert table[0] == "| model | method | layer | all % | difficult % | empty maps |"
-        assert table[2].startswith(f"| colours | c-mwp | 1 | {answer['rows'][0]['all']:.1f} (")
+        assert table[2].startswith(f"| colours | excite | 1 | {answer['rows'][0]['all']:.1f} (")
 
     def test_several_networks(self, play):
         (answer,) = play("--model", "colours", "--model", "twin", "--methods", "mwp", "--json", "--out", "out").answers

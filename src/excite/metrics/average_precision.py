@@ -31,7 +31,7 @@ def average_precision(scores: ArrayLike, truth: ArrayLike) -> float | None:
 
     Example:
         >>> average_precision([0.9, 0.8, 0.7, 0.1], [True, False, True, False])
-        0.8333333333333334
+        0.8333333333333333
     """
     values, positive = np.asarray(scores, dtype=np.float64), np.asarray(truth, dtype=bool)
     if values.shape != positive.shape or values.ndim != 1:
