@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from typing import Annotated
@@ -13,6 +14,9 @@ from excite.cli import attend, bench, fetch, finetune, layers, ls
 __all__ = ["main"]
 
 STOPPED = 130  # the exit code of a command that the user has stopped with Ctrl-C
+
+# oneDNN keeps a kernel for every shape of picture it has met, a thousand by default: 130 MB on 1000 pictures of VOC
+KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "200")
 
 app = typer.Typer(
     name="excite",
@@ -65,6 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
     from excite.errors import ExciteError
 
     arguments = sys.argv[1:] if arguments is None else arguments
+    os.environ.setdefault(*KERNELS)
     warnings.showwarning = _note
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or that of typer's own copy of click
     debug = "--debug" in arguments
