@@ -27,7 +27,7 @@ class TestJson:
 
     def test_it_says_what_the_library_says(self, excite, cat):
         (answer,) = excite("attend", cat, "cat", "285", "--json").answers
-        maps = library.attend(library.load(), cat, ["cat", 285])
+        maps = library.attend(library.load("everyday"), cat, ["cat", 285])
         for said, found in zip(answer["maps"], maps, strict=True):
             x, y = found.point()
             assert said["point"] == [x, y]
@@ -45,7 +45,8 @@ class TestJson:
         exif[EXIF_ORIENTATION] = 6
         upright.transpose(Image.Transpose.ROTATE_90).save("turned.png", exif=exif)
         answers = [
-            excite("attend", name, "cat", "plastic bag", "--json").answers[0] for name in ("upright.png", "turned.png")
+            excite("attend", name, "Egyptian cat", "plastic bag", "--json").answers[0]
+            for name in ("upright.png", "turned.png")
         ]
         for one, other in zip(*(answer["maps"] for answer in answers), strict=True):
             assert {**one, "overlay": None} == {**other, "overlay": None}
@@ -72,7 +73,7 @@ class TestJson:
 
 class TestOptions:
     def test_five_findings_without_a_concept(self, excite, cat):
-        (answer,) = excite("attend", cat, "--json").answers
+        (answer,) = excite("attend", cat, "--json", "--model", "efficientnet-lite0").answers
         assert [found["concept"] for found in answer["maps"]][:3] == ["Egyptian cat", "tiger cat", "tabby"]
         assert len(answer["maps"]) == 5
         likelihood = [found["probability"] for found in answer["maps"]]
@@ -94,11 +95,18 @@ class TestOptions:
         assert answer["maps"][0]["method"] == method
         assert answer["maps"][0]["mass"] == pytest.approx(found.mass, abs=1e-6)
 
+    def test_everyday_objects_beside_the_labels_of_imagenet(self, excite, cat):
+        (answer,) = excite("attend", cat, "cat", "person", "dining table", "tabby", "--json", "--no-overlays").answers
+        chances = {found["concept"]: found["probability"] for found in answer["maps"]}
+        assert list(chances) == ["cat", "person", "dining table", "tabby"]
+        assert chances["cat"] > 0.9
+        assert max(chances["person"], chances["dining table"]) < 0.5
+
     def test_against(self, excite, cat):
         (answer,) = excite(
             "attend", cat, "cat", "--against", "dog", "--against", "lynx", "--json", "--no-overlays"
         ).answers
-        (found,) = library.attend(library.load(), cat, "cat", against=["dog", "lynx"])
+        (found,) = library.attend(library.load("everyday"), cat, "cat", against=["dog", "lynx"])
         assert answer["maps"][0]["concept"] == "cat, not dog, not lynx"
         assert answer["maps"][0]["mass"] == pytest.approx(found.mass, abs=1e-6)
         assert answer["maps"][0]["point"] == list(found.point())
@@ -133,7 +141,7 @@ class TestOptions:
         assert [path.name for path in Path("excite-out").iterdir()] == ["answers.jsonl"]
 
     def test_a_table_for_people(self, excite, cat):
-        ended = excite("attend", cat, "cat", "plastic bag", "volcano")
+        ended = excite("attend", cat, "cat", "plastic bag", "volcano", "--model", "efficientnet-lite0")
         assert ended.code == 0
         assert ended.err == ""
         name, header, first, _, last = ended.out.splitlines()

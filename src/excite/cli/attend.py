@@ -36,7 +36,7 @@ def command(
             "best findings. More pictures may come before.",
         ),
     ] = None,
-    model: Model = "efficientnet-lite0",
+    model: Model = "everyday",
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Size = None,

@@ -72,7 +72,7 @@ def methods(as_json: Json = False) -> None:
 @app.command()
 def labels(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Only labels with a synonym that contains this.")] = "",
-    model: Model = "efficientnet-lite0",
+    model: Model = "everyday",
     as_json: Json = False,
 ) -> None:
     """What a model can be asked for."""
