@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 import torch
-from annotated import colour_classifier, make_imagenet, make_voc, scenes, voc_object
+from annotated import make_imagenet, make_voc, scenes, voc_object
 from torch import nn
 
 import excite
@@ -17,30 +17,10 @@ from excite.benchmarks.measures import ALPHAS
 from excite.benchmarks.plots import layer_figure
 from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, LayerError, MethodError, ModelError, SignalError
-from excite.methods import view
 from excite.metrics.regions import box_distance
-from excite.propagation import Sweep
 from excite.vocabulary import Labels
 
 FINE, COARSE = "1", "2"
-
-
-@pytest.fixture
-def classifier():
-    return colour_classifier()
-
-
-@pytest.fixture
-def dataset(tmp_path):
-    return open_dataset(make_voc(tmp_path / "voc", scenes(24)))
-
-
-@pytest.fixture
-def looks(monkeypatch):
-    """How often the network runs."""
-    seen = []
-    monkeypatch.setattr(view, "Sweep", lambda *arguments: seen.append(1) or Sweep(*arguments))
-    return seen
 
 
 def measured(sweep, out, **options):

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from annotated import SIDE, coco_content, colour_classifier, make_voc, picture, scenes, voc_object, write_coco
+from annotated import SIDE, coco_content, make_voc, picture, scenes, voc_object, write_coco
 from torch import nn
 
 import excite
@@ -17,30 +17,11 @@ from excite.benchmarks.pointing_protocol import AUTHORS, find_protocol
 from excite.benchmarks.pointing_report import write_tables
 from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, LayerError, MethodError
-from excite.methods import METHODS, Method, view
+from excite.methods import METHODS, Method
 from excite.metrics.regions import box_distance
-from excite.propagation import Sweep
 from excite.vocabulary import Labels
 
 FINE, COARSE = "1", "2"
-
-
-@pytest.fixture
-def classifier():
-    return colour_classifier()
-
-
-@pytest.fixture
-def dataset(tmp_path):
-    return open_dataset(make_voc(tmp_path / "voc", scenes(24)))
-
-
-@pytest.fixture
-def looks(monkeypatch):
-    """How often the network runs."""
-    seen = []
-    monkeypatch.setattr(view, "Sweep", lambda *arguments, **more: seen.append(1) or Sweep(*arguments, **more))
-    return seen
 
 
 @pytest.fixture

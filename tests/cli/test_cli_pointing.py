@@ -6,18 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from annotated import colour_classifier, make_voc, picture, scenes, voc_object
+from processes import PATIENCE, wait_for_lines
 
 from excite.methods import METHODS
 
 TESTS = Path(__file__).parents[1]
 TABLES = ("rows.json", "rows.csv", "categories.csv", "table.md")
-PATIENCE = 120
 
 
 @pytest.fixture
@@ -207,7 +206,7 @@ def test_killed_again_and_again_it_gives_the_same_bytes(play, voc):
     for lines in (3, 13):
         process = _start(voc)
         try:
-            _wait_for(ledger, lines, process)
+            wait_for_lines(ledger, lines, process)
         finally:
             process.send_signal(signal.SIGKILL)
         assert process.wait(PATIENCE) == -signal.SIGKILL
@@ -222,11 +221,3 @@ def _start(voc):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", SCRIPT.format(tests=str(TESTS), voc=str(voc))]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)  # noqa: S603
-
-
-def _wait_for(path, count, process):
-    deadline = time.monotonic() + PATIENCE
-    while not path.exists() or path.read_bytes().count(b"\n") < count:
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

@@ -8,17 +8,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from processes import PATIENCE, wait_for_lines
 from skimage import data
 
 COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-PATIENCE = 120
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +50,6 @@ def run(folder, *arguments):
     process = start(folder, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     out, err = process.communicate(timeout=PATIENCE)
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
-
-
-def wait_for_lines(path, count, process):
-    deadline = time.monotonic() + PATIENCE
-    while not path.exists() or path.read_bytes().count(b"\n") < count:
-        assert process.poll() is None, "it ended before it could be stopped"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def lines(path):

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from excite.benchmarks.identity import identity
 from excite.benchmarks.looks import look_at, maps_of
 from excite.benchmarks.measures import ALPHAS, boxes_above, overlap
 from excite.images import read_image
 from excite.methods import find_method
 from excite.metrics.regions import box_distance
+from excite.models.identity import identity
 from excite.readouts.upsample import upsample
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from excite.benchmarks.identity import identity
 from excite.benchmarks.looks import look_at, maps_of
 from excite.datasets.difficult import is_difficult
 from excite.images import read_image
 from excite.methods import find_method
 from excite.metrics.regions import area_share, distance
+from excite.models.identity import identity
 from excite.readouts.point import maximum_point
 
 if TYPE_CHECKING:

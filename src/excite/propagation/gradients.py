@@ -51,7 +51,7 @@ class Gradients:
         self.output = self._traced.detach()
         self.activations = {layer: reading.activation for layer, reading in readings.items()}
         self._probes = {layer: reading.probe for layer, reading in readings.items()}
-        reached = {getattr(node, "variable", None) for node in nodes_below(self._traced.grad_fn, lambda _: True)}
+        reached = {getattr(node, "variable", None) for node in nodes_below(self._traced.grad_fn)}
         for layer, probe in self._probes.items():
             if probe not in reached:
                 raise unread(layer)

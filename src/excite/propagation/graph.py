@@ -17,7 +17,7 @@ from excite.propagation.notes import is_traced, tensors_in
 from excite.propagation.rules import Affine, Refused, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch import Tensor
 
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check",
+    "children_of",
     "copies",
     "hidden",
     "name_unruled",
     "node_name",
     "nodes_below",
+    "outputs_of",
     "refusal",
     "rule_of",
     "top_down",
@@ -62,7 +64,7 @@ def rule_of(node: Any) -> Rule | None:
 def check(output: Tensor) -> set[Tensor]:
     """Refuse a graph that has a node without a rule on the way down from ``output``; give the probes it reaches."""
     reached = set()
-    for node in nodes_below(output.grad_fn, lambda _: True):
+    for node in nodes_below(output.grad_fn):
         rule = rule_of(node)
         if isinstance(rule, Refused):
             raise NoRuleError(rule.message)
@@ -80,14 +82,14 @@ def top_of(output: Tensor) -> tuple[list[Affine], set[Tensor]]:
     """
     top: list[Affine] = []
 
-    def above(node: Any) -> bool:
+    def above(node: Any) -> list[Any]:
         rule = rule_of(node)
         if rule is not None:
             rule.cued = True
         if isinstance(rule, Affine) and rule.weight is not None:
             top.append(rule)
-            return False
-        return True
+            return []
+        return children_of(node)
 
     probes = {node.variable for node in nodes_below(output.grad_fn, above) if hasattr(node, "variable")}
     return top, probes
@@ -95,12 +97,12 @@ def top_of(output: Tensor) -> tuple[list[Affine], set[Tensor]]:
 
 def top_down(top: Any) -> list[Any]:
     """All nodes from ``top`` down, each after every node above it."""
-    waiting = Counter(child for node in nodes_below(top, lambda _: True) for child, _ in node.next_functions)
+    waiting = Counter(child for node in nodes_below(top) for child in children_of(node))
     ready, order = [top], []
     while ready:
         node = ready.pop()
         order.append(node)
-        for child, _ in node.next_functions:
+        for child in children_of(node):
             if child is not None:
                 waiting[child] -= 1
                 if not waiting[child]:
@@ -111,7 +113,7 @@ def top_down(top: Any) -> list[Any]:
 def name_unruled(result: Tensor, call: Call, module_name: Callable[[], str]) -> None:
     """Remember which call made the nodes that do more than copy, for the error if a signal ever meets them."""
     origins = {tensor.grad_fn for tensor in tensors_in((call.args, call.kwargs)) if is_traced(tensor)}
-    for node in nodes_below(result.grad_fn, lambda node: node not in origins):
+    for node in nodes_below(result.grad_fn, lambda node: [] if node in origins else children_of(node)):
         if node not in origins and not copies(node) and "excite" not in node.metadata:
             node.metadata["excite"] = refusal(call.name, module_name())
 
@@ -146,8 +148,18 @@ def node_name(node: Any) -> str:
     return type(node).__name__.rstrip("0123456789").removesuffix("Backward")
 
 
-def nodes_below(start: Any, descend: Callable[[Any], bool]) -> Iterator[Any]:
-    """All nodes below and including ``start``, without going below those where ``descend`` says no."""
+def children_of(node: Any) -> list[Any]:
+    """The nodes just below one; None where a tensor needs no gradient."""
+    return [child for child, _ in node.next_functions]
+
+
+def outputs_of(node: Any) -> Any:
+    """What is known of each output of a node's operation: shape, dtype and device."""
+    return node._input_metadata  # noqa: SLF001 - torch has no public way to ask
+
+
+def nodes_below(start: Any, below: Callable[[Any], Iterable[Any]] = children_of) -> Iterator[Any]:
+    """All nodes below and including ``start``; ``below`` says where to go on from a node."""
     waiting, seen = [start], set()
     while waiting:
         node = waiting.pop()
@@ -155,5 +167,4 @@ def nodes_below(start: Any, descend: Callable[[Any], bool]) -> Iterator[Any]:
             continue
         seen.add(node)
         yield node
-        if descend(node):
-            waiting.extend(child for child, _ in node.next_functions)
+        waiting.extend(below(node))

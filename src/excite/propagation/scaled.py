@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from excite.propagation.graph import rule_of, top_down
+from excite.propagation.graph import outputs_of, rule_of, top_down
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def _leading_to(order: Sequence[Any], probes: Sequence[Tensor]) -> set[Any]:
 
 def _handed_down(node: Any, arrived: Mapping[int, Tensor]) -> tuple[Tensor | None, ...]:
     """What a node hands to each of its inputs."""
-    outputs = node._input_metadata  # noqa: SLF001 - torch has no public way to ask
+    outputs = outputs_of(node)
     rule = rule_of(node)
     if rule is not None:
         return rule.down(*(arrived.get(output) for output in range(len(outputs))))
@@ -94,5 +94,5 @@ def _handed_down(node: Any, arrived: Mapping[int, Tensor]) -> tuple[Tensor | Non
 
 def _fitting(share: Tensor, node: Any, output: int) -> Tensor:
     """A share in the shape and type of the output it goes to, as autograd sees to it."""
-    meta = node._input_metadata[output]  # noqa: SLF001
+    meta = outputs_of(node)[output]
     return share.sum_to_size(meta.shape).to(meta.dtype)

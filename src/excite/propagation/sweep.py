@@ -114,7 +114,7 @@ class Sweep:
 
     @cached_property
     def _rules(self) -> list[Rule]:
-        found = (rule_of(node) for node in nodes_below(self._traced.grad_fn, lambda _: True))
+        found = (rule_of(node) for node in nodes_below(self._traced.grad_fn))
         return [rule for rule in found if rule is not None]
 
     def carry(

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from excite.errors import SignalError
-from excite.propagation.graph import rule_of, top_down
+from excite.propagation.graph import outputs_of, rule_of, top_down
 from excite.propagation.rules import Affine, Tap
 from excite.propagation.signals import as_signal
 from excite.propagation.sweep import Sweep
@@ -187,8 +187,8 @@ def _next(node: Any, output: int, unit: int, walks: list[int], choose: Choice) -
 
 def _conditional(node: Any, output: int, unit: int) -> list[Tensor]:
     """P(a_j | a_i) over the children of one unit, for each input of the node."""
-    shapes = [list(meta.shape) for meta in node._input_metadata]  # noqa: SLF001 - torch has no public way to ask
-    dtype = node._input_metadata[output].dtype  # noqa: SLF001
+    shapes = [list(meta.shape) for meta in outputs_of(node)]
+    dtype = outputs_of(node)[output].dtype
     place = list(_unravel(unit, torch.Size(shapes[output])))
     rule = rule_of(node)
     if isinstance(rule, Affine) and rule.row_dim is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from excite.errors import NoRuleError
 from excite.propagation.competing import convolution, einstein_sum, product, product_with_bias
-from excite.propagation.graph import copies, hidden, node_name, rule_of
+from excite.propagation.graph import children_of, copies, hidden, node_name, nodes_below, rule_of
 from excite.propagation.notes import Note, is_traced, note_of, tensors_in
 from excite.propagation.operations import OPERATIONS
 from excite.propagation.passing import (
@@ -150,16 +150,13 @@ def refuse_unruled(output: Tensor, way: Way) -> None:
 
 def _on_the_way(output: Tensor, way: Way) -> Iterator[Any]:
     """All nodes that a signal comes through; relevance does not go into gates and divisors."""
-    waiting, seen = [output.grad_fn], set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        yield node
-        rule, below = rule_of(node), [child for child, _ in node.next_functions]
+
+    def below(node: Any) -> list[Any]:
+        rule, children = rule_of(node), children_of(node)
         main = rule.main if way == "lrp" and isinstance(rule, Step) else None
-        waiting.extend(below if main is None else [below[main]])
+        return children if main is None else [children[main]]
+
+    return nodes_below(output.grad_fn, below)
 
 
 def _is_foreign(node: Any) -> bool:

@@ -14,6 +14,7 @@ import torch
 from excite.errors import ExciteError, ImageError, ModelError
 from excite.images import read_image
 from excite.ledger import Ledger
+from excite.models.identity import network_identity
 from excite.training.output_layer import features_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from excite.training.examples import Example
     from excite.training.views import Views
 
-__all__ = ["Extraction", "Shelf", "identity", "state_of"]
+__all__ = ["Extraction", "Shelf", "state_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class Extraction:
     question: str = field(init=False)
 
     def __post_init__(self) -> None:
-        facts = [identity(self.network, self.layer), repr(self.views), self.numbers]
+        facts = [network_identity(self.network, self.layer), repr(self.views), self.numbers]
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Example) -> str:
@@ -103,16 +104,6 @@ def _end(entry: Entry) -> int:
     """Where the numbers of an entry end, in bytes."""
     end: int = entry["start"] + 2 * math.prod(entry["shape"])
     return end
-
-
-def identity(network: nn.Module, without: str = "") -> str:
-    """What tells a network from one that would give other answers, the tensors of one of its layers aside."""
-    content = hashlib.sha256(type(network).__name__.encode())
-    for name, tensor in network.state_dict().items():
-        if not without or not name.startswith(f"{without}."):
-            content.update(f"{name} {tuple(tensor.shape)}".encode())
-            content.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
-    return content.hexdigest()
 
 
 def state_of(path: Path) -> list[Any]:

@@ -101,7 +101,7 @@ class Fit:
             sure: of the same shape, 0 where nobody knows: such a place is left out of the loss.
         """
         total = 0.0
-        for batch in self.order(len(features)).split(self.descent.batch):  # type: ignore[no-untyped-call]
+        for batch in self.order(len(features)).split(self.descent.batch):  # type: ignore[no-untyped-call]  # torch has no type for it
             logits = self.output(features[batch].float())
             each = functional.binary_cross_entropy_with_logits(logits, present[batch], sure[batch], reduction="sum")
             self._step(torch.autograd.grad(each / len(batch), list(self._weights.values())))

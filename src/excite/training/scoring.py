@@ -12,7 +12,8 @@ import torch
 from excite.errors import DataError
 from excite.images import read_image
 from excite.metrics.average_precision import average_precision
-from excite.training.features import identity, state_of
+from excite.models.identity import identity
+from excite.training.features import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +33,7 @@ class Scoring:
     question: str = field(init=False)
 
     def __post_init__(self) -> None:
-        facts = [identity(self.classifier.module), repr(self.classifier.preprocess)]
+        facts = identity(self.classifier)
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Example) -> str:
