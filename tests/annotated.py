@@ -84,6 +84,26 @@ def make_imagenet(folder, pictures, words):
     return folder
 
 
+def imagenet_xml(objects, size=(SIDE, SIDE)):
+    """A file of ImageNet's XML: its pixels are counted from 0, the last one included."""
+    text = f"<size><width>{size[0]}</width><height>{size[1]}</height><depth>3</depth></size><segmented>0</segmented>"
+    for wnid, (x0, y0, x1, y1) in objects:
+        sides = zip(("xmin", "ymin", "xmax", "ymax"), (x0, y0, x1 - 1, y1 - 1), strict=True)
+        corners = "".join(f"<{side}>{value}</{side}>" for side, value in sides)
+        text += f"<object><name>{wnid}</name><difficult>0</difficult><bndbox>{corners}</bndbox></object>"
+    source = "<folder>val</folder><filename>%s</filename><source><database>ILSVRC_2012</database></source>"
+    return f"<annotation>{source}{text}</annotation>"
+
+
+def write_imagenet_xml(folder, pictures, wnids):
+    """ImageNet's XML files without its pictures; squares of a colour are objects of its class."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, squares in pictures:
+        objects = [(wnids[colour], box) for colour, box in squares]
+        (folder / f"{name}.xml").write_text(imagenet_xml(objects))
+    return folder
+
+
 def coco_content(pictures, categories):
     """What an instances file holds, for pictures of names and squares."""
     numbers = {name: 10 * k for k, name in enumerate(categories, 1)}

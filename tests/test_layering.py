@@ -25,6 +25,8 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "ledger": {"readouts"},
     "loop": {"ledger"},
     "album": {"attending", "attention", "images", "ledger", "methods", "models", "readouts"},
+    "locating": {"attending", "looking", "models"},
+    "boxing": {"album", "images", "ledger", "locating", "loop", "models", "readouts", "vocabulary"},
     "training": {
         "datasets",
         "images",
@@ -55,6 +57,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "attending",
         "attention",
         "benchmarks",
+        "boxing",
         "datasets",
         "images",
         "ledger",

@@ -50,6 +50,32 @@ def test_the_layout_of_the_challenges_archive(folder):
     assert all(sample.path.is_file() for sample in open_dataset(folder))
 
 
+def test_sorted_into_folders_of_classes(folder):
+    """As torchvision wants them."""
+    for sample in open_dataset(folder):
+        place = folder / "val" / sample.targets[0].concept
+        place.mkdir(exist_ok=True)
+        sample.path.rename(place / sample.path.name)
+    assert [sample.path.parent.name for sample in open_dataset(folder)] == ["n00000001", "n00000000"] * 2
+    assert all(sample.path.is_file() for sample in open_dataset(folder))
+
+
+def test_a_missing_picture(folder):
+    (folder / "val/000001.JPEG").unlink()
+    assert (
+        open_dataset(folder).sample("000001").path == folder / "val/000001.JPEG"
+    )  # reading it says that it is missing
+
+
+def test_the_usual_words_where_there_is_no_file_of_words(folder):
+    (folder / "LOC_synset_mapping.txt").unlink()
+    (target,) = boxes(folder, "a,n01751748 111 108 441 193")
+    dataset = open_dataset(folder)
+    assert (target.boxes, dataset.words(target.concept)[0]) == (((111, 108, 442, 194),), "sea snake")
+    assert len(dataset.categories) == 1000
+    assert dataset.concept("n01751748", imagenet_labels()).units == (65,)
+
+
 class TestConcepts:
     def test_namesakes_are_told_apart(self, folder):
         """Two classes are called crane, and two maillot."""
@@ -98,7 +124,12 @@ class TestBroken:
         with pytest.raises(DataError, match=r"LOC_synset_mapping\.txt, line 2: a WordNet number"):
             open_dataset(folder)
 
-    def test_no_words(self, folder):
+    def test_a_number_that_nobody_knows(self, folder):
         (folder / "LOC_synset_mapping.txt").unlink()
-        with pytest.raises(DataError, match=r"cannot read .*LOC_synset_mapping\.txt"):
-            open_dataset(folder)
+        with pytest.raises(DataError, match=r"csv, line 2: 'n00000000' is no class of ImageNet"):
+            boxes(folder, "a,n00000000 1 2 3 4")
+
+    @pytest.mark.parametrize("corner", ["-1", "nan", "inf", "1e999"])
+    def test_corners_that_are_none(self, folder, corner):
+        with pytest.raises(DataError, match=r"csv, line 2: .*(is no box|begins outside of the picture)"):
+            boxes(folder, f"a,n00000000 {corner} 2 3 4")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from annotated import coco_content, make_imagenet, make_voc, scenes, write_coco
+from annotated import coco_content, make_imagenet, make_voc, picture, scenes, write_coco
 
 from excite.datasets import DATASETS, Dataset, open_dataset
 from excite.errors import ConceptError, DataError
@@ -45,6 +45,27 @@ class TestFinding:
         (tmp_path / "holiday.jpg").write_text("")
         with pytest.raises(DataError, match=r"holds no data set that is known: imagenet .*voc .*coco"):
             open_dataset(tmp_path)
+
+    @pytest.mark.parametrize("name", ["boxes.json", "boxes.csv"])
+    def test_boxes_without_pictures(self, tmp_path, name):
+        """As they are in the folder that `excite boxes` writes to."""
+        (tmp_path / name).write_text("")
+        with pytest.raises(
+            DataError, match=rf"{name}' has boxes, but no pictures are with it: put the file, or a link"
+        ):
+            open_dataset(tmp_path)
+
+    def test_other_json_beside_imagenet(self, folder):
+        (folder / "imagenet/imagenet_class_index.json").write_text("{}")
+        assert open_dataset(folder / "imagenet").name == "imagenet"
+
+    def test_annotations_before_a_table_of_boxes(self, folder, tmp_path):
+        """A folder that opened before there were such tables opens as it did."""
+        picture(tmp_path / "coco/000000.jpg", [])
+        for place in ("coco", "imagenet", "VOCdevkit/VOC2007"):
+            before = open_dataset(folder / place)
+            (folder / place / "boxes.csv").write_text("image,concept,x0,y0,x1,y1\n")
+            assert open_dataset(folder / place).name == before.name
 
     def test_no_folder(self, tmp_path):
         (tmp_path / "file").write_text("")

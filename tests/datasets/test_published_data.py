@@ -12,6 +12,7 @@ import pytest
 from annotated import coco_content, make_voc, picture, scenes, write_coco
 from serving import serving
 
+from excite.cli import main
 from excite.datasets import open_dataset, published
 from excite.datasets.published import PUBLISHED, Published, fetch_dataset
 from excite.errors import FetchError
@@ -135,6 +136,22 @@ class TestRefusals:
             fetch_dataset("voc2012", tmp_path)
         with pytest.raises(FetchError, match="coco2017 has no split 'test': its splits are train, val"):
             fetch_dataset("coco2017", tmp_path, ["val", "test"])
+
+    @pytest.mark.parametrize("name", ["imagenet", "ImageNet-1k", "ILSVRC2012"])
+    def test_only_with_an_account(self, tmp_path, name):
+        with pytest.raises(
+            FetchError, match=rf"^{name} cannot be fetched: .*image-net\.org.*kaggle\.com.*DIR/val.*--data"
+        ):
+            fetch_dataset(name, tmp_path)
+
+    def test_said_before_anything_else_is_missed(self, capsys):
+        """Nobody should have to name a folder first, only to hear that nothing will be put into it."""
+        with pytest.raises(SystemExit) as ended:
+            main(["fetch", "imagenet"])
+        said = capsys.readouterr().err
+        assert ended.value.code == 1
+        assert said.startswith("excite: imagenet cannot be fetched: it needs an account")
+        assert said.count("\n") == 1
 
     def test_no_room(self, tmp_path, monkeypatch):
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))

@@ -12,13 +12,13 @@ from excite.errors import ConceptError, DataError, ImageError, ModelError
 from excite.vocabulary.labels import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from excite.datasets import Box, Dataset, Sample, Target
     from excite.models import Classifier
     from excite.vocabulary import Concept
 
-__all__ = ["Cue", "Experiment", "Task", "left_out_words"]
+__all__ = ["Cue", "Experiment", "Task", "failures_of", "left_out_words"]
 
 
 @dataclass(frozen=True)
@@ -168,3 +168,13 @@ def left_out_words(left_out: Mapping[str, Any]) -> list[str]:
         "pictures with nothing to look for": left_out["empty"],
     }
     return [f"{reason}: {what}" for reason, what in said.items() if what]
+
+
+def failures_of(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line for each picture or annotation that could not be read, whichever of several experiments needed it.
+
+    Example:
+        >>> failures_of([{"failures": ["a.jpg is empty"]}, {"failures": ["a.jpg is empty", "b.jpg is a folder"]}])
+        ['a.jpg is empty', 'b.jpg is a folder']
+    """
+    return list(dict.fromkeys(failure for about in abouts for failure in about["failures"]))

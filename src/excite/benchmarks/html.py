@@ -58,13 +58,13 @@ tfoot th, tfoot td { border-top: 1px solid var(--soft); }
 .heat { display: block; margin: -.3rem -.7rem; padding: .3rem .7rem;
   background: color-mix(in srgb, var(--heat) var(--share), transparent); }
 figure { margin: 1rem 0; }
-figcaption { color: var(--soft); }
+figcaption { color: var(--soft); overflow-wrap: anywhere; }
 figcaption strong { color: var(--ink); }
 svg { max-width: 100%; height: auto; }
 img { display: block; max-width: 100%; height: auto; }
 .strip { display: grid; grid-template-columns: repeat(auto-fill, minmax(10.5rem, 1fr)); gap: .75rem;
   margin: .5rem 0 1.5rem; }
-.strip figure { margin: 0; font-size: .9rem; line-height: 1.35; }
+.strip figure { margin: 0; min-width: 0; font-size: .9rem; line-height: 1.35; }
 .strip img { width: 100%; }
 @media (max-width: 40rem) {
   dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .6rem; }

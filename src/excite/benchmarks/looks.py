@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from excite.errors import LostSignalWarning
 from excite.looking import Look
+from excite.methods import find_method
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from PIL import Image
 
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from excite.looking import Cue
     from excite.methods import Method
     from excite.models import Classifier
+    from excite.vocabulary import Concept
 
-__all__ = ["look_at", "maps_of"]
+__all__ = ["all_maps", "look_at", "maps_of"]
 
 
 def look_at(
@@ -39,3 +41,21 @@ def maps_of(look: Look, method: Method, concepts: Sequence[Cue], picture: Image.
         warnings.simplefilter("ignore", LostSignalWarning)
         (maps,) = look.answer(method, [concepts], [picture])
     return maps
+
+
+def all_maps(
+    classifier: Classifier, picture: Image.Image, concepts: Sequence[Concept], layers: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[int, AttentionMap]]:
+    """All maps, each with the number of its concept; those of one concept in the order of methods and layers.
+
+    Args:
+        classifier: who is asked.
+        picture: about what.
+        concepts: what is looked for.
+        layers: for each method, by name, the layers at which it is read.
+    """
+    methods = {find_method(name): places for name, places in layers.items()}
+    look = look_at(classifier, picture, list(methods), methods)
+    for method, places in methods.items():
+        for k, found in enumerate(maps_of(look, method, concepts, picture)):  # the layers of one concept together
+            yield k // len(places), found

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from excite.benchmarks.experiment import Experiment
-from excite.benchmarks.pointing_places import Places
+from excite.benchmarks.comparison import Comparison, chosen_methods
+from excite.benchmarks.defaults import POINTING_METHODS
 from excite.benchmarks.pointing_protocol import AUTHORS
 from excite.benchmarks.pointing_tally import Run, tally
 from excite.benchmarks.pointing_work import Pointing
-from excite.images import read_image
-from excite.ledger import Ledger
-from excite.loop import run
-from excite.methods import METHODS, find_method
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    from excite.attention import AttentionMap
-    from excite.benchmarks.experiment import Cue, Task
     from excite.benchmarks.pointing_protocol import Protocol
     from excite.benchmarks.pointing_tally import Row
-    from excite.datasets import Dataset, Target
+    from excite.datasets import Dataset
     from excite.ledger import Entry
     from excite.models import Classifier
 
-__all__ = ["DEFAULT_METHODS", "PointingGame", "chosen_methods"]
-
-DEFAULT_METHODS = "excite,c-mwp,mwp,center"
+__all__ = ["PointingGame", "chosen_methods"]
 
 
-class PointingGame(Experiment):
+class PointingGame(Comparison):
     """Points at the objects of annotated pictures with several methods, and counts the hits.
 
     Args:
@@ -58,7 +49,7 @@ class PointingGame(Experiment):
         self,
         classifier: Classifier,
         dataset: Dataset,
-        methods: Sequence[str] = tuple(DEFAULT_METHODS.split(",")),
+        methods: Sequence[str] = tuple(POINTING_METHODS.split(",")),
         *,
         layers: Sequence[str] | None = None,
         skip: int = 0,
@@ -66,18 +57,11 @@ class PointingGame(Experiment):
         difficult: frozenset[tuple[str, str]] | None = None,
         protocol: Protocol = AUTHORS,
     ) -> None:
-        chosen = [find_method(name) for name in dict.fromkeys(methods)]
-        super().__init__(classifier, dataset, skip=skip, limit=limit)
-        self.places = Places(classifier, chosen, layers)
+        super().__init__(classifier, dataset, methods, layers=layers, skip=skip, limit=limit)
         self.protocol = protocol
         self.tolerance = protocol.tolerance_on(dataset)
         self.listed = difficult
         self.work = Pointing(classifier, self.places.layers, protocol.mode, difficult)
-
-    def records(self, out: Path, workers: int = 1) -> Iterator[Entry]:
-        """Play picture by picture, kept in ``records.jsonl``: started again, it goes on where it was."""
-        ledger = Ledger(out / "records.jsonl", required=("image", "size", "targets"))
-        return run(self.work, self.tasks, ledger, workers=workers, failures=self.failures)
 
     def rows(self, records: Sequence[Entry]) -> list[Row]:
         """What the records say; see `pointing_tally.tally`."""
@@ -94,44 +78,13 @@ class PointingGame(Experiment):
 
     def about(self) -> dict[str, Any]:
         """What was measured, and what was left out and why, as plain values for JSON."""
-        about = super().about()
-        about["left_out"]["unreadable"] = self.places.unreadable
         return {
-            **about,
+            **super().about(),
             "protocol": self.protocol.name,
             "tolerance": self.tolerance,
             "inclusive": self.protocol.inclusive,
             "difficult": "the paper's rule" if self.listed is None else "a list",
-            "output": "each place" if self.places.spatial else "the whole picture",
-            "layers": {method: list(layers) for method, layers in self.places.layers.items()},
         }
-
-    def show(self, image: str, category: str) -> list[AttentionMap]:
-        """All maps of a pair once more, in the order of its record, each with its picture: for drawing."""
-        picture = read_image(self._task(image).sample.path)
-        return [found for _, found in self.work.maps(picture, [self._cue(image, category).concept])]
-
-    def target(self, image: str, category: str) -> Target:
-        """Where the objects of a category are in a picture."""
-        return self._cue(image, category).target
-
-    def _task(self, image: str) -> Task:
-        return next(task for task in self.tasks if task.name == image)
-
-    def _cue(self, image: str, category: str) -> Cue:
-        return next(cue for cue in self._task(image).cues if cue.target.concept == category)
-
-
-def chosen_methods(names: str) -> list[str]:
-    """The methods of a list with commas, or all of them.
-
-    Example:
-        >>> chosen_methods("c-mwp, mwp")
-        ['c-mwp', 'mwp']
-    """
-    if names.strip() == "all":
-        return list(METHODS)
-    return [find_method(name.strip()).name for name in names.split(",")]
 
 
 def _without_pairs(game: PointingGame, row: Row) -> dict[str, list[str]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from excite.benchmarks.figure_parts import aside, dots, legend, line, panels_of_methods, tens_around
+from excite.benchmarks.page_parts import methods_of, models_of
 from excite.benchmarks.plots import INK, LOOKS, check_plots, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from excite.benchmarks.pointing_tally import Row, Score
 
@@ -17,7 +18,6 @@ __all__ = ["layers_figure", "scores_figure"]
 
 SUBSETS = {"all": "All", "difficult": "Difficult"}
 LONG_NAME = 8  # letters of a layer that fit side by side
-STYLES = ("-", "--", ":", "-.")  # when there are more methods than looks
 
 
 def scores_figure(rows: Sequence[Row]) -> Any:
@@ -29,25 +29,14 @@ def scores_figure(rows: Sequence[Row]) -> Any:
     Returns:
         a figure of matplotlib.
     """
-    check_plots()
-    from matplotlib.figure import Figure
-
-    methods = list(dict.fromkeys(row.method for row in rows))
-    models = list(dict.fromkeys(row.model for row in rows))
-    size = 1.5 + 3.0 * len(models), 1.5 + 0.34 * len(methods)
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
-    for axes, model in zip(panels, models, strict=True):
-        of_model = [row for row in rows if row.model == model]
+    methods = methods_of(rows)
+    figure, panels = panels_of_methods(methods, models_of(rows), "mean accuracy [%]")
+    for model, axes in panels.items():
         for offset, subset, look in ((-0.13, "all", LOOKS[0]), (0.13, "difficult", LOOKS[1])):
-            _dots(axes, [(methods.index(row.method) + offset, row) for row in of_model], subset, look)
-        axes.set_title(model, fontsize=10, color=INK, parse_math=False)
-        axes.set_xlabel("mean accuracy [%]", color=INK)
-        axes.set_xlim(*_limits(rows))
-        plain(axes, grid="x")
-    panels[0].set_yticks(range(len(methods)), methods)
-    panels[0].set_ylim(len(methods) - 0.5, -0.5)  # the first on top
-    _legend(figure, panels[0])
+            placed = [(methods.index(row.method) + offset, _score(row, subset)) for row in rows if row.model == model]
+            dots(axes, [(place, score) for place, score in placed if score is not None], SUBSETS[subset], look)
+        axes.set_xlim(*tens_around(_scores(rows)))
+    legend(figure, next(iter(panels.values())))
     return figure
 
 
@@ -62,58 +51,40 @@ def layers_figure(rows: Sequence[Row]) -> Any:
         drawn.
     """
     lines = [list(group) for _, group in groupby(sorted(rows, key=_place_in(rows)), key=lambda row: row.method)]
-    lines = [line for line in lines if len(line) > 1 and any(row.empty < row.all.pairs for row in line)]
+    lines = [each for each in lines if len(each) > 1 and any(row.empty < row.all.pairs for row in each)]
     if not lines:
         return None
     check_plots()
     from matplotlib.figure import Figure
 
-    drawn = [row for line in lines for row in line]
+    drawn = [row for each in lines for row in each]
     layers = list(dict.fromkeys(row.layer for row in drawn))
     subsets = [subset for subset in SUBSETS if any(_score(row, subset) for row in drawn)]
     figure = Figure(figsize=(1.5 + len(subsets) * max(3.2, 0.62 * len(layers)), 4.2), layout="constrained")
     panels = figure.subplots(1, len(subsets), sharey=True, squeeze=False)[0]
     for axes, subset in zip(panels, subsets, strict=True):
-        for k, line in enumerate(lines):
-            offset = min(0.07, 0.5 / len(lines)) * (
-                k - (len(lines) - 1) / 2
-            )  # so that intervals do not hide each other
-            _line(axes, line, layers, subset, k, offset)
+        for k, each in enumerate(lines):
+            _line(axes, each, layers, subset, k, aside(k, len(lines)))
         axes.set_title(SUBSETS[subset], fontsize=10, color=INK)
         _name_layers(axes, layers)
         plain(axes)
     panels[0].set_ylabel("mean accuracy [%]", color=INK)
-    panels[0].set_ylim(*_limits(drawn))
-    _legend(figure, panels[0])
+    panels[0].set_ylim(*tens_around(_scores(drawn)))
+    legend(figure, panels[0])
     return figure
 
 
 def _place_in(rows: Sequence[Row]) -> Any:
     """By method, in the order in which they come; layers keep theirs."""
-    methods = list(dict.fromkeys(row.method for row in rows))
+    methods = methods_of(rows)
     return lambda row: methods.index(row.method)
-
-
-def _dots(axes: Any, placed: Sequence[tuple[float, Row]], subset: str, look: tuple[str, str]) -> None:
-    """A mark for each score with its interval from left to right."""
-    found = [(place, score) for place, row in placed if (score := _score(row, subset)) is not None]
-    if not found:
-        return
-    places, scores = zip(*found, strict=True)
-    colour, marker = look
-    style = {"color": colour, "marker": marker, "markersize": 5.5, "linestyle": "none", "elinewidth": 1.3, "capsize": 2}
-    axes.errorbar([score.value for score in scores], places, xerr=_reach(scores), label=SUBSETS[subset], **style)
 
 
 def _line(axes: Any, rows: Sequence[Row], layers: Sequence[str], subset: str, number: int, offset: float) -> None:
     """A method's scores from layer to layer, with their intervals; the number says which look it has."""
-    found = [(layers.index(row.layer), score) for row in rows if (score := _score(row, subset)) is not None]
+    found = [(layers.index(row.layer) + offset, score) for row in rows if (score := _score(row, subset)) is not None]
     places, scores = zip(*found, strict=True)
-    colour, marker = LOOKS[number % len(LOOKS)]
-    style = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "elinewidth": 1, "capsize": 2}
-    style["linestyle"] = STYLES[number // len(LOOKS) % len(STYLES)]
-    values = [score.value for score in scores]
-    axes.errorbar([place + offset for place in places], values, yerr=_reach(scores), label=rows[0].method, **style)
+    line(axes, places, scores, rows[0].method, number)
 
 
 def _name_layers(axes: Any, layers: Sequence[str]) -> None:
@@ -122,25 +93,9 @@ def _name_layers(axes: Any, layers: Sequence[str]) -> None:
     axes.set_xlabel("layer", color=INK)
 
 
-def _legend(figure: Any, axes: Any) -> None:
-    """Below all panels, so that it hides nothing."""
-    handles, names = axes.get_legend_handles_labels()
-    style = {"frameon": False, "fontsize": 9, "labelcolor": INK, "handlelength": 2.8, "columnspacing": 1.5}
-    figure.legend(handles, names, loc="outside lower center", ncols=min(len(LOOKS), max(2, len(names))), **style)
-
-
 def _score(row: Row, subset: str) -> Score | None:
     return row.all if subset == "all" else row.difficult
 
 
-def _reach(scores: Sequence[Score]) -> list[list[float]]:
-    """How far the intervals reach below and above; the mean of a resample may be off the mean itself."""
-    below = [max(0.0, score.value - score.low) for score in scores]
-    return [below, [max(0.0, score.high - score.value) for score in scores]]
-
-
-def _limits(rows: Sequence[Row]) -> tuple[float, float]:
-    """The tens around all intervals: there are no bars that would have to start at nought."""
-    scores = [score for row in rows for score in (row.all, row.difficult) if score is not None]
-    lowest, highest = min(score.low for score in scores), max(score.high for score in scores)
-    return 10 * math.floor(lowest / 10) - 1, 10 * math.ceil(highest / 10) + 1
+def _scores(rows: Sequence[Row]) -> Iterator[Score]:
+    return (score for row in rows for score in (row.all, row.difficult) if score is not None)

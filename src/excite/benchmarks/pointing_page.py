@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from excite.benchmarks.html import Html, drawing, element, joined, page
+from excite.benchmarks.html import drawing, element, joined, page
+from excite.benchmarks.page_parts import bullets, how_to_read, points, save_page
 from excite.benchmarks.plots import check_plots
 from excite.benchmarks.pointing_figures import layers_figure, scores_figure
 from excite.benchmarks.pointing_page_about import measured
@@ -18,13 +19,13 @@ from excite.benchmarks.pointing_page_tables import (
     scores_table,
 )
 from excite.benchmarks.pointing_tally import best_rows, difference, hits_within
-from excite.readouts.save import save_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from excite.benchmarks.pointing_tally import Estimate, Run
+    from excite.benchmarks.html import Html
+    from excite.benchmarks.pointing_tally import Run
 
 __all__ = ["FILE", "write"]
 
@@ -60,8 +61,7 @@ def write(out: Path, runs: Sequence[Run], *, tolerance: float, inclusive: bool =
     """
     check_plots()
     text = _Page(runs, tolerance, inclusive=inclusive).text(command)
-    readable = text.encode("utf-8", "replace").decode()  # the name of a file may hold what is no text
-    return save_text(readable, out / FILE)
+    return save_page(text, out / FILE)
 
 
 class _Page:
@@ -80,11 +80,11 @@ class _Page:
         sections = {
             "What was measured": measured(self.runs, tolerance=self.tolerance, inclusive=self.inclusive),
             "Scores": self._scores(),
-            "Contrast, and the paper's order": joined([contrast_table(self.rows), _list(orders(self.rows))]),
+            "Contrast, and the paper's order": joined([contrast_table(self.rows), bullets(orders(self.rows))]),
             "Layers": self._layers(),
             "Categories": self._categories(),
             "Examples": examples(self.runs, self.rows, self.main, is_hit),
-            "How to read it": _reading(command),
+            "How to read it": how_to_read(READING, command),
         }
         introduction = (
             f"Where does a network see what it was asked for? Measured on {run.dataset_name} {run.split}: "
@@ -102,7 +102,7 @@ class _Page:
         ]
         figure = drawing(scores_figure(self.rows), "Scores of all methods with their 95 % intervals")
         both = element("div", scores_table(self.rows), figure, class_="beside")
-        said = _list([*notes, *self._differences(), *empty])
+        said = bullets([*notes, *self._differences(), *empty])
         return joined([both, said, published_table(self.runs[0].dataset_name)])
 
     def _differences(self) -> Iterator[str]:
@@ -115,10 +115,10 @@ class _Page:
             other = max(rows.values(), key=lambda row: row.all.value)
             both = (main.method, main.layer), (other.method, other.layer)
             gap = difference(run.records, *both, self.tolerance, inclusive=self.inclusive)
-            hard = "" if gap.difficult is None else f", {_points(gap.difficult)} on Difficult ones"
+            hard = "" if gap.difficult is None else f", {points(gap.difficult)} on Difficult ones"
             yield (
                 f"{run.classifier_name}: {main.method} against {other.method}, the best of the others: "
-                f"{_points(gap.all)} on all pairs{hard} (paired over pictures, 95 % intervals)"
+                f"{points(gap.all)} on all pairs{hard} (paired over pictures, 95 % intervals)"
             )
 
     def _layers(self) -> Html:
@@ -132,16 +132,3 @@ class _Page:
     def _categories(self) -> Html:
         models = [run.classifier_name for run in self.runs]
         return joined(categories_table([row for row in self.rows if row.model == model]) for model in models)
-
-
-def _reading(command: str) -> Html:
-    again = [element("p", "The same command gives the same page again:"), element("pre", command)]
-    return joined([element("p", READING), *(again if command else [])])
-
-
-def _points(gap: Estimate) -> str:
-    return f"{gap.value:+.1f} points ({gap.low:+.1f} to {gap.high:+.1f})"
-
-
-def _list(lines: Sequence[str]) -> Html:
-    return element("ul", *(element("li", line) for line in lines)) if lines else Html("")

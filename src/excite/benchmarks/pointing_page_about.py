@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from excite.benchmarks.html import Html, element
+from excite.benchmarks.page_parts import facts_list, lines_or_nothing, told_once
 from excite.benchmarks.pointing_bootstrap import RESAMPLES
 from excite.benchmarks.pointing_protocol import PROTOCOLS
 from excite.benchmarks.pointing_report import left_out_lines
@@ -12,11 +12,11 @@ from excite.benchmarks.pointing_report import left_out_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from excite.benchmarks.html import Html
     from excite.benchmarks.pointing_tally import Run
 
 __all__ = ["measured"]
 
-MOST_LINES = 20
 DIFFICULT = {
     "the paper's rule": "objects that together cover less than a quarter of the picture, with another category in it",
 }
@@ -28,20 +28,9 @@ def measured(runs: Sequence[Run], *, tolerance: float, inclusive: bool) -> Html:
         *_game(runs[0], tolerance, inclusive=inclusive),
         ("networks", ", ".join(run.classifier_name for run in runs)),
         ("methods", ", ".join(dict.fromkeys(row.method for run in runs for row in run.rows))),
-        *_of_each(runs),
+        *told_once({run.classifier_name: _played(run) for run in runs}),
     ]
-    return element("dl", *(part for name, content in facts for part in (element("dt", name), element("dd", content))))
-
-
-def _of_each(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
-    """Facts about each network's game, said once where they are the same."""
-    played = {run.classifier_name: dict(_played(run)) for run in runs}
-    for name in next(iter(played.values())):
-        contents = {model: facts[name] for model, facts in played.items()}
-        if len(set(contents.values())) == 1:
-            yield name, next(iter(contents.values()))
-        else:
-            yield from ((f"{name}, {model}", content) for model, content in contents.items())
+    return facts_list(facts)
 
 
 def _game(run: Run, tolerance: float, *, inclusive: bool) -> Iterator[tuple[str, str]]:
@@ -64,12 +53,5 @@ def _played(run: Run) -> Iterator[tuple[str, str]]:
     yield "pictures", f"{about['pictures']} asked for, {len(run.records)} played"
     yield "pairs", f"{row.all.pairs} of a picture and a category in it, {hard} of them Difficult"
     yield "signal", f"starts from what the network says of {about['output']}"
-    yield "left out", _lines(left_out_lines(about["left_out"]))
-    yield "could not be read", _lines(about["failures"])
-
-
-def _lines(lines: Sequence[str]) -> str:
-    if not lines:
-        return "nothing"
-    more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
-    return element("ul", *(element("li", line) for line in [*lines[:MOST_LINES], *more]))
+    yield "left out", lines_or_nothing(left_out_lines(about["left_out"]))
+    yield "could not be read", lines_or_nothing(about["failures"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from excite.benchmarks.html import Html, element, joined, table
+from excite.benchmarks.html import Html, element, table
+from excite.benchmarks.page_parts import DASH, first_two, methods_of, models_of, ranked
+from excite.benchmarks.page_parts import main_method as first_wanted
 from excite.benchmarks.pointing_tally import wins
 from excite.benchmarks.published import CONTRAST, POINTING, WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from excite.benchmarks.pointing_tally import Row, Score
     from excite.benchmarks.published import Published
@@ -24,7 +26,6 @@ __all__ = [
     "scores_table",
 ]
 
-DASH = "\N{EN DASH}"  # between the ends of an interval, and where there is nothing
 MAIN = ("excite", "c-mwp")
 VARIANTS = {  # heading, and the method without the contrast
     "c-mwp": ("full", ""),
@@ -46,17 +47,16 @@ def main_method(rows: Sequence[Row]) -> str:
         >>> main_method([Row("vgg16", name, "1", Score(1, 0, 2, 9, {}), None, empty=0) for name in ("mwp", "c-mwp")])
         'c-mwp'
     """
-    methods = _methods(rows)
-    return next((method for method in MAIN if method in methods), methods[0])
+    return first_wanted(rows, MAIN)
 
 
 def scores_table(rows: Sequence[Row]) -> Html:
     """The paper's Table 1, methods and networks; of each at most one row."""
     found = {(row.model, row.method): row for row in rows}
-    models = list(dict.fromkeys(row.model for row in rows))
+    models = models_of(rows)
     columns = {model: [row for row in rows if row.model == model] for model in models}
     ranks = {
-        model: (_first_two(row.all for row in column), _first_two(row.difficult for row in column))
+        model: (first_two(_values(row.all for row in column)), first_two(_values(row.difficult for row in column)))
         for model, column in columns.items()
     }
 
@@ -70,7 +70,7 @@ def scores_table(rows: Sequence[Row]) -> Html:
     return table(
         "Mean accuracy over categories in percent, with 95 % intervals. Best in bold, second best underlined.",
         ["method", *["All", "Difficult", "read at"] * len(models)],
-        [[method, *(cell for model in models for cell in cells(model, method))] for method in _methods(rows)],
+        [[method, *(cell for model in models for cell in cells(model, method))] for method in methods_of(rows)],
         groups=[("", 1), *((model, 3) for model in models)],
     )
 
@@ -96,7 +96,7 @@ def contrast_table(rows: Sequence[Row]) -> Html:
     Args:
         rows: of each network and method at most one.
     """
-    played = set(_methods(rows))
+    played = set(methods_of(rows))
     if not played & (VARIANTS.keys() - {"c-mwp"}):
         return Html("")
     found = {(row.model, row.method): row for row in rows}
@@ -109,7 +109,7 @@ def contrast_table(rows: Sequence[Row]) -> Html:
         "Mean accuracy in percent on Difficult pairs (the paper's: VOC07 test); in brackets, that of the method "
         "without the contrast.",
         ["network", *(heading for heading, _ in shown.values())],
-        [[model, *cells(model)] for model in dict.fromkeys(row.model for row in rows)],
+        [[model, *cells(model)] for model in models_of(rows)],
         foot=[["paper: GoogleNet", *(CONTRAST.get(method, DASH) for method in shown)]],
     )
 
@@ -125,7 +125,7 @@ def orders(rows: Sequence[Row]) -> list[str]:
     """
     found = {(row.model, row.method): row for row in rows}
     said = []
-    for model in dict.fromkeys(row.model for row in rows):
+    for model in models_of(rows):
         for order in ORDERS:
             ranked = [found[model, method] for method in order if (model, method) in found]
             if len(ranked) == len(order):
@@ -151,27 +151,16 @@ def categories_table(rows: Sequence[Row]) -> Html:
     )
 
 
-def _methods(rows: Iterable[Row]) -> list[str]:
-    return list(dict.fromkeys(row.method for row in rows))
-
-
 def _shown(value: float) -> str:
     return f"{value:.1f}"
 
 
-def _first_two(scores: Iterable[Score | None]) -> list[str]:
-    """The best and the second best as they are shown: what looks equal is ranked equal."""
-    values = {_shown(score.value) for score in scores if score is not None}
-    return sorted(values, key=float, reverse=True)[:2] if len(values) > 1 else []
+def _values(scores: Iterable[Score | None]) -> Iterator[float]:
+    return (score.value for score in scores if score is not None)
 
 
 def _ranked(score: Score | None, best: Sequence[str]) -> str:
-    if score is None:
-        return DASH
-    value = _shown(score.value)
-    tags = dict(zip(best, ("strong", "u"), strict=False))
-    marked = element(tags[value], value) if value in tags else value
-    return joined([marked, element("small", f"{score.low:.1f}{DASH}{score.high:.1f}")])
+    return DASH if score is None else ranked(score, best)
 
 
 def _published(column: Published, method: str) -> str:

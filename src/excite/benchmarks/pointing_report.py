@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
-from excite.benchmarks.experiment import left_out_words
+from excite.benchmarks.experiment import failures_of, left_out_words
 from excite.benchmarks.pointing_bootstrap import RESAMPLES
 from excite.benchmarks.pointing_tally import wins
+from excite.benchmarks.tables import csv_table, markdown_table
 from excite.readouts.save import save_json, save_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from excite.benchmarks.pointing_tally import Estimate, Row, Run
 
     Line = Mapping[str, Any]
 
-__all__ = ["answer", "by_network", "columns", "failures", "left_out_lines", "sentences", "write_tables"]
+__all__ = ["answer", "by_network", "columns", "left_out_lines", "sentences", "write_tables"]
 
 
 def answer(runs: Sequence[Run]) -> dict[str, Any]:
@@ -35,13 +34,8 @@ def answer(runs: Sequence[Run]) -> dict[str, Any]:
         "concepts": {run.classifier_name: run.about["concepts"] for run in runs},
         "wins": {run.classifier_name: wins(run.rows) for run in runs},
         "left_out": {run.classifier_name: run.about["left_out"] for run in runs},
-        "failures": failures(runs),
+        "failures": failures_of(run.about for run in runs),
     }
-
-
-def failures(runs: Iterable[Run]) -> list[str]:
-    """A line for each picture or annotation that could not be read, whichever network needed it."""
-    return list(dict.fromkeys(failure for run in runs for failure in run.about["failures"]))
 
 
 def columns(row: Row) -> dict[str, str]:
@@ -108,8 +102,8 @@ def write_tables(runs: Sequence[Run], out: Path) -> list[Path]:
     """Write ``rows.json``, ``rows.csv``, ``categories.csv`` and ``table.md``; the same runs give the same bytes."""
     rows = [row for run in runs for row in run.rows]
     texts = {
-        "rows.csv": _csv([_flat(row) for row in rows]),
-        "categories.csv": _csv([line for row in rows for line in _categories(row)]),
+        "rows.csv": csv_table([_flat(row) for row in rows]),
+        "categories.csv": csv_table([line for row in rows for line in _categories(row)]),
         "table.md": _markdown(runs),
     }
     written = [save_json(answer(runs), out / "rows.json")]
@@ -142,26 +136,13 @@ def _categories(row: Row) -> list[Line]:
     ]
 
 
-def _csv(lines: Sequence[Line]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
-
-
 def _markdown(runs: Sequence[Run]) -> str:
     tables = [[columns(row) for run in runs for row in run.rows]] + ([by_network(runs)] if len(runs) > 1 else [])
     said = [f"- {sentence}" for run in runs for sentence in sentences(run)]
     about = runs[0].about
     edge = "up to" if about["inclusive"] else "less than"
     rule = f"A point {edge} {about['tolerance']:g} pixels beside an object hits it (protocol: {about['protocol']})."
-    return "\n\n".join([*map(_markdown_table, tables), "\n".join(said), rule]) + "\n"
-
-
-def _markdown_table(lines: Sequence[Mapping[str, str]]) -> str:
-    cells = [list(lines[0]), ["---"] * len(lines[0]), *(list(line.values()) for line in lines)]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells)
+    return "\n\n".join([*map(markdown_table, tables), "\n".join(said), rule]) + "\n"
 
 
 def _with_interval(score: Estimate) -> str:

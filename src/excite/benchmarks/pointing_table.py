@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from excite.benchmarks.pointing_bootstrap import mean_shares, resampled_means
-from excite.errors import DataError
+from excite.benchmarks.records import Place, asked_places, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
     from excite.ledger import Entry
 
-    Place = tuple[str, str]
-
-__all__ = ["Table", "place_of"]
+__all__ = ["Place", "Table", "place_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +46,8 @@ class Table:
         columns = {category: k for k, category in enumerate(categories)}
         shape = len(pictures), len(categories)
         asked = np.zeros(shape, dtype=bool)
-        hits = {place: np.zeros(shape, dtype=bool) for place in _places(pictures)}
+        places = asked_places(target for targets in pictures for target in targets)
+        hits = {place: np.zeros(shape, dtype=bool) for place in places}
         for row, targets in enumerate(pictures):
             for target in targets:
                 cell = row, columns[target["category"]]
@@ -64,16 +63,3 @@ class Table:
     def resampled(self, places: Sequence[Place]) -> NDArray[np.float64]:
         """That mean for resampled pictures, the same for all places: [places, resamples]."""
         return resampled_means(self.asked, [self.hits[place] for place in places])
-
-
-def place_of(found: Entry) -> Place:
-    """The method and the layer of a map."""
-    return found["method"], found["layer"]
-
-
-def _places(pictures: Iterable[Iterable[Entry]]) -> Sequence[Place]:
-    """What every pair was asked by: a pair that lacks one of them would be a wrong denominator."""
-    asked = {tuple(map(place_of, target["maps"])) for targets in pictures for target in targets}
-    if len(asked) > 1:
-        raise DataError("these records are of different methods or layers: count those of one game at a time")
-    return next(iter(asked), ())

@@ -11,25 +11,21 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from excite.benchmarks.looks import look_at, maps_of
+from excite.benchmarks.looks import all_maps
 from excite.datasets.difficult import is_difficult
 from excite.images import read_image
-from excite.methods import find_method
 from excite.metrics.regions import area_share, distance
 from excite.models.identity import identity
 from excite.readouts.point import maximum_point
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from PIL import Image
+    from collections.abc import Mapping
 
     from excite.attention import AttentionMap
     from excite.benchmarks.experiment import Task
     from excite.datasets import Sample, Target
     from excite.models import Classifier
     from excite.readouts.upsample import Mode
-    from excite.vocabulary import Concept
 
 __all__ = ["Pointing"]
 
@@ -66,17 +62,9 @@ class Pointing:
         picture = read_image(task.sample.path)
         task.sample.check_size(picture.size)
         targets = [self._facts(task.sample, cue.target, picture.size) for cue in task.cues]
-        for k, found in self.maps(picture, [cue.concept for cue in task.cues]):
+        for k, found in all_maps(self.classifier, picture, [cue.concept for cue in task.cues], self.layers):
             targets[k]["maps"].append(self._pointed(found, task.cues[k].target))
         return {"image": task.name, "size": list(picture.size), "targets": targets}
-
-    def maps(self, picture: Image.Image, concepts: Sequence[Concept]) -> Iterator[tuple[int, AttentionMap]]:
-        """All maps, each with the number of its concept; those of one concept in the order of methods and layers."""
-        methods = {find_method(name): layers for name, layers in self.layers.items()}
-        look = look_at(self.classifier, picture, list(methods), methods)
-        for method, layers in methods.items():
-            for k, found in enumerate(maps_of(look, method, concepts, picture)):  # the layers of one concept together
-                yield k // len(layers), found
 
     def _facts(self, sample: Sample, target: Target, size: tuple[int, int]) -> dict[str, Any]:
         by_rule = self.difficult is None

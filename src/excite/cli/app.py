@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from excite.cli import attend, bench, fetch, finetune, layers, ls
+from excite.cli import attend, bench, boxes, fetch, finetune, layers, ls
 
 __all__ = ["main"]
 
@@ -26,6 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("attend", epilog=attend.EXAMPLES)(attend.command)
+app.command("boxes", epilog=boxes.EXAMPLES)(boxes.command)
 app.command("layers", epilog=layers.EXAMPLES)(layers.command)
 app.command("fetch", epilog=fetch.EXAMPLES)(fetch.command)
 app.command("finetune", epilog=finetune.EXAMPLES)(finetune.command)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli import pointing
+from excite.cli import localization, pointing
 from excite.cli.columns import print_columns
 from excite.cli.groups import group
 from excite.cli.progress import progress
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = group("Measure the engine itself, and how well its maps point.")
+app = group("Measure the engine itself, and how well its maps point and box.")
 app.command("pointing", epilog=pointing.EXAMPLES)(pointing.command)
+app.command("localization", epilog=localization.EXAMPLES)(localization.command)
 
 
 @app.command()

@@ -19,8 +19,16 @@ Examples:
 """
 
 
+def _published(name: str) -> str:
+    """The name, if it is one: before anything else is missed, since some cannot be fetched whatever else is said."""
+    from excite.datasets.published import published_dataset
+
+    published_dataset(name)
+    return name
+
+
 def command(
-    name: Annotated[str, typer.Argument(metavar="DATASET", help="voc2007, coco2014 or coco2017.")],
+    name: Annotated[str, typer.Argument(metavar="DATASET", callback=_published, help="voc2007, coco2014 or coco2017.")],
     to: Annotated[Path, typer.Option(metavar="DIR", help="The folder it is put into.")],
     split: Annotated[
         list[str] | None,

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from excite.benchmarks.defaults import POINTING_METHODS
 from excite.cli.columns import print_columns
+from excite.cli.comparing import (
+    AsJson,
+    Data,
+    Layers,
+    Limit,
+    Methods,
+    Models,
+    Out,
+    Skip,
+    Split,
+    WithPage,
+    Workers,
+    load_all,
+)
 from excite.cli.failures import tell_failures
-from excite.cli.options import MODEL_HELP, FullyConvolutional, LabelsFile, Size, Weights
+from excite.cli.options import FullyConvolutional, LabelsFile, Size, Weights  # noqa: TC001 - typer reads them
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from excite.benchmarks.pointing_tally import Run
-    from excite.models import Choice, Classifier
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -34,25 +47,15 @@ Examples:
 
 def command(
     context: typer.Context,
-    data: Annotated[
-        Path, typer.Option(help="The folder of annotated pictures: VOC, COCO, or your own in their format.")
-    ],
-    split: Annotated[str | None, typer.Option(help="Which part of the data; its validation pictures if none.")] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help=f"{MODEL_HELP} May be given several times. efficientnet-lite0 if none."),
-    ] = None,
+    data: Data,
+    split: Split = None,
+    model: Models = None,
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Size = None,
     fully_convolutional: FullyConvolutional = None,
-    methods: Annotated[
-        str, typer.Option(metavar="A,B,...", help="What to compare: names of `excite ls methods`, or `all`.")
-    ] = "excite,c-mwp,mwp,center",
-    layer: Annotated[
-        list[str] | None,
-        typer.Option(help="Read all methods here, may be given several times; each where it should be if none."),
-    ] = None,
+    methods: Methods = POINTING_METHODS,
+    layer: Layers = None,
     difficult: Annotated[
         Path | None,
         typer.Option(
@@ -65,27 +68,26 @@ def command(
         float | None,
         typer.Option(min=0, help="How many pixels beside an object a point may lie; 15 for VOC and COCO if none."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Use at most so many pictures.")] = None,
-    skip: Annotated[int, typer.Option(min=0, help="Leave out so many pictures first.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="How many processes work at the same time.")] = 1,
-    out: Annotated[Path, typer.Option(help="The folder for results; a run that was stopped goes on there.")] = Path(
-        "excite-out/pointing"
-    ),
-    with_page: Annotated[bool, typer.Option("--page/--no-page", help="Whether to make a page with figures.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    limit: Limit = None,
+    skip: Skip = 0,
+    workers: Workers = 1,
+    out: Out = Path("excite-out/pointing"),
+    with_page: WithPage = True,
+    as_json: AsJson = False,
 ) -> None:
     """Does the maximum of each map lie on an object of the category that was asked for?
 
     Accuracy is counted for each category and averaged over categories, for all pairs of a picture and a category and
     for the difficult ones. Stopped and started again, it goes on where it was.
     """
+    from excite.benchmarks.comparison import chosen_methods
+    from excite.benchmarks.experiment import failures_of
     from excite.benchmarks.plots import check_plots
-    from excite.benchmarks.pointing import PointingGame, chosen_methods
+    from excite.benchmarks.pointing import PointingGame
     from excite.benchmarks.pointing_protocol import find_protocol
-    from excite.benchmarks.pointing_report import answer, failures, write_tables
+    from excite.benchmarks.pointing_report import answer, write_tables
     from excite.datasets import open_dataset
     from excite.datasets.difficult import read_difficult_list
-    from excite.models import Choice
 
     if with_page:
         check_plots()
@@ -93,9 +95,8 @@ def command(
     rules = find_protocol(protocol, tolerance)
     dataset = open_dataset(data, split)
     subset = None if difficult is None else read_difficult_list(difficult, dataset)
-    choices = [Choice(name, weights, labels, size, fully_convolutional) for name in model or [Choice().model]]
     runs = []
-    for classifier in _loaded(choices):
+    for classifier in load_all(model, weights, labels, size, fully_convolutional):
         game = PointingGame(
             classifier, dataset, names, layers=layer, skip=skip, limit=limit, difficult=subset, protocol=rules
         )
@@ -107,19 +108,7 @@ def command(
         typer.echo(json.dumps(answer(runs)))
     else:
         _print(runs, written)
-    tell_failures(failures(runs), runs[0].about["pictures"])
-
-
-def _loaded(choices: Sequence[Choice]) -> list[Classifier]:
-    """The classifiers, all before the first game; those of one name are called as they were asked for."""
-    from excite.errors import ModelError
-
-    if len(choices) > 1 and (choices[0].weights or choices[0].labels):
-        raise ModelError("--weights and --labels are for one --model: give several as files or folders of their own")
-    loaded = [choice.load() for choice in choices]
-    names = [classifier.name for classifier in loaded]
-    alike = len(set(names)) < len(names)
-    return [replace(one, name=choice.model) for one, choice in zip(loaded, choices, strict=True)] if alike else loaded
+    tell_failures(failures_of(run.about for run in runs), runs[0].about["pictures"])
 
 
 def _page(runs: Sequence[Run], out: Path, called: str) -> Path:

@@ -1,51 +1,41 @@
-"""ImageNet (ILSVRC) validation pictures with boxes, in the format of the public localisation challenge."""
+"""ImageNet (ILSVRC) pictures with boxes: the public localisation challenge, and the original one with its XML files."""
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from typing import TYPE_CHECKING
 
 from excite.datasets.dataset import Dataset, picture_in, read_text
-from excite.datasets.sample import Instance, Sample, Target, checked_box
+from excite.datasets.imagenet_boxes import SPLITS, WNID, boxes_of, has_boxes
+from excite.datasets.sample import Instance, Sample, Target
 from excite.errors import DataError
 from excite.vocabulary import imagenet_labels, imagenet_wnids
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from excite.vocabulary import Concept, Labels
 
-__all__ = ["ImageNet"]
+__all__ = ["ImageNet", "OfImageNet", "imagenet_picture"]
 
-BOXES, WORDS = "LOC_val_solution.csv", "LOC_synset_mapping.txt"
-PICTURES = ("val", "ILSVRC/Data/CLS-LOC/val")  # as unpacked by hand, or by the challenge's own archive
-WNID = re.compile(r"n\d{8}")
+WORDS = "LOC_synset_mapping.txt"
+PICTURES = ("{split}", "ILSVRC/Data/CLS-LOC/{split}", "Data/CLS-LOC/{split}", "ILSVRC2012_img_{split}")
+"""Where pictures may be: as unpacked by hand, or by the challenge's own archive. Or else in the folder itself."""
+
+SUFFIXES = (".JPEG", ".jpeg", ".jpg", ".png")
 
 
-class ImageNet(Dataset):
+class OfImageNet(Dataset):
     """One kind of object a picture. Categories are WordNet numbers ("n01440764"): words are not unique ("crane")."""
 
-    name = "imagenet"
-    layout = f"{BOXES}, {WORDS}, val/*.JPEG"
     tolerance = 0
     one_main_object = True
 
-    def _splits(self) -> list[str]:
-        return ["val"]
-
-    def _read(self) -> list[str]:
-        self._words = _read_words(self.folder / WORDS)
-        self._rows = _read_rows(self.folder / BOXES)
-        places = [self.folder / name for name in PICTURES]
-        self._pictures = next((place for place in places if place.is_dir()), places[0])
-        return sorted(self._rows)  # the file is in the order of the classes: its first hundred would be fish and birds
-
-    @classmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether the challenge's table of boxes is there."""
-        return (folder / BOXES).is_file()
+    def _read_words(self) -> None:
+        """Read what the classes are called: as a file there says, or else as everybody calls them."""
+        path = self.folder / WORDS
+        usual = {wnid: imagenet_labels().synonyms(unit) for unit, wnid in enumerate(imagenet_wnids())}
+        self._words = _words_of(path) if path.is_file() else usual
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -55,19 +45,6 @@ class ImageNet(Dataset):
     def words(self, category: str) -> tuple[str, ...]:
         """What a class is called: its synonyms."""
         return self._words[category]
-
-    def sample(self, name: str) -> Sample:
-        """A picture and its boxes."""
-        line, prediction = self._rows[name]
-        where = f"{self.folder / BOXES}, line {line}"
-        targets: dict[str, list[Instance]] = {}
-        words = prediction.split()
-        if not words or len(words) % 5:
-            raise DataError(f"{where}: a class and four numbers for each box were expected, not {prediction[:80]!r}")
-        for k in range(0, len(words), 5):
-            targets.setdefault(self._known(words[k], where), []).append(_instance(words[k + 1 : k + 5], where))
-        path = picture_in(self._pictures, f"{name}.JPEG", where)
-        return Sample(name, path, tuple(Target(wnid, tuple(boxes)) for wnid, boxes in targets.items()))
 
     def concept(self, category: str, labels: Labels) -> Concept:
         """The output unit of a class: by its number where the classifier has ImageNet's own labels, else by words.
@@ -80,11 +57,67 @@ class ImageNet(Dataset):
 
     def _known(self, wnid: str, where: str) -> str:
         if wnid not in self._words:
-            raise DataError(f"{where}: {wnid!r} is no class of {WORDS}")
+            known = (
+                WORDS if (self.folder / WORDS).is_file() else "ImageNet, which has WordNet numbers such as n01440764"
+            )
+            raise DataError(f"{where}: {wnid[:40]!r} is no class of {known}")
         return wnid
 
 
-def _read_words(path: Path) -> dict[str, tuple[str, ...]]:
+class ImageNet(OfImageNet):
+    """The challenge's pictures; of the training set those that have boxes."""
+
+    name = "imagenet"
+    layout = "LOC_val_solution.csv or the challenge's XML files, val/*.JPEG"
+
+    def _splits(self) -> list[str]:
+        return [split for split in SPLITS if has_boxes(self.folder, split)]
+
+    def _read(self) -> list[str]:
+        """The files are in the order of the classes: their first hundred would be fish and birds."""
+        self._read_words()
+        self._boxes = boxes_of(self.folder, self.split)
+        return sorted(self._boxes.names, key=_without_class if self.split == "train" else None)
+
+    @classmethod
+    def is_in(cls, folder: Path) -> bool:
+        """Whether one of the challenge's tables of boxes is there, or its XML files."""
+        return any(has_boxes(folder, split) for split in reversed(SPLITS))
+
+    def sample(self, name: str) -> Sample:
+        """A picture and its boxes."""
+        objects, size = self._boxes.of(name)
+        targets: dict[str, list[Instance]] = {}
+        for wnid, instance, where in objects:
+            targets.setdefault(self._known(wnid, where), []).append(instance)
+        path = imagenet_picture(self.folder, self.split, name, targets)
+        return Sample(name, path, tuple(Target(wnid, tuple(boxes)) for wnid, boxes in targets.items()), size)
+
+
+def imagenet_picture(folder: Path, split: str, name: str, classes: Iterable[str]) -> Path:
+    """The file of a picture, also where all pictures were sorted into folders of their classes.
+
+    Without any, where it would usually be: reading it says that it is missing.
+
+    Example:
+        >>> imagenet_picture(Path("imagenet"), "val", "ILSVRC2012_val_00000001", ["n01751748"])  # doctest: +SKIP
+        PosixPath('imagenet/val/n01751748/ILSVRC2012_val_00000001.JPEG')
+    """
+    places = [folder / pattern.format(split=split) for pattern in PICTURES]
+    wnid = name.partition("_")[0]  # which begins the names of the training set
+    below = [*([wnid] if WNID.fullmatch(wnid) else []), ".", *classes]
+    usual = picture_in(next((place for place in places if place.is_dir()), places[0]), f"{below[0]}/{name}.JPEG", split)
+    found = (place / one / f"{name}{suffix}" for place in (*places, folder) for one in below for suffix in SUFFIXES)
+    return next((path for path in found if path.is_file()), usual)
+
+
+def _without_class(name: str) -> tuple[str, str]:
+    """A key by which pictures of the training set, such as n01440764_10040, are not sorted by their classes."""
+    wnid, _, number = name.partition("_")
+    return number, wnid
+
+
+def _words_of(path: Path) -> dict[str, tuple[str, ...]]:
     """For each class its synonyms, from lines like "n01440764 tench, Tinca tinca"."""
     answer = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
@@ -93,28 +126,3 @@ def _read_words(path: Path) -> dict[str, tuple[str, ...]]:
             raise DataError(f"{path}, line {number}: a WordNet number and words were expected, not {line[:80]!r}")
         answer[wnid] = tuple(word.strip() for word in words.split(","))
     return answer
-
-
-def _read_rows(path: Path) -> dict[str, tuple[int, str]]:
-    """For each picture its line number and its boxes as text."""
-    lines = csv.reader(io.StringIO(read_text(path)))
-    rows: dict[str, tuple[int, str]] = {}
-    try:
-        if next(lines, None) != ["ImageId", "PredictionString"]:
-            raise DataError(f"{path}, line 1: the columns must be ImageId,PredictionString")
-        for row in lines:
-            if len(row) != 2 or row[0] in rows:
-                raise DataError(f"{path}, line {lines.line_num}: two columns and a new picture were expected")
-            rows[row[0]] = lines.line_num, row[1]
-    except csv.Error as error:
-        raise DataError(f"{path}, line {lines.line_num}: {error}") from None
-    return rows
-
-
-def _instance(words: list[str], where: str) -> Instance:
-    """The challenge counts pixels from 0, the last one included."""
-    try:
-        x0, y0, x1, y1 = (float(word) for word in words)
-    except ValueError:
-        raise DataError(f"{where}: the corners of a box must be numbers, not {' '.join(words)!r}") from None
-    return Instance(checked_box(x0, y0, x1 + 1, y1 + 1, where))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["PUBLISHED", "Published", "fetch_dataset"]
+__all__ = ["PUBLISHED", "Published", "fetch_dataset", "published_dataset"]
 
 OXFORD = "https://thor.robots.ox.ac.uk/pascal/VOC/voc2007"
 OXFORD_BEFORE = "http://host.robots.ox.ac.uk/pascal/VOC/voc2007"  # the address in most programs; often down
@@ -101,6 +102,13 @@ PUBLISHED: Mapping[str, Published] = {
     )
 }
 
+IMAGENET = ("imagenet", "imagenet1k", "ilsvrc", "ilsvrc2012")
+BY_HAND = (
+    "it needs an account. ILSVRC2012_img_val.tar and ILSVRC2012_bbox_val_v3.tgz are on https://image-net.org/download, "
+    "the pictures and LOC_val_solution.csv on https://www.kaggle.com/c/imagenet-object-localization-challenge; "
+    "put the pictures into DIR/val, the table into DIR or the XML files into DIR/bbox_val, and say --data DIR"
+)
+
 
 def fetch_dataset(
     name: str,
@@ -129,7 +137,7 @@ def fetch_dataset(
     Example:
         >>> fetch_dataset("voc2007", Path("data"), ["test"])  # doctest: +SKIP
     """
-    published = _chosen(name)
+    published = published_dataset(name)
     archives = _archives(published, splits)
     missing = [each for each in archives if not _marker(each, folder).is_file()]
     for each in (each for each in archives if each not in missing):
@@ -147,7 +155,18 @@ def fetch_dataset(
     return folder / published.folder
 
 
-def _chosen(name: str) -> Published:
+def published_dataset(name: str) -> Published:
+    """The data set of this name.
+
+    Raises:
+        FetchError: There is none, or none that can be fetched without an account.
+
+    Example:
+        >>> published_dataset("coco2014").usual
+        ('val',)
+    """
+    if re.sub(r"[-_ ]", "", name.lower()) in IMAGENET:
+        raise FetchError(f"{name} cannot be fetched: {BY_HAND}")
     if name not in PUBLISHED:
         raise FetchError(f"no data set is called {name!r}: there are {', '.join(PUBLISHED)}")
     return PUBLISHED[name]

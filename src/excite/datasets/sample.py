@@ -13,13 +13,26 @@ if TYPE_CHECKING:
 
     from excite.datasets.masks import Mask
 
-__all__ = ["Box", "Instance", "Sample", "Target", "checked_box", "checked_size"]
+__all__ = [
+    "Box",
+    "Instance",
+    "Sample",
+    "Target",
+    "check_begin",
+    "checked_box",
+    "checked_size",
+    "size_of",
+    "whole_number",
+]
 
 Box = tuple[float, float, float, float]
 """``(x0, y0, x1, y1)`` in pixels of the picture, counted from 0; half-open, so ``x1 - x0`` is the width."""
 
 MOST_PIXELS = 10**9
 """No picture that is to be looked at is larger."""
+
+MOST_DIGITS = 9
+"""No width, height or number of a class is longer."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +133,18 @@ def checked_box(x0: float, y0: float, x1: float, y1: float, where: str) -> Box:
     return float(x0), float(y0), float(x1), float(y1)
 
 
+def check_begin(box: Box, where: str) -> Box:
+    """The box, or an error if it begins left of its picture or above it: where pixels are counted from 0, none can.
+
+    Example:
+        >>> check_begin((0.0, 2.0, 3.0, 4.0), "file.csv, line 1")
+        (0.0, 2.0, 3.0, 4.0)
+    """
+    if min(box[:2]) < 0:
+        raise DataError(f"{where}: {box} begins outside of the picture: its first pixel is 0")
+    return box
+
+
 def checked_size(width: object, height: object, where: str) -> tuple[int, int]:
     """Width and height of a picture, or an error that says where the annotation is.
 
@@ -130,3 +155,23 @@ def checked_size(width: object, height: object, where: str) -> tuple[int, int]:
     if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0 and width * height <= MOST_PIXELS:
         return width, height
     raise DataError(f"{where}: {width!r} x {height!r} is no size of a picture: give its width and height in pixels")
+
+
+def size_of(width: str, height: str, where: str) -> tuple[int, int]:
+    """Width and height of a picture from text, or an error that says where that is written.
+
+    Example:
+        >>> size_of("640", "480", "image_sizes.txt, line 1")
+        (640, 480)
+    """
+    return checked_size(whole_number(width) or width[:20], whole_number(height) or height[:20], where)
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a text of digits is; None for any other text.
+
+    Example:
+        >>> whole_number("640"), whole_number("-1"), whole_number("wide")
+        (640, None, None)
+    """
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree
 
 from excite.datasets.dataset import Dataset, picture_called, picture_in, read_text
-from excite.datasets.sample import Instance, Sample, Target, checked_box, checked_size
+from excite.datasets.objects_xml import read_objects
+from excite.datasets.sample import Instance, Sample, Target
 from excite.errors import ConceptError, DataError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Voc"]
 
 LISTS = "ImageSets/Main"
+FIRST_PIXEL = 1  # VOC counts from 1
 SPELLED_APART = {"diningtable": "dining table", "pottedplant": "potted plant", "tvmonitor": "tv monitor"}
 OF_ONE_CLASS = re.compile(r".+_(train|val|trainval|test)")  # lists that say which pictures show a class
 
@@ -51,14 +53,12 @@ class Voc(Dataset):
 
     def sample(self, name: str) -> Sample:
         """A picture and its objects, from its XML file."""
-        annotation = self._annotation(name)
-        root = _parsed(annotation)
-        targets: dict[str, list[Instance]] = {}
-        for number, element in enumerate(root.iterfind("object"), 1):
-            place = f"{annotation}, object {number}"
-            targets.setdefault(_text(element, "name", place), []).append(_instance(element, place))
+        objects, size = read_objects(self._annotation(name), first_pixel=FIRST_PIXEL)
+        targets: dict[str, list[Instance]] = defaultdict(list)
+        for category, instance, _ in objects:
+            targets[category].append(instance)
         found = (Target(concept, tuple(targets[concept])) for concept in sorted(targets))
-        return Sample(name, self._picture(name), tuple(found), _size(root, str(annotation)))
+        return Sample(name, self._picture(name), tuple(found), size)
 
     def _annotation(self, name: str) -> Path:
         """The XML file of a picture."""
@@ -93,51 +93,3 @@ def _read_names(path: Path) -> list[str]:
             raise DataError(f"{path}, line {number}: the name of one picture was expected, not {line[:80]!r}")
         names += words  # one, or none on a blank line
     return list(dict.fromkeys(names))
-
-
-def _parsed(path: Path) -> ElementTree.Element:
-    """The root of an XML file without a DOCTYPE: an entity declared there may grow without end when it is read."""
-    text = read_text(path)
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise DataError(f"{path}: it declares a DOCTYPE or an ENTITY, which no annotation needs; it is not read")
-    try:
-        root = ElementTree.fromstring(text)  # noqa: S314 - no entities, see above
-    except ElementTree.ParseError as error:
-        raise DataError(f"{path}: broken XML ({error})") from None
-    if root.tag != "annotation":
-        raise DataError(f"{path}: it begins with <{root.tag[:40]}>, not with <annotation>, so it is none of VOC's")
-    return root
-
-
-def _instance(element: ElementTree.Element, where: str) -> Instance:
-    """An object; VOC counts pixels from 1, the last one included."""
-    x0, y0, x1, y1 = (_number(element, f"bndbox/{side}", where) for side in ("xmin", "ymin", "xmax", "ymax"))
-    difficult = element.findtext("difficult", default="0").strip()
-    if difficult not in {"0", "1"}:
-        raise DataError(f"{where}: <difficult> must be 0 or 1, not {difficult!r}")
-    return Instance(checked_box(x0 - 1, y0 - 1, x1, y1, where), difficult=difficult == "1")
-
-
-def _size(root: ElementTree.Element, where: str) -> tuple[int, int] | None:
-    """Width and height of the picture; some programs leave them out, or write 0 when they do not know."""
-    sides = [root.findtext(f"size/{side}", default="0").strip() for side in ("width", "height")]
-    if all(side in {"0", ""} for side in sides):
-        return None
-    if not all(side.isdecimal() for side in sides):
-        raise DataError(f"{where}: <size> must be a width and a height in pixels, not {' x '.join(sides)[:40]!r}")
-    return checked_size(int(sides[0]), int(sides[1]), where)
-
-
-def _number(element: ElementTree.Element, tag: str, where: str) -> float:
-    text = _text(element, tag, where)
-    try:
-        return float(text)
-    except ValueError:
-        raise DataError(f"{where}: <{tag}> must be a number, not {text[:40]!r}") from None
-
-
-def _text(element: ElementTree.Element, tag: str, where: str) -> str:
-    text = (element.findtext(tag) or "").strip()
-    if not text:
-        raise DataError(f"{where}: <{tag}> is missing or empty")
-    return text

@@ -1,4 +1,4 @@
-"""Where each method of the Pointing Game is read: found out once, on a blank picture, before any work."""
+"""Where each method of an experiment is read: found out once, on a blank picture, before any work."""
 
 from __future__ import annotations
 

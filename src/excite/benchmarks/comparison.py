@@ -1,0 +1,102 @@
+"""Experiments that compare methods on the same pictures: where each is read, its records, its maps once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from excite.benchmarks.experiment import Experiment
+from excite.benchmarks.looks import all_maps
+from excite.benchmarks.places import Places
+from excite.images import read_image
+from excite.ledger import Ledger
+from excite.loop import run
+from excite.methods import METHODS, find_method
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from excite.attention import AttentionMap
+    from excite.benchmarks.experiment import Cue, Task
+    from excite.datasets import Dataset, Target
+    from excite.ledger import Entry
+    from excite.loop import Work
+    from excite.models import Classifier
+
+__all__ = ["Comparison", "chosen_methods"]
+
+
+class Comparison(Experiment):
+    """Asks several methods for the same objects of annotated pictures.
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        dataset: from `excite.datasets.open_dataset`.
+        methods: names from `excite.METHODS`.
+        layers: read all methods at these layers, where they can be; None for each method's own place.
+        skip: leave out so many pictures first,
+        limit: and take so many of the rest; None for all.
+
+    Attributes:
+        places: where the methods are read, and why some cannot be.
+        work: what is done for each picture; each kind of comparison has its own.
+    """
+
+    work: Work[Task]
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        dataset: Dataset,
+        methods: Sequence[str],
+        *,
+        layers: Sequence[str] | None = None,
+        skip: int = 0,
+        limit: int | None = None,
+    ) -> None:
+        chosen = [find_method(name) for name in dict.fromkeys(methods)]
+        super().__init__(classifier, dataset, skip=skip, limit=limit)
+        self.places = Places(classifier, chosen, layers)
+
+    def records(self, out: Path, workers: int = 1) -> Iterator[Entry]:
+        """Ask picture by picture, kept in ``records.jsonl``: started again, it goes on where it was."""
+        ledger = Ledger(out / "records.jsonl", required=("image", "size", "targets"))
+        return run(self.work, self.tasks, ledger, workers=workers, failures=self.failures)
+
+    def about(self) -> dict[str, Any]:
+        """What was measured, and what was left out and why, as plain values for JSON."""
+        about = super().about()
+        about["left_out"]["unreadable"] = self.places.unreadable
+        return {
+            **about,
+            "output": "each place" if self.places.spatial else "the whole picture",
+            "layers": {method: list(layers) for method, layers in self.places.layers.items()},
+        }
+
+    def show(self, image: str, category: str) -> list[AttentionMap]:
+        """All maps of a pair once more, in the order of its record, each with its picture: for drawing."""
+        picture = read_image(self._task(image).sample.path)
+        concept = self._cue(image, category).concept
+        return [found for _, found in all_maps(self.classifier, picture, [concept], self.places.layers)]
+
+    def target(self, image: str, category: str) -> Target:
+        """Where the objects of a category are in a picture."""
+        return self._cue(image, category).target
+
+    def _task(self, image: str) -> Task:
+        return next(task for task in self.tasks if task.name == image)
+
+    def _cue(self, image: str, category: str) -> Cue:
+        return next(cue for cue in self._task(image).cues if cue.target.concept == category)
+
+
+def chosen_methods(names: str) -> list[str]:
+    """The methods of a list with commas, or all of them.
+
+    Example:
+        >>> chosen_methods("c-mwp, mwp")
+        ['c-mwp', 'mwp']
+    """
+    if names.strip() == "all":
+        return list(METHODS)
+    return [find_method(name.strip()).name for name in names.split(",")]

@@ -1,0 +1,105 @@
+"""``excite boxes``: boxes for one's own pictures, as a detector's training set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from excite.cli.columns import print_columns
+from excite.cli.failures import tell_failures
+from excite.cli.options import LabelsFile, Model, Size, Weights  # noqa: TC001 - typer reads them
+from excite.cli.progress import progress
+
+__all__ = ["EXAMPLES", "command"]
+
+EXAMPLES = """\b
+Examples:
+  excite boxes photos/ --concept dog --concept cat      where are dogs and cats in these pictures?
+  excite boxes photos/ --concepts-from-folders --format voc --out training
+                                                        photos/dog/1.jpg shows a dog, photos/cat/1.jpg a cat
+  excite boxes photos/ --format csv --at-least 0.5      the best finding in each picture, if it is probable
+"""
+
+
+def command(
+    folders: Annotated[
+        list[str], typer.Argument(metavar="FOLDER", help="Folders of pictures; or pictures, or patterns in quotes.")
+    ],
+    concept: Annotated[
+        list[str] | None,
+        typer.Option(help="Look for this in every picture; may be given several times. None: the best finding."),
+    ] = None,
+    from_folders: Annotated[
+        bool,
+        typer.Option("--concepts-from-folders", help="Look for what the folder is called in which a picture lies."),
+    ] = False,
+    at_least: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, metavar="P", help="No box for what is less probable; 0.1, or 0 with --concepts-from-folders."
+        ),
+    ] = None,
+    kind: Annotated[str, typer.Option("--format", help="How to write the boxes: coco, csv or voc.")] = "coco",
+    model: Model = "everyday",
+    weights: Weights = None,
+    labels: LabelsFile = None,
+    size: Size = None,
+    method: Annotated[
+        str | None, typer.Option(help="How to make the map behind a box; see `excite ls methods`.")
+    ] = None,
+    layer: Annotated[str | None, typer.Option(help="Where to read it; see `excite ls layers`.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="The box surrounds what is above this many means of the map.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="How many processes work at the same time.")] = 1,
+    out: Annotated[Path, typer.Option(help="The folder for the files; a run that was stopped goes on there.")] = Path(
+        "excite-out/boxes"
+    ),
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write boxes around what your pictures show, for a detector to learn from.
+
+    All that has to be known is what a picture shows, not where. Stopped and started again, it goes on where it was.
+    """
+    from excite.boxing import Boxing, Question, find_format
+    from excite.boxing.concepts import misread
+    from excite.models import Choice
+
+    if concept and from_folders:
+        raise typer.BadParameter("--concepts-from-folders already says what to look for: leave --concept out")
+    find_format(kind)
+    question = Question(tuple(concept or ()), from_folders, at_least, _how(method, layer, alpha))
+    classifier = Choice(model, weights, labels, size).load()
+    boxing = Boxing(classifier, folders, out, question, kind, fresh=fresh)
+    if taken := misread(boxing.wanted):
+        typer.echo(f"excite: note: taken {taken}", err=True)
+    answer = boxing.write(workers=workers, watch=progress)
+    typer.echo(json.dumps(answer)) if as_json else _print(answer)
+    tell_failures(answer["failures"], answer["pictures"])
+
+
+def _how(method: str | None, layer: str | None, alpha: float | None) -> dict[str, Any]:
+    """What is not to be as usual, checked as far as that can be done without a picture."""
+    from excite.methods import find_method
+    from excite.readouts.box import checked_alpha
+
+    how: dict[str, Any] = {} if method is None else {"method": find_method(method).name}
+    how |= {} if layer is None else {"layer": layer}
+    return how | ({} if alpha is None else {"alpha": checked_alpha(alpha)})
+
+
+def _print(answer: dict[str, Any]) -> None:
+    """How many boxes of what, and what one should know about them."""
+    if answer["concepts"]:
+        print_columns([{"concept": name, "boxes": count} for name, count in answer["concepts"].items()])
+    read = answer["pictures"] - len(answer["failures"])
+    typer.echo(f"boxes: {answer['boxes']}, in {read - answer['without']} of {read} pictures of {answer['folder']}")
+    for note in answer["notes"]:
+        typer.echo(note)
+    typer.echo(f"written: {', '.join(answer['files'])}")

@@ -1,0 +1,166 @@
+"""``excite boxes`` on real photographs with the embedded classifier."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from skimage import data
+
+import excite as library
+from excite.datasets import open_dataset
+from excite.locating import locate
+
+
+@pytest.fixture(scope="module")
+def album(tmp_path_factory):
+    """Photographs in folders that say what they show."""
+    folder = tmp_path_factory.mktemp("album")
+    for name, pixels in (("cat/chelsea.png", data.chelsea()), ("cup/coffee.png", data.coffee())):
+        (folder / "photos" / name).parent.mkdir(parents=True)
+        Image.fromarray(pixels).save(folder / "photos" / name)
+    return folder
+
+
+@pytest.fixture
+def photos(album, monkeypatch, tmp_path):
+    """The photographs; what is written goes elsewhere for each test."""
+    monkeypatch.chdir(tmp_path)
+    Path("photos").symlink_to(album / "photos")
+    return album / "photos"
+
+
+@pytest.fixture(scope="module")
+def found(album):
+    classifier = library.load("everyday")
+    files = {name: album / "photos" / name for name in ("cat/chelsea.png", "cup/coffee.png")}
+    return {name: locate(classifier, path, ["cat", "cup"]) for name, path in files.items()}
+
+
+def test_json(excite, photos, found):
+    ended = excite("boxes", "photos", "--concept", "cat", "--concept", "cup", "--json")
+    assert ended.code == 0
+    assert ended.err == ""
+    (answer,) = ended.answers
+    told = {name: [one for one in boxes if one.probability >= 0.1] for name, boxes in found.items()}
+    assert answer == {
+        "pictures": 2,
+        "folder": str(photos),
+        "boxes": 2,
+        "without": 0,
+        "format": "coco",
+        "files": ["excite-out/boxes/boxes.json", "excite-out/boxes/labels.txt"],
+        "concepts": {"cat": 1, "cup": 1},
+        "notes": [],
+        "failures": [],
+    }
+    content = json.loads(Path("excite-out/boxes/boxes.json").read_text())
+    for image, annotation in zip(content["images"], content["annotations"], strict=True):
+        ((x0, y0, x1, y1),) = (one.box for one in told[image["file_name"]])
+        assert annotation["image_id"] == image["id"]
+        assert annotation["bbox"] == [x0, y0, x1 - x0, y1 - y0]
+        assert annotation["score"] == pytest.approx(told[image["file_name"]][0].probability, abs=1e-6)
+    assert Path("excite-out/boxes/labels.txt").read_text() == "cat\ncup\n"
+
+
+def test_a_training_set_from_folders(excite, photos, found):
+    ended = excite("boxes", "photos", "--concepts-from-folders", "--format", "voc", "--out", "training")
+    assert ended.code == 0
+    assert ended.err == ""
+    header, cat, cup, count, written = ended.out.splitlines()
+    assert (header.split(), cat.split(), cup.split()) == (["concept", "boxes"], ["cat", "1"], ["cup", "1"])
+    assert count == f"boxes: 2, in 2 of 2 pictures of {photos}"
+    assert written.startswith("written: training/Annotations, training/JPEGImages, ")
+    samples = list(open_dataset("training"))
+    assert [(sample.name, sample.targets[0].concept) for sample in samples] == [
+        ("cat-chelsea", "cat"),
+        ("cup-coffee", "cup"),
+    ]
+    assert samples[0].targets[0].boxes == (found["cat/chelsea.png"][0].box,)
+    assert samples[1].targets[0].boxes == (found["cup/coffee.png"][1].box,)
+
+
+def test_findings_as_a_table(excite, photos):
+    ended = excite("boxes", "photos/*/*.png", "--format", "csv", "--at-least", "0.5", "--model", "efficientnet-lite0")
+    assert ended.code == 0
+    with Path("excite-out/boxes/boxes.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert all(float(row["probability"]) >= 0.5 for row in rows)
+    assert "no box in" in ended.out
+    assert "lower --at-least (now 0.5) for more" in ended.out
+    again = excite("boxes", "photos/*/*.png", "--format", "csv", "--at-least", "0", "--model", "efficientnet-lite0")
+    assert "boxes: 2, in 2 of 2 pictures" in again.out
+    assert "Egyptian cat" in again.out
+
+
+def test_what_a_word_was_taken_for(excite, photos):
+    ended = excite("boxes", "photos/cat", "--concept", "cats", "--json")
+    assert ended.err == "excite: note: taken 'cats' for 'cat'\n"
+    assert ended.answers[0]["concepts"] == {"cats": 1}
+
+
+def test_options_of_the_box(excite, photos, album):
+    how = {"method": "c-mwp", "layer": "blocks.10", "alpha": 2.0}
+    options = [word for name, value in how.items() for word in (f"--{name}", value)]
+    assert excite("boxes", "photos/cat", "--concept", "cat", *options).code == 0
+    (annotation,) = json.loads(Path("excite-out/boxes/boxes.json").read_text())["annotations"]
+    (there,) = locate(library.load("everyday"), album / "photos/cat/chelsea.png", "cat", **how)
+    x0, y0, x1, y1 = there.box
+    assert annotation["bbox"] == [x0, y0, x1 - x0, y1 - y0]
+
+
+def test_a_picture_that_cannot_be_read(excite, photos):
+    Path("more").mkdir()
+    Path("more/broken.jpg").write_bytes(b"no picture")
+    ended = excite("boxes", "photos/cat", "more", "--concept", "cat")
+    assert ended.code == 1
+    assert "boxes: 1, in 1 of 1 pictures" in ended.out
+    first, second = ended.err.splitlines()
+    assert "broken.jpg" in first
+    assert second == "excite: 1 of 2 pictures could not be read"
+    (image,) = json.loads(Path("excite-out/boxes/boxes.json").read_text())["images"]
+    assert image["file_name"].endswith("cat/chelsea.png")
+
+
+class TestComplaints:
+    """One line, before any work, and nothing is written."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["--concept", "cat", "--concepts-from-folders"], "--concepts-from-folders already says what to look for"),
+            (["--concept", "zebraa"], "No label is called 'zebraa'. Did you mean 'zebra'"),
+            (["--concept", "catt", "--concept", "dgo"], "2 concepts are unknown. No label is called 'catt'"),
+            (["--concept", " "], "the concept is blank"),
+            (["--format", "yolo"], "there is no format 'yolo': use one of coco, csv, voc"),
+            (["--at-least", "1.5"], "--at-least"),
+            (["--method", "magic"], "magic"),
+            (["--alpha", "nan"], "alpha must be a finite number"),
+            (["--model", "no-such-model"], "no-such-model"),
+            (["--out", "photos/cat/chelsea.png"], "cannot read 'photos/cat/chelsea.png/written.jsonl'"),
+        ],
+    )
+    def test_options(self, excite, photos, arguments, said):
+        assert said in excite("boxes", "photos", *arguments).complaint
+        assert not Path("excite-out").exists()
+
+    def test_no_pictures(self, excite, photos):
+        assert "no pictures found for 'nothing'" in excite("boxes", "photos", "nothing").complaint
+        assert "missing argument" in excite("boxes").complaint
+
+    def test_somebody_elses_file(self, excite, photos):
+        Path("excite-out/boxes").mkdir(parents=True)
+        mine = Path("excite-out/boxes/boxes.json")
+        mine.write_text('{"mine": true}')
+        assert "boxes.json' is there already and was not written by excite" in excite("boxes", "photos").complaint
+        assert mine.read_text() == '{"mine": true}'
+        assert [path.name for path in mine.parent.iterdir()] == ["boxes.json"]
+
+
+def test_help_names_all_formats(excite):
+    from excite.boxing import FORMATS
+
+    said = excite("boxes", "--help").out
+    assert all(name in said for name in FORMATS)
+    assert "--concepts-from-folders" in said

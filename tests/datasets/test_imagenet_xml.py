@@ -1,0 +1,229 @@
+"""The XML files of ImageNet's original challenge."""
+
+import csv
+
+import pytest
+from annotated import imagenet_xml, picture, scenes, voc_object, write_imagenet_xml
+from PIL import Image
+
+from excite.datasets import open_dataset
+from excite.errors import DataError, ImageError
+from excite.images import read_image
+
+WNIDS = {"red": "n01440764", "green": "n01751748"}  # tench and sea snake
+VAL = [(f"ILSVRC2012_val_{k:08}", squares[:1]) for k, (_, squares) in enumerate(scenes(4), 1)]
+TRAIN = [(f"{WNIDS[squares[0][0]]}_{k}", squares[:1]) for k, (_, squares) in enumerate(scenes(6), 10)]
+
+
+def put_pictures(folder, pictures, in_classes=False):
+    for name, squares in pictures:
+        picture(folder / (WNIDS[squares[0][0]] if in_classes else ".") / f"{name}.JPEG", squares)
+
+
+def expected(pictures):
+    return [(name, ((WNIDS[colour], box),)) for name, ((colour, box),) in pictures]
+
+
+def told(dataset):
+    return [
+        (sample.name, tuple((target.concept, box) for target in sample.targets for box in target.boxes))
+        for sample in dataset
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The challenge's own archive."""
+    write_imagenet_xml(tmp_path / "imagenet/ILSVRC/Annotations/CLS-LOC/val", VAL, WNIDS)
+    put_pictures(tmp_path / "imagenet/ILSVRC/Data/CLS-LOC/val", VAL)
+    return tmp_path / "imagenet"
+
+
+def annotate(folder, text):
+    (folder / "ILSVRC/Annotations/CLS-LOC/val/ILSVRC2012_val_00000001.xml").write_text(text)
+    return open_dataset(folder).sample("ILSVRC2012_val_00000001")
+
+
+class TestLayouts:
+    @pytest.mark.parametrize("in_classes", [False, True])
+    @pytest.mark.parametrize(
+        ("xml", "pictures"),
+        [
+            ("ILSVRC/Annotations/CLS-LOC/val", "ILSVRC/Data/CLS-LOC/val"),
+            ("Annotations/CLS-LOC/val", "Data/CLS-LOC/val"),
+            ("bbox_val", "val"),
+            ("bbox_val/val", "val"),
+            ("ILSVRC2012_bbox_val_v3/val", "ILSVRC2012_img_val"),
+            ("val", "val"),
+            ("val", "."),
+            ("", "."),
+            ("", "val"),
+        ],
+    )
+    def test_val(self, tmp_path, xml, pictures, in_classes):
+        write_imagenet_xml(tmp_path / xml, VAL, WNIDS)
+        put_pictures(tmp_path / pictures, VAL, in_classes)
+        dataset = open_dataset(tmp_path)
+        assert (dataset.name, dataset.split, dataset.folder) == ("imagenet", "val", tmp_path)
+        assert told(dataset) == expected(VAL)
+        for sample in dataset:
+            sample.check_size(read_image(sample.path).size)
+
+    def test_the_folder_above_or_within(self, folder):
+        assert told(open_dataset(folder.parent)) == told(open_dataset(folder / "ILSVRC")) == expected(VAL)
+
+    def test_annotations_sorted_into_folders_of_classes(self, tmp_path):
+        for one in VAL:
+            write_imagenet_xml(tmp_path / "val" / WNIDS[one[1][0][0]], [one], WNIDS)
+        put_pictures(tmp_path / "val", VAL, in_classes=True)
+        assert told(open_dataset(tmp_path)) == expected(VAL)
+
+    def test_the_table_where_both_are(self, folder):
+        (folder / "LOC_val_solution.csv").write_text(f"ImageId,PredictionString\n{VAL[1][0]},n01440764 0 0 9 9\n")
+        (sample,) = open_dataset(folder)
+        assert sample.targets[0].boxes == ((0, 0, 10, 10),)
+
+    def test_other_files_beside(self, folder):
+        (folder / "imagenet_class_index.json").write_text("{}")
+        place = folder / "ILSVRC/Annotations/CLS-LOC/val"
+        (place / "._ILSVRC2012_val_00000001.xml").write_text("")  # as archivers leave them
+        (place / "readme.xml").write_text("")
+        assert len(open_dataset(folder)) == 4
+
+    def test_other_xml_is_none_of_imagenets(self, tmp_path):
+        (tmp_path / "val").mkdir()
+        (tmp_path / "val/a.xml").write_text(f"<annotation>{voc_object('cat', (1, 1, 4, 4))}</annotation>")
+        picture(tmp_path / "val/a.jpg", [])
+        dataset = open_dataset(tmp_path)
+        assert (dataset.name, dataset.sample("a").targets[0].boxes) == ("xml", ((1, 1, 4, 4),))
+
+    def test_the_training_set(self, folder):
+        for one in TRAIN:
+            write_imagenet_xml(folder / "ILSVRC/Annotations/CLS-LOC/train" / one[0].split("_")[0], [one], WNIDS)
+        put_pictures(folder / "ILSVRC/Data/CLS-LOC/train", TRAIN, in_classes=True)
+        picture(folder / "ILSVRC/Data/CLS-LOC/train/n01440764/n01440764_99.JPEG", [])  # without a box
+        assert open_dataset(folder).split == "val"
+        dataset = open_dataset(folder, "train")
+        assert told(dataset) == expected(TRAIN)  # not all of one class, then all of the other
+        assert all(sample.path.is_file() for sample in dataset)
+
+    def test_a_table_of_the_training_set(self, tmp_path):
+        lines = [
+            f"{name},{WNIDS[colour]} {x0} {y0} {x1 - 1} {y1 - 1} " for name, ((colour, (x0, y0, x1, y1)),) in TRAIN
+        ]
+        (tmp_path / "LOC_train_solution.csv").write_text("\n".join(["ImageId,PredictionString", *sorted(lines)]))
+        put_pictures(tmp_path / "train", TRAIN, in_classes=True)
+        dataset = open_dataset(tmp_path)
+        assert (dataset.split, told(dataset)) == ("train", expected(TRAIN))
+        assert all(sample.path.is_file() for sample in dataset)
+
+
+class TestCounting:
+    def test_from_nought_and_the_last_one_included(self, folder):
+        """Whatever VOC's XML means by the same tags: else no box could begin at 0 or end at 499."""
+        sample = annotate(folder, imagenet_xml([("n01440764", (0, 0, 500, 375))], size=(500, 375)))
+        assert (sample.targets[0].boxes, sample.size) == (((0, 0, 500, 375),), (500, 375))
+
+    def test_the_same_boxes_as_in_the_table(self, shared_data, tmp_path):
+        """The first thirty real ones, written as XML by hand."""
+        real = shared_data / "imagenet"
+        with (real / "LOC_val_solution.csv").open(newline="") as table:
+            rows = [row for row, _ in zip(csv.DictReader(table), range(30), strict=False)]
+        (tmp_path / "bbox_val").mkdir()
+        (tmp_path / "val").mkdir()
+        for row in rows:
+            (tmp_path / "val" / f"{row['ImageId']}.JPEG").symlink_to(real / "val" / f"{row['ImageId']}.JPEG")
+            words = row["PredictionString"].split()
+            objects = ""
+            for k in range(0, len(words), 5):
+                tags = zip(("xmin", "ymin", "xmax", "ymax"), words[k + 1 : k + 5], strict=True)
+                corners = "".join(f"<{tag}>{number}</{tag}>" for tag, number in tags)
+                objects += f"<object><name>{words[k]}</name><bndbox>{corners}</bndbox></object>"
+            (tmp_path / "bbox_val" / f"{row['ImageId']}.xml").write_text(f"<annotation>{objects}</annotation>")
+        from_table, from_xml = open_dataset(real), open_dataset(tmp_path)
+        assert len(from_xml) == 30
+        assert from_xml.categories == from_table.categories
+        for sample in from_xml:
+            other = from_table.sample(sample.name)
+            assert sample.targets == other.targets
+            assert sample.path.samefile(other.path)
+            assert sample.size is other.size is None
+            with Image.open(sample.path) as opened:
+                boxes = [box for target in sample.targets for box in target.boxes]
+                assert all(box[2] <= opened.width and box[3] <= opened.height for box in boxes)
+
+
+class TestTheList:
+    @pytest.fixture(params=["ILSVRC/ImageSets/CLS-LOC", "ImageSets/CLS-LOC"])
+    def listed(self, request, folder):
+        path = folder / request.param / "val.txt"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{VAL[2][0]} 3\n{VAL[0][0]} 1\n\n")
+        return path
+
+    def test_says_which_pictures(self, folder, listed):
+        assert told(open_dataset(folder)) == [expected(VAL)[0], expected(VAL)[2]]
+
+    def test_of_the_training_set(self, folder, listed):
+        write_imagenet_xml(folder / "bbox_train/n01440764", [("n01440764_7", []), ("n01440764_8", [])], WNIDS)
+        listed.with_name("train_loc.txt").write_text("n01440764/n01440764_8 1\n")
+        assert open_dataset(folder, "train").names == ("n01440764_8",)
+
+    def test_a_picture_without_annotation(self, folder, listed):
+        listed.write_text("ILSVRC2012_val_00000009 9\n")
+        dataset = open_dataset(folder)
+        with pytest.raises(
+            DataError, match=r"val\.txt: it lists 'ILSVRC2012_val_00000009', but there is no .*\.xml in"
+        ):
+            dataset.sample("ILSVRC2012_val_00000009")
+
+    def test_something_else(self, folder, listed):
+        listed.write_text("ILSVRC2012_val_00000001 1\na b c\n")
+        with pytest.raises(DataError, match=r"val\.txt, line 2: a picture and its number were expected"):
+            open_dataset(folder)
+
+
+def test_measured_as_imagenet(folder):
+    dataset = open_dataset(folder)
+    assert dataset.one_main_object
+    assert dataset.tolerance == 0
+    assert dataset.words("n01751748")[0] == "sea snake"
+
+
+def test_nothing_annotated(folder):
+    assert annotate(folder, imagenet_xml([])).targets == ()
+
+
+def test_a_missing_picture(folder):
+    (folder / "ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000001.JPEG").unlink()
+    sample = open_dataset(folder).sample("ILSVRC2012_val_00000001")
+    with pytest.raises(ImageError, match=r"there is no file .*CLS-LOC/val/ILSVRC2012_val_00000001\.JPEG"):
+        read_image(sample.path)
+
+
+class TestBroken:
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("", "broken XML"),
+            ("<annotation><object>", "broken XML .*line 1"),
+            ('<!DOCTYPE a [<!ENTITY a "b">]><annotation/>', "it declares a DOCTYPE"),
+            (imagenet_xml([("Scottish_deerhound", (0, 0, 4, 4))]), "object 1: 'Scottish_deerhound' is no class of Im"),
+            (imagenet_xml([("n00000001", (0, 0, 4, 4))]), "object 1: 'n00000001' is no class of ImageNet"),
+            (imagenet_xml([("n01440764", (9, 0, 4, 4))]), "object 1: .* is no box"),
+            (imagenet_xml([("n01440764", (-1, 0, 4, 4))]), "object 1: .* begins outside of the picture"),
+            (imagenet_xml([("n01440764", ("nan", 0, 4, 4))]), "object 1: .* is no box"),
+            (imagenet_xml([("n01440764", ("left", 0, 4, 4))]), "object 1: <bndbox/xmin> must be a number"),
+            (imagenet_xml([], size=("9" * 5000, 375)), "'99999999999999999999' x 375 is no size"),
+        ],
+    )
+    def test_names_file_and_place(self, folder, text, words):
+        with pytest.raises(DataError, match=rf"ILSVRC2012_val_00000001\.xml.*{words}") as raised:
+            annotate(folder, text)
+        assert "\n" not in str(raised.value)
+
+    def test_twice(self, tmp_path):
+        write_imagenet_xml(tmp_path / "val", VAL[:1], WNIDS)
+        write_imagenet_xml(tmp_path / "val/n01440764", VAL[:1], WNIDS)
+        with pytest.raises(DataError, match=r"has ILSVRC2012_val_00000001\.xml twice"):
+            open_dataset(tmp_path)

@@ -1,0 +1,44 @@
+"""Reading pages of results as tests need it."""
+
+from html.parser import HTMLParser
+
+
+class Page(HTMLParser):
+    """The tables of a page as rows of texts, its headings, its other text and the tags in its tables' cells."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.source, self.tables, self.headings, self.text, self.marked = text, [], [], "", {}
+        self._open = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self._open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in {"td", "th"}:
+            self.tables[-1][-1].append("")
+        elif tag in {"h2", "h3"}:
+            self.headings.append("")
+
+    def handle_endtag(self, tag):
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if self._open and self._open[-1] in {"h2", "h3"}:
+            self.headings[-1] += data
+        if {"td", "th"} & set(self._open):
+            self.tables[-1][-1][-1] += data
+            if self._open[-1] in {"strong", "u"}:
+                self.marked.setdefault(self._open[-1], []).append((len(self.tables) - 1, data))
+        elif "style" not in self._open:
+            self.text += data
+
+
+def table_with(page, heading):
+    """The only table with that column."""
+    (found,) = [table for table in page.tables if any(heading in row for row in table[:2])]
+    return {row[0]: row[1:] for row in found}
