@@ -14,7 +14,8 @@ import torch
 from excite.attention import AttentionMap
 from excite.errors import ConceptError, LayerError, LostSignalWarning, ModelError
 from excite.methods import View
-from excite.models.layers import default_layer, top_layer
+from excite.methods.extent import JOINT
+from excite.models.layers import default_layer, layer_pair, top_layer
 from excite.propagation import prior
 from excite.vocabulary import Concept
 
@@ -154,6 +155,9 @@ def layers_of(
         return ["input"]
     if method.place == "top":
         return [top_layer(classifier.module, batch[:1])]
+    if method.place == "pair":
+        known = classifier.layers[:2]
+        return [JOINT.join(known if len(known) == 2 else layer_pair(classifier.module, batch[:1]))]
     return [classifier.layer or default_layer(classifier.module, batch[:1])]
 
 

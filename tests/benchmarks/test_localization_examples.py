@@ -22,7 +22,7 @@ GREY = (120, 120, 120)
 
 def row(method, alpha):
     result = RuleResult("paper", alpha, Share(1, 2), (50.0,) * len(ALPHAS))
-    return Row("net", method, "top", {"paper": result}, 50.0, {0.5: 50.0}, 0)
+    return Row("net", method, "top", {"paper": result}, 50.0, {0.5: 50.0}, 0, Share(1, 2))
 
 
 ROWS = [row("mwp", 1.0), row("grad", 4.0), row("center", 0.0)]

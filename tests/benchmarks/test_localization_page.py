@@ -10,9 +10,9 @@ from PIL import Image
 
 from excite.attention import AttentionMap
 from excite.benchmarks.localization_page import MAIN, write
-from excite.benchmarks.localization_page_fits import Pair, best_layers, manner, whole_picture
+from excite.benchmarks.localization_page_fits import Pair, manner, whole_picture
 from excite.benchmarks.localization_rules import RULES
-from excite.benchmarks.localization_tally import Run, tally
+from excite.benchmarks.localization_tally import Run, best_layers, tally
 from excite.benchmarks.measures import overlap
 from excite.benchmarks.page_parts import DASH
 from excite.benchmarks.published import LOCALIZATION, WORDS
@@ -227,7 +227,7 @@ def test_maps_without_any_box_are_errors_and_no_examples(tmp_path):
 def test_of_several_layers_the_held_out_pictures_choose(tmp_path):
     outcomes = {("mwp", "lucky"): [FIT, FIT], ("mwp", "good"): [FIT, SMALL], ("grad", "input"): [FIT, LARGE]}
     run = a_run(outcomes, held_out={("mwp", "lucky"): SMALL})
-    assert [row.layer for row in best_layers(run)] == ["good", "input"]
+    assert [row.layer for row in best_layers(run.rows)] == ["good", "input"]
     page = written(tmp_path, run)
     assert "the one with the smallest error on held-out pictures is shown" in page.text
     (layers,) = [table for table in page.tables if table[0][:3] == ["method", "read at", "error"]]

@@ -34,6 +34,7 @@ class Comparison(Experiment):
         dataset: from `excite.datasets.open_dataset`.
         methods: names from `excite.METHODS`.
         layers: read all methods at these layers, where they can be; None for each method's own place.
+        known: without named layers, read methods that may be read anywhere at all of these.
         skip: leave out so many pictures first,
         limit: and take so many of the rest; None for all.
 
@@ -51,12 +52,13 @@ class Comparison(Experiment):
         methods: Sequence[str],
         *,
         layers: Sequence[str] | None = None,
+        known: Sequence[str] = (),
         skip: int = 0,
         limit: int | None = None,
     ) -> None:
         chosen = [find_method(name) for name in dict.fromkeys(methods)]
         super().__init__(classifier, dataset, skip=skip, limit=limit)
-        self.places = Places(classifier, chosen, layers)
+        self.places = Places(classifier, chosen, layers, known=known)
 
     def records(self, out: Path, workers: int = 1) -> Iterator[Entry]:
         """Ask picture by picture, kept in ``records.jsonl``: started again, it goes on where it was."""

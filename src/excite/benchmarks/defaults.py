@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["HELD_OUT", "LOCALIZATION_METHODS", "POINTING_METHODS"]
 
 POINTING_METHODS = "excite,c-mwp,mwp,center"
-LOCALIZATION_METHODS = "grad,deconv,lrp,cam,grad-cam,mwp,c-mwp,excite"
+LOCALIZATION_METHODS = "grad,deconv,lrp,cam,grad-cam,mwp,c-mwp,extent"
 
 HELD_OUT = 0.2
 """The share of the pictures on which thresholds are chosen."""

@@ -8,7 +8,7 @@ from excite.benchmarks.html import Html, drawing, element, joined, page
 from excite.benchmarks.localization_figures import curves_figure, errors_figure, sizes_figure
 from excite.benchmarks.localization_page_about import measured
 from excite.benchmarks.localization_page_examples import examples
-from excite.benchmarks.localization_page_fits import best_layers, manners_table, pairs_of, whole_picture
+from excite.benchmarks.localization_page_fits import manners_table, pairs_of, whole_picture
 from excite.benchmarks.localization_page_tables import (
     conventions_table,
     errors_table,
@@ -18,7 +18,7 @@ from excite.benchmarks.localization_page_tables import (
 )
 from excite.benchmarks.localization_page_words import ALPHA, WAYS
 from excite.benchmarks.localization_rules import RULES
-from excite.benchmarks.localization_tally import difference
+from excite.benchmarks.localization_tally import best_layers, difference
 from excite.benchmarks.page_parts import bullets, how_to_read, main_method, points, save_page
 from excite.benchmarks.plots import check_plots
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["FILE", "MAIN", "write"]
 
 FILE = "localization.html"
-MAIN = ("excite-box", "excite", "mwp")
+MAIN = ("extent", "mwp")
 CURVES = {"paper": f"{ALPHA}, in means of the map", "max": "t, in maxima of the map"}
 SEVERAL_LAYERS = (
     "Of a method that was read at several layers, the one with the smallest error on held-out pictures is shown."
@@ -73,7 +73,7 @@ class _Page:
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
-        self.shown = {run.classifier_name: best_layers(run) for run in runs}
+        self.shown = {run.classifier_name: best_layers(run.rows) for run in runs}
         self.pairs = {run.classifier_name: pairs_of(run, self.shown[run.classifier_name]) for run in runs}
         self.rows = [row for rows in self.shown.values() for row in rows]
         self.main = main_method(self.rows, MAIN)

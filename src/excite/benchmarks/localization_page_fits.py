@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from excite.benchmarks.html import Html, element, table
 from excite.benchmarks.layer_report import ENOUGH_OVERLAP
-from excite.benchmarks.localization_sides import sides_of
 from excite.benchmarks.measures import ALPHAS, overlap
-from excite.benchmarks.page_parts import methods_of
 from excite.benchmarks.records import place_of
 from excite.benchmarks.statistics import Share
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from excite.datasets import Box
     from excite.ledger import Entry
 
-__all__ = ["MANNERS", "Found", "Pair", "best_layers", "manner", "manners_table", "pairs_of", "whole_picture"]
+__all__ = ["MANNERS", "Found", "Pair", "manner", "manners_table", "pairs_of", "whole_picture"]
 
 MANNERS = ("fits", "too small", "too large", "elsewhere", "no box")
 MOSTLY = 0.7  # of a box within another: two boxes that hold as much of each other fit
@@ -80,23 +78,6 @@ def pairs_of(run: Run, rows: Sequence[Row]) -> list[Pair]:
 def reported(run: Run) -> Iterator[Entry]:
     """The records of the pictures on which nothing was chosen."""
     return (record for record in run.records if record["image"] in run.reported)
-
-
-def best_layers(run: Run) -> list[Row]:
-    """For each method the layer with the smallest error on the pictures that thresholds were chosen on.
-
-    The best of many layers on the very pictures that are reported on would be partly the luckiest.
-    """
-    methods = methods_of(run.rows)
-    if len(methods) == len(run.rows):
-        return list(run.rows)
-    held_out = {sides.place: sides.held_out for sides in sides_of(run.records, run.reported)}
-
-    def misses(row: Row) -> int:
-        at = ALPHAS.index(row.alpha)
-        return sum(found["overlaps"]["paper"][at] < ENOUGH_OVERLAP for found in held_out[row.method, row.layer])
-
-    return [min((row for row in run.rows if row.method == method), key=misses) for method in methods]
 
 
 def manner(box: Box | None, truth: Sequence[Box]) -> str:

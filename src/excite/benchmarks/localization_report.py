@@ -28,7 +28,8 @@ def answer(runs: Sequence[Run]) -> dict[str, Any]:
     about = runs[0].about
     protocol = ("shape", "canvas", "held_out", "seed")
     return {
-        "rows": [row.to_dict() for run in runs for row in run.rows],
+        "rows": [row.to_dict() for run in runs for row in run.told],
+        "layers": [row.to_dict() for run in runs for row in run.rows],
         "data": about["data"],
         "split": about["data"]["split"],
         "pictures": about["pictures"],
@@ -45,7 +46,7 @@ def answer(runs: Sequence[Run]) -> dict[str, Any]:
 def lines(runs: Sequence[Run]) -> list[dict[str, str]]:
     """The rows as people read them; beside them the paper's errors, where the data are the paper's."""
     beside = runs[0].dataset_name == LOCALIZED_DATA
-    return [_columns(row, beside_paper=beside) for run in runs for row in run.rows]
+    return [_columns(row, beside_paper=beside) for run in runs for row in run.told]
 
 
 def _columns(row: Row, *, beside_paper: bool) -> dict[str, str]:
@@ -72,9 +73,11 @@ def sentences(run: Run) -> list[str]:
         f"a category, in {about['reported']} pictures, with 95 % intervals; pictures held out to choose thresholds on: "
         f"{about['held_out_pictures']}; MaxBoxAcc and MaxBoxAccV2 take the best threshold of the reported pictures"
     )
-    empty = [f"maps of {one.method} at {one.layer} without any box: {one.empty}" for one in run.rows if one.empty]
+    empty = [f"maps of {one.method} at {one.layer} without any box: {one.empty}" for one in run.told if one.empty]
     missing = "; ".join(left_out_lines(about["left_out"]))
-    return [measured, *empty, *([f"left out: {missing}"] if missing else [])]
+    several = len(run.rows) - len(run.told)
+    chosen = ["the layer of each method was chosen on the held-out pictures too (rows.csv has all)"] if several else []
+    return [measured, *chosen, *empty, *([f"left out: {missing}"] if missing else [])]
 
 
 def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:

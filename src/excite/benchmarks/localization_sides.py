@@ -9,6 +9,7 @@ import numpy as np
 
 from excite.benchmarks.layer_report import ENOUGH_OVERLAP
 from excite.benchmarks.records import asked_places, place_of
+from excite.benchmarks.statistics import Share
 from excite.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,6 +47,13 @@ class Sides:
     def chosen(self, rule: str) -> int:
         """Which threshold has the smallest error where one is chosen; of equals the first."""
         return int(_errors(self.held_out, rule, ENOUGH_OVERLAP).argmin())
+
+    @property
+    def share_chosen(self) -> Share:
+        """By the paper's rule, how many are missed where the threshold is chosen."""
+        at = self.chosen("paper")
+        missed = [found["overlaps"]["paper"][at] < ENOUGH_OVERLAP for found in self.held_out]
+        return Share(sum(missed), len(missed))
 
     def misses(self, rule: str) -> NDArray[np.bool_]:
         """Which pairs that are reported on are missed, at the threshold that was chosen."""

@@ -34,6 +34,7 @@ class Places:
         classifier: from `excite.load` or `excite.wrap`.
         methods: those to be compared.
         named: names of layers; None for each method's own place.
+        known: without names, read methods that may be read anywhere at all of these.
 
     Attributes:
         layers: for each method that can be read, its layers.
@@ -44,8 +45,16 @@ class Places:
         ExciteError: no method can be read, or none at a layer that was named.
     """
 
-    def __init__(self, classifier: Classifier, methods: Sequence[Method], named: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        classifier: Classifier,
+        methods: Sequence[Method],
+        named: Sequence[str] | None = None,
+        *,
+        known: Sequence[str] = (),
+    ) -> None:
         self._classifier = classifier
+        self._known = tuple(known)
         self._picture = Image.new("RGB", BLANK)
         self._refused: dict[tuple[str, str], ExciteError] = {}
         self.spatial = False
@@ -72,6 +81,8 @@ class Places:
         return True
 
     def _own_place(self, method: Method) -> Sequence[str]:
+        if self._known and method.place == "layer" and method.name not in SAME_EVERYWHERE:
+            return self._known
         try:
             return layers_of(method, self._classifier, self._classifier.prepared(self._picture)[None])
         except LayerError as error:

@@ -7,6 +7,7 @@ from excite.errors import MethodError
 from excite.methods.cam import C_CAM, CAM, GRAD_CAM
 from excite.methods.center import CENTER
 from excite.methods.excitation import C_MWP, C_MWP_NO_NORM, C_MWP_POST_NORM, MWP
+from excite.methods.extent import EXTENT
 from excite.methods.gradient import C_DECONV, C_GRAD, C_GUIDED, DECONV, GRAD, GUIDED
 from excite.methods.method import Method
 from excite.methods.relevance import LRP, LRP_EPSILON
@@ -19,6 +20,7 @@ METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
         EXCITE,
+        EXTENT,
         *(C_MWP, MWP, C_MWP_POST_NORM, C_MWP_NO_NORM),
         *(GRAD_CAM, CAM, C_CAM),
         *(GUIDED, C_GUIDED, DECONV, C_DECONV, GRAD, C_GRAD),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Method", "Place", "Way"]
 
-Place = Literal["layer", "input", "top"]
+Place = Literal["layer", "input", "top", "pair"]
 Way = Literal["winners", "gradients"]
 
 
@@ -32,9 +32,11 @@ class Method:
             makes, of a network's output, the signal that starts there. Maps may be signed; only their positive part
             is evidence.
         place: where the method is read when nobody names a layer: at the classifier's own ``layer``, at the ``input``
-            (the picture itself), or at the ``top``, the last map before places are lost.
+            (the picture itself), at the ``top``, the last map before places are lost, or at a ``pair`` of layers, a
+            coarse and a finer one.
         way: what its forward pass must keep: the competition for ``winners``, or ``gradients``.
         scales: the sizes of the picture that it looks at, in sizes that the classifier was made for.
+        taps: the layers of the network behind a place; most places are one.
         plain: the same without a contrast of its own, for signals that are a contrast themselves ("cat, not dog").
     """
 
@@ -44,4 +46,5 @@ class Method:
     place: Place = "layer"
     way: Way = "winners"
     scales: tuple[float, ...] = (1.0,)
+    taps: Callable[[str], tuple[str, ...]] = lambda place: (place,)
     plain: Method | None = None

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-__all__ = ["blurred", "normalised"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["blurred", "largest_region", "normalised", "spread"]
 
 BLUR = 0.02  # of the longer side: the paper's smoothing of maps that are sparse and noisy at the pixel level
 CUT = 4.0  # standard deviations after which the Gaussian is cut off
@@ -46,3 +51,42 @@ def normalised(maps: Tensor) -> Tensor:
     """
     total = maps.abs().sum((-2, -1), keepdim=True)
     return torch.where(total == 0, 0, maps / total)
+
+
+def spread(maps: Tensor, size: Sequence[int]) -> Tensor:
+    """Maps on the places of other maps, without the values below zero that bicubic interpolation makes.
+
+    Example:
+        >>> spread(torch.ones(1, 2, 2), (4, 6)).shape
+        torch.Size([1, 4, 6])
+    """
+    if maps.shape[-2:] == tuple(size):
+        return maps
+    return functional.interpolate(maps[:, None], tuple(size), mode="bicubic", align_corners=False)[:, 0].clamp(min=0)
+
+
+def largest_region(maps: Tensor) -> Tensor:
+    """Of the regions above the mean of a map the largest stays; the others become nothing.
+
+    Places that touch, also by a corner, are one region. Each place begins as its own and takes the highest number
+    around it, until nothing changes.
+
+    Example:
+        >>> largest_region(torch.tensor([[[4.0, 4.0, 0.0, 5.0]]]))
+        tensor([[[4., 4., 0., 0.]]])
+    """
+    strong = maps > maps.mean((-2, -1), keepdim=True)
+    places = maps.shape[-2] * maps.shape[-1]
+    regions = torch.arange(1, places + 1, device=maps.device).view(maps.shape[-2:]) * strong.double()
+    while True:
+        grown = functional.max_pool2d(regions, 3, stride=1, padding=1) * strong
+        if torch.equal(grown, regions):
+            break
+        regions = grown
+    numbers = regions.flatten(1).long()
+    sizes = torch.zeros(len(maps), places + 1, device=maps.device).scatter_add_(
+        1, numbers, torch.ones_like(numbers, dtype=torch.float32)
+    )
+    sizes[:, 0] = 0  # no region
+    largest = sizes.argmax(dim=1).view(-1, 1, 1)
+    return torch.where(strong & (regions != largest), 0, maps)

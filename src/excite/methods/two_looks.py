@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch.nn import functional
-
 from excite.methods.excitation import won
 from excite.methods.method import Method
+from excite.methods.planes import spread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from excite.methods.method import Cue
     from excite.methods.view import View
 
-__all__ = ["EXCITE"]
+__all__ = ["EXCITE", "NEARER"]
 
 NEARER = 13 / 7  # a shorter side of 416 for networks made for 224: 13 places of stride 32 instead of 7
 
@@ -27,16 +26,15 @@ def _mean(view: View, method: Method, cue: Cue, dual: float) -> dict[str, Tensor
     agree they win.
     """
     wide, near = (won(view, method, cue, scale, dual=dual) for scale in method.scales)
-    return {layer: (_spread(wide[layer], near[layer]) + near[layer].clamp(min=0)) / 2 for layer in near}
+    return {layer: (_on_places_of(wide[layer], near[layer]) + near[layer].clamp(min=0)) / 2 for layer in near}
 
 
-def _spread(coarse: Tensor, fine: Tensor) -> Tensor:
+def _on_places_of(coarse: Tensor, fine: Tensor) -> Tensor:
     """The positive part of a map on the places of a finer one, with the same sum."""
     positive = coarse.clamp(min=0)
-    spread = functional.interpolate(positive[:, None], fine.shape[-2:], mode="bicubic", align_corners=False)[:, 0]
-    spread = spread.clamp(min=0)
-    total = spread.sum((1, 2), keepdim=True)
-    return spread * (positive.sum((1, 2), keepdim=True) / total.clamp(min=1e-30))
+    wider = spread(positive, fine.shape[-2:])
+    total = wider.sum((1, 2), keepdim=True)
+    return wider * (positive.sum((1, 2), keepdim=True) / total.clamp(min=1e-30))
 
 
 PLAIN: Method = Method(

@@ -75,8 +75,9 @@ class View:
 
     def _read_by(self, way: Way, scale: float) -> list[str]:
         """All layers at which methods of that way look from that scale."""
-        asking = [names for method, names in self.layers.items() if method.way == way and scale in method.scales]
-        return list(dict.fromkeys(name for names in asking for name in names))
+        asking = [method for method in self.layers if method.way == way and scale in method.scales]
+        places = ((method, place) for method in asking for place in self.layers[method])
+        return list(dict.fromkeys(layer for method, place in places for layer in method.taps(place)))
 
 
 def check_spatial(activations: Mapping[str, Tensor]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from excite.models.heads import Step
 
-__all__ = ["SpatialLayer", "default_layer", "spatial_layers", "top_layer"]
+__all__ = ["SpatialLayer", "default_layer", "layer_pair", "spatial_layers", "top_layer"]
 
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
 LEAST_STRIDE = 8  # layers below it see hardly more than edges
@@ -110,6 +110,19 @@ def top_layer(module: nn.Module, inputs: Tensor) -> str:
         raise LayerError("no layer below the classifier's weights has places to show: name a layer")
     kept = [layer for layer in named if not layer.kind.startswith(UNCHANGING)]
     return (kept or named)[-1].name
+
+
+def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
+    """Two layers to read together: the last map knows what things are, and the default layer where they end.
+
+    Only one, where both are the same.
+
+    Example:
+        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
+        >>> layer_pair(network, torch.ones(1, 3, 8, 8))
+        ('1',)
+    """
+    return tuple(dict.fromkeys([top_layer(module, inputs), default_layer(module, inputs)]))
 
 
 def _preferred_stride(layers: list[SpatialLayer], side: int) -> float:

@@ -1,0 +1,168 @@
+"""The extent of the main object: winners, and what looks like them."""
+
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import excite
+from excite.methods import METHODS
+from excite.methods.extent import BACKGROUND, LOSING, likeness
+from excite.methods.planes import largest_region, spread
+from excite.methods.two_looks import NEARER
+from excite.models import Preprocess
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fine = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU())
+        self.coarse = nn.Sequential(nn.Conv2d(8, 8, 3, stride=2, padding=1), nn.ReLU())
+        self.output = nn.Linear(8, 4)
+
+    def forward(self, pictures):
+        return self.output(self.coarse(self.fine(pictures)).mean((2, 3)))
+
+
+@pytest.fixture
+def module():
+    torch.manual_seed(0)
+    return Network()
+
+
+@pytest.fixture
+def classifier(module):
+    return excite.wrap(module, labels=list("abcd"), preprocess=Preprocess(28))
+
+
+@pytest.fixture
+def picture():
+    values = torch.randint(0, 256, (60, 45, 3), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+    return Image.fromarray(values.numpy())
+
+
+def by_hand(classifier, module, picture, name):
+    """The map once more, with loops and without the helpers."""
+    evidence, alike, masses = [], [], []
+    for scale in (1.0, NEARER):
+        inputs = classifier.prepared(picture, scale)[None]
+        fine = module.fine(inputs)[0].detach().double()
+        sized = excite.wrap(module, labels=list("abcd"), preprocess=Preprocess(round(28 * scale)))
+        (won,) = excite.attend(sized, picture, name, method="mwp", layer="coarse")
+        masses.append(won.mass)
+        on_fine = spread(won.values[None], fine.shape[-2:])[0].double()
+        on_fine /= on_fine.mean()
+        height, width = on_fine.shape
+        directions = {
+            (y, x): fine[:, y, x] / fine[:, y, x].norm().clamp(min=1e-12) for y in range(height) for x in range(width)
+        }
+        winner = sum(on_fine[place] ** 2 * direction for place, direction in directions.items())
+        loser = sum(direction / (on_fine[place] + LOSING) for place, direction in directions.items())
+        toward = winner / winner.norm() - BACKGROUND * loser / loser.norm()
+        score = torch.tensor([[directions[y, x] @ toward for x in range(width)] for y in range(height)])
+        evidence.append(on_fine.float())
+        alike.append(((score - score.min()) / (score.max() - score.min())).float())
+    grid = evidence[1].shape
+    both = sum(spread(each[None], grid) for each in evidence) * sum(spread(each[None], grid) for each in alike)
+    kept = largest_region(both)[0]
+    return kept / kept.sum() * sum(masses) / 2
+
+
+def test_it_is_what_it_says(classifier, module, picture):
+    (found,) = excite.attend(classifier, picture, "b", method="extent", layer="coarse+fine")
+    torch.testing.assert_close(found.values, by_hand(classifier, module, picture, "b"), rtol=1e-4, atol=1e-7)
+
+
+def test_the_order_of_the_layers_does_not_matter(classifier, picture):
+    one, other = (
+        excite.attend(classifier, picture, "b", method="extent", layer=layer)[0]
+        for layer in ("coarse+fine", "fine+coarse")
+    )
+    assert torch.equal(one.values, other.values)
+    assert one.layer == "coarse+fine"
+
+
+def test_alone_a_layer_is_both(classifier, picture):
+    (found,) = excite.attend(classifier, picture, "b", method="extent", layer="fine")
+    assert found.values.sum() > 0
+
+
+def test_a_network_that_nobody_knows_is_read_at_its_last_map_and_its_default_layer(classifier, picture):
+    (found,) = excite.attend(classifier, picture, "b", method="extent")
+    assert set(found.layer.split("+")) <= {"coarse", "coarse.1", "fine", "fine.1"}
+
+
+def test_known_networks_are_read_at_the_first_two_of_their_layers():
+    classifier = excite.load("efficientnet-lite0")
+    (found,) = excite.attend(classifier, Image.new("RGB", (300, 240), "teal"), 3, method="extent")
+    assert found.layer == "blocks.14+blocks.10"
+    assert found.values.shape == (26, 33)
+
+
+def test_a_layer_that_is_not_there_is_named(classifier, picture):
+    with pytest.raises(excite.ExciteError, match="fin"):
+        excite.attend(classifier, picture, "b", method="extent", layer="coarse+fin")
+
+
+def test_pictures_of_a_batch_do_not_touch_each_other(classifier, picture):
+    other = picture.transpose(Image.Transpose.ROTATE_180)
+    together = excite.attend_batch(classifier, [picture, other], [["b"], ["c"]], method="extent")
+    for one, concept, maps in zip((picture, other), "bc", together, strict=True):
+        (alone,) = excite.attend(classifier, one, concept, method="extent")
+        torch.testing.assert_close(maps[0].values, alone.values, rtol=1e-4, atol=1e-7)
+
+
+def test_nothing_that_wins_leaves_nothing():
+    assert METHODS["extent"].taps("a+b") == ("a", "b")
+    dead = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+    with torch.no_grad():
+        dead[0].weight.zero_()
+        dead[0].bias.fill_(-1)
+    classifier = excite.wrap(dead, labels=["a", "b"], preprocess=Preprocess(16))
+    with pytest.warns(excite.errors.LostSignalWarning):
+        (found,) = excite.attend(classifier, Image.new("RGB", (20, 20), "red"), "a", method="extent", layer="1")
+    assert found.values.abs().max() == 0
+    assert found.box() is None
+
+
+def test_likeness_where_all_places_are_alike_leaves_none_out():
+    assert torch.equal(likeness(torch.ones(1, 3, 2, 2), torch.ones(1, 2, 2)), torch.ones(1, 2, 2))
+
+
+def flooded(strong):
+    """The regions of a mask as sets of places, by walking from place to place."""
+    places = {(int(y), int(x)) for y, x in strong.nonzero()}
+    regions = []
+    while places:
+        region, edge = set(), {places.pop()}
+        while edge:
+            region |= edge
+            near = {(y + dy, x + dx) for y, x in edge for dy in (-1, 0, 1) for dx in (-1, 0, 1)}
+            edge = near & places
+            places -= edge
+        regions.append(region)
+    return regions
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_largest_region(seed):
+    maps = torch.rand(3, 9, 13, generator=torch.Generator().manual_seed(seed)) ** 3
+    for one, kept in zip(maps, largest_region(maps), strict=True):
+        strong = one > one.mean()
+        regions = flooded(strong)
+        left = {(int(y), int(x)) for y, x in (strong & (kept > 0)).nonzero()}
+        assert left in regions
+        assert len(left) == max(map(len, regions))
+        assert torch.equal(kept[~strong], one[~strong])
+
+
+def test_a_winding_region_is_one():
+    snake = torch.zeros(1, 9, 9)
+    snake[0, ::2] = 1
+    for k, row in enumerate(range(1, 9, 2)):
+        snake[0, row, 0 if k % 2 else 8] = 1
+    assert torch.equal(largest_region(snake), snake)
+
+
+def test_an_even_map_has_no_region_and_stays():
+    assert torch.equal(largest_region(torch.ones(1, 3, 3)), torch.ones(1, 3, 3))
