@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Located", "locate"]
 
-METHOD, ALPHA = "mwp", 1.5
+METHOD, ALPHA = "extent", 1.0
 
 
 @dataclass(frozen=True)

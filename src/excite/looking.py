@@ -155,9 +155,8 @@ def layers_of(
         return ["input"]
     if method.place == "top":
         return [top_layer(classifier.module, batch[:1])]
-    if method.place == "pair":
-        known = classifier.layers[:2]
-        return [JOINT.join(known if len(known) == 2 else layer_pair(classifier.module, batch[:1]))]
+    if method.place == "joint":
+        return [classifier.extent or JOINT.join(layer_pair(classifier.module, batch[:1]))]
     return [classifier.layer or default_layer(classifier.module, batch[:1])]
 
 

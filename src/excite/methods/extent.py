@@ -3,7 +3,7 @@
 Winning probabilities show what convinced the network, often a part: a dog's face. Its activations know more of the
 extent: places on the same thing have similar activations. So a map of winners is multiplied by how much more each
 place is like the winners than like the losers, at a finer layer; two looks at the picture are put together, one from
-nearer; and of several regions the largest is kept, because a box is for one object.
+nearer; and only the largest region above the mean is kept, because a box is for one object.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["EXTENT"]
 
-JOINT = "+"  # between two layers: winners are read at the coarser one, places compared at the finer one
+JOINT = "+"  # between layers: winners are read at all but the last, and places compared at the last
 SHARPER = 2  # the winners' own activation is the mean with these powers of the map as weights: its strongest places
 LOSING = 0.3  # means of the map; what wins much less than that is background, all of it alike
 BACKGROUND = 0.75  # how much being like the background takes away
 
 
 def taps(place: str) -> tuple[str, ...]:
-    """The layers behind a place such as ``layer4.1+layer3``.
+    """The layers behind a place such as ``layer4.1+layer3``: the last is where places are compared.
 
     Example:
         >>> taps("layer4.1+layer3")
@@ -85,26 +85,24 @@ def _mean(values: Iterable[Tensor]) -> Tensor:
 def _look(view: View, cue: Cue, layers: tuple[str, ...], scale: float) -> tuple[Tensor, Tensor, Tensor]:
     """The evidence in means of the map, the likeness of each place, and how much of the signal arrived."""
     sweep = view.winners(scale)
-    by_places = sorted(layers, key=lambda layer: _places(sweep.readings[layer].activation))
-    coarse, fine = by_places[0], by_places[-1]
-    won = sweep.down(cue(sweep.output), layers=[coarse])[coarse].detach().sum(dim=1).clamp(min=0)
-    activations = sweep.readings[fine].activation.detach().to(won)
-    mass = won.sum((1, 2), keepdim=True)
-    evidence = spread(won, activations.shape[-2:])
-    mean = evidence.mean((1, 2), keepdim=True)
-    evidence = torch.where(mean > 0, evidence / mean, 0)
-    return evidence, likeness(activations, evidence), mass
+    arrived = sweep.down(cue(sweep.output), layers=layers[:-1] or layers)
+    won = [each.detach().sum(dim=1).clamp(min=0) for each in arrived.values()]
+    activations = sweep.readings[layers[-1]].activation.detach().to(won[0])
+    evidence = _mean(_even(spread(each, activations.shape[-2:])) for each in won)
+    return evidence, likeness(activations, evidence), won[0].sum((1, 2), keepdim=True)
 
 
-def _places(activation: Tensor) -> int:
-    return activation.shape[-2] * activation.shape[-1]
+def _even(maps: Tensor) -> Tensor:
+    """Maps in their own means."""
+    mean = maps.mean((1, 2), keepdim=True)
+    return torch.where(mean > 0, maps / mean, 0)
 
 
 EXTENT: Method = Method(
     "extent",
     "for boxes: the whole of the main object, what wins and what looks like it, in two looks",
     _extent,
-    place="pair",
+    place="joint",
     scales=(1.0, NEARER),
     taps=taps,
 )

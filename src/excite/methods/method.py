@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Method", "Place", "Way"]
 
-Place = Literal["layer", "input", "top", "pair"]
+Place = Literal["layer", "input", "top", "joint"]
 Way = Literal["winners", "gradients"]
 
 
@@ -32,8 +32,8 @@ class Method:
             makes, of a network's output, the signal that starts there. Maps may be signed; only their positive part
             is evidence.
         place: where the method is read when nobody names a layer: at the classifier's own ``layer``, at the ``input``
-            (the picture itself), at the ``top``, the last map before places are lost, or at a ``pair`` of layers, a
-            coarse and a finer one.
+            (the picture itself), at the ``top``, the last map before places are lost, or ``joint``, at several
+            layers at once.
         way: what its forward pass must keep: the competition for ``winners``, or ``gradients``.
         scales: the sizes of the picture that it looks at, in sizes that the classifier was made for.
         taps: the layers of the network behind a place; most places are one.

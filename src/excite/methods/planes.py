@@ -66,13 +66,13 @@ def spread(maps: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def largest_region(maps: Tensor) -> Tensor:
-    """Of the regions above the mean of a map the largest stays; the others become nothing.
+    """Of each map only the largest region above its mean; a map that is nowhere above it stays as it is.
 
     Places that touch, also by a corner, are one region. Each place begins as its own and takes the highest number
     around it, until nothing changes.
 
     Example:
-        >>> largest_region(torch.tensor([[[4.0, 4.0, 0.0, 5.0]]]))
+        >>> largest_region(torch.tensor([[[4.0, 4.0, 1.0, 5.0]]]))
         tensor([[[4., 4., 0., 0.]]])
     """
     strong = maps > maps.mean((-2, -1), keepdim=True)
@@ -84,9 +84,8 @@ def largest_region(maps: Tensor) -> Tensor:
             break
         regions = grown
     numbers = regions.flatten(1).long()
-    sizes = torch.zeros(len(maps), places + 1, device=maps.device).scatter_add_(
-        1, numbers, torch.ones_like(numbers, dtype=torch.float32)
-    )
-    sizes[:, 0] = 0  # no region
-    largest = sizes.argmax(dim=1).view(-1, 1, 1)
-    return torch.where(strong & (regions != largest), 0, maps)
+    sizes = torch.zeros(len(maps), places + 1, device=maps.device)
+    sizes.scatter_add_(1, numbers, torch.ones_like(numbers, dtype=sizes.dtype))
+    sizes[:, 0] = 0  # of no region
+    largest = sizes.argmax(dim=1).view(-1, 1, 1)  # 0 where there is no region: then no place has another number
+    return torch.where(regions == largest, maps, 0)

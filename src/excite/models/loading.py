@@ -96,6 +96,7 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         layer=layer or next(iter(card.layers), None),
         multilabel=card.multilabel if multilabel is None else multilabel,
         layers=card.layers if layer is None else (layer,),
+        extent=card.extent,
     )
 
 
