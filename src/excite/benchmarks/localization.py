@@ -37,8 +37,8 @@ class Localization(Comparison):
         dataset: from `excite.datasets.open_dataset`.
         methods: names from `excite.METHODS`.
         layers: read all methods at these layers, where they can be; None for each method's own place. Methods that may
-            be read anywhere are then read at all layers that are worth it, and the best is chosen on held-out pictures:
-            another layer fits boxes than points.
+            be read anywhere are then read at the two layers that are most worth it, and the better one is chosen on
+            held-out pictures: another layer fits boxes than points.
         skip: leave out so many pictures first,
         limit: and take so many of the rest; None for all.
         own_shape: show the classifier pictures of their own shape, instead of squashing them to a square.
@@ -75,7 +75,7 @@ class Localization(Comparison):
         self.share, self.seed = checked_share(held_out), seed
         self.own_shape = own_shape
         shown = classifier if own_shape else squared(classifier)
-        super().__init__(shown, dataset, methods, layers=layers, known=classifier.layers, skip=skip, limit=limit)
+        super().__init__(shown, dataset, methods, layers=layers, known=classifier.layers[:2], skip=skip, limit=limit)
         self.named = layers is not None
         self.work = Boxing(shown, self.places.layers)
 

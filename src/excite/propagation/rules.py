@@ -25,6 +25,7 @@ negative scale or a large shift, and the two are one neuron. So an operation wit
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -262,26 +263,28 @@ class Affine(Rule):
             )
         if side not in self._excitations:
             with torch.enable_grad():
-                child = self.child.tensor.to(_exact(self.child.tensor.dtype))
-                if self.rest is not None:
-                    child = child - self.rest
-                child = _in_range(child)
                 pushes, terms = [], []
-                for sign in (1, -1):
+                for sign, push in self._pushes.items():
                     weight = _signed_part(self.weight, side * sign)
-                    push = child.clamp(min=0) if sign > 0 else child.clamp(max=0)
                     if self.weight is None and sign != side:
                         continue  # positive weights: only children of that sign push to that side
-                    if sign < 0 and not push.any():
-                        continue
-                    push.requires_grad_()
                     pushes.append(push)
                     terms.append(self.operation(push, None if weight is None else weight.to(push.dtype)))
                 if not pushes:  # no child of that sign at all: nobody competes, and the total is 0
-                    push = torch.zeros_like(child).requires_grad_()
+                    push = torch.zeros_like(self._pushes[1]).requires_grad_()
                     pushes, terms = [push], [self.operation(push, self.weight)]
                 self._excitations[side] = (pushes, _total(terms))
         return self._excitations[side]
+
+    @cached_property
+    def _pushes(self) -> dict[int, Tensor]:
+        """The children above their rest, and those below it if there are any: the same for both sides."""
+        child = self.child.tensor.detach().to(_exact(self.child.tensor.dtype))
+        if self.rest is not None:
+            child = child - self.rest
+        child = _in_range(child)
+        parts = {1: child.clamp(min=0), -1: child.clamp(max=0)}
+        return {sign: part.requires_grad_() for sign, part in parts.items() if sign > 0 or part.any()}
 
 
 def _ratio(probability: Tensor, total: Tensor) -> Tensor:
