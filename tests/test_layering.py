@@ -69,7 +69,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "training",
         "vocabulary",
     },
-    "__init__": {"attending", "attention", "methods", "models", "propagation"},
+    "__init__": {"attending", "attention", "locating", "methods", "models", "propagation"},
 }
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -9,6 +9,7 @@
 from excite.attending import attend, attend_batch
 from excite.attention import AttentionMap, compare
 from excite.errors import ExciteError
+from excite.locating import Located, locate
 from excite.methods import METHODS
 from excite.models import MODELS, Classifier, load, wrap
 from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
@@ -20,11 +21,13 @@ __all__ = [
     "AttentionMap",
     "Classifier",
     "ExciteError",
+    "Located",
     "absorbing_chain",
     "attend",
     "attend_batch",
     "compare",
     "load",
+    "locate",
     "mwp",
     "sample_winners",
     "transition_matrix",

@@ -9,14 +9,14 @@ from excite.attending import attend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
+    from excite.attending import ImageSource
     from excite.looking import Cue
     from excite.models import Classifier
 
-__all__ = ["Located", "locate"]
+__all__ = ["ALPHA", "METHOD", "Located", "locate"]
 
-METHOD, ALPHA = "extent", 1.0
+METHOD, ALPHA = "extent", 1.0  # the best of those in docs/localization.md
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Located:
 
 def locate(
     classifier: Classifier,
-    image: Any,
+    image: ImageSource,
     concepts: Cue | Sequence[Cue] | None = None,
     *,
     method: str = METHOD,
@@ -45,16 +45,18 @@ def locate(
 ) -> list[Located]:
     """A box around the main object of each concept.
 
+    For one object a concept and picture: of several that lie apart, the one with the largest region.
+
     Args:
         classifier: from `excite.load` or `excite.wrap`.
-        image: a picture, or the path of one.
+        image: a picture, or the path of one, as in `excite.attend`.
         concepts: what to look for, as in `excite.attend`; None for its best findings.
         method: how to make the map.
         layer: where to read it; None: where it should be.
         alpha: the threshold of the box, in means of the map.
 
     Example:
-        >>> [(found.concept, found.box) for found in locate(excite.load(), "cat.jpg", ["tabby"])]  # doctest: +SKIP
+        >>> [(found.concept, found.box) for found in excite.locate(classifier, "cat.jpg", ["tabby"])]  # doctest: +SKIP
         [('tabby', (12, 30, 200, 180))]
     """
     maps = attend(classifier, image, concepts, method=method, layer=layer)

@@ -19,7 +19,7 @@ from PIL import Image
 from excite.boxing.concepts import category
 from excite.errors import ImageError, LostSignalWarning
 from excite.images import ORIENTATION_TAG, UPRIGHT, read_image
-from excite.locating import locate
+from excite.locating import ALPHA, METHOD, locate
 from excite.models.identity import identity
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class Locating:
 
     def __post_init__(self) -> None:
         words = list(self.classifier.labels or ())
-        facts = ["boxes", dict(self.how), version("excite"), identity(self.classifier), words]
+        how = {"method": METHOD, "alpha": ALPHA, **self.how}  # what is usual may change too
+        facts = ["boxes", how, version("excite"), identity(self.classifier), words]
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Task) -> str:
