@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from excite.benchmarks.html import Html, element, joined
-from excite.benchmarks.pointing_tally import Estimate
+from excite.benchmarks.statistics import Estimate
 from excite.readouts.save import save_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from excite.benchmarks.pointing_tally import Estimate, Row, Run
+    from excite.benchmarks.pointing_tally import Row, Run
+    from excite.benchmarks.statistics import Estimate
 
     Line = Mapping[str, Any]
 

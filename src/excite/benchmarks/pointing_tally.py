@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from excite.benchmarks.pointing_bootstrap import interval
 from excite.benchmarks.pointing_table import Table, place_of
-from excite.benchmarks.statistics import Share
+from excite.benchmarks.statistics import Estimate, Share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,16 +17,7 @@ if TYPE_CHECKING:
     from excite.datasets import Target
     from excite.ledger import Entry
 
-__all__ = ["Difference", "Estimate", "Row", "Run", "Score", "best_rows", "difference", "hits_within", "tally", "wins"]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value with its 95 % interval, in percent."""
-
-    value: float
-    low: float
-    high: float
+__all__ = ["Difference", "Row", "Run", "Score", "best_rows", "difference", "hits_within", "tally", "wins"]
 
 
 @dataclass(frozen=True)

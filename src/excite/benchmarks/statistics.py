@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Share", "paired_test"]
+__all__ = ["Estimate", "Share", "paired_test"]
 
 Z = 1.959963984540054  # the normal distribution has 95 % within so many deviations
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval, in percent."""
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)

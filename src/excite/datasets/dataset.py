@@ -118,7 +118,7 @@ def chosen_split(split: str | None, splits: Sequence[str], folder: Path) -> str:
 def read_text(path: Path) -> str:
     """The text of a file of annotations."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")  # line breaks as they are: some are part of a quoted name
     except OSError as error:
         raise DataError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
