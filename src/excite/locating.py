@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALPHA", "METHOD", "Located", "locate"]
 
-METHOD, ALPHA = "extent", 0.5  # the best of those in docs/localization.md, and what was chosen there on held-out pictures
+METHOD, ALPHA = "extent", 0.5  # the best in docs/localization.md, and what held-out pictures chose there
 
 
 @dataclass(frozen=True)

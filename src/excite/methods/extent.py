@@ -53,7 +53,7 @@ def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
     Example:
         >>> activations = torch.tensor([[[[1.0, 1.0, 0.0]], [[0.0, 0.2, 1.0]]]])
         >>> likeness(activations, torch.tensor([[[3.0, 0.0, 0.0]]])).round(decimals=1)
-        tensor([[[1.0000, 0.8000, 0.0000]]])
+        tensor([[[1.0000, 0.9000, 0.0000]]])
     """
     directions = functional.normalize(activations.flatten(2), dim=1)
     weights = evidence.flatten(1)[:, None]
