@@ -347,7 +347,7 @@ class TestWhatIsTold:
         assert size == upright.size
         assert [box for _, _, box in boxes] == [locate(colour_classifier(), turned, "red")[0].box]
         assert boxes[0][2][0] < 4
-        assert boxes[0][2][2] < 14  # on the left, not on top
+        assert boxes[0][2][2] <= SIDE // 2  # on the left, not on top
         said = [note for note in answer["notes"] if "EXIF" in note]
         assert len(said) == (suffix != "tif")
         if said:
