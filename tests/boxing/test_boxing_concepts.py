@@ -65,7 +65,7 @@ def test_on_one_line():
 
 
 def test_thresholds():
-    assert Question().threshold == Question(("dog",)).threshold == 0.1
+    assert Question().threshold == Question(("dog",)).threshold == 0.5
     assert Question(from_folders=True).threshold == 0
     assert Question(from_folders=True, at_least=0.5).threshold == 0.5
     for wrong in (-0.1, 1.1, float("nan")):

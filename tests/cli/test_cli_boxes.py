@@ -43,7 +43,7 @@ def test_json(excite, photos, found):
     assert ended.code == 0
     assert ended.err == ""
     (answer,) = ended.answers
-    told = {name: [one for one in boxes if one.probability >= 0.1] for name, boxes in found.items()}
+    told = {name: [one for one in boxes if one.probability >= 0.5] for name, boxes in found.items()}
     assert answer == {
         "pictures": 2,
         "folder": str(photos),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Question"]
 
-PROBABLE = 0.1
+PROBABLE = 0.5
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Question:
     Attributes:
         concepts: look for these in every picture; none for the classifier's own best finding.
         from_folders: look for what the folder of a picture is called.
-        at_least: a concept that is less probable gets no box; None for 0.1, or for 0 where folders tell what is there.
+        at_least: a concept that is less probable gets no box; None for 0.5, or for 0 where folders tell what is there.
         how: arguments of `excite.locating.locate` that are not as usual.
 
     Example:
         >>> Question(("dog", "cat")).threshold, Question(from_folders=True).threshold
-        (0.1, 0)
+        (0.5, 0)
     """
 
     concepts: tuple[str, ...] = ()

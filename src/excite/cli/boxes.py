@@ -20,7 +20,7 @@ Examples:
   excite boxes photos/ --concept dog --concept cat      where are dogs and cats in these pictures?
   excite boxes photos/ --concepts-from-folders --format voc --out training
                                                         photos/dog/1.jpg shows a dog, photos/cat/1.jpg a cat
-  excite boxes photos/ --format csv --at-least 0.5      the best finding in each picture, if it is probable
+  excite boxes photos/ --format csv --at-least 0.8      the best finding in each picture, if it is probable
 """
 
 
@@ -39,7 +39,7 @@ def command(
     at_least: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, metavar="P", help="No box for what is less probable; 0.1, or 0 with --concepts-from-folders."
+            min=0, max=1, metavar="P", help="No box for what is less probable; 0.5, or 0 with --concepts-from-folders."
         ),
     ] = None,
     kind: Annotated[str, typer.Option("--format", help="How to write the boxes: coco, csv or voc.")] = "coco",
