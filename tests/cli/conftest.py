@@ -1,9 +1,10 @@
 """The command run in this process, and photographs to run it on."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
+from annotated import colour_classifier, make_voc, scenes
 from PIL import Image
 from skimage import data
 
@@ -53,6 +54,24 @@ def here(tmp_path, monkeypatch):
     """An empty folder to work in."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def model(monkeypatch):
+    """Every name is a classifier of colours; "twin" calls itself by another name."""
+
+    def load(choice):
+        classifier = colour_classifier()
+        return replace(classifier, name="twin") if choice.model == "twin" else classifier
+
+    monkeypatch.setattr("excite.models.Choice.load", load)
+    return "colours"
+
+
+@pytest.fixture
+def voc(here):
+    """24 pictures of colours, annotated as VOC's."""
+    return make_voc(here / "voc", scenes(24))
 
 
 @pytest.fixture

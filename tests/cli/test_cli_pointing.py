@@ -2,38 +2,15 @@
 
 import csv
 import json
-import os
-import signal
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from annotated import colour_classifier, make_voc, picture, scenes, voc_object
-from processes import PATIENCE, wait_for_lines
+from annotated import picture, voc_object
+from processes import check_killed_again_and_again
 
 from excite.methods import METHODS
 
-TESTS = Path(__file__).parents[1]
 TABLES = ("rows.json", "rows.csv", "categories.csv", "table.md")
-
-
-@pytest.fixture
-def model(monkeypatch):
-    """Every name is a classifier of colours; "twin" calls itself by another name."""
-
-    def load(choice):
-        classifier = colour_classifier()
-        return replace(classifier, name="twin") if choice.model == "twin" else classifier
-
-    monkeypatch.setattr("excite.models.Choice.load", load)
-    return "colours"
-
-
-@pytest.fixture
-def voc(here):
-    return make_voc(here / "voc", scenes(24))
 
 
 @pytest.fixture
@@ -181,43 +158,6 @@ class TestBroken:
         assert all(word in ended.complaint for word in words)
 
 
-SCRIPT = """
-import sys, time
-sys.path.insert(0, {tests!r})
-from annotated import colour_classifier
-from excite.benchmarks import pointing_work
-from excite.cli import main
-from excite.models import Choice
-
-def slowly(path, read=pointing_work.read_image):
-    time.sleep(0.03)  # so that there is time to be killed in
-    return read(path)
-
-pointing_work.read_image = slowly
-Choice.load = lambda choice: colour_classifier()
-main(["bench", "pointing", "--data", {voc!r}, "--methods", "c-mwp,mwp", "--no-page", "--out", "killed"])
-"""
-
-
 def test_killed_again_and_again_it_gives_the_same_bytes(play, voc):
-    """SIGKILL in the middle of the work, twice; then it may finish."""
     assert play("--methods", "c-mwp,mwp", "--out", "whole").code == 0
-    ledger = Path("killed/records.jsonl")
-    for lines in (3, 13):
-        process = _start(voc)
-        try:
-            wait_for_lines(ledger, lines, process)
-        finally:
-            process.send_signal(signal.SIGKILL)
-        assert process.wait(PATIENCE) == -signal.SIGKILL
-        assert not any(Path("killed", name).exists() for name in TABLES)
-    assert 13 <= ledger.read_text().count("\n") < 24
-    assert _start(voc).wait(PATIENCE) == 0
-    for name in (*TABLES, "records.jsonl"):
-        assert Path("killed", name).read_bytes() == Path("whole", name).read_bytes()
-
-
-def _start(voc):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", SCRIPT.format(tests=str(TESTS), voc=str(voc))]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)  # noqa: S603
+    check_killed_again_and_again("pointing", voc, TABLES)
