@@ -537,7 +537,7 @@ class TestConcepts:
         torch.testing.assert_close(both.values, mixed, rtol=0, atol=1e-6)
 
     def test_an_unknown_method(self, classifier, chelsea):
-        with pytest.raises(MethodError, match=r"'cmwp' \(did you mean c-mwp\?\): use one of excite, extent, c-mwp, mwp"):
+        with pytest.raises(MethodError, match=r"'cmwp' \(did you mean c-mwp\?\): use one of excite, extent, c-mwp"):
             excite.attend(classifier, chelsea, "tabby", method="cmwp")
 
 
