@@ -21,7 +21,7 @@ from PIL.PngImagePlugin import PngInfo
 from excite.attending import attend
 from excite.attention import AttentionMap, compare
 from excite.errors import ConceptError, ExciteError, ImageError, MethodError
-from excite.images import PICTURE_SUFFIXES, find_images, is_picture_argument, read_image
+from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image
 from excite.ledger import Entry, Ledger
 from excite.methods import find_method
 from excite.models import Choice, Classifier
@@ -164,17 +164,11 @@ class Album:
 
     def _key(self, photo: Path) -> str:
         """Changes when the picture, the question or the program does."""
-        try:
-            state = photo.stat()
-        except OSError as error:
-            raise ImageError(f"cannot read {str(photo)!r}: {error.strerror or error}") from None
         facts = [
             {**asdict(self.question), "model": self.question.model.key()},
             self.overlays,
             self.arrays,
-            str(photo.resolve()),
-            state.st_mtime_ns,
-            state.st_size,
+            *file_state(photo),
             version("excite"),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]

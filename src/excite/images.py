@@ -22,7 +22,7 @@ from PIL import Image, UnidentifiedImageError
 
 from excite.errors import ImageError
 
-__all__ = ["PICTURE_SUFFIXES", "find_images", "is_picture_argument", "read_image"]
+__all__ = ["PICTURE_SUFFIXES", "file_state", "find_images", "is_picture_argument", "read_image"]
 
 Array = NDArray[Any]
 
@@ -129,6 +129,23 @@ def find_images(patterns: str | Sequence[str]) -> list[Path]:
         for path in matches:
             found.setdefault(os.path.realpath(path), path)
     return list(found.values())
+
+
+def file_state(path: Path) -> tuple[str, int, int]:
+    """What changes when a picture does: its file, whatever way leads to it, when it was written, and its size.
+
+    Raises:
+        ImageError: there is no such file, or nobody may look.
+
+    Example:
+        >>> file_state(Path("photo.jpg"))  # doctest: +SKIP
+        ('/home/me/photo.jpg', 1763000000000000000, 48213)
+    """
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise ImageError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+    return str(path.resolve()), state.st_mtime_ns, state.st_size
 
 
 def is_picture_argument(argument: str) -> bool:

@@ -48,7 +48,7 @@ def pair(image, box, overlap, other=0.2, *, category="cat", truth=TRUTH):
 
 def a_run(records, reported=None):
     names = frozenset(record["image"] for record in records) if reported is None else frozenset(reported)
-    return Run("net", ROWS, records, names, "imagenet", "val", {}, lambda *_: [], lambda *_: None)
+    return Run("net", ROWS, records, "imagenet", "val", {}, lambda *_: [], lambda *_: None, names)
 
 
 def chosen(records, each=2, rows=ROWS, **more):
@@ -114,12 +114,12 @@ def drawn(box, truth=(TRUTH,), size=SIZE):
         "net",
         ROWS,
         [],
-        frozenset(),
         "imagenet",
         "val",
         {},
         lambda *_: [AttentionMap(values, "cat", "top", "mwp", 1.0, size, image=picture)],
         lambda *_: None,
+        frozenset(),
     )
     maps = ({"method": "mwp", "layer": "top", "alpha": 1.0, "box": box, "overlap": 0.1, "manner": "too small"},)
     return draw(run, BoxExample("1", size, "cat", 0.1, maps, truth))

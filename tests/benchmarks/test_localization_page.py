@@ -78,7 +78,7 @@ def a_run(outcomes, *, held_out=None, model="net", data="imagenet", truths=None,
     reported = frozenset(record["image"] for record in records[1:])
     rows = tally(records, model, reported)
     target = Target("n1", (Instance(TRUTH),))
-    return Run(model, rows, records, reported, data, "val", known, show, lambda *_: target)
+    return Run(model, rows, records, data, "val", known, show, lambda *_: target, reported)
 
 
 def a_record(image, category, truth, boxes):

@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from excite.errors import ConceptError, DataError, ImageError, ModelError
+from excite.errors import ConceptError, DataError, ModelError
+from excite.images import file_state
 from excite.vocabulary.labels import listed
 
 if TYPE_CHECKING:
@@ -48,14 +49,9 @@ class Task:
 
     def key(self, question: str) -> str:
         """Changes when the picture, its annotation, what is looked for or the question does."""
-        path = self.sample.path
-        try:
-            state = path.stat()
-        except OSError as error:
-            raise ImageError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
         concepts = [asdict(cue.concept) for cue in self.cues]
         annotation = [self.sample.size, *(asdict(target) for target in self.sample.targets)]
-        facts = [question, str(path.resolve()), state.st_mtime_ns, state.st_size, concepts, annotation]
+        facts = [question, *file_state(self.sample.path), concepts, annotation]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 

@@ -94,7 +94,7 @@ class Localization(Comparison):
         rows, reported = self.rows(records), self.reported(records)
         about = {**self.about(), "held_out_pictures": len(records) - len(reported), "reported": len(reported)}
         name, data = self.classifier.name, self.dataset
-        return Run(name, rows, records, reported, data.name, data.split, about, self.show, self.target)
+        return Run(name, rows, records, data.name, data.split, about, self.show, self.target, reported)
 
     def about(self) -> dict[str, Any]:
         """What was measured, and what was left out and why, as plain values for JSON."""

@@ -10,17 +10,16 @@ import numpy as np
 
 from excite.benchmarks.localization_rules import RULES
 from excite.benchmarks.localization_sides import sides_of
+from excite.benchmarks.records import ComparisonRun
 from excite.benchmarks.statistics import Share, Z, paired_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from excite.attention import AttentionMap
     from excite.benchmarks.localization_sides import Sides
     from excite.benchmarks.records import Place
-    from excite.datasets import Target
     from excite.ledger import Entry
 
 __all__ = ["V2_OVERLAPS", "Difference", "Row", "RuleResult", "Run", "best_layers", "difference", "tally"]
@@ -110,30 +109,16 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One network's localisation, with all that its tables and figures need.
+class Run(ComparisonRun):
+    """One network's localisation; its records are also of the pictures that thresholds were chosen on.
 
     Attributes:
-        classifier_name: for people to read.
         rows: from `tally`.
-        records: a record for each picture that was measured, also of those that thresholds were chosen on.
         reported: the names of the pictures that the rows are about.
-        dataset_name: the format of the data,
-        split: and which part of it.
-        about: what was measured and what was left out, as plain values for JSON.
-        show: makes all maps of a picture's name and a category again, in the order of the record, for drawing.
-        target: where the objects are: of a picture's name and a category.
     """
 
-    classifier_name: str
     rows: Sequence[Row]
-    records: Sequence[Entry]
     reported: frozenset[str]
-    dataset_name: str
-    split: str
-    about: Mapping[str, Any]
-    show: Callable[[str, str], Sequence[AttentionMap]]
-    target: Callable[[str, str], Target]
 
     @property
     def told(self) -> Sequence[Row]:

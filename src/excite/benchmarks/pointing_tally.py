@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from excite.benchmarks.pointing_bootstrap import interval
 from excite.benchmarks.pointing_table import Table, place_of
+from excite.benchmarks.records import ComparisonRun
 from excite.benchmarks.statistics import Estimate, Share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from excite.attention import AttentionMap
     from excite.benchmarks.pointing_table import Place
-    from excite.datasets import Target
     from excite.ledger import Entry
 
 __all__ = ["Difference", "Row", "Run", "Score", "best_rows", "difference", "hits_within", "tally", "wins"]
@@ -74,28 +73,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One network's game, with all that its tables and figures need.
+class Run(ComparisonRun):
+    """One network's game; its rows are from `tally`."""
 
-    Attributes:
-        classifier_name: for people to read.
-        rows: from `tally`.
-        records: a record for each picture that was played.
-        dataset_name: the format of the data,
-        split: and which part of it.
-        about: what was measured and what was left out, as plain values for JSON.
-        show: makes all maps of a picture's name and a category again, in the order of the record, for drawing.
-        target: where the objects are: of a picture's name and a category.
-    """
-
-    classifier_name: str
     rows: Sequence[Row]
-    records: Sequence[Entry]
-    dataset_name: str
-    split: str
-    about: Mapping[str, Any]
-    show: Callable[[str, str], Sequence[AttentionMap]]
-    target: Callable[[str, str], Target]
 
 
 @dataclass(frozen=True)

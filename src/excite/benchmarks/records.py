@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from excite.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from excite.attention import AttentionMap
+    from excite.datasets import Target
     from excite.ledger import Entry
 
-__all__ = ["Place", "asked_places", "place_of"]
+__all__ = ["ComparisonRun", "Place", "asked_places", "place_of"]
 
 Place = tuple[str, str]
 """A method and the layer at which it was read."""
@@ -41,3 +44,28 @@ def asked_places(targets: Iterable[Entry]) -> Sequence[Place]:
     if len(asked) > 1:
         raise DataError("these records are of different methods or layers: count those of one game at a time")
     return next(iter(asked), ())
+
+
+@dataclass(frozen=True)
+class ComparisonRun:
+    """What one network did in an experiment, with all that its tables and figures need.
+
+    Attributes:
+        classifier_name: for people to read.
+        rows: what the records say.
+        records: a record for each picture that was looked at.
+        dataset_name: the format of the data,
+        split: and which part of it.
+        about: what was measured and what was left out, as plain values for JSON.
+        show: makes all maps of a picture's name and a category again, in the order of the record, for drawing.
+        target: where the objects are: of a picture's name and a category.
+    """
+
+    classifier_name: str
+    rows: Sequence[Any]
+    records: Sequence[Entry]
+    dataset_name: str
+    split: str
+    about: Mapping[str, Any]
+    show: Callable[[str, str], Sequence[AttentionMap]]
+    target: Callable[[str, str], Target]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from excite.boxing.concepts import category
-from excite.errors import ImageError, LostSignalWarning
-from excite.images import ORIENTATION_TAG, UPRIGHT, read_image
+from excite.errors import LostSignalWarning
+from excite.images import ORIENTATION_TAG, UPRIGHT, file_state, read_image
 from excite.locating import ALPHA, METHOD, locate
 from excite.models.identity import identity
 
@@ -72,13 +72,8 @@ class Locating:
 
     def key(self, task: Task) -> str:
         """Changes when the picture, what is looked for, the classifier or the program does."""
-        path = task.picture.path
-        try:
-            state = path.stat()
-        except OSError as error:
-            raise ImageError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
         wanted = [asdict(one) for one in task.wanted]
-        facts = [self.question, wanted, task.image, state.st_mtime_ns, state.st_size]
+        facts = [self.question, wanted, *file_state(task.picture.path)]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
     def __call__(self, task: Task) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def operation_name(function: Callable[..., Any]) -> str:
     """One name for all spellings of an operation: ``x += y``, ``x.add_(y)`` and ``torch.add(x, y)`` are ``add``."""
     name: str = function.__name__
     if name == "__get__":  # a property, such as x.data
-        return str(function.__self__.__name__)  # type: ignore[attr-defined]
+        return str(function.__self__.__name__)  # type: ignore[attr-defined]  # a slot of a property
     if name in WRITING or name in _CONVERTING:
         return name
     if name.startswith("__i") and name.endswith("__"):

@@ -109,11 +109,11 @@ def as_found(module: nn.Module) -> Iterator[None]:
     try:
         if training:
             for child, name, _, copy, _ in buffers:
-                child._buffers[name] = copy  # noqa: SLF001
+                child._buffers[name] = copy  # noqa: SLF001 - as above
         yield
     finally:
         for child, name, buffer, copy, version in buffers:
-            child._buffers[name] = buffer  # noqa: SLF001
+            child._buffers[name] = buffer  # noqa: SLF001 - as above
             if version_of(buffer) != version:
                 with torch.no_grad():
                     buffer.copy_(copy)
