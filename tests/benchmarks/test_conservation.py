@@ -15,7 +15,7 @@ from excite.benchmarks.losses import CAUSES, explain, losses
 from excite.benchmarks.randomising import fold_norms, randomise
 from excite.errors import ModelError
 from excite.propagation import Sweep
-from excite.propagation.rules import Facing
+from excite.propagation.notes import Turning
 
 try:
     torchvision, timm = torchvision_models(), timm_models()
@@ -238,13 +238,7 @@ def test_a_network_that_is_refused_says_why():
 
 def test_signs_that_are_not_read_are_noticed(monkeypatch):
     """The mass would still be 1: only the folded network tells."""
-    read = Facing.direction
-
-    def blind(self):
-        self.polarity = None
-        return read(self)
-
-    monkeypatch.setattr(Facing, "direction", blind)
+    monkeypatch.setattr(Turning, "turn", lambda *_: True)  # says that it turned the rows, and did not
     row = measured("test_resnet")
     assert row["status"] == "wrong"
     assert row["turned"] > 0.05

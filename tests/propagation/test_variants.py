@@ -202,7 +202,7 @@ def test_only_the_layers_asked_for_are_computed():
         )
         found = sweep.down(torch.eye(4, dtype=torch.float64)[:2], layers=["features.4"], **options)
         assert list(found) == ["features.4"]
-        assert not lowest._excitations
+        assert not lowest._contests
 
 
 class Deep(nn.Module):

@@ -9,7 +9,8 @@ from torch import nn
 from torch.autograd import _get_sequence_nr as _nodes_made  # type: ignore[attr-defined]  # it has no public name
 
 from excite.propagation import Sweep
-from excite.propagation.graph import rule_of, top_down
+from excite.propagation.affine import Affine
+from excite.propagation.graph import rule_of
 from excite.propagation.rules import Tap
 
 if TYPE_CHECKING:
@@ -67,11 +68,15 @@ def losses(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor, least:
         for hook in hooks:
             hook.remove()
     found: list[Loss] = []
-    (top,) = sweep.start().edges
-    for node in top_down(top.node):
-        if not hasattr(node, "variable") and not isinstance(rule_of(node), Tap):  # a tap hands on and records
-            _watch(node, _place(node, spans), module, found)
-    sweep.down(signal)
+
+    def compare(node: Any, above: Sequence[Tensor | None], below: Sequence[Tensor | None]) -> None:
+        rule = rule_of(node)
+        if not isinstance(rule, Tap):  # a tap hands on and records
+            place = _place(node, spans)
+            kind = "Affine" if isinstance(rule, Affine) else type(rule or node).__name__
+            found.append(Loss(_sum(above) - _sum(below), kind, place, type(module.get_submodule(place)).__name__))
+
+    sweep.carry(sweep.start(), signal[None], watch=compare)
     return sorted((loss for loss in found if loss.share > least), key=lambda loss: -loss.share)
 
 
@@ -95,15 +100,6 @@ def _place(node: Any, spans: Sequence[Span]) -> str:
     made = node._sequence_nr()  # noqa: SLF001 - torch's only word on the order of nodes
     around = [(end - begin, name) for begin, end, name in spans if begin <= made < end]
     return min(around)[1]
-
-
-def _watch(node: Any, place: str, module: nn.Module, found: list[Loss]) -> None:
-    rule = type(rule_of(node) or node).__name__
-
-    def compare(below: Sequence[Tensor | None], above: Sequence[Tensor | None]) -> None:
-        found.append(Loss(_sum(above) - _sum(below), rule, place, type(module.get_submodule(place)).__name__))
-
-    node.register_hook(compare)
 
 
 def _sum(probabilities: Sequence[Tensor | None]) -> float:

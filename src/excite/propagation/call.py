@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
+from excite.propagation.affine import Affine
 from excite.propagation.graph import refusal
-from excite.propagation.notes import Neuron, Note, is_traced, set_note, tensors_in
+from excite.propagation.notes import Neuron, Note, Turning, is_traced, set_note, tensors_in
 from excite.propagation.rules import Facing, Pass, Refused, Rule, follow, ports
 
 if TYPE_CHECKING:
@@ -119,7 +120,10 @@ class Call:
         """Give the response of units whose children compete by ``rule``; ``rate`` as in `join`."""
         if not any(is_traced(tensor) for tensor in inputs):
             return set_note(response, note)
-        neuron = Neuron(*ports(rule, response, inputs))
+        count = rule.port_count if isinstance(rule, Affine) else 2
+        up, down, *turned = ports(rule, response, inputs, count)
+        turning = Turning(rule, *turned) if isinstance(rule, Affine) and turned else None
+        neuron = Neuron(up, down, turning=turning)
         return self.join(neuron, response, rate, replace(note, neuron=neuron))
 
     def join(

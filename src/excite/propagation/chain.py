@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AbsorbingChain", "absorbing_chain", "transition_matrix"]
 
+UNITS = 64  # go down together
 LARGEST = 2**26  # entries of a matrix: half a gigabyte in float64
 
 
@@ -131,14 +132,9 @@ def _steps(
 ) -> list[Tensor]:
     """For each layer the probabilities of reaching its units from each unit of ``upper``, a row each."""
     start = sweep.start(upper)
-    rows: dict[str, list[Tensor]] = {layer: [] for layer in layers}
-    for unit in range(shape.numel()):
-        one = torch.zeros(shape.numel(), dtype=sweep.output.dtype)
-        one[unit] = 1
-        shares = sweep.carry(start, one.view(shape), absorbing=absorbing)
-        for layer in layers:
-            rows[layer].append(shares[layer].flatten())
-    return [torch.stack(rows[layer]) for layer in layers]
+    units = torch.eye(shape.numel(), dtype=sweep.output.dtype).view(-1, *shape)
+    parts = [sweep.carry(start, some, absorbing=absorbing) for some in torch.split(units, UNITS)]
+    return [torch.cat([part[layer].flatten(1) for part in parts]) for layer in layers]
 
 
 def _check_size(height: int, width: int) -> None:

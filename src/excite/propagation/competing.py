@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from excite.propagation.affine import Affine, Connected
 from excite.propagation.notes import Note, is_live, is_traced, note_of, set_note
 from excite.propagation.passing import negation, scaled
-from excite.propagation.rules import Affine, Sum
+from excite.propagation.products import Convolution, Traced
+from excite.propagation.rules import Sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from excite.propagation.call import Call
+    from excite.propagation.products import Product
 
 
 def convolution(call: Call) -> Any:
@@ -26,16 +29,37 @@ def convolution(call: Call) -> Any:
         result: Tensor = function(child, weight, None, *args, **kwargs)
         return result
 
-    return _compete(call, call.subject, call.argument(1, "weight"), operation, _row_dim(call))
-
-
-def _row_dim(call: Call) -> int | None:
-    """Which dimension of the response has one row of the weights for each of its units."""
+    weight = call.argument(1, "weight")
     if call.name == "linear":
-        return -1
-    batched = call.subject.dim() == call.argument(1, "weight").dim()
-    plain = not call.name.startswith("conv_transpose") and call.argument(6, "groups", default=1) == 1
-    return 1 if batched and plain else None
+        return _compete(call, call.subject, weight, Traced(operation), row_dim=-1)
+    if call.name.startswith("conv_transpose") or call.subject.dim() != weight.dim():
+        return _compete(call, call.subject, weight, Traced(operation))
+    grouped = call.argument(6, "groups", default=1) != 1
+    product = _plain_convolution(call, weight) or Traced(operation)
+    return _compete(call, call.subject, weight, product, row_dim=1, grouped=grouped)
+
+
+def _plain_convolution(call: Call, weight: Tensor) -> Convolution | None:
+    """A convolution whose transpose is known; None where the padding is a word that means more at one end."""
+    dims = weight.dim() - 2
+    stride, dilation = (
+        _each(call.argument(at, name, default=1), dims) for at, name in ((3, "stride"), (5, "dilation"))
+    )
+    padding = call.argument(4, "padding", default=0)
+    if padding == "valid":
+        padding = 0
+    elif padding == "same":
+        both = [step * (side - 1) for step, side in zip(dilation, weight.shape[2:], strict=True)]
+        if any(each % 2 for each in both):
+            return None
+        padding = [each // 2 for each in both]
+    return Convolution(call.function, stride, _each(padding, dims), dilation, call.argument(6, "groups", default=1))
+
+
+def _each(value: Any, dims: int) -> list[int]:
+    """A number for each dimension, where torch takes one for all."""
+    values = [value] if isinstance(value, int) else list(value)
+    return values * dims if len(values) == 1 else values
 
 
 def pooling(call: Call) -> Any:
@@ -46,7 +70,7 @@ def pooling(call: Call) -> Any:
         result: Tensor = function(child, *args, **kwargs)
         return result
 
-    return _compete(call, call.subject, None, operation)
+    return _compete(call, call.subject, None, Traced(operation))
 
 
 def interpolation(call: Call) -> Any:
@@ -81,7 +105,7 @@ def _product(call: Call, left: Tensor, right: Tensor, multiply: Callable[[Tensor
     def operation(child: Tensor, weight: Any) -> Tensor:
         return multiply(weight, child) if weight_first else multiply(child, weight)
 
-    return _compete(call, child, weight, operation)
+    return _compete(call, child, weight, Traced(operation))
 
 
 def product_with_bias(call: Call) -> Any:
@@ -96,17 +120,36 @@ def _compete(
     call: Call,
     child: Tensor,
     weight: Tensor | None,
-    operation: Callable[[Tensor, Tensor | None], Tensor],
+    product: Product,
+    *,
     row_dim: int | None = None,
+    grouped: bool = False,
 ) -> Any:
     response = call.response()
     note = note_of(child) if is_live(child) else Note()
-    weight = None if weight is None else weight.detach()
-    rule = Affine(operation, call.mode.keeper.keep(child), weight, note.rest, row_dim)
-    if weight is not None:  # where only the weights come from the picture they are a gate, and a gate gets no share
-        return call.compete(rule, response, [child] if is_live(child) else [], None, Note())
-    rest = None if note.rest is None else operation(note.rest, None)  # pooling rests where its children rest
+    if weight is None:
+        return _pool(call, child, product, response, note)
+    inputs = [child] if is_traced(child) else []  # where only the weights come from the picture they are a gate
+    if not inputs:
+        return set_note(response, Note())
+    kept = id(weight) in call.mode.state and not weight.is_inference()
+    kind = Connected if call.name == "linear" else Affine
+    rule = kind(
+        product,
+        call.mode.keeper.keep(child),
+        weight if kept else weight.detach(),
+        note.rest,
+        row_dim,
+        grouped=grouped,
+        kept=kept,
+    )
+    return call.compete(rule, response, inputs, None, Note())
+
+
+def _pool(call: Call, child: Tensor, product: Product, response: Tensor, note: Note) -> Any:
+    rest = None if note.rest is None else product(note.rest, None)[0]  # pooling rests where its children rest
     rate = None if rest is None else response - rest
+    rule = Affine(product, call.mode.keeper.keep(child), None, note.rest)
     return call.compete(rule, response, [child], rate, Note(rest=rest, gate=note.gate))
 
 

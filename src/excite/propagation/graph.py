@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from torch.autograd.function import BackwardCFunction
 
 from excite.errors import NoRuleError
+from excite.propagation.affine import Affine
 from excite.propagation.notes import is_traced, tensors_in
-from excite.propagation.rules import Affine, Refused, Rule
+from excite.propagation.rules import Refused, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -95,10 +96,11 @@ def top_of(output: Tensor) -> tuple[list[Affine], set[Tensor]]:
     return top, probes
 
 
-def top_down(top: Any) -> list[Any]:
-    """All nodes from ``top`` down, each after every node above it."""
-    waiting = Counter(child for node in nodes_below(top) for child in children_of(node))
-    ready, order = [top], []
+def top_down(*tops: Any) -> list[Any]:
+    """All nodes from ``tops`` down, each after every node above it."""
+    below = {node: None for top in tops for node in nodes_below(top)}
+    waiting = Counter(child for node in below for child in children_of(node))
+    ready, order = [top for top in tops if not waiting[top]], []
     while ready:
         node = ready.pop()
         order.append(node)

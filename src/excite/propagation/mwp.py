@@ -82,7 +82,7 @@ def mwp(
     sweep = Sweep(module, inputs, layers)
     signals = as_signal(signal, sweep.output)
     sent = (0.0, 1.0) if dual else (1.0, -1.0 if contrastive else 0.0)
-    maps = [sweep.down(one, unit=sent[0], dual=sent[1]) for one in signals]
+    maps = sweep.down(signals, unit=sent[0], dual=sent[1])
     several = isinstance(signal, torch.Tensor) and signal.dim() > sweep.output.dim()
-    result = {name: torch.stack([each[name] for each in maps]) if several else maps[0][name] for name in layers}
+    result = {name: maps[name] if several else maps[name][0] for name in layers}
     return result[layer] if isinstance(layer, str) else result

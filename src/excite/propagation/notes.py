@@ -14,12 +14,14 @@ from excite.propagation.rules import Rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from excite.propagation.affine import Affine
     from excite.propagation.taps import Start
 
 __all__ = [
     "Neuron",
     "Note",
     "Parts",
+    "Turning",
     "is_live",
     "is_traced",
     "leads_to_tap",
@@ -39,6 +41,7 @@ class Neuron:
     down: Tensor  # and of those that were pushed down
     polarity: Tensor | None = None  # the sign of what the response was multiplied with since
     starts: tuple[Start, ...] = ()  # of the taps on the response before it was normalised
+    turning: Turning | None = None  # while nothing but its ports is known of it: where its rows may be turned
 
     def scaled(self, scale: Tensor | float | None, like: Tensor) -> Neuron:
         """The same neuron after its response was multiplied with a constant: only the sign of that matters."""
@@ -46,7 +49,12 @@ class Neuron:
             return self
         sign = torch.as_tensor(scale, dtype=like.dtype, device=like.device).detach().sign()
         polarity = sign if self.polarity is None else self.polarity * sign
-        return replace(self, polarity=None if bool((polarity == 1).all()) else polarity)
+        if bool((polarity == 1).all()):
+            return replace(self, polarity=None)
+        if self.turning is not None and self.turning.turn(polarity):
+            mute = polarity.abs() if bool((polarity == 0).any()) else None
+            return Neuron(self.turning.up, self.turning.down, mute, self.starts)
+        return replace(self, polarity=polarity, turning=None)
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Neuron:
         """The same neuron seen through a change of shape, a choice of some of its units, a copy."""
@@ -54,7 +62,30 @@ class Neuron:
         if polarity is not None:
             polarity = move(polarity.expand(self.up.shape).contiguous())
         with torch.enable_grad():
-            return replace(self, up=move(self.up), down=move(self.down), polarity=polarity)
+            return replace(self, up=move(self.up), down=move(self.down), polarity=polarity, turning=None)
+
+
+@dataclass(frozen=True)
+class Turning:
+    """More ports of a competition, for units whose rows of weights are turned to the sign of their scale.
+
+    A batch norm has scales of both signs, and with these ports its neurons need one competition, not two.
+    """
+
+    rule: Affine
+    up: Tensor
+    down: Tensor
+
+    def turn(self, polarity: Tensor) -> bool:
+        """Have the rows turned that way, if it is one sign for each row, and nobody else turned them otherwise."""
+        shape = [1] * self.up.dim()
+        shape[self.rule.row_dim or 0] = self.up.shape[self.rule.row_dim or 0]
+        if list(polarity.shape) != shape and list(polarity.shape) != shape[1:]:
+            return False
+        orientation = torch.where(polarity < 0, -1.0, 1.0).to(polarity).flatten()
+        if self.rule.orientation is None:
+            self.rule.orientation = orientation
+        return torch.equal(self.rule.orientation, orientation)
 
 
 @dataclass(frozen=True)

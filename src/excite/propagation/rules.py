@@ -19,27 +19,27 @@ sign of its response. With non-negative inputs and a positive response this is E
 Which way a unit responded is not always seen in its own value: behind a convolution may stand a batch norm with a
 negative scale or a large shift, and the two are one neuron. So an operation with competing children (`Affine`,
 `Sum`) has two ports, one for the probability of units that won by being pushed up and one for those pushed down, and
-`Facing` sends what arrives at the final response to one or the other.
+`Facing` sends what arrives at the final response to one or the other. Where a norm turns some rows of the weights
+round, `Affine` has two more ports, to the same competition with those rows turned.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from excite.errors import NoRuleError, SignalError
-from excite.propagation.keeping import version_of
+from excite.errors import NoRuleError
+from excite.propagation.deciding import may_be
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from excite.propagation.keeping import Kept
 
-__all__ = ["Affine", "Facing", "Halves", "Pass", "Refused", "Rule", "Sum", "Tap", "follow", "ports"]
+__all__ = ["Facing", "Halves", "Pass", "Refused", "Rule", "Sum", "Tap", "follow", "ports", "summed", "total_of"]
 
 Shares = tuple[Tensor | None, ...]
 
@@ -54,12 +54,19 @@ class Rule(ABC):
     def down(self, *probabilities: Tensor | None) -> Shares:
         """Hand the probabilities of the outputs down: one tensor for each input.
 
-        Something arrived at one output at least; None stands for outputs where nothing did.
+        Each has a leading dimension, one place for each signal. Something arrived at one output at least; None stands
+        for outputs where nothing did.
         """
 
-    def ratio(self, probability: Tensor, total: Tensor) -> Tensor:
-        """What a push of 1 earns: the probability over the total of all pushes, which all have one sign."""
-        return _ratio(probability, total) if self.normalised else probability * total.sign()
+    def earned(self, total: Tensor) -> Tensor:
+        """What a push of 1 earns of a probability of 1: one over the total of all pushes, which all have one sign.
+
+        It is the paper's Z, 0 where there is no excitation (that floats can divide by).
+        """
+        if not self.normalised:
+            return total.sign()
+        nothing = total.abs() < torch.finfo(total.dtype).tiny
+        return total.reciprocal().masked_fill_(nothing, 0)
 
 
 class Winners(torch.autograd.Function):
@@ -87,10 +94,10 @@ def follow(rule: Rule, response: Callable[[], Any], inputs: Sequence[Tensor]) ->
         return Winners.apply(rule, response, *inputs)  # type: ignore[no-untyped-call]  # torch has no type for it
 
 
-def ports(rule: Rule, like: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The two ports of an operation whose children compete: only their places in the graph matter, not their values."""
-    up, down = follow(rule, lambda: (_blank(like), _blank(like)), inputs)
-    return up, down
+def ports(rule: Rule, like: Tensor, inputs: Sequence[Tensor], count: int = 2) -> tuple[Tensor, ...]:
+    """The ports of an operation whose children compete: only their places in the graph matter, not their values."""
+    made: tuple[Tensor, ...] = follow(rule, lambda: tuple(_blank(like) for _ in range(count)), inputs)
+    return made
 
 
 def _blank(like: Tensor) -> Tensor:
@@ -109,7 +116,7 @@ class Pass(Rule):
         (probability,) = probabilities
         if self.winning is not None and not self.cued:
             probability = probability * self.winning
-        return (probability.sum_to_size(self.shape),)
+        return (summed(probability, self.shape),)
 
 
 class Halves(Rule):
@@ -121,7 +128,7 @@ class Halves(Rule):
     def down(self, *probabilities: Any) -> Shares:
         """P(factor) = P(product) / 2."""
         (probability,) = probabilities
-        return tuple((probability / 2).sum_to_size(shape) for shape in self.shapes)
+        return tuple(summed(probability / 2, shape) for shape in self.shapes)
 
 
 class Facing(Rule):
@@ -139,11 +146,23 @@ class Facing(Rule):
     def down(self, *probabilities: Any) -> Shares:
         """All to the port that explains the response, nothing where the scale is 0."""
         (probability,) = probabilities
-        if self.cued and self.polarity is None:
-            return probability, None
+        if self.polarity is None:
+            return self._by_rate(probability)
         facing = self.direction()
         downward = probability * (facing < 0)
-        return probability * (facing > 0), downward if downward.any() else None
+        return probability * (facing > 0), downward if may_be(downward.any) else None
+
+    def _by_rate(self, probability: Tensor) -> Shares:
+        if self.cued:
+            return probability, None
+        rate = self.rate.tensor
+        if self.bounded:
+            return probability * (rate > 0), None
+        negative = rate < 0
+        if not may_be(negative.any):
+            return probability, None
+        downward = probability * negative
+        return (probability - downward, downward) if may_be(downward.any) else (probability, None)
 
     def direction(self) -> Tensor:
         """For each unit 1 where it was pushed up, -1 where it was pushed down, 0 where its children had no say."""
@@ -195,9 +214,9 @@ class Sum(Rule):
             pushes.append((upward, self._raising(terms)))
         if downward is not None:
             pushes.append((downward, [term.clamp(max=0) for term in terms]))
-        ratios = [(self.ratio(probability, _total(parts)), parts) for probability, parts in pushes]
+        ratios = [(probability * self.earned(total_of(parts)), parts) for probability, parts in pushes]
         return tuple(
-            _total([ratio * parts[k] for ratio, parts in ratios]).sum_to_size(terms[k].shape) for k in self.traced
+            summed(total_of([ratio * parts[k] for ratio, parts in ratios]), terms[k].shape) for k in self.traced
         )
 
     def _raising(self, terms: Sequence[Tensor]) -> list[Tensor]:
@@ -205,113 +224,21 @@ class Sum(Rule):
         raising = [term.clamp(min=0) for term in terms]
         if not self.cued:
             return raising
-        silent = _total(raising) == 0
+        silent = total_of(raising) == 0
         return [torch.where(silent, term.abs(), part) for term, part in zip(terms, raising, strict=True)]
 
 
-class Affine(Rule):
-    """Convolution, full connection, pooling: children win in proportion to their excitation (Eqns. 3 and 10)."""
-
-    def __init__(
-        self,
-        operation: Callable[[Tensor, Tensor | None], Tensor],
-        child: Kept,
-        weight: Tensor | None,
-        rest: Tensor | None,
-        row_dim: int | None = None,
-    ) -> None:
-        self.operation = operation  # linear in its first argument: (child, weight) -> response without bias
-        self.child = child  # the response of the children: a_j in the paper
-        self.weight = weight  # w_ji; None for pooling, whose weights are all positive
-        self.rest = rest  # lambda, the minimum of the children's activation function (Eqn. 5), where it is not 0
-        self.row_dim = row_dim  # the output dimension whose units each have one row of the weights, where there is one
-        # How much goes to the children that pushed a unit its way, and to those that pushed it the other way. At the
-        # top: how much of the unit and of its dual is cued.
-        self.unit, self.dual = 1.0, 0.0
-        self._excitations: dict[int, tuple[list[Tensor], Tensor]] = {}
-        self._seen = (
-            None if weight is None else version_of(weight)
-        )  # torch's counter of in-place changes, when the response was computed
-
-    def down(self, *probabilities: Tensor | None) -> Shares:
-        """P_n = A * W+ (P_{n-1} / (W+^T A)), for units pushed up (with W+) and for units pushed down (with W-)."""
-        shares = torch.zeros_like(self.child.tensor, dtype=_exact(self.child.tensor.dtype))
-        for direction, probability in zip((1, -1), probabilities, strict=True):
-            if probability is not None and probability.any():
-                for weight, side in ((self.unit, direction), (self.dual, -direction)):
-                    if weight:
-                        shares += weight * self._competition(side, probability)
-        return (shares,)
-
-    def row(self, number: int) -> Affine:
-        """The same competition for the units of one row of the weights alone, which costs a fraction."""
-        weight = None if self.weight is None else self.weight.narrow(0, number, 1)
-        return Affine(self.operation, self.child, weight, self.rest, self.row_dim)
-
-    def _competition(self, side: int, probability: Tensor) -> Tensor:
-        """The children that pushed to one ``side`` share the probability of their parents."""
-        pushes, total = self._excitation(side)
-        ratio = self.ratio(probability.to(total.dtype), total)  # P / Z, with 0 where nobody pushed
-        gradients = torch.autograd.grad(total, pushes, ratio, retain_graph=True)
-        return _total([push.detach() * gradient for push, gradient in zip(pushes, gradients, strict=True)])
-
-    def _excitation(self, side: int) -> tuple[list[Tensor], Tensor]:
-        """The contributing children and their total push to ``side`` (+1 or -1), computed once for all signals."""
-        if self.weight is not None and self._seen != version_of(self.weight):
-            raise SignalError(
-                "the network's weights were changed since it looked at the picture: look at it again (a new Sweep)"
-            )
-        if side not in self._excitations:
-            with torch.enable_grad():
-                pushes, terms = [], []
-                for sign, push in self._pushes.items():
-                    weight = _signed_part(self.weight, side * sign)
-                    if self.weight is None and sign != side:
-                        continue  # positive weights: only children of that sign push to that side
-                    pushes.append(push)
-                    terms.append(self.operation(push, None if weight is None else weight.to(push.dtype)))
-                if not pushes:  # no child of that sign at all: nobody competes, and the total is 0
-                    push = torch.zeros_like(self._pushes[1]).requires_grad_()
-                    pushes, terms = [push], [self.operation(push, self.weight)]
-                self._excitations[side] = (pushes, _total(terms))
-        return self._excitations[side]
-
-    @cached_property
-    def _pushes(self) -> dict[int, Tensor]:
-        """The children above their rest, and those below it if there are any: the same for both sides."""
-        child = self.child.tensor.detach().to(_exact(self.child.tensor.dtype))
-        if self.rest is not None:
-            child = child - self.rest
-        child = _in_range(child)
-        parts = {1: child.clamp(min=0), -1: child.clamp(max=0)}
-        return {sign: part.requires_grad_() for sign, part in parts.items() if sign > 0 or part.any()}
-
-
-def _ratio(probability: Tensor, total: Tensor) -> Tensor:
-    """Probability over total, with the paper's Z = 0 where there is no excitation (that floats can divide by)."""
-    nothing = total.abs() < torch.finfo(total.dtype).tiny
-    return torch.where(nothing, 0, probability / torch.where(nothing, 1, total))
-
-
-def _in_range(child: Tensor) -> Tensor:
-    """The competition does not depend on the children's common scale: bring extreme ones to where floats are dense."""
-    largest = child.abs().max() if child.numel() else child.sum()
-    return child / largest if 0 < largest < 1e-18 or 1e18 < largest < torch.inf else child
-
-
-def _signed_part(weight: Tensor | None, sign: int) -> Tensor | None:
-    if weight is None:
-        return None
-    return weight.detach().clamp(min=0) if sign > 0 else weight.detach().clamp(max=0)
-
-
-def _total(terms: Sequence[Tensor]) -> Tensor:
+def total_of(terms: Sequence[Tensor]) -> Tensor:
+    """The sum of some tensors, not copied where there is only one."""
     total = terms[0]
     for term in terms[1:]:
         total = total + term
     return total
 
 
-def _exact(dtype: torch.dtype) -> torch.dtype:
-    """Half precision cannot hold sums of many small products: the shares are computed in float32."""
-    return torch.float32 if dtype in {torch.float16, torch.bfloat16} else dtype
+def summed(probabilities: Tensor, shape: torch.Size) -> Tensor:
+    """What units get that were broadcast, each signal for itself: [signals, *wide] to [signals, *shape]."""
+    if probabilities.shape[1:] == shape:
+        return probabilities
+    wide = [1] * (probabilities.dim() - 1 - len(shape)) + list(shape)
+    return probabilities.sum_to_size(len(probabilities), *wide).reshape(len(probabilities), *shape)

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from excite.propagation.graph import outputs_of, rule_of, top_down
+from excite.propagation.descent import handed_down
+from excite.propagation.graph import outputs_of, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch.autograd.graph import GradientEdge
+    from excite.propagation.descent import Descent
 
 __all__ = ["carry_scaled"]
 
@@ -48,51 +47,25 @@ class Scaled(NamedTuple):
 
 
 @torch.no_grad()
-def carry_scaled(start: GradientEdge, signal: Tensor, probes: Sequence[Tensor]) -> list[Tensor]:
-    """What a signal at ``start`` brings to each probe by the rules of the graph, each probe at a scale of its own."""
-    order = top_down(start.node)
-    needed = _leading_to(order, probes)
+def carry_scaled(way: Descent, signal: Tensor) -> list[Tensor]:
+    """What a signal brings to each probe by the rules of the graph, each probe at a scale of its own."""
     waiting: dict[Any, dict[int, Scaled]] = defaultdict(dict)
-    waiting[start.node][start.output_nr] = Scaled.of(signal)
+    ((top, top_output),) = way.starts
+    waiting[top][top_output] = Scaled.of(signal)
     found: dict[Tensor, Tensor] = {}
-    for node in order:
-        arrived = waiting.pop(node, {}) if node in needed else {}
+    for node in way.order:
+        arrived = waiting.pop(node, {})
         if not arrived:
             continue
         if hasattr(node, "variable"):
             found[node.variable] = arrived[0].values
             continue
         exponent = max(each.exponent for each in arrived.values())
-        shares = _handed_down(node, {output: each.at(exponent) for output, each in arrived.items()})
-        for (below, output), share in zip(node.next_functions, shares, strict=True):
-            if below in needed and share is not None:
-                waiting[below][output] = Scaled.of(_fitting(share, below, output), exponent).plus(
-                    waiting[below].get(output)
-                )
-    return [found.get(probe, torch.zeros_like(probe)) for probe in probes]
-
-
-def _leading_to(order: Sequence[Any], probes: Sequence[Tensor]) -> set[Any]:
-    """The nodes from which a probe can be reached."""
-    leading: set[Any] = set()
-    for node in reversed(order):
-        if any(below in leading for below, _ in node.next_functions) or getattr(node, "variable", None) in set(probes):
-            leading.add(node)
-    return leading
-
-
-def _handed_down(node: Any, arrived: Mapping[int, Tensor]) -> tuple[Tensor | None, ...]:
-    """What a node hands to each of its inputs."""
-    outputs = outputs_of(node)
-    rule = rule_of(node)
-    if rule is not None:
-        return rule.down(*(arrived.get(output) for output in range(len(outputs))))
-    zeros = [torch.zeros(meta.shape, dtype=meta.dtype, device=meta.device) for meta in outputs]
-    shares = node(*(arrived.get(output, zero) for output, zero in enumerate(zeros)))
-    return shares if isinstance(shares, tuple) else (shares,)
-
-
-def _fitting(share: Tensor, node: Any, output: int) -> Tensor:
-    """A share in the shape and type of the output it goes to, as autograd sees to it."""
-    meta = outputs_of(node)[output]
-    return share.sum_to_size(meta.shape).to(meta.dtype)
+        values = {output: each.at(exponent)[None] for output, each in arrived.items()}
+        shares = handed_down(node, values, rule_of(node))
+        for k, below, output in way.below(node):
+            share = shares[k]
+            if share is not None:
+                fitting = share[0].to(outputs_of(below)[output].dtype)
+                waiting[below][output] = Scaled.of(fitting, exponent).plus(waiting[below].get(output))
+    return [found.get(probe, torch.zeros_like(probe)) for probe in way.probes]

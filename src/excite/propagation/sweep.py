@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
 from excite.errors import LayerError, SignalError
+from excite.propagation.affine import Affine
+from excite.propagation.descent import Descent
 from excite.propagation.forward import forward_pass, unread
 from excite.propagation.graph import check, nodes_below, rule_of, top_of
 from excite.propagation.notes import leads_to_tap
 from excite.propagation.operations import OPERATIONS
-from excite.propagation.rules import Affine, Rule
 from excite.propagation.scaled import carry_scaled
 from excite.propagation.signals import check_shape
 from excite.propagation.taps import Start
@@ -23,7 +24,12 @@ from excite.propagation.taps import Start
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from excite.propagation.descent import Watch
+    from excite.propagation.rules import Rule
+
 __all__ = ["Sweep"]
+
+AT_ONCE = 2**24  # numbers in the largest tensor when several signals go down together: 64 megabytes
 
 
 class Sweep:
@@ -52,6 +58,7 @@ class Sweep:
         self.output = self._traced.detach()
         self._check_way_down()
         self._top, self._above = top_of(self._traced)
+        self._ways: dict[tuple[Any, ...], Descent] = {}
 
     def down(
         self,
@@ -67,7 +74,8 @@ class Sweep:
         """Send a signal down and read the winning probabilities at every tapped layer.
 
         Args:
-            signal: the probability of each output unit, of the output's shape; any linear combination of such.
+            signal: the probability of each output unit, of the output's shape; any linear combination of such. Or
+                several in a leading dimension, which costs less than one after the other.
             unit: how much of the cued units themselves is sent,
             dual: and how much of their dual units, whose weights are the negatives (paper, section 3.3). The
                 contrastive map is ``unit=1, dual=-1``.
@@ -80,21 +88,40 @@ class Sweep:
             layers: the layers to read; None: all. What lies below them is not computed.
 
         Returns:
-            for each layer a tensor of the shape of its output.
+            for each layer a tensor of the shape of its output, with a leading dimension where ``signal`` has one.
         """
-        check_shape(signal, self.output)
+        several = signal.dim() > self.output.dim()
+        signals = signal if several else signal[None]
+        check_shape(signals[0] if len(signals) else signal, self.output)
         if dual:
             self._check_contrast()
         wanted = list(self.readings) if layers is None else list(layers)
         with self._sharing(alpha, beta, normalised=normalised):
             for rule in self._top:
                 rule.unit, rule.dual = unit * alpha - dual * beta, dual * alpha - unit * beta
-            if normalised:
-                return self.carry(self.start(), signal, layers=wanted)
-            probes = [self.readings[layer].probe for layer in wanted]
-            (start,) = self.start().edges
-            with torch.inference_mode(mode=False):
-                return dict(zip(wanted, carry_scaled(start, signal.to(self.output.dtype), probes), strict=True))
+            arrived = (self._carried if normalised else self._carried_scaled)(signals, wanted)
+        return arrived if several else {layer: each[0] for layer, each in arrived.items()}
+
+    def _carried(self, signals: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+        """All signals together, or some at a time where their tensors would be large."""
+        start = self.start()
+        most = max(1, AT_ONCE // self._way(start, layers).widest)
+        parts = [self.carry(start, some, layers=layers) for some in torch.split(signals, most)]
+        return parts[0] if len(parts) == 1 else {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
+
+    def _carried_scaled(self, signals: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+        way = self._way(self.start(), layers)
+        with torch.inference_mode(mode=False):
+            each = [carry_scaled(way, signal.to(self.output.dtype)) for signal in signals]
+        return {layer: torch.stack(values) for layer, values in zip(layers, zip(*each, strict=True), strict=True)}
+
+    def _way(self, start: Start, layers: Sequence[str]) -> Descent:
+        """The nodes between a start and some layers: the same for all signals."""
+        edges = start.edges
+        key = (*layers, *edges)
+        if key not in self._ways:
+            self._ways[key] = Descent(edges, [self.readings[layer].probe for layer in layers])
+        return self._ways[key]
 
     @contextmanager
     def _sharing(self, alpha: float, beta: float, *, normalised: bool) -> Iterator[None]:
@@ -118,25 +145,32 @@ class Sweep:
         return [rule for rule in found if rule is not None]
 
     def carry(
-        self, start: Start, probability: Tensor, *, absorbing: bool = False, layers: Sequence[str] | None = None
+        self,
+        start: Start,
+        probabilities: Tensor,
+        *,
+        absorbing: bool = False,
+        layers: Sequence[str] | None = None,
+        watch: Watch | None = None,
     ) -> dict[str, Tensor]:
-        """Carry the winning probabilities of the units at ``start`` down to tapped layers (None: all) by the rules.
+        """Carry winning probabilities [signals, *units] of the units at ``start`` down to tapped layers by the rules.
 
-        Where the layers are ``absorbing``, each keeps what arrives, and gets only what came by no other.
+        Where the ``layers`` (None: all) are ``absorbing``, each keeps what arrives, and gets only what came by no
+        other. ``watch`` is told what every node on the way got and gave.
         """
         scale = _headroom(self.output.dtype)
         wanted = list(self.readings) if layers is None else list(layers)
-        probes = [self.readings[layer].probe for layer in wanted]
+        way = self._way(start, wanted)
         with torch.inference_mode(mode=False):
-            parts = start.split((probability * scale).to(self.output.dtype))
+            parts = start.split((probabilities * scale).to(self.output.dtype))
             try:
                 for reading in self.readings.values():
                     reading.tap.absorbing = absorbing
-                shares = torch.autograd.grad(start.edges, probes, parts, retain_graph=True, materialize_grads=True)
+                shares = way.carry(parts, watch)
             finally:
                 for reading in self.readings.values():
                     reading.tap.absorbing = False
-        shares = shares if scale == 1 else tuple(share.float() / scale for share in shares)
+        shares = shares if scale == 1 else [share.float() / scale for share in shares]
         return dict(zip(wanted, shares, strict=True))
 
     def start(self, layer: str | None = None) -> Start:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.autograd.graph import GradientEdge
 
+    from excite.propagation.notes import Neuron
+
 __all__ = ["Reading", "Start", "tap_on", "tapped"]
 
 
@@ -121,5 +123,10 @@ def tap_on(answer: Tensor) -> tuple[Reading, Tensor]:
             final = neuron.starts[-1].facing
         if isinstance(final, Facing):
             start.continue_with(final, up)
-        note = replace(note, neuron=replace(neuron, up=up, down=down, starts=(*neuron.starts, start)), parts=None)
+        note = replace(note, neuron=_seen(neuron, up, down, start), parts=None)
     return Reading(tap, probe, answer.detach(), start), set_note(given, note)
+
+
+def _seen(neuron: Neuron, up: Tensor, down: Tensor, start: Start) -> Neuron:
+    """The neuron behind a tap: whatever joins it comes by the tap, so no other ports may be used."""
+    return replace(neuron, up=up, down=down, starts=(*neuron.starts, start), turning=None)

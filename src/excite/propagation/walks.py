@@ -14,8 +14,10 @@ import numpy as np
 import torch
 
 from excite.errors import SignalError
+from excite.propagation.affine import Affine
+from excite.propagation.descent import handed_down
 from excite.propagation.graph import outputs_of, rule_of, top_down
-from excite.propagation.rules import Affine, Tap
+from excite.propagation.rules import Tap
 from excite.propagation.signals import as_signal
 from excite.propagation.sweep import Sweep
 
@@ -191,16 +193,15 @@ def _conditional(node: Any, output: int, unit: int) -> list[Tensor]:
     dtype = outputs_of(node)[output].dtype
     place = list(_unravel(unit, torch.Size(shapes[output])))
     rule = rule_of(node)
-    if isinstance(rule, Affine) and rule.row_dim is not None:
+    if isinstance(rule, Affine) and rule.row_dim is not None and not rule.grouped:
         dim = rule.row_dim
         rule, place[dim] = rule.row(place[dim]), 0
         for shape in shapes:
             shape[dim] = 1
-    ones = [torch.zeros(shape, dtype=dtype) for shape in shapes]
-    ones[output][tuple(place)] = 1
-    shares = rule.down(*ones) if rule is not None else node(*ones)
-    shares = shares if isinstance(shares, tuple) else (shares,)
-    return [torch.zeros(0) if share is None else share for share in shares]
+    won = torch.zeros(shapes[output], dtype=dtype)
+    won[tuple(place)] = 1
+    shares = handed_down(node, {output: won[None]}, rule)
+    return [torch.zeros(0) if share is None else share[0] for share in shares]
 
 
 def _unravel(index: int, shape: torch.Size) -> tuple[int, ...]:

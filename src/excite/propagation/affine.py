@@ -1,0 +1,206 @@
+"""The rule of convolutions, full connections and pooling: children win in proportion to their excitation."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from excite.errors import SignalError
+from excite.propagation.deciding import is_known, may_be
+from excite.propagation.keeping import version_of
+from excite.propagation.rules import Rule, total_of
+from excite.propagation.signed_weights import KEPT, signed_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from excite.propagation.keeping import Kept
+    from excite.propagation.products import Product
+    from excite.propagation.rules import Shares
+
+__all__ = ["Affine", "Connected"]
+
+Push = tuple[Tensor, int]  # children that are all on one side of their rest, and which side that is
+Side = tuple[int, bool]  # pushed up (1) or down (-1), and whether by rows that were turned
+
+SIDES: tuple[Side, ...] = ((1, False), (-1, False), (1, True), (-1, True))  # in the order of the ports
+BLOCK = 2**20  # numbers of a full connection's weights that are split and used at once: they fit into a CPU's cache
+
+
+class Affine(Rule):
+    """The children of a unit share its probability in proportion to their excitation (Eqns. 3 and 10).
+
+    Args:
+        product: linear in its first argument: (child, weight) -> response without bias, and its transpose.
+        child: the response of the children: a_j in the paper.
+        weight: w_ji; None for pooling, whose weights are all positive.
+        rest: lambda, the minimum of the children's activation function (Eqn. 5), where it is not 0.
+        row_dim: the output dimension whose units each have one row of the weights, where there is one.
+        grouped: each row sees only some of the children's channels, so that it cannot stand alone.
+        kept: the weights are a parameter, whose parts may be kept for the next picture.
+    """
+
+    def __init__(
+        self,
+        product: Product,
+        child: Kept,
+        weight: Tensor | None,
+        rest: Tensor | None,
+        row_dim: int | None = None,
+        *,
+        grouped: bool = False,
+        kept: bool = False,
+    ) -> None:
+        self.product = product
+        self.child = child
+        self.weight = weight
+        self.rest = rest
+        self.row_dim = row_dim
+        self.grouped = grouped
+        self.kept = kept
+        self.orientation: Tensor | None = None  # of each row: -1 where a norm behind it turns the response round
+        # How much goes to the children that pushed a unit its way, and to those that pushed it the other way. At the
+        # top: how much of the unit and of its dual is cued.
+        self.unit, self.dual = 1.0, 0.0
+        self._contests: dict[tuple[Side, bool], Contest] = {}
+        self._seen = None if weight is None else version_of(weight)  # when the response was computed
+
+    @property
+    def port_count(self) -> int:
+        """Pushed up, pushed down; and the same for rows that were turned, where there are rows."""
+        return 2 if self.row_dim is None else 4
+
+    def down(self, *probabilities: Tensor | None) -> Shares:
+        """P_n = A * W+ (P_{n-1} / (W+^T A)), for units pushed up (with W+) and for units pushed down (with W-)."""
+        self._check_weights()
+        shares = []
+        for (direction, turned), probability in zip(SIDES, probabilities, strict=False):
+            for weight, side in ((self.unit, direction), (self.dual, -direction)):
+                if probability is not None and weight:
+                    share = self._competition((side, turned), probability.to(self._dtype))
+                    shares.append(share if weight == 1 else share * weight)
+        if not shares:
+            arrived = next(each for each in probabilities if each is not None)
+            return (arrived.new_zeros(len(arrived), *self.child.tensor.shape),)
+        return (total_of(shares),)
+
+    def row(self, number: int) -> Affine:
+        """The same competition for the units of one row of the weights alone, which costs a fraction."""
+        return self._rows(slice(number, number + 1))
+
+    def _rows(self, rows: slice | Tensor) -> Affine:
+        weight = None if self.weight is None else self.weight[rows]
+        alone = type(self)(self.product, self.child, weight, self.rest, self.row_dim)
+        alone.orientation = None if self.orientation is None else self.orientation[rows]
+        alone.normalised = self.normalised
+        alone.__dict__["pushes"] = self.pushes
+        return alone
+
+    def _competition(self, side: Side, probability: Tensor) -> Tensor:
+        """The children that pushed to one side share the probability of their parents."""
+        if self.cued and self.row_dim == 1 and not self.grouped and is_known():
+            rows = probability.transpose(0, 2).flatten(1).any(1).nonzero()[:, 0]  # few units are cued
+            return Contest(self._rows(rows), side).shares(probability.index_select(2, rows))
+        key = side, self.normalised
+        if key not in self._contests:
+            self._contests[key] = Contest(self, side)
+        return self._contests[key].shares(probability)
+
+    def part(self, sign: int, *, turned: bool) -> Tensor | None:
+        """The positive or the negative weights."""
+        if self.weight is None:
+            return None
+        orientation = self.orientation if turned else None
+        part = (KEPT.part if self.kept else signed_part)(self.weight, sign, orientation)
+        return part if part.dtype == self._dtype else part.to(self._dtype)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """Half precision cannot hold sums of many small products: the shares are computed in float32."""
+        dtype = self.child.tensor.dtype
+        return torch.float32 if dtype in {torch.float16, torch.bfloat16} else dtype
+
+    def _check_weights(self) -> None:
+        if self.weight is not None and self._seen != version_of(self.weight):
+            raise SignalError(
+                "the network's weights were changed since it looked at the picture: look at it again (a new Sweep)"
+            )
+
+    @cached_property
+    def pushes(self) -> list[Push]:
+        """The children above their rest, and those below it if there are any: the same for both sides."""
+        child = self.child.tensor.detach().to(self._dtype)
+        if self.rest is not None:
+            child = child - self.rest
+        if not child.numel():
+            return [(child, 1)]
+        least, most = child.aminmax()
+        child = _in_range(child, torch.maximum(-least, most))
+        if not may_be(lambda: least < 0):
+            return [(child, 1)]
+        return [(child.clamp(min=0), 1), (child.clamp(max=0), -1)]
+
+
+class Contest:
+    """One side of a competition: the children that push to it, and what each push earns. It serves all signals."""
+
+    def __init__(self, rule: Affine, side: Side) -> None:
+        direction, turned = side
+        self.shape = rule.child.tensor.shape
+        self.pushes: list[tuple[Tensor, Callable[[Tensor], Tensor]]] = []
+        totals = []
+        for push, sign in rule.pushes:
+            if rule.weight is None and sign != direction:
+                continue  # positive weights: only children of that sign push to that side
+            total, back = rule.product(push, rule.part(direction * sign, turned=turned))
+            self.pushes.append((push, back))
+            totals.append(total)
+        self.earned = rule.earned(total_of(totals)) if totals else None
+
+    def shares(self, probability: Tensor) -> Tensor:
+        """What each child gets, [signals, *child]."""
+        if self.earned is None:  # no child of that sign at all: nobody competes
+            return probability.new_zeros(len(probability), *self.shape)
+        ratio = probability * self.earned
+        return total_of([back(ratio) * push for push, back in self.pushes])
+
+
+class Connected(Affine):
+    """A full connection. Only the units that won need their rows, and these come a block at a time.
+
+    So a large matrix is read once, and neither copied as a whole nor kept in parts.
+    """
+
+    def _competition(self, side: Side, probability: Tensor) -> Tensor:
+        direction, turned = side
+        if self.weight is None:
+            raise AssertionError("a full connection has weights")
+        rows = torch.arange(len(self.weight), device=self.weight.device)
+        block = len(rows)
+        if is_known():
+            rows, block = probability.flatten(0, -2).any(0).nonzero()[:, 0], max(1, BLOCK // self.weight.shape[1])
+        pushes = [(push.reshape(-1, push.shape[-1]), direction * sign) for push, sign in self.pushes]
+        flat = probability.reshape(len(probability), -1, probability.shape[-1])
+        earned = [push.new_zeros(len(flat) * len(push), push.shape[1]) for push, _ in pushes]
+        for some in torch.split(rows, block):
+            weight = self.weight.detach().index_select(0, some).to(self._dtype)
+            if turned and self.orientation is not None:
+                weight *= self.orientation.index_select(0, some).to(weight.dtype)[:, None]
+            parts = [weight.clamp(min=0) if sign > 0 else weight.clamp(max=0) for _, sign in pushes]
+            total = total_of([push @ part.t() for (push, _), part in zip(pushes, parts, strict=True)])
+            ratio = (flat.index_select(2, some) * self.earned(total)).flatten(0, 1)
+            for each, part in zip(earned, parts, strict=True):
+                each.addmm_(ratio, part)
+        shares = total_of(
+            [each.view(len(flat), *push.shape).mul_(push) for each, (push, _) in zip(earned, pushes, strict=True)]
+        )
+        return shares.view(len(flat), *self.child.tensor.shape)
+
+
+def _in_range(child: Tensor, largest: Tensor) -> Tensor:
+    """The competition does not depend on the children's common scale: bring extreme ones to where floats are dense."""
+    extreme = is_known() and (0 < largest < 1e-18 or 1e18 < largest < torch.inf)
+    return child / largest if extreme else child

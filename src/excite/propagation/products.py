@@ -1,0 +1,109 @@
+"""Operations that are linear in their children, with their transposes: a competition needs both directions.
+
+Any operation can be transposed by autograd (`Traced`). The ones that cost most, convolutions, are transposed by
+calling the same kernels directly, for any number of signals at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Convolution", "Product", "Traced"]
+
+
+class Product(Protocol):
+    """A linear operation."""
+
+    def __call__(self, child: Tensor, weight: Tensor | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """The response without bias, and its transpose: from [signals, *response] to [signals, *child]."""
+
+
+class Traced:
+    """Any operation ``(child, weight) -> response``, transposed by autograd one signal at a time."""
+
+    def __init__(self, operation: Callable[[Tensor, Tensor | None], Tensor]) -> None:
+        self.operation = operation
+
+    def __call__(self, child: Tensor, weight: Tensor | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """See `Product`."""
+        with torch.enable_grad():
+            leaf = child.detach().requires_grad_()
+            response = self.operation(leaf, weight)
+
+        def back(signals: Tensor) -> Tensor:
+            shares = [torch.autograd.grad(response, leaf, each, retain_graph=True)[0] for each in signals]
+            return shares[0][None] if len(shares) == 1 else torch.stack(shares)
+
+        return response.detach(), back
+
+
+class Convolution:
+    """A convolution of a batch, in any number of dimensions.
+
+    Args:
+        function: torch's own.
+        stride: and the others as torch takes them, a number for each dimension.
+        padding: at both ends of each dimension.
+        dilation: of the kernel.
+        groups: of channels.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Tensor],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        groups: int,
+    ) -> None:
+        self.function = function
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+
+    def __call__(self, child: Tensor, weight: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """See `Product`."""
+        pointwise = self.groups == 1 and not any(self.padding) and all(side == 1 for side in weight.shape[2:])
+        if pointwise and child.dim() == 4:
+            return self._pointwise(child, weight)
+        response = self.function(child, weight, None, self.stride, self.padding, self.dilation, self.groups)
+        return response, lambda signals: self._back(signals, child.shape, weight)
+
+    def _back(self, signals: Tensor, shape: torch.Size, weight: Tensor) -> Tensor:
+        """All signals of all pictures are one batch."""
+        flat = signals.flatten(0, 1)
+        like = flat.new_empty(1).expand(len(flat), *shape[1:])  # only its shape is looked at
+        shares: Tensor = torch.ops.aten.convolution_backward(
+            flat,
+            like,
+            weight,
+            None,
+            self.stride,
+            self.padding,
+            self.dilation,
+            False,
+            [0] * len(self.stride),
+            self.groups,
+            (True, False, False),
+        )[0]
+        return shares.view(*signals.shape[:2], *shape[1:])
+
+    def _pointwise(self, child: Tensor, weight: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """A kernel of one place mixes channels, place by place: a product of matrices, on the places it looks at."""
+        steps = tuple(slice(None, None, step) for step in self.stride)
+        seen = child[:, :, *steps]
+        response = self.function(seen, weight)
+
+        def back(signals: Tensor) -> Tensor:
+            shares = torch.matmul(weight.flatten(1).t(), signals.flatten(3)).view(len(signals), *seen.shape)
+            if seen.shape == child.shape:
+                return shares
+            whole = shares.new_zeros(len(signals), *child.shape)
+            whole[:, :, :, *steps] = shares
+            return whole
+
+        return response, back

@@ -1,0 +1,121 @@
+"""The positive and the negative parts of a network's weights, kept from one picture to the next.
+
+They depend on the weights alone, and for layers with many weights and few places splitting them costs as much as
+using them. What is kept is checked each time: torch counts in-place changes of a parameter, and for changes that it
+does not count (through ``.data`` or NumPy) one number of each row is compared, a different column in each row.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from excite.propagation.keeping import version_of
+
+__all__ = ["KEPT", "SignedWeights", "signed_part"]
+
+MOST_BYTES = 256 * 2**20
+
+
+@dataclass
+class _Entry:
+    weight: weakref.ref[Tensor]
+    mark: tuple[int, int, torch.dtype]
+    sample: Tensor
+    orientation: Tensor | None
+    parts: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return sum(part.numel() * part.element_size() for part in self.parts.values())
+
+
+class SignedWeights:
+    """Parts of weights by parameter, the least recently used forgotten first (the latest is kept in any case).
+
+    Args:
+        most_bytes: how much memory they may take.
+
+    Example:
+        >>> kept, weight = SignedWeights(), torch.nn.Parameter(torch.tensor([[1.0, -2.0]]))
+        >>> kept.part(weight, -1)
+        tensor([[ 0., -2.]])
+        >>> kept.part(weight, -1) is kept.part(weight, -1)
+        True
+        >>> weight.data[:] = -3.0
+        >>> kept.part(weight, -1)
+        tensor([[-3., -3.]])
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self.most_bytes = most_bytes
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def part(self, weight: Tensor, sign: int, orientation: Tensor | None = None) -> Tensor:
+        """What is positive (``sign`` 1) or negative (-1) of a parameter whose rows were turned by ``orientation``."""
+        mark, sample = (version_of(weight), weight.data_ptr(), weight.dtype), _sample(weight)
+        with self._lock:
+            entry = self._entries.get(id(weight))
+            if entry is None or not _is_same(entry, weight, mark, sample, orientation):
+                entry = _Entry(weakref.ref(weight), mark, sample, orientation)
+                self._entries[id(weight)] = entry
+            self._entries.move_to_end(id(weight))
+            if sign not in entry.parts:
+                entry.parts[sign] = signed_part(weight, sign, orientation)
+                self._make_room()
+            return entry.parts[sign]
+
+    @property
+    def size(self) -> int:
+        """How many bytes are kept."""
+        return sum(entry.size for entry in self._entries.values())
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._entries.clear()
+
+    def _make_room(self) -> None:
+        for key in [key for key, entry in self._entries.items() if entry.weight() is None]:
+            del self._entries[key]
+        while self.size > self.most_bytes and len(self._entries) > 1:
+            self._entries.popitem(last=False)
+
+
+def signed_part(weight: Tensor, sign: int, orientation: Tensor | None = None) -> Tensor:
+    """The positive or the negative part of weights, with each row turned first.
+
+    Example:
+        >>> signed_part(torch.tensor([[1.0, -2.0], [1.0, -2.0]]), 1, torch.tensor([1.0, -1.0]))
+        tensor([[1., 0.],
+                [0., 2.]])
+    """
+    turned = weight.detach()
+    if orientation is not None:
+        turned = turned * orientation.to(turned.dtype).view(-1, *[1] * (turned.dim() - 1))
+    return turned.clamp(min=0) if sign > 0 else turned.clamp(max=0)
+
+
+def _sample(weight: Tensor) -> Tensor:
+    """One number of each row, down a diagonal."""
+    rows = weight.detach().flatten(1)
+    places = torch.arange(rows.shape[0], device=rows.device)
+    return rows[places, (places * 7) % rows.shape[1]]
+
+
+def _is_same(
+    entry: _Entry, weight: Tensor, mark: tuple[int, int, torch.dtype], sample: Tensor, orientation: Tensor | None
+) -> bool:
+    turned = entry.orientation is orientation or (
+        entry.orientation is not None and orientation is not None and torch.equal(entry.orientation, orientation)
+    )
+    return entry.weight() is weight and entry.mark == mark and turned and torch.equal(entry.sample, sample)
+
+
+KEPT = SignedWeights()  # of all networks of this process
