@@ -111,7 +111,7 @@ def head_of(network: nn.Module, size: tuple[int, int], channels: int) -> Head:
     state = next((tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point()), None)
     options = {} if state is None else {"device": state.device, "dtype": state.dtype}
     pictures = torch.zeros(DRY_BATCH, channels, *size, **options)  # type: ignore[call-overload]
-    with as_found(network), torch.no_grad(), Recording(network, pictures) as recording:
+    with as_found(list(network.modules())), torch.no_grad(), Recording(network, pictures) as recording:
         output = main_output(network(pictures))
     last = step_of(output)
     if last is None:

@@ -206,7 +206,7 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
     try:
         receptive = Receptive(inputs)
         recording = Recording(module, receptive.pictures)
-        with as_found(module), torch.no_grad(), receptive, recording:
+        with as_found(list(module.modules())), torch.no_grad(), receptive, recording:
             answer = module(receptive.pictures)
     finally:
         for handle in handles:

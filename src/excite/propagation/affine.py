@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from excite.propagation.rules import Rule, total_of
 from excite.propagation.signed_weights import KEPT, signed_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from excite.propagation.keeping import Kept
     from excite.propagation.products import Product
@@ -114,7 +114,7 @@ class Affine(Rule):
         if self.weight is None:
             return None
         orientation = self.orientation if turned else None
-        part = (KEPT.part if self.kept else signed_part)(self.weight, sign, orientation)
+        part = (KEPT.part if self.kept and is_known() else signed_part)(self.weight, sign, orientation)
         return part if part.dtype == self._dtype else part.to(self._dtype)
 
     @property
@@ -175,29 +175,33 @@ class Connected(Affine):
     """
 
     def _competition(self, side: Side, probability: Tensor) -> Tensor:
+        if not is_known():
+            return super()._competition(side, probability)
         direction, turned = side
-        if self.weight is None:
-            raise AssertionError("a full connection has weights")
-        rows = torch.arange(len(self.weight), device=self.weight.device)
-        block = len(rows)
-        if is_known():
-            rows, block = probability.flatten(0, -2).any(0).nonzero()[:, 0], max(1, BLOCK // self.weight.shape[1])
         pushes = [(push.reshape(-1, push.shape[-1]), direction * sign) for push, sign in self.pushes]
         flat = probability.reshape(len(probability), -1, probability.shape[-1])
         earned = [push.new_zeros(len(flat) * len(push), push.shape[1]) for push, _ in pushes]
-        for some in torch.split(rows, block):
-            weight = self.weight.detach().index_select(0, some).to(self._dtype)
-            if turned and self.orientation is not None:
-                weight *= self.orientation.index_select(0, some).to(weight.dtype)[:, None]
-            parts = [weight.clamp(min=0) if sign > 0 else weight.clamp(max=0) for _, sign in pushes]
+        won = flat.flatten(0, 1).any(0).nonzero()[:, 0]
+        for rows, parts in self._blocks(won, [sign for _, sign in pushes], turned=turned):
             total = total_of([push @ part.t() for (push, _), part in zip(pushes, parts, strict=True)])
-            ratio = (flat.index_select(2, some) * self.earned(total)).flatten(0, 1)
+            ratio = (flat.index_select(2, rows) * self.earned(total)).flatten(0, 1)
             for each, part in zip(earned, parts, strict=True):
                 each.addmm_(ratio, part)
-        shares = total_of(
-            [each.view(len(flat), *push.shape).mul_(push) for each, (push, _) in zip(earned, pushes, strict=True)]
-        )
-        return shares.view(len(flat), *self.child.tensor.shape)
+        shares = [each.view(len(flat), *push.shape) * push for each, (push, _) in zip(earned, pushes, strict=True)]
+        return total_of(shares).view(len(flat), *self.child.tensor.shape)
+
+    def _blocks(self, won: Tensor, signs: Sequence[int], *, turned: bool) -> Iterator[tuple[Tensor, list[Tensor]]]:
+        """Some rows at a time, with the parts of their weights of those signs, always in the same memory."""
+        weight = cast("Tensor", self.weight).detach()
+        some = max(1, BLOCK // weight.shape[1])
+        spaces = [weight.new_empty(min(some, len(won)), weight.shape[1]) for _ in signs]
+        for rows in torch.split(won, some):
+            parts = [torch.index_select(weight, 0, rows, out=space[: len(rows)]) for space in spaces]
+            for part, sign in zip(parts, signs, strict=True):
+                if turned and self.orientation is not None:
+                    part.mul_(self.orientation.index_select(0, rows).to(part.dtype)[:, None])
+                part.clamp_(min=0) if sign > 0 else part.clamp_(max=0)
+            yield rows, [part.to(self._dtype) for part in parts]
 
 
 def _in_range(child: Tensor, largest: Tensor) -> Tensor:

@@ -100,6 +100,10 @@ class Call:
         position = _inplace_position(self.function)
         return bool(self.argument(position, "inplace", default=False)) if position is not None else False
 
+    def by(self, function: Callable[..., Any]) -> Call:
+        """The same call of another function that gives the same values."""
+        return Call(self.mode, function, self.args, self.kwargs)
+
     def plain(self) -> Any:
         """Run the operation as it is: right for whatever only copies values, refused later for anything else."""
         return self.mode.run_plainly(self)
@@ -119,7 +123,7 @@ class Call:
     ) -> Tensor:
         """Give the response of units whose children compete by ``rule``; ``rate`` as in `join`."""
         if not any(is_traced(tensor) for tensor in inputs):
-            return set_note(response, note)
+            return set_note(response, replace(note, fresh=True))
         count = rule.port_count if isinstance(rule, Affine) else 2
         up, down, *turned = ports(rule, response, inputs, count)
         turning = Turning(rule, *turned) if isinstance(rule, Affine) and turned else None

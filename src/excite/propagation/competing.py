@@ -10,7 +10,7 @@ from torch import Tensor
 from excite.propagation.affine import Affine, Connected
 from excite.propagation.notes import Note, is_live, is_traced, note_of, set_note
 from excite.propagation.passing import negation, scaled
-from excite.propagation.products import Convolution, Traced
+from excite.propagation.products import Connection, Convolution, Traced
 from excite.propagation.rules import Sum
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 def convolution(call: Call) -> Any:
     """Convolutions of any dimension, transposed ones, and full connections: ``f(input, weight, bias, ...)``."""
+    weight = call.argument(1, "weight")
+    if call.name == "linear":
+        return _compete(call, call.subject, weight, Connection(), row_dim=-1)
     function, args = call.function, call.args[3:]  # a rule must not hold the call: its tensors lead back to the rule
     kwargs = {k: v for k, v in call.kwargs.items() if k not in {"input", "weight", "bias"}}
 
@@ -29,9 +32,6 @@ def convolution(call: Call) -> Any:
         result: Tensor = function(child, weight, None, *args, **kwargs)
         return result
 
-    weight = call.argument(1, "weight")
-    if call.name == "linear":
-        return _compete(call, call.subject, weight, Traced(operation), row_dim=-1)
     if call.name.startswith("conv_transpose") or call.subject.dim() != weight.dim():
         return _compete(call, call.subject, weight, Traced(operation))
     grouped = call.argument(6, "groups", default=1) != 1
@@ -131,7 +131,7 @@ def _compete(
         return _pool(call, child, product, response, note)
     inputs = [child] if is_traced(child) else []  # where only the weights come from the picture they are a gate
     if not inputs:
-        return set_note(response, Note())
+        return set_note(response, Note(fresh=True))
     kept = id(weight) in call.mode.state and not weight.is_inference()
     kind = Connected if call.name == "linear" else Affine
     rule = kind(
@@ -192,9 +192,13 @@ def _sum(call: Call, left: Any, right: Any, factor: float) -> Any:
         return scaled(call, left, None)
     if not is_live(left):
         return scaled(call, right, factor)
-    terms, rests = [left.detach(), right.detach() * factor], [note_of(left).rest, note_of(right).rest]
-    resting = None
+    rests = [note_of(left).rest, note_of(right).rest]
     response = call.response()
+    gate = min(note_of(left).gate, note_of(right).gate)
+    if rests == [None, None] and not call.traced:
+        return set_note(response, Note(gate=gate, fresh=True))
+    terms = [left.detach(), right.detach() if factor == 1 else right.detach() * factor]
+    resting = None
     if factor > 0 and any(rest is not None for rest in rests):
         levels = [
             torch.zeros_like(terms[0]) if rests[0] is None else rests[0],
@@ -205,5 +209,5 @@ def _sum(call: Call, left: Any, right: Any, factor: float) -> Any:
     traced = [k for k, term in enumerate((left, right)) if is_traced(term)]
     rule = Sum([call.mode.keeper.keep(term) for term in terms], traced)
     rate = None if resting is None else response - resting
-    note = Note(rest=resting, gate=min(note_of(left).gate, note_of(right).gate))
-    return call.compete(rule, response, [(left, right)[k] for k in traced], rate, note)
+    inputs = [(left, right)[k] for k in traced]
+    return call.compete(rule, response, inputs, rate, Note(rest=resting, gate=gate))

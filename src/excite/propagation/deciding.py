@@ -10,12 +10,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
     from torch import Tensor
 
-__all__ = ["for_all_pictures", "is_known", "may_be"]
+__all__ = ["constants", "for_all_pictures", "is_known", "may_be"]
 
 _unknown: ContextVar[bool] = ContextVar("excite_unknown_pictures", default=False)
 
@@ -51,3 +57,26 @@ def for_all_pictures() -> Iterator[None]:
         yield
     finally:
         _unknown.reset(token)
+
+
+@contextmanager
+def constants(given: Any = None) -> Iterator[None]:
+    """Within, what depends on no picture is computed at once, also while a graph is written down for all pictures.
+
+    Not so where something in ``given`` is not known yet: a size, or what was made with one.
+
+    Example:
+        >>> with for_all_pictures(), constants():
+        ...     bool((torch.tensor([2.0]).sign() == 1).all())
+        True
+    """
+    if is_known() or any(map(_is_written_down, tree_leaves(given))):
+        yield
+        return
+    with _disable_current_modes():  # those that write the graph down
+        yield
+
+
+def _is_written_down(value: Any) -> bool:
+    """Whether a value is a place in a graph: no number, and no tensor that holds any."""
+    return isinstance(value, (torch.SymInt, FakeTensor))

@@ -31,15 +31,19 @@ def forward_pass(
     wanted = {layer: find_layer(module, layer) for layer in layers if layer != INPUT}
     calls: dict[nn.Module, list[Reading | str]] = {child: [] for child, _ in wanted.values()}
     arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-    mode = Downward(operations, module)
-    with torch.inference_mode(mode=False), torch.enable_grad(), as_found(module), tapped(calls), mode:
-        pictures, arguments = _tapped_input(arguments) if INPUT in layers else (None, arguments)
+    modules = list(module.modules())
+    mode = Downward(operations, module, modules)
+    with torch.inference_mode(mode=False), torch.enable_grad(), as_found(modules), tapped(calls, mode.begin), mode:
+        pictures = None
+        if INPUT in layers:
+            mode.begin()
+            pictures, arguments = _tapped_input(arguments)
         answer = module(*(_live(argument) for argument in arguments))
     output = main_output(answer)
     read = {layer: _chosen(layer, calls[child], call) for layer, (child, call) in wanted.items()}
     if pictures is not None:
         read[INPUT] = pictures
-    forget_activations(module)
+    forget_activations(modules)
     return output, {layer: read[layer] for layer in layers}
 
 

@@ -11,7 +11,9 @@ import weakref
 import torch
 from torch import Tensor
 
-__all__ = ["Keeper", "Kept", "version_of"]
+from excite.propagation.deciding import is_known
+
+__all__ = ["Keeper", "Kept", "memory_of", "version_of"]
 
 
 def version_of(tensor: Tensor) -> int:
@@ -37,12 +39,12 @@ class Keeper:
     def keep(self, tensor: Tensor) -> Kept:
         """Keep the present content of ``tensor``."""
         kept = Kept(tensor.detach())
-        self._kept.setdefault(_memory(tensor), []).append(weakref.ref(kept))
+        self._kept.setdefault(memory_of(tensor), []).append(weakref.ref(kept))
         return kept
 
     def before_writing(self, target: Tensor) -> None:
         """Copy whatever is kept in the memory of ``target``, which is about to be overwritten."""
-        for reference in self._kept.pop(_memory(target), ()):
+        for reference in self._kept.pop(memory_of(target), ()):
             kept = reference()
             if kept is not None:
                 kept.tensor = kept.tensor.clone()
@@ -52,5 +54,7 @@ class Keeper:
         return torch.autograd.graph.saved_tensors_hooks(self.keep, lambda kept: kept.tensor)
 
 
-def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+def memory_of(tensor: Tensor) -> int:
+    """Which memory a tensor lies in; while a graph is written down for all pictures it has none, only an owner."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr() if is_known() else storage._cdata  # noqa: SLF001 - it has no public name

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
+from excite.propagation.below import BELOW, run_below
 from excite.propagation.call import WRITING, Call, operation_name
+from excite.propagation.deciding import constants
 from excite.propagation.graph import name_unruled
-from excite.propagation.keeping import Keeper, version_of
-from excite.propagation.networks import running_module
+from excite.propagation.keeping import Keeper, memory_of, version_of
+from excite.propagation.networks import own_tensors, running_module
 from excite.propagation.notes import (
     Note,
     Parts,
@@ -41,19 +44,29 @@ _MOVING = frozenset(
     expand_as repeat tile flip roll pad pixel_shuffle pixel_unshuffle channel_shuffle unfold to type float double half
     bfloat16 alias""".split()
 )
+# What a network asks of a tensor that has nothing to do with its values.
+_FACTS = frozenset(
+    [getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "is_cuda", "layout")]
+    + [Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, Tensor.is_contiguous, Tensor.stride]
+)
 _SPLITTING = frozenset("split chunk unbind split_with_sizes".split())
 
 
 class Downward(TorchFunctionMode):
     """Gives every operation on an activation its top-down rule; the values stay those of the network."""
 
-    def __init__(self, operations: Mapping[str, Operation], module: nn.Module) -> None:
+    def __init__(self, operations: Mapping[str, Operation], module: nn.Module, modules: Sequence[nn.Module]) -> None:
         super().__init__()
         self.operations = operations
+        self.below = True  # until the network comes to the first tap
         self.keeper = Keeper()
-        self.names: dict[int, str] = {id(child): name for name, child in module.named_modules()}
-        self.state = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
-        self._written: dict[int, Tensor] = {}  # by memory: tensors that activations were written to
+        self.module = module
+        self.state = {id(tensor) for child in modules for tensor in own_tensors(child)}
+        self._written: dict[int, StorageWeakRef] = {}  # memory that activations were written to, while it lasts
+
+    def begin(self) -> None:
+        """A tap was set: from here on signals may come."""
+        self.below = False
 
     def __torch_function__(
         self,
@@ -63,15 +76,23 @@ class Downward(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if func in _FACTS:
+            return func(*args, **kwargs)
         if torch.is_inference_mode_enabled():  # the network's own; tensors made in it could not carry a signal
             with torch.inference_mode(mode=False):
                 return self.__torch_function__(func, types, args, kwargs)
-        if operation_name(func) in _SPLITTING:
-            return self._split(func, types, args, kwargs)
-        tensors = list(tensors_in((args, kwargs)))
+        name = operation_name(func)
+        answer = run_below(name, func, args, kwargs) if self.below and name in BELOW else None
+        if answer is not None:
+            return answer
+        return self._split(func, types, args, kwargs) if name in _SPLITTING else self._any(func, types, args, kwargs)
+
+    def _any(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tensors = tensors_in((args, kwargs))
         self._recognise(tensors)
         if not any(is_live(tensor) for tensor in tensors):
-            with torch.set_grad_enabled(not any(tensor.requires_grad for tensor in tensors)):
+            grad = not any(tensor.requires_grad for tensor in tensors)
+            with torch.set_grad_enabled(grad), constants((args, kwargs)):
                 return func(*args, **kwargs)
         if kwargs.get("out") is not None:
             result = self.__torch_function__(func, types, args, {k: v for k, v in kwargs.items() if k != "out"})
@@ -98,28 +119,37 @@ class Downward(TorchFunctionMode):
 
     def run_plainly(self, call: Call) -> Any:
         """Run an operation without a rule and note what it gives."""
-        args, kwargs = map_tensors(_without_parameters, (call.args, call.kwargs))
-        with torch.enable_grad(), self.keeper.saving():
-            if call.name in WRITING:
-                self.keeper.before_writing(call.subject)
-                result = call.function(*args, **kwargs)
-                self._wrote(call.subject, Note())
-            elif call.in_place:
-                result = call.on(call.subject.clone())
-            else:
-                result = call.function(*args, **kwargs)
+        if call.traced:
+            result = self._traced(call)
+        else:
+            with torch.no_grad():
+                if call.writes:
+                    self.keeper.before_writing(call.subject)
+                result = call.function(*call.args, **call.kwargs)
+        if call.name in WRITING or (call.in_place and not call.traced):
+            self._wrote(call.subject, Note())
         for position, tensor in enumerate(tensors_in(result)):
             if (tensor.is_floating_point() or tensor.is_complex()) and not is_live(tensor):
                 set_note(tensor, self._inherited(call, position))
             if call.traced:
                 name_unruled(tensor, call, self.module_name)
-        if call.in_place and call.name not in WRITING:
+        if call.in_place and call.traced and call.name not in WRITING:
             return self.write(call.subject, result)
         return result
 
+    def _traced(self, call: Call) -> Any:
+        """Run an operation with autograd's own way down, on a copy where it would overwrite what is needed there."""
+        args, kwargs = map_tensors(_without_parameters, (call.args, call.kwargs))
+        with torch.enable_grad(), self.keeper.saving():
+            if call.name in WRITING:
+                self.keeper.before_writing(call.subject)
+            elif call.in_place:
+                return call.on(call.subject.clone())
+            return call.function(*args, **kwargs)
+
     def module_name(self) -> str:
         """The name of the module whose code is running."""
-        return running_module(self.names)
+        return running_module({id(child): name for name, child in self.module.named_modules()})
 
     def write(self, subject: Tensor, result: Tensor) -> Tensor:
         """Overwrite ``subject``, as the network asked, without hurting what rules have kept."""
@@ -133,7 +163,7 @@ class Downward(TorchFunctionMode):
 
     def _wrote(self, subject: Tensor, note: Note) -> Tensor:
         """An activation now lies in that memory, whichever tensor it is looked at through."""
-        self._written[subject.untyped_storage().data_ptr()] = subject
+        self._written[memory_of(subject)] = StorageWeakRef(subject.untyped_storage())  # type: ignore[no-untyped-call]  # torch has no type for it
         return set_note(subject, note)
 
     def _split(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -156,9 +186,12 @@ class Downward(TorchFunctionMode):
             if is_live(tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
                 continue
             history = tensor.grad_fn  # asked for first: torch then brings that of a view up to date
-            written = self._written and tensor.untyped_storage().data_ptr() in self._written
-            if written or (history is not None and leads_to_tap(tensor)):
+            if self._holds_activation(tensor) or (history is not None and leads_to_tap(tensor)):
                 set_note(tensor, Note())
+
+    def _holds_activation(self, tensor: Tensor) -> bool:
+        memory = self._written.get(memory_of(tensor)) if self._written else None
+        return memory is not None and not memory.expired()  # type: ignore[no-untyped-call]  # as above
 
     def _inherited(self, call: Call, position: int) -> Note:
         """What is known of an output of a copying operation, from what is known of its inputs."""

@@ -15,9 +15,17 @@ from excite.propagation.keeping import version_of
 from excite.propagation.notes import is_live
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["as_found", "find_layer", "forget_activations", "main_output", "plain_network", "running_module"]
+__all__ = [
+    "as_found",
+    "find_layer",
+    "forget_activations",
+    "main_output",
+    "own_tensors",
+    "plain_network",
+    "running_module",
+]
 
 
 def plain_network(module: nn.Module) -> nn.Module:
@@ -40,17 +48,28 @@ def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
 
     Where Caffe's names say how a layer is made, as in ``pool2/3x3_s2``, the paper's ``pool2`` will do.
     """
-    modules = dict(module.named_modules(remove_duplicate=False))
     name, _, call = layer.partition("#")
+    number = int(call) if call.isdecimal() else -1
+    if name and (not call or call.isdecimal()) and _has(module, name):
+        return module.get_submodule(name), number
+    modules = dict(module.named_modules(remove_duplicate=False))
     if name not in modules and name:
         within = [known for known in modules if known.startswith(f"{name}/")]
         name = within[0] if len(within) == 1 else name
     if name in modules and name and (not call or call.isdecimal()):
-        return modules[name], int(call) if call else -1
+        return modules[name], number
     names = [known for known in modules if known]
     close = difflib.get_close_matches(layer, names, n=3)
     hint = f" (closest: {', '.join(close)})" if close else ""
     raise LayerError(f"no layer {layer!r} in this network{hint}; its layers: {_outline(names)}")
+
+
+def _has(module: nn.Module, name: str) -> bool:
+    """Whether there is a module of that name; asking by getattr would also find what is none."""
+    child: nn.Module | None = module
+    for part in name.split("."):
+        child = None if child is None else child._modules.get(part)  # noqa: SLF001 - torch lists only all of them
+    return child is not None
 
 
 def _outline(names: list[str], most: int = 60) -> str:
@@ -92,17 +111,17 @@ def main_output(answer: Any) -> Tensor:
 
 
 @contextmanager
-def as_found(module: nn.Module) -> Iterator[None]:
+def as_found(modules: Sequence[nn.Module]) -> Iterator[None]:
     """Put back whatever a forward pass changes in a network's buffers.
 
     Norms in training mode always write to their running statistics, so there the network works on copies. Otherwise
     writing is rare: it is undone where it happened, and nothing is touched where it did not, so that several threads
     can explain one network.
     """
-    training = any(child.training for child in module.modules())
+    training = any(child.training for child in modules)
     buffers = [
         (child, name, buffer, buffer.clone(), version_of(buffer))
-        for child in module.modules()
+        for child in modules
         for name, buffer in child._buffers.items()  # noqa: SLF001 - setting them must not run a user's __setattr__
         if buffer is not None
     ]
@@ -119,9 +138,15 @@ def as_found(module: nn.Module) -> Iterator[None]:
                     buffer.copy_(copy)
 
 
-def forget_activations(module: nn.Module) -> None:
+def own_tensors(module: nn.Module) -> list[Tensor]:
+    """The parameters and buffers of a module itself."""
+    both = (*module._parameters.values(), *module._buffers.values())  # noqa: SLF001 - asking torch for them is slow
+    return [tensor for tensor in both if tensor is not None]
+
+
+def forget_activations(modules: Sequence[nn.Module]) -> None:
     """Activations that a network keeps for itself (``self.last = x``) stay there without our graph."""
-    for child in module.modules():
-        for name, value in list(vars(child).items()):
-            if isinstance(value, Tensor) and is_live(value):
-                vars(child)[name] = value.detach()
+    for child in modules:
+        attributes = vars(child)
+        for name in [name for name, value in attributes.items() if isinstance(value, Tensor) and is_live(value)]:
+            attributes[name] = attributes[name].detach()

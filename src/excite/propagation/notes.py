@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from excite.propagation.deciding import constants
 from excite.propagation.keeping import version_of
 from excite.propagation.rules import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from excite.propagation.affine import Affine
     from excite.propagation.taps import Start
 
 __all__ = [
+    "FRESH",
+    "REST",
     "Neuron",
     "Note",
     "Parts",
@@ -47,14 +50,15 @@ class Neuron:
         """The same neuron after its response was multiplied with a constant: only the sign of that matters."""
         if scale is None:
             return self
-        sign = torch.as_tensor(scale, dtype=like.dtype, device=like.device).detach().sign()
-        polarity = sign if self.polarity is None else self.polarity * sign
-        if bool((polarity == 1).all()):
-            return replace(self, polarity=None)
-        if self.turning is not None and self.turning.turn(polarity):
-            mute = polarity.abs() if bool((polarity == 0).any()) else None
-            return Neuron(self.turning.up, self.turning.down, mute, self.starts)
-        return replace(self, polarity=polarity, turning=None)
+        with constants((scale, self.polarity)):
+            sign = torch.as_tensor(scale, dtype=like.dtype, device=like.device).detach().sign()
+            polarity = sign if self.polarity is None else self.polarity * sign
+            if bool((polarity == 1).all()):
+                return replace(self, polarity=None)
+            if self.turning is not None and self.turning.turn(polarity):
+                mute = polarity.abs() if bool((polarity == 0).any()) else None
+                return Neuron(self.turning.up, self.turning.down, mute, self.starts)
+            return replace(self, polarity=polarity, turning=None)
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Neuron:
         """The same neuron seen through a change of shape, a choice of some of its units, a copy."""
@@ -132,17 +136,23 @@ class Note:
             (lambda, Eqn. 5), scaled and shifted as the unit was since.
         gate: how much it looks like a gate when two activations are multiplied: 2 sigmoid or softmax, 1 otherwise
             bounded, 0 not at all.
+        fresh: below all taps, what ``neuron`` is above them: a plain (perhaps normalised) response.
     """
 
     neuron: Neuron | None = None
     parts: Parts | None = None
     rest: Tensor | None = None
     gate: int = 0
+    fresh: bool = False
     version: int = 0  # torch's counter of in-place changes of the tensor's memory, when the note was made
 
     def made_by(self) -> Neuron | None:
         """The neuron that a norm, scale or shift of this tensor belongs to."""
         return self.parts.joined() if self.neuron is None and self.parts is not None else self.neuron
+
+
+REST = Note()  # nothing is known but that it rests at 0
+FRESH = Note(fresh=True)
 
 
 def note_of(tensor: Tensor) -> Note:
@@ -153,7 +163,8 @@ def note_of(tensor: Tensor) -> Note:
 
 def set_note(tensor: Tensor, note: Note) -> Tensor:
     """Mark ``tensor`` as live."""
-    setattr(tensor, _ATTRIBUTE, replace(note, version=version_of(tensor)))
+    version = version_of(tensor)
+    setattr(tensor, _ATTRIBUTE, note if note.version == version else replace(note, version=version))
     return tensor
 
 
@@ -180,13 +191,18 @@ def leads_to_tap(tensor: Tensor) -> bool:
     return False
 
 
-def tensors_in(value: Any) -> Iterator[Tensor]:
+def tensors_in(value: Any) -> list[Tensor]:
     """All tensors in nested tuples, lists and dicts."""
     if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
+        return [value]
+    found: list[Tensor] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[Tensor]) -> None:
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ():
+        if isinstance(item, Tensor):
+            found.append(item)
+        elif isinstance(item, (tuple, list, dict)):
+            _collect(item, found)

@@ -27,10 +27,12 @@ from excite.propagation.passing import (
     division,
     dropout,
     hidden_flag,
+    largest,
     multiplication,
     negation,
     norm,
     placing,
+    response_norm,
     same,
     softmax,
     value,
@@ -58,8 +60,9 @@ OPERATIONS: dict[str, Operation] = _table(
         bounded_activation: """sigmoid tanh elu selu celu softplus softsign hardsigmoid relu6 hardtanh clamp clip
                                clamp_min clamp_max exp""",
         activation: """silu gelu hardswish mish leaky_relu prelu rrelu softshrink hardshrink tanhshrink logsigmoid
-                       log_softmax pow float_power sqrt rsqrt reciprocal rdiv square abs log log1p expm1
-                       local_response_norm normalize""",
+                       log_softmax pow float_power sqrt rsqrt reciprocal rdiv square abs log log1p expm1 normalize""",
+        response_norm: "local_response_norm",
+        largest: "max_pool2d",
         softmax: "softmax softmin",
         dropout: """dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout feature_alpha_dropout""",
         norm: "batch_norm instance_norm group_norm layer_norm rms_norm",

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from excite.propagation import quick
+from excite.propagation.deciding import constants, is_known, may_be
 from excite.propagation.notes import Note, is_live, is_traced, note_of, set_note
 from excite.propagation.rules import Halves, Pass
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from excite.propagation.call import Call
+
+    Range = tuple[bool, bool, bool, Tensor]
 
 
 def activation(call: Call) -> Any:
@@ -25,34 +32,63 @@ def bounded_activation(call: Call) -> Any:
 
     The unit is then never negative, so its excitatory children compete whatever the sign of its input.
     """
-    least, most = (_limit(call, end) for end in (-math.inf, math.inf))
-    if not bool(torch.isfinite(least).all()):  # clamp with a maximum only: not bounded below
+    with constants():
+        below, above, moved, least = _range(call)
+    if not below:  # clamp with a maximum only: not bounded below
         return activation(call)
     response = call.response()
-    gate = 0 if not bool(torch.isfinite(most).all()) else 2 if "sigmoid" in call.name else 1
-    rest = torch.zeros_like(response) + least if bool((least != 0).any()) else None
+    gate = 0 if not above else 2 if "sigmoid" in call.name else 1
+    rest = torch.zeros_like(response) + least if moved else None
     note = Note(rest=rest, gate=gate)
     if not call.traced:
         return call.emit(None, response, [], note)
-    rate = response - least
+    rate = response - least if moved else response
     neuron = note_of(call.subject).made_by()
     if neuron is not None:
         return call.join(neuron, response, rate, note, bounded=True)
     return call.emit(Pass(call.subject.shape, rate > 0), response, [call.subject], note)
 
 
-def _limit(call: Call, end: float) -> Tensor:
-    """What an increasing function tends to at one end of the line."""
-    if call.name == "softsign":  # its formula gives NaN there
-        return call.subject.detach().new_full((1,), math.copysign(1, end))
+def _range(call: Call) -> Range:
+    """Of an increasing function: is it bounded below and above, is its least value other than 0, and that value."""
     args, kwargs = call.options
-    limit: Tensor = call.function(call.subject.detach().new_full((1,), end), *args, **kwargs)
-    return limit
+    dtype, device = call.subject.dtype, call.subject.device
+    if all(option is None or isinstance(option, (bool, int, float, str)) for option in (*args, *kwargs.values())):
+        return _fixed_range(call.name, call.function, args, tuple(kwargs.items()), dtype, device)
+    return _measured_range(call.name, call.on, dtype, device)
+
+
+@cache
+def _fixed_range(
+    name: str, function: Callable[..., Tensor], args: Any, kwargs: Any, dtype: torch.dtype, device: torch.device
+) -> Range:
+    """Where all options are plain numbers: networks call the same few functions again and again."""
+    return _measured_range(name, lambda end: function(end, *args, **dict(kwargs)), dtype, device)
+
+
+def _measured_range(name: str, function: Callable[[Tensor], Tensor], dtype: torch.dtype, device: torch.device) -> Range:
+    """What the function tends to at both ends of the line."""
+    ends = [torch.full((1,), end, dtype=dtype, device=device) for end in (-math.inf, math.inf)]
+    if name == "softsign":  # its formula gives NaN there
+        least, most = (end.sign() for end in ends)
+    else:
+        least, most = (function(end) for end in ends)
+    return bool(torch.isfinite(least).all()), bool(torch.isfinite(most).all()), bool(least.any()), least
 
 
 def softmax(call: Call) -> Any:
     """Each probability belongs to one unit: it hands its signal to that unit."""
     return call.pass_down(call.subject, Note(gate=2))
+
+
+def response_norm(call: Call) -> Any:
+    """Local response norm (paper: LRN layers), by the quicker of two ways."""
+    return call.by(quick.local_response_norm).pass_down(call.subject)
+
+
+def largest(call: Call) -> Any:
+    """Max pooling: each unit copies one child. By the quicker of two ways."""
+    return call.by(quick.max_pool2d).plain() if is_known() else call.plain()
 
 
 def dropout(call: Call) -> Any:
@@ -74,10 +110,11 @@ def norm(call: Call) -> Any:
     torch_order = call.function in {torch.batch_norm, torch.instance_norm}
     position = 3 if call.name in {"batch_norm", "instance_norm"} and not torch_order else 1 if torch_order else 2
     weight = call.argument(position, "weight")
-    if weight is None:  # a norm without a scale is no shift either: it forgets where its input rested
-        weight = torch.ones(())
-    elif call.name not in {"layer_norm", "rms_norm"}:
-        weight = weight.detach().reshape(1, -1, *[1] * (call.subject.dim() - 2))
+    with constants(weight):
+        if weight is None:  # a norm without a scale is no shift either: it forgets where its input rested
+            weight = torch.ones(())
+        elif call.name not in {"layer_norm", "rms_norm"}:
+            weight = weight.detach().reshape(1, -1, *[1] * (call.subject.dim() - 2))
     return scaled(call, call.subject, weight)
 
 
@@ -90,6 +127,8 @@ def scaled(call: Call, child: Tensor, scale: Tensor | float | None) -> Tensor:
     """A constant multiple of ``child`` plus a constant: the same neuron, where a neuron made it."""
     note = note_of(child)
     response = call.response()
+    if note.fresh and response.shape == child.shape:
+        return set_note(response, Note(gate=note.gate, fresh=True))
     neuron = note.made_by() if response.shape == child.shape else None
     if neuron is not None:
         neuron = neuron.scaled(scale, response)
@@ -107,15 +146,15 @@ def _moved(call: Call, child: Tensor, rest: Tensor | None, response: Tensor) -> 
     known = None
     if rest is None:
         known = (child.detach() >= 0).flatten(1).all(1) if child.dim() > 1 else (child.detach() >= 0).all()
-        if not bool(known.any()):
+        if not may_be(known.any):
             return None
     moved = _moved_level(call, child, torch.zeros_like(child.detach()) if rest is None else rest.clone(), response)
-    if moved is None or not bool(moved.any()):
+    if moved is None or not may_be(moved.any):
         return None
-    if known is None or bool(known.all()):
+    if known is None or (is_known() and bool(known.all())):
         return moved
     if moved.shape != child.shape:  # broadcast: whose units are whose cannot be told
-        return None
+        return None if is_known() else moved * known.all()
     return moved * known.reshape(-1, *[1] * (child.dim() - 1))
 
 
@@ -139,7 +178,7 @@ def _slope(call: Call) -> Tensor:
         dims = tuple(range(-len(call.argument(1, "normalized_shape")), 0))
         spread = values.var(dims, unbiased=False, keepdim=True)
     else:
-        groups = values.reshape(len(values), call.argument(1, "num_groups"), -1)
+        groups = values.reshape(values.shape[0], call.argument(1, "num_groups"), -1)
         each = groups.var(2, unbiased=False, keepdim=True).expand_as(groups).reshape(values.shape)
         weight = None if weight is None else weight.reshape(1, -1, *[1] * (values.dim() - 2))
         spread = each

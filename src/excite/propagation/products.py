@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Convolution", "Product", "Traced"]
+__all__ = ["Connection", "Convolution", "Product", "Traced"]
 
 
 class Product(Protocol):
@@ -41,6 +42,14 @@ class Traced:
             return shares[0][None] if len(shares) == 1 else torch.stack(shares)
 
         return response.detach(), back
+
+
+class Connection:
+    """A full connection."""
+
+    def __call__(self, child: Tensor, weight: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """See `Product`."""
+        return functional.linear(child, weight), lambda signals: torch.matmul(signals, weight)
 
 
 class Convolution:
@@ -76,7 +85,7 @@ class Convolution:
     def _back(self, signals: Tensor, shape: torch.Size, weight: Tensor) -> Tensor:
         """All signals of all pictures are one batch."""
         flat = signals.flatten(0, 1)
-        like = flat.new_empty(1).expand(len(flat), *shape[1:])  # only its shape is looked at
+        like = flat.new_empty(1).expand(flat.shape[0], *shape[1:])  # only its shape is looked at
         shares: Tensor = torch.ops.aten.convolution_backward(
             flat,
             like,

@@ -12,6 +12,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from excite.errors import LayerError, SignalError
 from excite.propagation.affine import Affine
+from excite.propagation.deciding import is_known
 from excite.propagation.descent import Descent
 from excite.propagation.forward import forward_pass, unread
 from excite.propagation.graph import check, nodes_below, rule_of, top_of
@@ -105,6 +106,8 @@ class Sweep:
     def _carried(self, signals: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
         """All signals together, or some at a time where their tensors would be large."""
         start = self.start()
+        if not is_known():
+            return self.carry(start, signals, layers=layers)
         most = max(1, AT_ONCE // self._way(start, layers).widest)
         parts = [self.carry(start, some, layers=layers) for some in torch.split(signals, most)]
         return parts[0] if len(parts) == 1 else {layer: torch.cat([part[layer] for part in parts]) for layer in layers}

@@ -16,7 +16,7 @@ from excite.propagation.notes import Note, is_live, leads_to_tap, note_of, set_n
 from excite.propagation.rules import Facing, Tap, follow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import nn
     from torch.autograd.graph import GradientEdge
@@ -82,8 +82,11 @@ class Reading:
 
 
 @contextmanager
-def tapped(calls: dict[nn.Module, list[Reading | str]]) -> Iterator[None]:
-    """Read those modules, at each of their calls, while their network runs (a str: it gave that type, no tensor)."""
+def tapped(calls: dict[nn.Module, list[Reading | str]], begin: Callable[[], None]) -> Iterator[None]:
+    """Read those modules, at each of their calls, while their network runs (a str: it gave that type, no tensor).
+
+    ``begin`` is called at each tap: what comes after it is above.
+    """
     thread = get_ident()
 
     def read(module: nn.Module, _arguments: Any, answer: Any) -> Any:
@@ -93,6 +96,7 @@ def tapped(calls: dict[nn.Module, list[Reading | str]]) -> Iterator[None]:
             if not isinstance(answer, Tensor):
                 calls[module].append(type(answer).__name__)
                 return answer
+            begin()
             reading, given = tap_on(answer)
             calls[module].append(reading)
             return given
@@ -107,7 +111,7 @@ def tapped(calls: dict[nn.Module, list[Reading | str]]) -> Iterator[None]:
 
 def tap_on(answer: Tensor) -> tuple[Reading, Tensor]:
     """Read an activation here. What the network goes on with is a copy, so that it may overwrite it."""
-    note = note_of(answer) if is_live(answer) else Note()
+    note = replace(note_of(answer), fresh=False) if is_live(answer) else Note()
     answer = answer if leads_to_tap(answer) else answer.detach()
     tap = Tap()
     probe = torch.empty_like(answer.detach()).requires_grad_()
