@@ -13,6 +13,7 @@ from excite.locating import Located, locate
 from excite.methods import METHODS
 from excite.models import MODELS, Classifier, load, wrap
 from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
+from excite.remembering import Memory
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Classifier",
     "ExciteError",
     "Located",
+    "Memory",
     "absorbing_chain",
     "attend",
     "attend_batch",

@@ -75,13 +75,13 @@ class Look:
     def answer(
         self, method: Method, cues: Sequence[Sequence[Cue] | None], pictures: Sequence[Image.Image]
     ) -> list[list[AttentionMap]]:
-        """The maps of each picture. The n-th concepts of all pictures go down together."""
+        """The maps of each picture. All concepts of all pictures go down together where the method can do that."""
         wanted = [
             self._findings(k) if cue is None else [self.labels.find(one) for one in cue] for k, cue in enumerate(cues)
         ]
         answers: list[list[AttentionMap]] = [[] for _ in wanted]
-        for concepts in zip_longest(*wanted):
-            maps = self._maps(method, concepts)
+        rounds = list(zip_longest(*wanted))
+        for concepts, maps in zip(rounds, self._maps(method, rounds), strict=True):
             for k, concept in enumerate(concepts):
                 if concept is not None:
                     answers[k] += [self._map(k, concept, method, layer, maps[layer][k], pictures[k]) for layer in maps]
@@ -91,14 +91,11 @@ class Look:
         best = self.probabilities[k].topk(min(FINDINGS, len(self.labels))).indices
         return [self.labels.find(int(unit)) for unit in best]
 
-    def _maps(self, method: Method, concepts: Sequence[Concept | None]) -> dict[str, Tensor]:
-        weights = [self._cued(k, concept) for k, concept in enumerate(concepts)]
-
-        def cue(output: Tensor) -> Tensor:
-            return torch.cat([prior(output[k : k + 1], units) for k, units in enumerate(weights)])
-
+    def _maps(self, method: Method, rounds: Sequence[Sequence[Concept | None]]) -> list[dict[str, Tensor]]:
+        """For each round, of one concept a picture, the maps at each layer."""
+        cues = [partial(_signal, [self._cued(k, concept) for k, concept in enumerate(each)]) for each in rounds]
         with self._explained():
-            return self.view.maps(self.ways[method], cue)
+            return self.view.maps_of(self.ways[method], cues)
 
     def _cued(self, k: int, concept: Concept | None) -> dict[int, float]:
         """The output units that a signal starts from; none where a picture has fewer concepts than another."""
@@ -140,6 +137,11 @@ class Look:
             image=picture,
             units=concept.units,
         )
+
+
+def _signal(weights: Sequence[Mapping[int, float]], output: Tensor) -> Tensor:
+    """The signal that cues the units of each picture."""
+    return torch.cat([prior(output[k : k + 1], units) for k, units in enumerate(weights)])
 
 
 def layers_of(

@@ -17,10 +17,10 @@ __all__ = ["C_MWP", "C_MWP_NO_NORM", "C_MWP_POST_NORM", "MWP", "won"]
 
 
 def won(view: View, method: Method, cue: Cue, scale: float = 1.0, **options: Any) -> dict[str, Tensor]:
-    """What arrives at each place: a place wins when any of its neurons does."""
+    """What arrives at each place: a place wins when any of its neurons does. Several signals give a map each."""
     sweep = view.winners(scale)
     arrived = sweep.down(cue(sweep.output), layers=view.layers.get(method), **options)
-    return {layer: values.sum(dim=1) for layer, values in arrived.items()}
+    return {layer: values.sum(dim=-3).flatten(0, -3) for layer, values in arrived.items()}
 
 
 def _no_norm(view: View, cue: Cue) -> dict[str, Tensor]:
@@ -44,11 +44,13 @@ MWP: Method = Method(
     "mwp",
     "marginal winning probability: everything that excites the concept",
     lambda view, cue: won(view, MWP, cue),
+    together=True,
 )
 C_MWP: Method = Method(
     "c-mwp",
     "contrastive MWP: what excites the concept more than its opposite (the default)",
     lambda view, cue: won(view, C_MWP, cue, dual=-1.0),
+    together=True,
     plain=MWP,
 )
 C_MWP_POST_NORM = Method(

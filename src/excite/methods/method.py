@@ -37,6 +37,8 @@ class Method:
         way: what its forward pass must keep: the competition for ``winners``, or ``gradients``.
         scales: the sizes of the picture that it looks at, in sizes that the classifier was made for.
         taps: the layers of the network behind a place; most places are one.
+        together: whether a cue may make several signals at once [signals, pictures, ...], which then go down together;
+            the maps are [signals * pictures, h, w], those of the first signal first.
         plain: the same without a contrast of its own, for signals that are a contrast themselves ("cat, not dog").
     """
 
@@ -47,4 +49,5 @@ class Method:
     way: Way = "winners"
     scales: tuple[float, ...] = (1.0,)
     taps: Callable[[str], tuple[str, ...]] = lambda place: (place,)
+    together: bool = False
     plain: Method | None = None

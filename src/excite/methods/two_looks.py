@@ -42,11 +42,13 @@ PLAIN: Method = Method(
     "the mean of MWP in two looks, one from nearer",
     lambda view, cue: _mean(view, PLAIN, cue, dual=0.0),
     scales=(1.0, NEARER),
+    together=True,
 )
 EXCITE: Method = Method(
     "excite",
     "our best: the mean of c-mwp in two looks at the picture, one from nearer",
     lambda view, cue: _mean(view, EXCITE, cue, dual=-1.0),
     scales=(1.0, NEARER),
+    together=True,
     plain=PLAIN,
 )

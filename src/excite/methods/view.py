@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from excite.errors import LayerError
 from excite.propagation import Gradients, Sweep
 
@@ -68,10 +70,22 @@ class View:
             self._gradients[scale] = gradients
         return self._gradients[scale]
 
+    def passes(self) -> list[Sweep | Gradients]:
+        """The forward passes so far."""
+        return [*self._winners.values(), *self._gradients.values()]
+
     def maps(self, method: Method, cue: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
         """The maps [pictures, h, w] of a method, at the layers at which it is read."""
         found = method.maps(self, cue)
         return {layer: found[layer] for layer in self.layers[method]}
+
+    def maps_of(self, method: Method, cues: Sequence[Callable[[Tensor], Tensor]]) -> list[dict[str, Tensor]]:
+        """The maps of several cues, as `maps` gives them for each: together where the method can do that."""
+        if not method.together or len(cues) < 2:
+            return [self.maps(method, cue) for cue in cues]
+        found = self.maps(method, lambda output: torch.stack([cue(output) for cue in cues]))
+        apart = {layer: torch.chunk(maps, len(cues)) for layer, maps in found.items()}
+        return [{layer: maps[k] for layer, maps in apart.items()} for k in range(len(cues))]
 
     def _read_by(self, way: Way, scale: float) -> list[str]:
         """All layers at which methods of that way look from that scale."""

@@ -2,6 +2,7 @@
 
 from excite.propagation.chain import AbsorbingChain, absorbing_chain, transition_matrix
 from excite.propagation.gradients import Gradients
+from excite.propagation.holding import held_bytes
 from excite.propagation.mwp import mwp
 from excite.propagation.operations import OPERATIONS
 from excite.propagation.signals import prior
@@ -15,6 +16,7 @@ __all__ = [
     "Sweep",
     "Walks",
     "absorbing_chain",
+    "held_bytes",
     "mwp",
     "prior",
     "sample_winners",

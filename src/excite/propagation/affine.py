@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -9,8 +10,9 @@ import torch
 from torch import Tensor
 
 from excite.errors import SignalError
-from excite.propagation.deciding import is_known, may_be
+from excite.propagation.deciding import is_known
 from excite.propagation.keeping import version_of
+from excite.propagation.products import Traced
 from excite.propagation.rules import Rule, total_of
 from excite.propagation.signed_weights import KEPT, signed_part
 
@@ -132,16 +134,11 @@ class Affine(Rule):
     @cached_property
     def pushes(self) -> list[Push]:
         """The children above their rest, and those below it if there are any: the same for both sides."""
-        child = self.child.tensor.detach().to(self._dtype)
         if self.rest is not None:
-            child = child - self.rest
-        if not child.numel():
-            return [(child, 1)]
-        least, most = child.aminmax()
-        child = _in_range(child, torch.maximum(-least, most))
-        if not may_be(lambda: least < 0):
-            return [(child, 1)]
-        return [(child.clamp(min=0), 1), (child.clamp(max=0), -1)]
+            return _apart(self.child.tensor.detach().to(self._dtype) - self.rest)
+        if self.child.pushes is None:
+            self.child.pushes = _apart(self.child.tensor.detach().to(self._dtype))
+        return self.child.pushes
 
 
 class Contest:
@@ -159,13 +156,16 @@ class Contest:
             self.pushes.append((push, back))
             totals.append(total)
         self.earned = rule.earned(total_of(totals)) if totals else None
+        self.fresh = not isinstance(rule.product, Traced)
 
     def shares(self, probability: Tensor) -> Tensor:
         """What each child gets, [signals, *child]."""
         if self.earned is None:  # no child of that sign at all: nobody competes
             return probability.new_zeros(len(probability), *self.shape)
         ratio = probability * self.earned
-        return total_of([back(ratio) * push for push, back in self.pushes])
+        if not self.fresh:  # what autograd gives may be its argument itself
+            return total_of([back(ratio) * push for push, back in self.pushes])
+        return total_of([back(ratio).mul_(push) for push, back in self.pushes])
 
 
 class Connected(Affine):
@@ -204,7 +204,17 @@ class Connected(Affine):
             yield rows, [part.to(self._dtype) for part in parts]
 
 
-def _in_range(child: Tensor, largest: Tensor) -> Tensor:
-    """The competition does not depend on the children's common scale: bring extreme ones to where floats are dense."""
-    extreme = is_known() and (0 < largest < 1e-18 or 1e18 < largest < torch.inf)
-    return child / largest if extreme else child
+def _apart(child: Tensor) -> list[Push]:
+    """Activations that are above 0, and those below if there are any.
+
+    A competition does not depend on the children's common scale: extreme ones are brought to where floats are dense.
+    """
+    if not is_known():
+        return [(child.clamp(min=0), 1), (child.clamp(max=0), -1)]
+    if not child.numel():
+        return [(child, 1)]
+    least, most = (float(end) for end in child.aminmax())
+    largest = max(-least, most)
+    if 0 < largest < 1e-18 or 1e18 < largest < math.inf:
+        child = child / largest
+    return [(child, 1)] if least >= 0 else [(child.clamp(min=0), 1), (child.clamp(max=0), -1)]

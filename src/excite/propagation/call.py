@@ -12,7 +12,7 @@ from torch import Tensor
 
 from excite.propagation.affine import Affine
 from excite.propagation.graph import refusal
-from excite.propagation.notes import Neuron, Note, Turning, is_traced, set_note, tensors_in
+from excite.propagation.notes import Neuron, Note, Turning, is_traced, note_of, set_note, tensors_in
 from excite.propagation.rules import Facing, Pass, Refused, Rule, follow, ports
 
 if TYPE_CHECKING:
@@ -144,6 +144,13 @@ class Call:
         for start in neuron.starts:
             start.continue_with(rule, neuron.up)
         return set_note(result, note)
+
+    def rectify(self, neuron: Neuron) -> Tensor:
+        """Give the positive part of a neuron's response; a walk that starts at the response itself still sees all."""
+        response = self.response()
+        rule = Facing(self.mode.keeper.keep(response), neuron.polarity, bounded=True)
+        result: Tensor = follow(rule, lambda: response, [neuron.up, neuron.down])
+        return set_note(result, Note(gate=note_of(self.subject).gate))
 
     def refuse(self, reason: str) -> Any:
         """Run the operation, but let no signal through it."""

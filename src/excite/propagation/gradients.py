@@ -57,6 +57,11 @@ class Gradients:
                 raise unread(layer)
         self._judged: set[Way] = set()
 
+    @property
+    def top(self) -> Any:
+        """Where the graph of the forward pass begins, in autograd's terms."""
+        return self._traced.grad_fn
+
     def down(
         self, signal: Tensor, way: Way = "grad", *, epsilon: float = 1e-9, layers: Sequence[str] | None = None
     ) -> dict[str, Tensor]:

@@ -24,10 +24,21 @@ def version_of(tensor: Tensor) -> int:
 class Kept:
     """A tensor whose content will not change: see `Keeper`."""
 
-    __slots__ = ("__weakref__", "tensor")
+    __slots__ = ("__weakref__", "pushes", "tensor")
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
+        self.pushes: list[tuple[Tensor, int]] | None = None  # its parts above and below 0, once a rule has asked
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether that is the same tensor, or looks at the same memory in the same way."""
+        mine = self.tensor
+        return (
+            mine.data_ptr() == tensor.data_ptr()
+            and mine.shape == tensor.shape
+            and mine.stride() == tensor.stride()
+            and mine.dtype == tensor.dtype
+        )
 
 
 class Keeper:
@@ -37,9 +48,15 @@ class Keeper:
         self._kept: dict[int, list[weakref.ref[Kept]]] = {}
 
     def keep(self, tensor: Tensor) -> Kept:
-        """Keep the present content of ``tensor``."""
+        """Keep the present content of ``tensor``; whoever asks for the same gets the same."""
+        here = self._kept.setdefault(memory_of(tensor), [])
+        if is_known():
+            for reference in here:
+                kept = reference()
+                if kept is not None and kept.holds(tensor):
+                    return kept
         kept = Kept(tensor.detach())
-        self._kept.setdefault(memory_of(tensor), []).append(weakref.ref(kept))
+        here.append(weakref.ref(kept))
         return kept
 
     def before_writing(self, target: Tensor) -> None:

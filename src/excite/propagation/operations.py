@@ -32,6 +32,7 @@ from excite.propagation.passing import (
     negation,
     norm,
     placing,
+    rectifier,
     response_norm,
     same,
     softmax,
@@ -57,6 +58,7 @@ OPERATIONS: dict[str, Operation] = _table(
         product: "matmul mm bmm mv",
         product_with_bias: "addmm",
         einstein_sum: "einsum",
+        rectifier: "relu",
         bounded_activation: """sigmoid tanh elu selu celu softplus softsign hardsigmoid relu6 hardtanh clamp clip
                                clamp_min clamp_max exp""",
         activation: """silu gelu hardswish mish leaky_relu prelu rrelu softshrink hardshrink tanhshrink logsigmoid

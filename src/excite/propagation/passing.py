@@ -49,6 +49,17 @@ def bounded_activation(call: Call) -> Any:
     return call.emit(Pass(call.subject.shape, rate > 0), response, [call.subject], note)
 
 
+def rectifier(call: Call) -> Any:
+    """ReLU: where it is 0 nobody won, else its unit is its child's, whichever neuron that is.
+
+    Autograd's own gradient would do as well, but as part of the neuron it is one step instead of two.
+    """
+    neuron = note_of(call.subject).neuron if call.traced else None
+    if neuron is None or note_of(call.subject).rest is not None:
+        return call.plain()
+    return call.rectify(neuron)
+
+
 def _range(call: Call) -> Range:
     """Of an increasing function: is it bounded below and above, is its least value other than 0, and that value."""
     args, kwargs = call.options

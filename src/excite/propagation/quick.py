@@ -44,19 +44,19 @@ def max_pool2d(
     kernel = _pair(kernel_size)
     steps = kernel if stride is None or stride == [] else _pair(stride)
     around = _pair(padding)
-    if any(2 * pad > side for pad, side in zip(around, kernel, strict=True)):
+    counts = [
+        _windows(size, *each, ceil_mode=ceil_mode)
+        for size, *each in zip(input.shape[2:], kernel, steps, around, strict=True)
+    ]
+    if any(2 * pad > side for pad, side in zip(around, kernel, strict=True)) or min(counts) < 1:
         return functional.max_pool2d(input, *usual)  # which says what is wrong with it
-    return _largest(input, kernel, steps, around, ceil_mode=ceil_mode)
+    return _largest(input, kernel, steps, around, counts)
 
 
 def _largest(
-    values: Tensor, kernel: Sequence[int], steps: Sequence[int], around: Sequence[int], *, ceil_mode: bool
+    values: Tensor, kernel: Sequence[int], steps: Sequence[int], around: Sequence[int], counts: Sequence[int]
 ) -> Tensor:
     """The maximum of each window: over its columns, then over its rows."""
-    counts = [
-        _windows(size, *each, ceil_mode=ceil_mode)
-        for size, *each in zip(values.shape[2:], kernel, steps, around, strict=True)
-    ]
     ends = [
         (count - 1) * step + side - size - pad
         for count, step, side, size, pad in zip(counts, steps, kernel, values.shape[2:], around, strict=True)

@@ -61,6 +61,11 @@ class Sweep:
         self._top, self._above = top_of(self._traced)
         self._ways: dict[tuple[Any, ...], Descent] = {}
 
+    @property
+    def top(self) -> Any:
+        """Where the graph of the forward pass begins, in autograd's terms."""
+        return self._traced.grad_fn
+
     def down(
         self,
         signal: Tensor,

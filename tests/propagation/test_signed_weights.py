@@ -1,0 +1,161 @@
+"""Parts of weights are kept between pictures, and never one picture longer than they are right."""
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from excite.errors import SignalError
+from excite.propagation import Sweep, mwp
+from excite.propagation.signed_weights import KEPT, SignedWeights, signed_part
+
+
+def network():
+    torch.manual_seed(3)
+    layers = [
+        nn.Conv2d(3, 6, 3),
+        nn.ReLU(),
+        nn.Conv2d(6, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(32, 4),
+    ]
+    net = nn.Sequential(*layers).double().eval()
+    nn.init.normal_(net[3].weight)
+    return net
+
+
+@pytest.fixture
+def net():
+    return network()
+
+
+X = torch.rand(1, 3, 6, 6, dtype=torch.float64)
+
+
+def rows(change):
+    return pytest.param(change, id=change.__name__)
+
+
+def in_place(net):
+    with torch.no_grad():
+        net[2].weight.neg_()
+
+
+def through_data(net):
+    net[2].weight.data.neg_()
+
+
+def one_row_through_data(net):
+    net[2].weight.data[3].zero_()
+
+
+def one_channel_through_data(net):
+    net[2].weight.data[:, 2].zero_()
+
+
+def through_numpy(net):
+    net[2].weight.detach().numpy()[:] *= -1
+
+
+def new_data(net):
+    net[2].weight.data = -net[2].weight.data
+
+
+def loaded(net):
+    net.load_state_dict({name: -value if value.dim() > 1 else value for name, value in net.state_dict().items()})
+
+
+def replaced(net):
+    net[2].weight = nn.Parameter(-net[2].weight.detach())
+
+
+def other_norm(net):
+    with torch.no_grad():
+        net[3].weight.neg_()
+
+
+def stepped(net):
+    optimiser = torch.optim.SGD(net.parameters(), lr=10.0)
+    net(X).sum().backward()
+    optimiser.step()
+
+
+CHANGES = [
+    in_place,
+    through_data,
+    one_row_through_data,
+    one_channel_through_data,
+    through_numpy,
+    new_data,
+    loaded,
+    replaced,
+    other_norm,
+    stepped,
+]
+
+
+@pytest.mark.parametrize("change", [rows(change) for change in CHANGES])
+def test_changed_weights_are_never_used(net, change):
+    before = mwp(net, X, 1, layer="1", contrastive=True)
+    change(net)
+    found = mwp(net, X, 1, layer="1", contrastive=True)
+    KEPT.clear()
+    assert torch.equal(found, mwp(net, X, 1, layer="1", contrastive=True))
+    assert not torch.allclose(found, before)
+
+
+def test_a_change_between_up_and_down_is_refused(net):
+    sweep = Sweep(net, X, ["1"])
+    in_place(net)
+    with pytest.raises(SignalError, match="weights were changed"):
+        sweep.down(torch.eye(4, dtype=torch.float64)[:1])
+
+
+def test_they_are_kept(net):
+    KEPT.clear()
+    mwp(net, X, 1, layer="1")
+    (first,) = (id(part) for part in KEPT.parts())
+    mwp(net, X, 2, layer="1")
+    assert [id(part) for part in KEPT.parts()] == [first]
+
+
+def test_they_go_with_the_network():
+    KEPT.clear()
+    net = network()
+    mwp(net, X, 1, layer="1")
+    assert KEPT.size == net[2].weight.numel() * 8
+    del net
+    gc.collect()
+    other = nn.Parameter(torch.ones(1, 1))
+    KEPT.part(other, 1)
+    assert KEPT.size == 4
+
+
+def test_the_least_recently_used_are_forgotten_first():
+    kept = SignedWeights(most_bytes=100)
+    weights = [nn.Parameter(torch.randn(2, 5)) for _ in range(4)]  # 40 bytes each
+    parts = [kept.part(weight, 1) for weight in weights[:2]]
+    kept.part(weights[0], 1)
+    kept.part(weights[2], 1)
+    assert kept.size == 80
+    assert kept.part(weights[0], 1) is parts[0]
+    assert kept.part(weights[1], 1) is not parts[1]
+    large = nn.Parameter(torch.randn(2, 50))
+    assert torch.equal(kept.part(large, -1), large.detach().clamp(max=0))
+    assert kept.size == 400  # alone
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_turned_rows(sign):
+    weight = nn.Parameter(torch.randn(3, 4, 2, 2))
+    kept, turns = SignedWeights(), torch.tensor([1.0, -1.0, -1.0])
+    expected = weight.detach().numpy() * np.array([1, -1, -1])[:, None, None, None]
+    expected = np.maximum(expected, 0) if sign > 0 else np.minimum(expected, 0)
+    for _ in range(2):
+        np.testing.assert_array_equal(kept.part(weight, sign, turns).numpy(), expected)
+        np.testing.assert_array_equal(signed_part(weight, sign, turns).numpy(), expected)
+        assert torch.equal(kept.part(weight, sign), signed_part(weight, sign))  # the other orientation asked in between

@@ -1,0 +1,165 @@
+"""Several signals at once give what each gives alone, and the ways that save work give what the others give."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from excite.propagation import Sweep, affine, held_bytes, mwp, sweep
+from excite.propagation.affine import Affine, Connected
+from excite.propagation.deciding import for_all_pictures
+from excite.propagation.graph import nodes_below, rule_of
+
+
+class Branched(nn.Module):
+    """All that networks are made of: strides, groups, norms of both signs, sums, concatenation, pooling, gates."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8)
+        self.left, self.right = nn.Conv2d(8, 8, 1, 2), nn.Conv2d(8, 8, 3, 2, 1, groups=4)
+        self.both, self.gate = nn.BatchNorm2d(16), nn.Conv2d(16, 16, 1)
+        self.same = nn.Conv2d(16, 16, 3, padding="same", dilation=2)
+        self.fc, self.top = nn.Linear(16 * 4, 20), nn.Linear(20, 7)
+
+    def forward(self, x):
+        x = functional.max_pool2d(functional.relu(self.norm(self.stem(x)), inplace=True), 3, 1, 1)
+        x = torch.cat([self.left(x), self.right(x)], 1)
+        x = functional.relu(self.both(x))
+        x = x * torch.sigmoid(self.gate(functional.adaptive_avg_pool2d(x, 1)))
+        x = functional.max_pool2d(functional.leaky_relu(self.same(x) + x), 2)
+        x = functional.relu(self.fc(x.flatten(1)))
+        return self.top(x)
+
+
+@pytest.fixture
+def net():
+    torch.manual_seed(5)
+    net = Branched().double().eval()
+    for norm in (net.norm, net.both):
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+        nn.init.normal_(norm.running_mean)
+    return net
+
+
+X = torch.randn(3, 3, 16, 16, dtype=torch.float64)
+SIGNALS = torch.rand(5, 3, 7, dtype=torch.float64)
+LAYERS = ["norm", "stem", "both", "same", "fc", "input"]
+OPTIONS = [{}, {"dual": -1.0}, {"unit": 0.0, "dual": 1.0}, {"alpha": 2.0, "beta": 1.0}, {"normalised": False}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_together_as_alone(net, options):
+    looked = Sweep(net, X, LAYERS)
+    together = looked.down(SIGNALS, **options)
+    for k, signal in enumerate(SIGNALS):
+        for layer, alone in looked.down(signal, **options).items():
+            torch.testing.assert_close(together[layer][k], alone, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("at_once", [1, 2 * 3 * 8 * 8 * 8, 10**9])
+def test_some_at_a_time(net, monkeypatch, at_once):
+    expected = Sweep(net, X, ["norm"]).down(SIGNALS)["norm"]
+    monkeypatch.setattr(sweep, "AT_ONCE", at_once)
+    torch.testing.assert_close(Sweep(net, X, ["norm"]).down(SIGNALS)["norm"], expected, rtol=1e-12, atol=1e-15)
+
+
+def test_mwp_takes_several(net):
+    maps = mwp(net, X, SIGNALS, layer="both", contrastive=True)
+    assert maps.shape == (5, 3, 16, 4, 4)
+    torch.testing.assert_close(maps[2], mwp(net, X, SIGNALS[2], layer="both", contrastive=True), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("block", [1, 7, 10**6])
+def test_rows_in_blocks(net, monkeypatch, block):
+    expected = mwp(net, X, SIGNALS, layer="norm", contrastive=True)
+    monkeypatch.setattr(affine, "BLOCK", block)
+    torch.testing.assert_close(mwp(net, X, SIGNALS, layer="norm", contrastive=True), expected, rtol=1e-12, atol=1e-15)
+
+
+def test_full_connections_look_only_at_rows_that_won(net, monkeypatch):
+    asked = []
+    blocks = Connected._blocks
+    monkeypatch.setattr(
+        Connected,
+        "_blocks",
+        lambda self, won, *rest, **more: asked.append(won.tolist()) or blocks(self, won, *rest, **more),
+    )
+    looked = Sweep(net, X, ["same"])
+    looked.down(torch.eye(7, dtype=torch.float64)[[2, 2, 4]], dual=-1.0)
+    top, fc = asked[:2], asked[2:]
+    assert top == [[2, 4], [2, 4]]  # the units and their duals
+    assert all(len(rows) < 20 for rows in fc)
+
+
+def test_nothing_depends_on_shortcuts(net):
+    """Without a look at any value the same comes out: what a graph for all pictures relies on."""
+    expected = mwp(net, X, SIGNALS[0], layer="norm", contrastive=True)
+    with for_all_pictures():
+        found = mwp(net, X, SIGNALS[0], layer="norm", contrastive=True)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-14)
+
+
+def test_a_norm_of_both_signs_needs_one_competition(net):
+    looked = Sweep(net, X, ["input"])
+    looked.down(SIGNALS[0])
+    stem = next(
+        rule
+        for node in nodes_below(looked.top)
+        if isinstance(rule := rule_of(node), Affine) and rule.weight is net.stem.weight
+    )
+    assert set(net.norm.weight.detach().sign().tolist()) == {-1.0, 1.0}
+    assert [side for side, _ in stem._contests] == [(1, True)]
+
+
+def test_two_norms_of_one_response(net):
+    """Each turns the rows its own way; only one of them can have them turned."""
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.top = nn.Conv2d(3, 4, 3), nn.Linear(4, 3)
+            self.norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(2))
+
+        def forward(self, x):
+            x = self.conv(x)
+            return self.top(sum(functional.relu(norm(x)) for norm in self.norms).mean((2, 3)))
+
+    torch.manual_seed(1)
+    net = Twice().double().eval()
+    for norm, signs in zip(net.norms, ([1, -1, 1, -1], [-1, -1, 1, 1]), strict=True):
+        norm.weight.data[:] = torch.tensor(signs) * torch.rand(4).double()
+    x = torch.rand(1, 3, 6, 6, dtype=torch.float64)
+    found = mwp(net, x, 1, layer="input")
+    for norm in net.norms:  # the same network with the norms' signs in the weights
+        norm.running_mean.neg_()
+    twins = [nn.Conv2d(3, 4, 3).double() for _ in range(2)]
+
+    class Apart(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convs, self.norms, self.top = nn.ModuleList(twins), net.norms, net.top
+
+        def forward(self, x):
+            pairs = zip(self.convs, self.norms, strict=True)
+            return self.top(sum(functional.relu(norm(conv(x))) for conv, norm in pairs).mean((2, 3)))
+
+    for norm in net.norms:
+        norm.running_mean.neg_()
+    for twin, norm in zip(twins, net.norms, strict=True):
+        sign = norm.weight.detach().sign()
+        twin.weight.data = net.conv.weight.detach() * sign[:, None, None, None]
+        twin.bias.data = net.conv.bias.detach() * sign
+        norm.weight.data.abs_()
+    torch.testing.assert_close(mwp(Apart().eval(), x, 1, layer="input"), found, rtol=1e-10, atol=1e-14)
+
+
+def test_held_bytes_are_those_above_the_tap(net):
+    low, high = (held_bytes(net, [Sweep(net, X, [layer])]) for layer in ("stem", "same"))
+    assert high < low
+    looked = Sweep(net, X, ["same"])
+    before = held_bytes(net, [looked])
+    looked.down(SIGNALS)
+    assert before < held_bytes(net, [looked]) < 10 * before
+    assert held_bytes(net, [looked, looked]) == held_bytes(net, [looked])

@@ -1,0 +1,121 @@
+"""A memory of forward passes: the same answers, fewer looks, bounded bytes."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import excite
+from excite.errors import ConceptError, ExciteError
+
+
+@pytest.fixture
+def classifier():
+    torch.manual_seed(0)
+    layers = [
+        nn.Conv2d(3, 8, 3, 2),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, 2),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 4),
+    ]
+    return excite.wrap(nn.Sequential(*layers).eval(), labels=["cat", "dog", "owl", "cup"], layer="1")
+
+
+def photo(seed, size=(40, 50)):
+    return np.random.default_rng(seed).integers(0, 255, (*size, 3), dtype=np.uint8)
+
+
+def same(found, expected):
+    assert [each.concept for each in found] == [each.concept for each in expected]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.values, other.values)
+        assert one.probability == other.probability
+
+
+@pytest.mark.parametrize("method", ["c-mwp", "mwp", "excite", "grad", "guided"])
+def test_the_same_answers_from_one_look(classifier, method):
+    memory = excite.Memory(classifier)
+    for concepts in ("cat", ["dog", "owl"], None, "cat"):
+        same(
+            memory.attend(photo(1), concepts, method=method),
+            excite.attend(classifier, photo(1), concepts, method=method),
+        )
+    assert memory.looks == 1
+
+
+def test_what_is_asked_decides_what_is_another_look(classifier):
+    memory = excite.Memory(classifier)
+    memory.attend(photo(1), "cat")
+    memory.attend(photo(1).copy(), "dog")
+    assert memory.looks == 1
+    memory.attend(photo(2), "cat")
+    memory.attend(photo(1), "cat", layer="3")
+    memory.attend(photo(1), "cat", method="mwp")
+    memory.attend(photo(1), "cat", against="dog")
+    assert memory.looks == 5
+    assert len(memory) == 5
+
+
+def test_changed_weights_are_looked_through_again(classifier):
+    memory = excite.Memory(classifier)
+    memory.attend(photo(1), "cat")
+    with torch.no_grad():
+        classifier.module[2].weight.neg_()
+    same(memory.attend(photo(1), "cat"), excite.attend(classifier, photo(1), "cat"))
+    assert memory.looks == 2
+
+
+def test_bytes_are_bounded_and_the_oldest_goes_first(classifier):
+    memory = excite.Memory(classifier)
+    memory.attend(photo(0), "cat")
+    one = memory.size
+    assert one > 0
+    memory = excite.Memory(classifier, most_bytes=int(2.5 * one))
+    for seed in (0, 1, 0, 2):
+        memory.attend(photo(seed), "cat")
+    assert memory.size <= memory.most_bytes
+    assert (len(memory), memory.looks) == (2, 3)
+    memory.attend(photo(0), "dog")  # used lately: still there
+    assert memory.looks == 3
+    memory.attend(photo(1), "dog")
+    assert memory.looks == 4
+
+
+def test_a_picture_that_is_too_large_is_answered_and_forgotten(classifier):
+    memory = excite.Memory(classifier, most_bytes=0)
+    same(memory.attend(photo(1), "cat"), excite.attend(classifier, photo(1), "cat"))
+    assert (len(memory), memory.size) == (0, 0)
+    with pytest.raises(ExciteError, match="at least 0"):
+        excite.Memory(classifier, most_bytes=-1)
+
+
+def test_a_question_that_fails_does_no_harm(classifier):
+    memory = excite.Memory(classifier)
+    with pytest.raises(ConceptError):
+        memory.attend(photo(1), "unicorn")
+    same(memory.attend(photo(1), "cat"), excite.attend(classifier, photo(1), "cat"))
+    memory.clear()
+    assert (len(memory), memory.size) == (0, 0)
+
+
+def test_threads_may_ask(classifier):
+    memory = excite.Memory(classifier)
+    concepts = ["cat", "dog", "owl", "cup"] * 6
+    expected = {name: excite.attend(classifier, photo(1), name) for name in concepts}
+    found = {}
+
+    def ask(k):
+        found[k] = memory.attend(photo(1), concepts[k])
+
+    threads = [threading.Thread(target=ask, args=(k,)) for k in range(len(concepts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k, name in enumerate(concepts):
+        same(found[k], expected[name])
