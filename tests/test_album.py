@@ -12,9 +12,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from excite import album as module
 from excite.album import Album, Question, split_arguments
+from excite.album import work as module
+from excite.engines import Crew
 from excite.errors import ConceptError, ExciteError, ImageError, LayerError, MethodError
+from excite.ledger import Ledger
 from excite.models import MODELS, Card, Preprocess
 from excite.vocabulary import Labels
 
@@ -200,15 +202,15 @@ class TestResuming:
         assert len(asked) == 3 + 3
 
     def test_after_a_stop_between_the_files_and_the_line(self, folder, monkeypatch, looks):
-        add = module.Ledger.add
+        add = Ledger.add
 
         def stopped(*_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(module.Ledger, "add", stopped)
+        monkeypatch.setattr(Ledger, "add", stopped)
         with pytest.raises(KeyboardInterrupt):
             run(photos_of(folder))
-        monkeypatch.setattr(module.Ledger, "add", add)
+        monkeypatch.setattr(Ledger, "add", add)
         assert (Path("out") / "0.cat.png").exists()
         assert len(run(photos_of(folder))[0]) == 5
         assert len(looks) == 6
@@ -331,6 +333,35 @@ class TestResuming:
         assert len(ledger()) == 6  # written down nevertheless; the older line goes with the next run
         run(photos_of(folder))
         assert len(ledger()) == 5
+
+
+class TestWorkers:
+    def test_several_give_the_same(self, folder):
+        (folder / "1.png").write_bytes(b"no picture")
+        one, alone = run(photos_of(folder), out="one", arrays=True)
+        made = Album(question("cat", "dog"), Path("two"), arrays=True)
+        two = list(made.answers(photos_of(folder), Crew(workers=2)))
+        assert json.dumps(two) == json.dumps(one).replace("one/", "two/")
+        assert made.failures == alone.failures
+        assert len(made.failures) == 1
+        assert set(files("one")) == set(files("two"))
+        for name in files("one"):
+            if name.endswith(".npy"):
+                assert Path("one", name).read_bytes() == Path("two", name).read_bytes()
+        assert [line["key"] for line in ledger("two")] == [line["key"] for line in ledger("one")]
+
+    def test_one_picture_alone_may_use_all_cores(self, folder, monkeypatch):
+        seen = []
+        attend = module.attend
+        monkeypatch.setattr(module, "attend", lambda *a, **k: seen.append(torch.get_num_threads()) or attend(*a, **k))
+        before = torch.get_num_threads()
+        torch.set_num_threads(2)
+        try:
+            run(photos_of(folder / "0.png"))
+            run(photos_of(folder / "0.png", folder / "1.png"))
+        finally:
+            torch.set_num_threads(before)
+        assert seen == [2, 1]  # the first one is known by then
 
 
 class TestNames:
@@ -480,7 +511,7 @@ class TestFolders:
 
     def test_a_folder_that_may_not_be_written_to(self, folder, monkeypatch):
         Path("out").mkdir()
-        monkeypatch.setattr(module.os, "access", lambda path, _mode: Path(path) != Path("out"))  # root may do all
+        monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != Path("out"))  # root may do all
         with pytest.raises(ExciteError, match="cannot write to 'out': no permission"):
             run(photos_of(folder))
 

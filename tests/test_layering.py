@@ -22,13 +22,17 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "attention": {"readouts"},
     "looking": {"attention", "methods", "models", "propagation", "vocabulary"},
     "attending": {"attention", "images", "looking", "methods", "models"},
+    "remembering": {"attending", "attention", "images", "looking", "methods", "models", "propagation"},
     "ledger": {"readouts"},
-    "loop": {"ledger"},
-    "album": {"attending", "attention", "images", "ledger", "methods", "models", "readouts"},
+    "engines": {"readouts"},
+    "loop": {"engines", "ledger"},
+    "album": {"attending", "attention", "engines", "images", "ledger", "loop", "methods", "models", "readouts"},
     "locating": {"attending", "looking", "models"},
-    "boxing": {"album", "images", "ledger", "locating", "loop", "models", "readouts", "vocabulary"},
+    "boxing": {"album", "engines", "images", "ledger", "locating", "loop", "models", "readouts", "vocabulary"},
+    "exporting": {"looking", "methods", "models", "propagation", "readouts"},
     "training": {
         "datasets",
+        "engines",
         "images",
         "ledger",
         "loop",
@@ -41,6 +45,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "benchmarks": {
         "attention",
         "datasets",
+        "engines",
         "images",
         "ledger",
         "looking",
@@ -59,6 +64,8 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "benchmarks",
         "boxing",
         "datasets",
+        "engines",
+        "exporting",
         "images",
         "ledger",
         "loop",
@@ -69,7 +76,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "training",
         "vocabulary",
     },
-    "__init__": {"attending", "attention", "locating", "methods", "models", "propagation"},
+    "__init__": {"attending", "attention", "locating", "methods", "models", "propagation", "remembering"},
 }
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -72,5 +72,5 @@ def test_help(excite):
     assert ended.code == 2
     assert "conservation" in ended.out
     out = excite("bench", "conservation", "--help").out
-    for option in "--family --source --seed --out --workers --json --markdown --list".split():
+    for option in "--family --source --seed --out --workers --engine --address --json --markdown --list".split():
         assert option in out

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from excite.benchmarks.experiment import Experiment
 from excite.benchmarks.looks import all_maps
 from excite.benchmarks.places import Places
+from excite.engines import Crew
 from excite.images import read_image
-from excite.ledger import Ledger
+from excite.ledger import open_ledger
 from excite.loop import run
 from excite.methods import METHODS, find_method
 
@@ -60,10 +61,16 @@ class Comparison(Experiment):
         super().__init__(classifier, dataset, skip=skip, limit=limit)
         self.places = Places(classifier, chosen, layers, known=known)
 
-    def records(self, out: Path, workers: int = 1) -> Iterator[Entry]:
-        """Ask picture by picture, kept in ``records.jsonl``: started again, it goes on where it was."""
-        ledger = Ledger(out / "records.jsonl", required=("image", "size", "targets"))
-        return run(self.work, self.tasks, ledger, workers=workers, failures=self.failures)
+    def records(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
+        """Ask picture by picture, kept in ``records.jsonl``: started again, it goes on where it was.
+
+        Args:
+            out: the folder for it.
+            workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
+        """
+        crew = Crew.of(workers)
+        ledger = open_ledger(out / "records.jsonl", ("image", "size", "targets"), parquet=crew.is_cluster)
+        return run(self.work, self.tasks, ledger, workers=crew, failures=self.failures)
 
     def about(self) -> dict[str, Any]:
         """What was measured, and what was left out and why, as plain values for JSON."""

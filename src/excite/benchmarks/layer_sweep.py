@@ -11,8 +11,9 @@ from excite.benchmarks.experiment import Experiment
 from excite.benchmarks.layer_report import NO_BOXES, report
 from excite.benchmarks.looks import look_at, maps_of
 from excite.benchmarks.measuring import Measuring
+from excite.engines import Crew
 from excite.errors import DataError
-from excite.ledger import Ledger
+from excite.ledger import open_ledger
 from excite.loop import run
 from excite.methods import find_method
 
@@ -65,11 +66,17 @@ class LayerSweep(Experiment):
         self.methods = tuple(dict.fromkeys(find_method(method).name for method in methods))
         self.layers = self._tried(layers)
 
-    def records(self, out: Path, workers: int = 1) -> Iterator[Entry]:
-        """Measure picture by picture, kept in ``records.jsonl``: started again, it goes on where it was."""
+    def records(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
+        """Measure picture by picture, kept in ``records.jsonl``: started again, it goes on where it was.
+
+        Args:
+            out: the folder for it.
+            workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
+        """
         work = Measuring(self.classifier, tuple(self.layers), self.methods, self.dataset.one_main_object)
-        ledger = Ledger(out / "records.jsonl", required=("image", "targets"))
-        return run(work, self.tasks, ledger, workers=workers, failures=self.failures)
+        crew = Crew.of(workers)
+        ledger = open_ledger(out / "records.jsonl", ("image", "targets"), parquet=crew.is_cluster)
+        return run(work, self.tasks, ledger, workers=crew, failures=self.failures)
 
     def report(
         self, records: Sequence[Entry], *, by: str = "pointing", tolerance: float | None = None, seed: int = 0

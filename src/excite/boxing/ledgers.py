@@ -6,18 +6,20 @@ import json
 from typing import TYPE_CHECKING
 
 from excite.errors import ExciteError
-from excite.ledger import Ledger
+from excite.ledger import open_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from excite.ledger import Book
 
 __all__ = ["own_ledger"]
 
 START = '{"key": "'
 
 
-def own_ledger(path: Path, required: Iterable[str]) -> Ledger:
+def own_ledger(path: Path, required: Iterable[str], *, parquet: bool = False) -> Book:
     """A ledger, unless the file is somebody else's: a ledger that is read drops the lines that it does not know.
 
     Example:
@@ -25,13 +27,14 @@ def own_ledger(path: Path, required: Iterable[str]) -> Ledger:
         >>> own_ledger(Path("boxes/records.jsonl"), required=("image",)).read()
         {}
     """
-    ledger = Ledger(path, required)
+    fields = tuple(required)
+    ledger = open_ledger(path, fields, parquet=parquet)
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             first = file.readline()
     except OSError:  # it is not there, or the ledger itself will say why it cannot be read
         return ledger
-    if first and not _begins(first, {"key", *ledger.required}):
+    if first and not _begins(first, {"key", *fields}):
         raise ExciteError(f"{str(path)!r} is there already and was not written by excite boxes: choose another --out")
     return ledger
 

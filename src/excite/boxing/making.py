@@ -13,7 +13,8 @@ from excite.boxing.ledgers import own_ledger
 from excite.boxing.pictures import find_pictures
 from excite.boxing.summary import summary
 from excite.boxing.work import FIELDS, Locating
-from excite.errors import ExciteError, ImageError
+from excite.engines import Crew
+from excite.errors import ImageError
 from excite.loop import run
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Boxing:
         self.question, self.kind = question, kind
         self._format = find_format(kind)
         self.files = Files(out, kind)
-        self._ledger = own_ledger(out / "records.jsonl", FIELDS)
+        self._ledger = own_ledger(out / "records.jsonl", FIELDS)  # that of a run on this machine; it knows others' too
         self.root, pictures = find_pictures(arguments, self.files)
         self.wanted = question.wanted(pictures, classifier.labels)
         self.tasks = question.tasks(pictures, self.wanted)
@@ -85,21 +86,23 @@ class Boxing:
         self.failures: list[str] = []
         self.files.check(self.content(Document(tuple(Boxed(picture, (1, 1)) for picture in pictures), ())))
         if fresh:
-            _remove(self._ledger.path)
+            self._ledger.clear()
         self.records = self._known()
         self._next = 0.0
         self._is_first = True
 
-    def write(self, *, workers: int = 1, watch: Watch | None = None) -> dict[str, Any]:
+    def write(self, *, workers: int | Crew = 1, watch: Watch | None = None) -> dict[str, Any]:
         """Make all boxes that are not there yet, and write the files; what was done, as plain values for JSON.
 
         Args:
-            workers: how many processes work at the same time.
+            workers: who does it: how many processes of this machine, or a crew.
             watch: passes entries on while it shows how many of a total there are.
         """
         if self.records or not self.files.hold_any(self.content(self.document())):
             self._save()  # files of another question stay as they are until there is something new
-        outcomes = run(self.work, self.tasks, self._ledger, workers=workers, failures=self.failures)
+        crew = Crew.of(workers)
+        ledger = own_ledger(self.files.out / "records.jsonl", FIELDS, parquet=True) if crew.is_cluster else self._ledger
+        outcomes = run(self.work, self.tasks, ledger, workers=crew, failures=self.failures)
         # closed in any case: otherwise, after an error, workers would go on with the rest
         with closing(cast("Generator[Entry, None, None]", outcomes)) as entries:
             try:
@@ -135,7 +138,7 @@ class Boxing:
         """What an earlier run has found out, by picture."""
         done = self._ledger.read()
         keys = map(self._key, self.tasks)
-        return {done[key]["image"]: done[key] for key in keys if key in done}
+        return {done[key]["image"]: done[key] for key in keys if key is not None and key in done}
 
     def _key(self, task: Task) -> str | None:
         try:
@@ -158,10 +161,3 @@ class Boxing:
             self._is_first = False
         ended = time.monotonic()
         self._next = ended + max(PAUSE, SHARE * (ended - began))
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise ExciteError(f"cannot remove {str(path)!r}: {error.strerror or error}; choose another --out") from None

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from excite.cli import attend, bench, boxes, fetch, finetune, layers, ls
+from excite.cli import attend, bench, boxes, export, fetch, finetune, layers, ls
 
 __all__ = ["main"]
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command("attend", epilog=attend.EXAMPLES)(attend.command)
 app.command("boxes", epilog=boxes.EXAMPLES)(boxes.command)
 app.command("layers", epilog=layers.EXAMPLES)(layers.command)
+app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("fetch", epilog=fetch.EXAMPLES)(fetch.command)
 app.command("finetune", epilog=finetune.EXAMPLES)(finetune.command)
 app.add_typer(bench.app, name="bench")

@@ -10,7 +10,17 @@ import typer
 
 from excite.cli.columns import print_columns
 from excite.cli.failures import tell_failures
-from excite.cli.options import FullyConvolutional, LabelsFile, Model, Size, Weights  # noqa: TC001 - typer reads them
+from excite.cli.options import (
+    Address,
+    Engine,
+    FullyConvolutional,
+    LabelsFile,
+    Model,
+    Size,
+    Weights,
+    Workers,
+    crew_of,
+)
 from excite.cli.progress import progress
 
 __all__ = ["EXAMPLES", "command"]
@@ -21,6 +31,7 @@ Examples:
   excite attend photo.jpg tabby 761 --json      two concepts, for a program
   excite attend photo.jpg cat --against dog     cat, not dog
   excite attend holiday/ dog --out maps         a folder; stopped, it can be resumed
+  excite attend holiday/ dog --workers 4        four pictures at a time
   excite attend photo.jpg --model timm:convnext_tiny
   excite attend photo.jpg --model vgg16 --weights VGG_ILSVRC_16_layers.caffemodel
 """
@@ -54,6 +65,9 @@ def command(
         typer.Option(help='Contrast with this concept: "cat" --against dog. May be given several times.'),
     ] = None,
     alpha: Annotated[float, typer.Option(help="The box surrounds what is above this many means of the map.")] = 1.0,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
     out: Annotated[Path, typer.Option(help="The folder for overlays and results.")] = Path("excite-out"),
     overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw pictures.")] = True,
     arrays: Annotated[bool, typer.Option("--arrays", help="Also save each map as NPY.")] = False,
@@ -66,13 +80,14 @@ def command(
     from excite.album import Album, Question, split_arguments
     from excite.models import Choice
 
+    crew = crew_of(workers, engine, address)
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
     choice = Choice(model, weights, labels, size, fully_convolutional)
     question = Question.asked(
         model=choice, concepts=wanted, layers=layer, method=method, contrast=contrast, against=against, alpha=alpha
     )
     album = Album(question, out, overlays=overlays, arrays=arrays, fresh=fresh)
-    for answer in progress(album.answers(photos), len(photos)):
+    for answer in progress(album.answers(photos, crew), len(photos)):
         if as_json:
             typer.echo(json.dumps(answer))
         else:

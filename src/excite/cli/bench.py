@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli import localization, pointing
+from excite.cli import bench_speed, localization, pointing
 from excite.cli.columns import print_columns
 from excite.cli.groups import group
+from excite.cli.options import Address, Engine, Workers, crew_of
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = ["app"]
 app = group("Measure the engine itself, and how well its maps point and box.")
 app.command("pointing", epilog=pointing.EXAMPLES)(pointing.command)
 app.command("localization", epilog=localization.EXAMPLES)(localization.command)
+app.command("speed", epilog=bench_speed.EXAMPLES)(bench_speed.command)
 
 
 @app.command()
@@ -33,7 +35,9 @@ def conservation(
     out: Annotated[Path, typer.Option(help="The folder for results; a run that was stopped goes on there.")] = Path(
         "excite-out"
     ),
-    workers: Annotated[int, typer.Option(min=1, help="How many processes share the work.")] = 1,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each model.")] = False,
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the table as a page of documentation.")
@@ -47,18 +51,19 @@ def conservation(
     from excite.benchmarks.architectures import architectures
     from excite.benchmarks.conservation import FIELDS, Conservation
     from excite.benchmarks.conservation_page import columns, page
-    from excite.ledger import Ledger
+    from excite.ledger import open_ledger
     from excite.loop import run
     from excite.readouts.save import save_text
 
+    crew = crew_of(workers, engine, address)
     chosen = architectures(source, family)
     if only_list:
         listed = [{"source": each.source, "family": each.family, "model": each.name} for each in chosen]
         typer.echo(json.dumps(listed)) if as_json else print_columns(listed)
         return
-    ledger = Ledger(out / "conservation.jsonl", required=FIELDS)
+    ledger = open_ledger(out / "conservation.jsonl", FIELDS, parquet=crew.is_cluster)
     rows = []
-    for row in progress(run(Conservation(seed), chosen, ledger, workers=workers), len(chosen), "networks"):
+    for row in progress(run(Conservation(seed), chosen, ledger, workers=crew), len(chosen), "networks"):
         rows.append(row)
         typer.echo(json.dumps(row) if as_json else _line(columns(row)))
     if markdown is not None:

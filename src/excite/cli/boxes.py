@@ -10,7 +10,7 @@ import typer
 
 from excite.cli.columns import print_columns
 from excite.cli.failures import tell_failures
-from excite.cli.options import LabelsFile, Model, Size, Weights  # noqa: TC001 - typer reads them
+from excite.cli.options import Address, Engine, LabelsFile, Model, Size, Weights, Workers, crew_of
 from excite.cli.progress import progress
 
 __all__ = ["EXAMPLES", "command"]
@@ -54,7 +54,9 @@ def command(
     alpha: Annotated[
         float | None, typer.Option(help="The box surrounds what is above this many means of the map.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="How many processes work at the same time.")] = 1,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
     out: Annotated[Path, typer.Option(help="The folder for the files; a run that was stopped goes on there.")] = Path(
         "excite-out/boxes"
     ),
@@ -73,13 +75,14 @@ def command(
 
     if concept and from_folders:
         raise typer.BadParameter("--concepts-from-folders already says what to look for: leave --concept out")
+    crew = crew_of(workers, engine, address)
     find_format(kind)
     question = Question(tuple(concept or ()), from_folders, at_least, _how(method, layer, alpha))
     classifier = Choice(model, weights, labels, size).load()
     boxing = Boxing(classifier, folders, out, question, kind, fresh=fresh)
     if taken := misread(boxing.wanted):
         typer.echo(f"excite: note: taken {taken}", err=True)
-    answer = boxing.write(workers=workers, watch=progress)
+    answer = boxing.write(workers=crew, watch=progress)
     typer.echo(json.dumps(answer)) if as_json else _print(answer)
     tell_failures(answer["failures"], answer["pictures"])
 

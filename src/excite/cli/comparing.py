@@ -26,7 +26,6 @@ __all__ = [
     "Skip",
     "Split",
     "WithPage",
-    "Workers",
     "load_all",
 ]
 
@@ -47,7 +46,6 @@ Layers = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Use at most so many pictures.")]
 Skip = Annotated[int, typer.Option(min=0, help="Leave out so many pictures first.")]
-Workers = Annotated[int, typer.Option(min=1, help="How many processes work at the same time.")]
 Out = Annotated[Path, typer.Option(help="The folder for results; a run that was stopped goes on there.")]
 WithPage = Annotated[bool, typer.Option("--page/--no-page", help="Whether to make a page with figures.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from excite.cli.failures import tell_failures
-from excite.cli.options import LabelsFile, Model, Weights  # noqa: TC001 - typer reads them
+from excite.cli.options import Address, Engine, LabelsFile, Model, Weights, Workers, crew_of
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ def command(
         float, typer.Option(min=0, max=0.9, metavar="SHARE", help="Keep so many pictures aside and measure on them.")
     ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same classifier.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="How many processes work at the same time.")] = 1,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Train the output layer of a classifier for other categories; all other weights stay as they are.
@@ -62,11 +64,12 @@ def command(
     from excite.training.fitting import Descent, usual_batch
 
     started = time.monotonic()
+    crew = crew_of(workers, engine, address)
     examples = read_examples(data, split)
     wanted = _wanted(labels, categories)
     kept, aside = (examples if wanted is None else examples.of(wanted)).split(held_out)
     descent = Descent(batch or usual_batch(model), rate, seed=seed)
-    tuning = FineTuning(model, kept, out, weights, descent, views, augment, workers, progress)
+    tuning = FineTuning(model, kept, out, weights, descent, views, augment, crew, progress)
     answer = tuning.train()
     answer |= tuning.measure(aside) if held_out else {}
     answer["seconds"] = round(time.monotonic() - started, 1)

@@ -11,12 +11,16 @@ import typer
 
 from excite.cli.columns import print_columns
 from excite.cli.failures import tell_failures
-from excite.cli.options import (  # noqa: TC001 - typer reads them
+from excite.cli.options import (
+    Address,
+    Engine,
     FullyConvolutional,
     LabelsFile,
     ModelArgument,
     Size,
     Weights,
+    Workers,
+    crew_of,
 )
 from excite.cli.progress import progress
 
@@ -59,7 +63,9 @@ def command(
         typer.Option(min=0, help="How many pixels beside a box a point may lie; by the data's custom if none."),
     ] = None,
     seed: Annotated[int, typer.Option(help="How pictures are shared out to choose on and to measure on.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, help="How many processes work at the same time.")] = 1,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
     out: Annotated[Path | None, typer.Option(help="The folder for results; excite-out/layers-MODEL if none.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -74,13 +80,14 @@ def command(
     from excite.models import Choice
     from excite.readouts.save import save_json
 
+    crew = crew_of(workers, engine, address)
     check_plots()
     dataset = open_dataset(data, split)
     checked_measure(by, dataset)
     out = out or Path("excite-out") / f"layers-{NOT_IN_NAMES.sub('-', model)}"
     classifier = Choice(model, weights, labels, size, fully_convolutional).load()
     sweep = LayerSweep(classifier, dataset, layers=layer, methods=method or METHODS, skip=skip, limit=limit)
-    records = list(progress(sweep.records(out, workers), len(sweep.tasks)))
+    records = list(progress(sweep.records(out, crew), len(sweep.tasks)))
     found = sweep.report(records, by=by, tolerance=tolerance, seed=seed)
     figure = layer_figure(found, f"{classifier.name} on {dataset.name} {dataset.split}", out / "layers.png")
     answer = {**sweep.about(), "seed": seed, **found.to_dict(), "figure": str(figure)}

@@ -22,11 +22,19 @@ from excite.cli.comparing import (
     Skip,
     Split,
     WithPage,
-    Workers,
     load_all,
 )
 from excite.cli.failures import tell_failures
-from excite.cli.options import FullyConvolutional, LabelsFile, Size, Weights  # noqa: TC001 - typer reads them
+from excite.cli.options import (
+    Address,
+    Engine,
+    FullyConvolutional,
+    LabelsFile,
+    Size,
+    Weights,
+    Workers,
+    crew_of,
+)
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -65,7 +73,9 @@ def command(
     seed: Annotated[int, typer.Option(help="Which pictures are held out to choose thresholds on.")] = 0,
     limit: Limit = None,
     skip: Skip = 0,
-    workers: Workers = 1,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
     out: Out = Path("excite-out/localization"),
     with_page: WithPage = True,
     as_json: AsJson = False,
@@ -83,6 +93,7 @@ def command(
     from excite.benchmarks.plots import check_plots
     from excite.datasets import open_dataset
 
+    crew = crew_of(workers, engine, address)
     if with_page:
         check_plots()
     names = chosen_methods(methods)
@@ -101,7 +112,7 @@ def command(
             held_out=share,
             seed=seed,
         )
-        runs.append(boxing.run(list(progress(boxing.records(out, workers), len(boxing.tasks)))))
+        runs.append(boxing.run(list(progress(boxing.records(out, crew), len(boxing.tasks)))))
     written = write_tables(runs, out)
     if with_page:
         written.append(_page(runs, out, shlex.join(["excite", *context.obj])))

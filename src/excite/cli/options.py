@@ -1,12 +1,26 @@
-"""Options that several commands share: which classifier."""
+"""Options that several commands share: which classifier, and who does the work."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-__all__ = ["FullyConvolutional", "LabelsFile", "Model", "ModelArgument", "Size", "Weights"]
+if TYPE_CHECKING:
+    from excite.engines import Crew
+
+__all__ = [
+    "Address",
+    "Engine",
+    "FullyConvolutional",
+    "LabelsFile",
+    "Model",
+    "ModelArgument",
+    "Size",
+    "Weights",
+    "Workers",
+    "crew_of",
+]
 
 MODEL_HELP = "The classifier: a name of `excite ls models`, torchvision:NAME, timm:NAME, or a Caffe or weights file."
 
@@ -29,3 +43,35 @@ FullyConvolutional = Annotated[
         help="Answer for each window of its training size, or once for the picture; by default as it needs.",
     ),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="How many processes work at the same time; 1 if none, or with --engine ray one for each CPU.",
+    ),
+]
+Engine = Annotated[str, typer.Option(metavar="local|ray", help="Work on this machine, or on a Ray cluster of many.")]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="The Ray cluster: HOST:PORT, ray://HOST:PORT, auto or local; the one that is there if none, or a new one.",
+    ),
+]
+
+
+def crew_of(workers: int | None, engine: str, address: str | None) -> Crew:
+    """Who does the work, checked before anything heavy is loaded.
+
+    Example:
+        >>> crew_of(2, "local", None).workers
+        2
+    """
+    from excite.engines import ENGINES, Crew
+
+    if engine not in ENGINES:
+        raise typer.BadParameter(f"there is no engine {engine!r}: choose {' or '.join(ENGINES)}")
+    if address is not None and engine != "ray":
+        raise typer.BadParameter("--address is that of a Ray cluster: give --engine ray too")
+    return Crew(engine, workers, address)

@@ -22,11 +22,19 @@ from excite.cli.comparing import (
     Skip,
     Split,
     WithPage,
-    Workers,
     load_all,
 )
 from excite.cli.failures import tell_failures
-from excite.cli.options import FullyConvolutional, LabelsFile, Size, Weights  # noqa: TC001 - typer reads them
+from excite.cli.options import (
+    Address,
+    Engine,
+    FullyConvolutional,
+    LabelsFile,
+    Size,
+    Weights,
+    Workers,
+    crew_of,
+)
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -70,7 +78,9 @@ def command(
     ] = None,
     limit: Limit = None,
     skip: Skip = 0,
-    workers: Workers = 1,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
     out: Out = Path("excite-out/pointing"),
     with_page: WithPage = True,
     as_json: AsJson = False,
@@ -89,6 +99,7 @@ def command(
     from excite.datasets import open_dataset
     from excite.datasets.difficult import read_difficult_list
 
+    crew = crew_of(workers, engine, address)
     if with_page:
         check_plots()
     names = chosen_methods(methods)
@@ -100,7 +111,7 @@ def command(
         game = PointingGame(
             classifier, dataset, names, layers=layer, skip=skip, limit=limit, difficult=subset, protocol=rules
         )
-        runs.append(game.run(list(progress(game.records(out, workers), len(game.tasks)))))
+        runs.append(game.run(list(progress(game.records(out, crew), len(game.tasks)))))
     written = write_tables(runs, out)
     if with_page:
         written.append(_page(runs, out, shlex.join(["excite", *context.obj])))

@@ -155,7 +155,7 @@ class Contest:
             total, back = rule.product(push, rule.part(direction * sign, turned=turned))
             self.pushes.append((push, back))
             totals.append(total)
-        self.earned = rule.earned(total_of(totals)) if totals else None
+        self.earned = rule.earned(total_of(totals), direction) if totals else None
         self.fresh = not isinstance(rule.product, Traced)
 
     def shares(self, probability: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ class Connected(Affine):
         won = flat.flatten(0, 1).any(0).nonzero()[:, 0]
         for rows, parts in self._blocks(won, [sign for _, sign in pushes], turned=turned):
             total = total_of([push @ part.t() for (push, _), part in zip(pushes, parts, strict=True)])
-            ratio = (flat.index_select(2, rows) * self.earned(total)).flatten(0, 1)
+            ratio = (flat.index_select(2, rows) * self.earned(total, direction)).flatten(0, 1)
             for each, part in zip(earned, parts, strict=True):
                 each.addmm_(ratio, part)
         shares = [each.view(len(flat), *push.shape) * push for each, (push, _) in zip(earned, pushes, strict=True)]

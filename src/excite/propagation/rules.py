@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from excite.errors import NoRuleError
 from excite.propagation.deciding import may_be
@@ -58,15 +59,16 @@ class Rule(ABC):
         for outputs where nothing did.
         """
 
-    def earned(self, total: Tensor) -> Tensor:
-        """What a push of 1 earns of a probability of 1: one over the total of all pushes, which all have one sign.
+    def earned(self, total: Tensor, sign: int) -> Tensor:
+        """What a push of 1 earns of a probability of 1: one over the total of all pushes, which all have that sign.
 
-        It is the paper's Z, 0 where there is no excitation (that floats can divide by).
+        It is the paper's Z, 0 where there is no excitation (that floats can divide by): one over infinity.
         """
         if not self.normalised:
             return total.sign()
-        nothing = total.abs() < torch.finfo(total.dtype).tiny
-        return total.reciprocal().masked_fill_(nothing, 0)
+        size = total if sign > 0 else -total
+        earned = functional.threshold(size, torch.finfo(total.dtype).tiny, torch.inf).reciprocal_()
+        return earned if sign > 0 else earned.neg_()
 
 
 class Winners(torch.autograd.Function):
@@ -211,10 +213,10 @@ class Sum(Rule):
         terms = [term.tensor for term in self.terms]
         pushes = []
         if upward is not None:
-            pushes.append((upward, self._raising(terms)))
+            pushes.append((upward, self._raising(terms), 1))
         if downward is not None:
-            pushes.append((downward, [term.clamp(max=0) for term in terms]))
-        ratios = [(probability * self.earned(total_of(parts)), parts) for probability, parts in pushes]
+            pushes.append((downward, [term.clamp(max=0) for term in terms], -1))
+        ratios = [(probability * self.earned(total_of(parts), sign), parts) for probability, parts, sign in pushes]
         return tuple(
             summed(total_of([ratio * parts[k] for ratio, parts in ratios]), terms[k].shape) for k in self.traced
         )

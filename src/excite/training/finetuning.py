@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from excite.engines import Crew
 from excite.errors import ModelError
-from excite.ledger import Ledger
+from excite.ledger import open_ledger
 from excite.loop import run
 from excite.metrics.average_precision import mean_average_precision
 from excite.models import Preprocess, find_card, load
@@ -53,7 +54,7 @@ class FineTuning:
         descent: how steps are made.
         views: how many random views of each picture are looked at before the training,
         augment: or, instead of them, a new one in each epoch: the paper's way, which takes as long as it sounds.
-        workers: how many processes look at pictures.
+        workers: who looks at pictures: how many processes of this machine, or a crew.
         watch: shows how far the work is.
 
     Attributes:
@@ -72,7 +73,7 @@ class FineTuning:
     descent: Descent = field(default_factory=Descent)
     views: int = VIEWS
     augment: bool = False
-    workers: int = 1
+    workers: int | Crew = 1
     watch: Watch = unwatched
     failures: list[str] = field(default_factory=list)
 
@@ -101,8 +102,9 @@ class FineTuning:
 
     def measure(self, aside: Examples) -> dict[str, Any]:
         """The average precision of the classifier that was saved, on pictures it was not trained on."""
-        ledger = Ledger(self.out / HELD_OUT, required=("picture", "scores"))
-        scored = run(Scoring(load(self.out)), aside.pictures, ledger, workers=self.workers, failures=self.failures)
+        crew = Crew.of(self.workers)
+        ledger = open_ledger(self.out / HELD_OUT, ("picture", "scores"), parquet=crew.is_cluster)
+        scored = run(Scoring(load(self.out)), aside.pictures, ledger, workers=crew, failures=self.failures)
         each = precisions(aside, self.watch(scored, len(aside.pictures), "held-out pictures"))
         return {"held_out": len(aside.pictures), "map": mean_average_precision(list(each.values())), "precision": each}
 

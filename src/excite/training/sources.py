@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from excite.engines import Crew
     from excite.ledger import Entry
     from excite.training.examples import Example, Examples
     from excite.training.features import Extraction
@@ -46,13 +47,13 @@ class Gathering:
 
     Attributes:
         examples: the pictures, and what they show.
-        workers: how many processes work at the same time.
+        workers: who does it: how many processes of this machine, or a crew.
         watch: shows how far the work is.
         failures: gets a line for each picture that cannot be read, once; it is left out.
     """
 
     examples: Examples
-    workers: int = 1
+    workers: int | Crew = 1
     watch: Watch = unwatched
     failures: list[str] = field(default_factory=list)
 

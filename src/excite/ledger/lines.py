@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from excite.errors import ExciteError
 from excite.readouts.save import save_text
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["Entry", "Ledger"]
+    from excite.ledger.book import Entry
 
-Entry = dict[str, Any]
+__all__ = ["Ledger"]
 
 
 class Ledger:
@@ -53,6 +53,18 @@ class Ledger:
         except OSError as error:
             raise ExciteError(
                 f"cannot write {str(self.path)!r}: {error.strerror or error}; choose another --out"
+            ) from None
+
+    def close(self) -> None:
+        """Everything is written down already."""
+
+    def clear(self) -> None:
+        """Forget all answers."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ExciteError(
+                f"cannot remove {str(self.path)!r}: {error.strerror or error}; choose another --out"
             ) from None
 
     def _entry(self, line: str) -> Entry | None:

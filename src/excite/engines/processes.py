@@ -1,0 +1,101 @@
+"""The work shared by several processes of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from excite.engines.jobs import attempt, in_order
+from excite.engines.notes import note
+from excite.errors import ExciteError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
+
+    from excite.engines.jobs import Job, Outcome, Performable
+
+__all__ = ["outcomes_of_processes", "packed"]
+
+AHEAD = 8  # tasks on their way for each worker: enough that none waits while another is slow
+
+
+def outcomes_of_processes(work: Performable, jobs: Iterable[Job], workers: int) -> Iterator[tuple[Job, Outcome]]:
+    """Each job with its answer, in order; no process is begun before there is something to do for it."""
+    pools: list[ProcessPoolExecutor] = []
+
+    def submit(job: Job) -> Callable[[], Outcome]:
+        if not pools:
+            pools.append(_pool(work, workers))
+        return _answer(pools[0].submit(_work_here, job.task))
+
+    try:
+        yield from in_order(jobs, submit, lambda: AHEAD * workers)
+    finally:
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)
+
+
+def packed(work: object) -> bytes:
+    """The work as other processes take it.
+
+    Example:
+        >>> pickle.loads(packed([1, 2]))
+        [1, 2]
+    """
+    try:
+        return pickle.dumps(work)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ExciteError(f"this classifier cannot be sent to other processes ({error}): use one worker") from None
+
+
+def _pool(work: object, workers: int) -> ProcessPoolExecutor:
+    """Processes of their own: a copy of this one would inherit locks of torch's threads."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(packed(work),))
+
+
+def _answer(future: Future[Outcome]) -> Callable[[], Outcome]:
+    def answer() -> Outcome:
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            raise ExciteError(
+                "a worker ended without an answer, perhaps for want of memory: use fewer workers; "
+                "what was finished is kept"
+            ) from None
+
+    return answer
+
+
+_here: list[Any] = []  # in a worker: its work, unpickled once
+
+
+def _begin(content: bytes) -> None:
+    """A worker's first step. Ctrl-C is for the parent, who tells the workers; a dead parent tells nobody anything."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    warnings.showwarning = note
+    _here[:] = [pickle.loads(content)]  # noqa: S301 - from the parent, not from a file
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work_here(task: Any) -> Outcome:
+    outcome: Outcome = attempt(_here[0], task)
+    return outcome

@@ -1,0 +1,142 @@
+"""Operations that other runtimes do not have, in terms of those that they have.
+
+All of them are transposes, which torch has as the backward halves of its own operations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Interpreter
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["LOWERINGS", "Lowered"]
+
+aten = torch.ops.aten
+
+
+def transposed(
+    signal: Tensor,
+    weight: Tensor,
+    size: Sequence[Any],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """The transpose of a convolution, onto children of a size: a transposed convolution, cut to it.
+
+    A stride may have left over some children at the far end. How many is not known where the size is not: so as many
+    are made as there can be, and those that are too many are cut off.
+    """
+    extra = [
+        min(step - 1, _left_over(side, places, step, pad, spread * (kernel - 1) + 1))
+        for side, places, step, pad, spread, kernel in zip(
+            size, signal.shape[2:], stride, padding, dilation, weight.shape[2:], strict=True
+        )
+    ]
+    convolve = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
+    made = convolve[len(stride)](signal, weight, None, stride, padding, extra, groups, dilation)
+    for dim, side in enumerate(size, start=2):
+        if stride[dim - 2] > 1 or isinstance(side, int):
+            made = _cut(made, dim, side)
+    return made
+
+
+def _cut(made: Tensor, dim: int, side: Any) -> Tensor:
+    """The first so many places. Where their number is not known a slice would have torch decide if it cuts anything."""
+    if not isinstance(side, int):
+        return made.index_select(dim, torch.arange(side, device=made.device))
+    return made if made.shape[dim] == side else made.narrow(dim, 0, side)
+
+
+def _left_over(side: Any, places: Any, step: int, pad: int, kernel: int) -> int:
+    """How many children at the far end no window has seen; as many as there can be where that is not known."""
+    if not isinstance(side, int) or not isinstance(places, int):
+        return step - 1
+    return max(0, side + 2 * pad - ((places - 1) * step + kernel))
+
+
+def convolution_backward(
+    signal: Tensor, child: Tensor, weight: Tensor, _bias: Any, *options: Any
+) -> tuple[Tensor, None, None]:
+    """What `excite.propagation.products` asks for: only the children's share."""
+    stride, padding, dilation, _, _, groups, _ = options
+    return transposed(signal, weight, child.shape[2:], stride, padding, dilation, groups), None, None
+
+
+def max_pool_backward(signal: Tensor, child: Tensor, *options: Any) -> Tensor:
+    """Each unit's probability goes to the child whose value it copied."""
+    chosen = options[-1]
+    flat = torch.zeros_like(child).flatten(-2)
+    return flat.scatter_add(-1, chosen.flatten(-2), signal.flatten(-2)).view(child.shape)
+
+
+def avg_pool_backward(signal: Tensor, child: Tensor, kernel: Any, stride: Any, padding: Any, *options: Any) -> Tensor:
+    """The transpose of a convolution with equal weights, after each unit was divided by what its mean is over."""
+    ceil, include_pad, divisor = options
+    kernel, padding = _pair(kernel), _pair(padding)
+    stride = _pair(stride) if stride else kernel
+    channels = child.shape[1]
+    ones = torch.ones_like(child[:1, :1])
+    if divisor is None:
+        window = signal.new_ones(1, 1, *kernel)
+        reach = [(signal.shape[2 + k] - 1) * stride[k] + kernel[k] - 2 * padding[k] for k in range(2)]
+        seen = functional.conv2d(_padded(ones, reach), window, None, stride, padding)
+        share = functional.avg_pool2d(ones, kernel, stride, padding, ceil, include_pad) / seen
+    else:
+        share = signal.new_full((1,), 1 / divisor)
+    return transposed(
+        signal * share, signal.new_ones(channels, 1, *kernel), child.shape[2:], stride, padding, (1, 1), channels
+    )
+
+
+def _padded(ones: Tensor, reach: Sequence[Any]) -> Tensor:
+    """With places that are none, where windows reach over the end."""
+    over = [max(0, wanted - side) for wanted, side in zip(reach, ones.shape[2:], strict=True)]
+    return functional.pad(ones, (0, over[1], 0, over[0])) if any(over) else ones
+
+
+def _pair(value: Any) -> list[int]:
+    values = [value] if isinstance(value, int) else list(value)
+    return values * 2 if len(values) == 1 else values
+
+
+def unfold_backward(signal: Tensor, size: Sequence[Any], dim: int, length: int, step: int) -> Tensor:
+    """Windows that overlap: what arrives at each goes to the places it was cut from."""
+    dim %= len(size)
+    places = torch.arange(signal.shape[dim], device=signal.device)[:, None] * step
+    places = (places + torch.arange(length, device=signal.device)).flatten()
+    windows = signal.movedim(-1, dim + 1).flatten(dim, dim + 1)
+    return signal.new_zeros(*size).index_add(dim, places, windows)
+
+
+def threshold_backward(signal: Tensor, response: Tensor, threshold: float) -> Tensor:
+    """A ReLU hands its signal on where it was active."""
+    return signal * (response > threshold)
+
+
+LOWERINGS: dict[Any, Callable[..., Any]] = {
+    aten.convolution_backward.default: convolution_backward,
+    aten.max_pool2d_with_indices_backward.default: max_pool_backward,
+    aten.avg_pool2d_backward.default: avg_pool_backward,
+    aten.unfold_backward.default: unfold_backward,
+}
+
+
+class Lowered(Interpreter):
+    """Runs a graph with those operations replaced."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One operation of the graph."""
+        return super().call_function(LOWERINGS.get(target, target), args, kwargs)
+
+    @property
+    def graph_module(self) -> GraphModule:
+        """The graph that is run."""
+        return self.module  # type: ignore[return-value]

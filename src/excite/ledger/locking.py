@@ -1,0 +1,68 @@
+"""One run at a time writes a folder: two would replace each other's files."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from excite.errors import ExciteError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Lock"]
+
+
+class Lock:
+    """A lock on a folder that ends with its process, also when that is killed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> lock = Lock(Path("out/records.parquet"))
+        >>> lock.take(), lock.take()
+        (True, False)
+        >>> lock.release()
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: int | None = None
+
+    def take(self) -> bool:
+        """Whether it is taken anew; False if it was held already."""
+        if self._file is not None:
+            return False
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            reason = error.strerror or error
+            raise ExciteError(f"cannot write to {str(self._folder)!r}: {reason}; choose another --out") from None
+        try:
+            _lock(self._file)
+        except BlockingIOError:
+            self.release()
+            raise ExciteError(
+                f"another run is writing {str(self._folder)!r}: wait for it, or use another --out"
+            ) from None
+        return True
+
+    def release(self) -> None:
+        """Let others write."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _lock(file: int) -> None:
+    """Lock where the system can: Windows has no such lock, nor has every file system on the net."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # this file system has no locks: whoever starts two runs into one folder is on their own
+        return

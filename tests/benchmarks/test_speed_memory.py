@@ -1,0 +1,66 @@
+"""Memory that is known beforehand is seen."""
+
+import os
+
+import pytest
+import torch
+
+from excite.benchmarks.speed_memory import STATUS, endurance, in_own_process, peak_of
+from excite.benchmarks.speed_plan import Task
+from excite.benchmarks.speed_watch import watch
+
+MIB = 2**20
+linux = pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the high-water mark of a while")
+
+
+def fill(megabytes):
+    return torch.ones(megabytes * MIB // 4)
+
+
+def peak_of_filling(megabytes):
+    """For a process of its own."""
+    peak = peak_of(lambda: fill(300), lambda: fill(megabytes), torch.device("cpu"))
+    return {"peak_mb": peak}
+
+
+def peak_of_keeping(megabytes):
+    kept = []
+    return {"peak_mb": peak_of(lambda: None, lambda: kept.append(fill(megabytes)), torch.device("cpu"))}
+
+
+def failing():
+    raise ValueError("no such layer\nat all")
+
+
+def dying():
+    os._exit(9)
+
+
+@linux
+def test_what_a_call_needs_is_seen_though_it_was_given_back():
+    """The forward pass before it had more, which must not hide it."""
+    assert in_own_process(peak_of_filling, 128)["peak_mb"] == pytest.approx(128, abs=8)
+
+
+@linux
+def test_what_is_kept_counts_twice():
+    assert in_own_process(peak_of_keeping, 64)["peak_mb"] == pytest.approx(128, abs=8)
+
+
+def test_failures_and_deaths_are_told():
+    assert in_own_process(failing) == {"note": "ValueError: no such layer"}
+    assert "memory ran out" in in_own_process(dying)["note"]
+
+
+@linux
+def test_endurance_sees_what_is_kept():
+    kept = []
+    early, end = endurance(lambda number: kept.append(fill(1)), 160)
+    assert end - early == pytest.approx(60, abs=8)
+
+
+@linux
+def test_a_real_map():
+    """The embedded network, in a process of its own."""
+    answer = in_own_process(watch, Task("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")
+    assert 5 < answer["peak_mb"] < 500

@@ -1,0 +1,60 @@
+"""Who does the work: the same options for all long commands, and what is wrong with them in one line."""
+
+import pytest
+
+from excite.engines import Crew
+from excite.engines.connecting import connected
+from excite.errors import ExciteError
+
+LONG = {
+    "attend": ("attend", "cat.png"),
+    "boxes": ("boxes", "photos"),
+    "layers": ("layers", "everyday", "--data", "voc"),
+    "finetune": ("finetune", "--data", "voc", "--out", "new"),
+    "pointing": ("bench", "pointing", "--data", "voc"),
+    "localization": ("bench", "localization", "--data", "voc"),
+    "conservation": ("bench", "conservation"),
+}
+
+
+@pytest.mark.parametrize("command", LONG)
+class TestEveryLongCommand:
+    def test_an_engine_that_is_not_there(self, excite, here, command):
+        said = excite(*LONG[command], "--engine", "spark").complaint
+        assert "there is no engine 'spark': choose local or ray" in said
+
+    def test_an_address_of_nothing(self, excite, here, command):
+        said = excite(*LONG[command], "--address", "auto").complaint
+        assert "--address is that of a Ray cluster: give --engine ray too" in said
+
+    def test_no_workers(self, excite, here, command):
+        assert "workers" in excite(*LONG[command], "--workers", "0").complaint
+
+    def test_without_ray(self, excite, here, command, monkeypatch):
+        monkeypatch.setattr("excite.engines.crew.find_spec", lambda _name: None)
+        assert "pip install 'excite[ray]'" in excite(*LONG[command], "--engine", "ray").complaint
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:1", "nobody answers at 127.0.0.1:1"),
+        ("ray://127.0.0.1:1", "nobody answers at ray://127.0.0.1:1"),
+        ("no host", "'no host' is no address of a Ray cluster: give HOST:PORT"),
+        ("host:port", "'host:port' is no address"),
+    ],
+)
+def test_addresses_where_nobody_is(address, said):
+    pytest.importorskip("ray")
+    with pytest.raises(ExciteError, match=said) as error, connected(Crew("ray", address=address)):
+        pytest.fail("there is nobody")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore::excite.errors.LostSignalWarning")  # not every picture shows red
+def test_several_workers_attend(excite, here, model, voc):
+    one = excite("attend", "voc/JPEGImages", "red", "--json", "--out", "out")
+    two = excite("attend", "voc/JPEGImages", "red", "--json", "--out", "two", "--workers", "2")
+    assert (two.code, two.err) == (0, "")
+    assert two.out == one.out.replace("out/", "two/")
+    assert len(two.answers) == 24
