@@ -14,7 +14,7 @@ from excite.propagation.deciding import is_known
 from excite.propagation.keeping import version_of
 from excite.propagation.products import Traced
 from excite.propagation.rules import Rule, total_of
-from excite.propagation.signed_weights import KEPT, signed_part
+from excite.propagation.signed_weights import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -111,13 +111,12 @@ class Affine(Rule):
             self._contests[key] = Contest(self, side)
         return self._contests[key].shares(probability)
 
-    def part(self, sign: int, *, turned: bool) -> Tensor | None:
+    def part(self, sign: int, *, turned: bool) -> Part | None:
         """The positive or the negative weights."""
         if self.weight is None:
             return None
         orientation = self.orientation if turned else None
-        part = (KEPT.part if self.kept and is_known() else signed_part)(self.weight, sign, orientation)
-        return part if part.dtype == self._dtype else part.to(self._dtype)
+        return Part(self.weight, sign, orientation, self._dtype, kept=self.kept and is_known())
 
     @property
     def _dtype(self) -> torch.dtype:

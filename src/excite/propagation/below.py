@@ -30,8 +30,12 @@ def run_below(name: str, function: Callable[..., Any], args: Arguments, kwargs: 
     note = None if judge is None or not args or not is_live(args[0]) else judge(args, kwargs)
     if note is None:
         return None
-    with torch.no_grad():
+    before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)  # noqa: SLF001 - what no_grad does, without its ten lines of Python a call
+    try:
         answer: Tensor = function(*args, **kwargs)
+    finally:
+        torch._C._set_grad_enabled(before)  # noqa: SLF001 - as above
     if note is FRESH and name in _NORMS and answer.shape != args[0].shape:
         return None
     return set_note(answer, note)

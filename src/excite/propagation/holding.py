@@ -33,12 +33,14 @@ def held_bytes(module: nn.Module, passes: Iterable[Sweep | Gradients]) -> int:
         >>> 0 < held_bytes(net, [Sweep(net, torch.ones(1, 2), ["1"])]) < 1000
         True
     """
-    elsewhere = {memory_of(tensor) for tensor in (*module.parameters(), *module.buffers(), *KEPT.parts())}
+    elsewhere = {
+        memory_of(tensor) for tensor in (*module.parameters(), *module.buffers(), *KEPT.parts()) if not tensor.is_mkldnn
+    }
     sizes = {
         memory_of(tensor): tensor.untyped_storage().nbytes()
         for each in passes
         for tensor in _tensors(each)
-        if memory_of(tensor) not in elsewhere
+        if not tensor.is_mkldnn and memory_of(tensor) not in elsewhere
     }
     return sum(sizes.values())
 

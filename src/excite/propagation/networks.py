@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from collections import OrderedDict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,9 @@ def plain_network(module: nn.Module) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise ModelError(f"expected a torch.nn.Module, got {type(module).__name__}")
     module = getattr(module, "_orig_mod", module)
-    for name, child in module.named_modules():
+    for child in module.modules():
         if isinstance(child, torch.jit.ScriptModule):
+            name = next(name for name, each in module.named_modules() if each is child)
             where = f"its module {name!r} is" if name else "it is"
             raise ModelError(
                 f"this network cannot be explained because {where} TorchScript, which hides its operations: "
@@ -144,9 +146,13 @@ def own_tensors(module: nn.Module) -> list[Tensor]:
     return [tensor for tensor in both if tensor is not None]
 
 
+_USUAL = frozenset([bool, int, float, str, tuple, list, dict, set, OrderedDict, type(None)])  # what modules are made of
+
+
 def forget_activations(modules: Sequence[nn.Module]) -> None:
     """Activations that a network keeps for itself (``self.last = x``) stay there without our graph."""
     for child in modules:
         attributes = vars(child)
-        for name in [name for name, value in attributes.items() if isinstance(value, Tensor) and is_live(value)]:
+        kept = [name for name, value in attributes.items() if value.__class__ not in _USUAL and is_live(value)]
+        for name in kept:
             attributes[name] = attributes[name].detach()

@@ -12,8 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from excite.propagation.packing import can_pack, convolve, pack
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from excite.propagation.signed_weights import Part
 
 __all__ = ["Connection", "Convolution", "Product", "Traced"]
 
@@ -21,7 +25,7 @@ __all__ = ["Connection", "Convolution", "Product", "Traced"]
 class Product(Protocol):
     """A linear operation."""
 
-    def __call__(self, child: Tensor, weight: Tensor | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def __call__(self, child: Tensor, part: Part | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """The response without bias, and its transpose: from [signals, *response] to [signals, *child]."""
 
 
@@ -31,11 +35,11 @@ class Traced:
     def __init__(self, operation: Callable[[Tensor, Tensor | None], Tensor]) -> None:
         self.operation = operation
 
-    def __call__(self, child: Tensor, weight: Tensor | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def __call__(self, child: Tensor, part: Part | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """See `Product`."""
         with torch.enable_grad():
             leaf = child.detach().requires_grad_()
-            response = self.operation(leaf, weight)
+            response = self.operation(leaf, None if part is None else part.tensor)
 
         def back(signals: Tensor) -> Tensor:
             shares = [torch.autograd.grad(response, leaf, each, retain_graph=True)[0] for each in signals]
@@ -47,8 +51,9 @@ class Traced:
 class Connection:
     """A full connection."""
 
-    def __call__(self, child: Tensor, weight: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def __call__(self, child: Tensor, part: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """See `Product`."""
+        weight = part.tensor
         return functional.linear(child, weight), lambda signals: torch.matmul(signals, weight)
 
 
@@ -74,13 +79,38 @@ class Convolution:
         self.function = function
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
 
-    def __call__(self, child: Tensor, weight: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def __call__(self, child: Tensor, part: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """See `Product`."""
+        if part.kept and can_pack(child, part.weight):
+            return self._packed(child, part)
+        weight = part.tensor
         pointwise = self.groups == 1 and not any(self.padding) and all(side == 1 for side in weight.shape[2:])
         if pointwise and child.dim() == 4:
             return self._pointwise(child, weight)
         response = self.function(child, weight, None, self.stride, self.padding, self.dilation, self.groups)
         return response, lambda signals: self._back(signals, child.shape, weight)
+
+    def _packed(self, child: Tensor, part: Part) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """With weights in the order in which kernels read them.
+
+        The transpose of a convolution of stride 1 is a convolution too, with the kernel turned round.
+        """
+        options = self.padding, self.stride, self.dilation, self.groups
+        response = convolve(child, part.form("up", lambda weight: pack(weight, *options, child.shape)), *options)
+        around = [
+            step * (side - 1) - pad
+            for step, side, pad in zip(self.dilation, part.weight.shape[2:], self.padding, strict=True)
+        ]
+        if self.groups != 1 or any(step != 1 for step in self.stride) or any(pad < 0 for pad in around):
+            return response, lambda signals: self._back(signals, child.shape, part.tensor)
+        turned = around, self.stride, self.dilation, self.groups
+
+        def back(signals: Tensor) -> Tensor:
+            flat = signals.flatten(0, 1)
+            weight = part.form("down", lambda weight: pack(_turned(weight), *turned, flat.shape))
+            return convolve(flat, weight, *turned).view(*signals.shape[:2], *child.shape[1:])
+
+        return response, back
 
     def _back(self, signals: Tensor, shape: torch.Size, weight: Tensor) -> Tensor:
         """All signals of all pictures are one batch."""
@@ -116,3 +146,8 @@ class Convolution:
             return whole
 
         return response, back
+
+
+def _turned(kernel: Tensor) -> Tensor:
+    """From what each output takes to what each input gives."""
+    return kernel.flip(2, 3).transpose(0, 1).contiguous()

@@ -98,12 +98,9 @@ def follow(rule: Rule, response: Callable[[], Any], inputs: Sequence[Tensor]) ->
 
 def ports(rule: Rule, like: Tensor, inputs: Sequence[Tensor], count: int = 2) -> tuple[Tensor, ...]:
     """The ports of an operation whose children compete: only their places in the graph matter, not their values."""
-    made: tuple[Tensor, ...] = follow(rule, lambda: tuple(_blank(like) for _ in range(count)), inputs)
+    blank = like.new_zeros(())
+    made: tuple[Tensor, ...] = follow(rule, lambda: tuple(blank.expand(like.shape) for _ in range(count)), inputs)
     return made
-
-
-def _blank(like: Tensor) -> Tensor:
-    return like.new_zeros(()).expand(like.shape)
 
 
 class Pass(Rule):

@@ -11,13 +11,18 @@ import threading
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from excite.propagation.keeping import version_of
 
-__all__ = ["KEPT", "SignedWeights", "signed_part"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["KEPT", "Part", "SignedWeights", "signed_part"]
 
 MOST_BYTES = 256 * 2**20
 
@@ -28,7 +33,7 @@ class _Entry:
     mark: tuple[int, int, torch.dtype]
     sample: Tensor
     orientation: Tensor | None
-    parts: dict[int, Tensor] = field(default_factory=dict)
+    parts: dict[tuple[int, str], Tensor] = field(default_factory=dict)  # by sign and form
 
     @property
     def size(self) -> int:
@@ -57,8 +62,18 @@ class SignedWeights:
         self._entries: OrderedDict[int, _Entry] = OrderedDict()
         self._lock = threading.Lock()
 
-    def part(self, weight: Tensor, sign: int, orientation: Tensor | None = None) -> Tensor:
-        """What is positive (``sign`` 1) or negative (-1) of a parameter whose rows were turned by ``orientation``."""
+    def part(
+        self,
+        weight: Tensor,
+        sign: int,
+        orientation: Tensor | None = None,
+        form: str = "",
+        make: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """What is positive (``sign`` 1) or negative (-1) of a parameter whose rows were turned by ``orientation``.
+
+        ``make`` brings it to another form, which is kept under the name of the ``form``.
+        """
         mark, sample = (version_of(weight), weight.data_ptr(), weight.dtype), _sample(weight)
         with self._lock:
             entry = self._entries.get(id(weight))
@@ -66,10 +81,11 @@ class SignedWeights:
                 entry = _Entry(weakref.ref(weight), mark, sample.clone(), orientation)
                 self._entries[id(weight)] = entry
             self._entries.move_to_end(id(weight))
-            if sign not in entry.parts:
-                entry.parts[sign] = signed_part(weight, sign, orientation)
+            if (sign, form) not in entry.parts:
+                part = signed_part(weight, sign, orientation)
+                entry.parts[sign, form] = part if make is None else make(part)
                 self._make_room()
-            return entry.parts[sign]
+            return entry.parts[sign, form]
 
     def parts(self) -> list[Tensor]:
         """All that is kept."""
@@ -91,6 +107,33 @@ class SignedWeights:
             del self._entries[key]
         while self.size > self.most_bytes and len(self._entries) > 1:
             self._entries.popitem(last=False)
+
+
+class Part:
+    """The positive or the negative weights of a competition, in whichever form a kernel wants them.
+
+    Args:
+        weight: all of them.
+        sign: 1 or -1.
+        orientation: of each row: -1 where it is turned round first.
+        dtype: that is computed in.
+        kept: whether the forms are kept for the next picture.
+    """
+
+    def __init__(
+        self, weight: Tensor, sign: int, orientation: Tensor | None, dtype: torch.dtype, *, kept: bool
+    ) -> None:
+        self.weight, self.sign, self.orientation, self.dtype, self.kept = weight, sign, orientation, dtype, kept
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """As they are."""
+        part = (KEPT.part if self.kept else signed_part)(self.weight, self.sign, self.orientation)
+        return part if part.dtype == self.dtype else part.to(self.dtype)
+
+    def form(self, name: str, make: Callable[[Tensor], Tensor]) -> Tensor:
+        """Made into another form, once for all pictures."""
+        return KEPT.part(self.weight, self.sign, self.orientation, name, make)
 
 
 def signed_part(weight: Tensor, sign: int, orientation: Tensor | None = None) -> Tensor:
