@@ -81,14 +81,29 @@ class Convolution:
 
     def __call__(self, child: Tensor, part: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """See `Product`."""
+        one_place = not any(self.padding) and all(side == 1 for side in part.weight.shape[2:])
+        if one_place and any(step != 1 for step in self.stride):
+            return self._on_some(child, part)
         if part.kept and can_pack(child, part.weight):
             return self._packed(child, part)
         weight = part.tensor
-        pointwise = self.groups == 1 and not any(self.padding) and all(side == 1 for side in weight.shape[2:])
-        if pointwise and child.dim() == 4:
-            return self._pointwise(child, weight)
         response = self.function(child, weight, None, self.stride, self.padding, self.dilation, self.groups)
+        if one_place and self.groups == 1:
+            return response, lambda signals: _mixed(signals, weight)
         return response, lambda signals: self._back(signals, child.shape, weight)
+
+    def _on_some(self, child: Tensor, part: Part) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """A kernel of one place that takes steps: only the places that it comes to have any part in it."""
+        places = tuple(slice(None, None, step) for step in self.stride)
+        every = Convolution(self.function, [1] * len(places), self.padding, self.dilation, self.groups)
+        response, back = every(child[:, :, *places].contiguous(), part)
+
+        def back_to_all(signals: Tensor) -> Tensor:
+            shares = signals.new_zeros(len(signals), *child.shape)
+            shares[:, :, :, *places] = back(signals)
+            return shares
+
+        return response, back_to_all
 
     def _packed(self, child: Tensor, part: Part) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """With weights in the order in which kernels read them.
@@ -131,21 +146,11 @@ class Convolution:
         )[0]
         return shares.view(*signals.shape[:2], *shape[1:])
 
-    def _pointwise(self, child: Tensor, weight: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """A kernel of one place mixes channels, place by place: a product of matrices, on the places it looks at."""
-        steps = tuple(slice(None, None, step) for step in self.stride)
-        seen = child[:, :, *steps]
-        response = self.function(seen, weight)
 
-        def back(signals: Tensor) -> Tensor:
-            shares = torch.matmul(weight.flatten(1).t(), signals.flatten(3)).view(len(signals), *seen.shape)
-            if seen.shape == child.shape:
-                return shares
-            whole = shares.new_zeros(len(signals), *child.shape)
-            whole[:, :, :, *steps] = shares
-            return whole
-
-        return response, back
+def _mixed(signals: Tensor, weight: Tensor) -> Tensor:
+    """Back through a kernel of one place, which mixes the channels at each place: a product of matrices."""
+    shares = torch.matmul(weight.flatten(1).t(), signals.flatten(3))
+    return shares.view(*signals.shape[:2], weight.shape[1], *signals.shape[3:])
 
 
 def _turned(kernel: Tensor) -> Tensor:
