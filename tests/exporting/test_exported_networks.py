@@ -10,11 +10,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from excite.exporting.checking import compare
 from excite.exporting.onnx import open_onnx, write_onnx
 from excite.exporting.pt2 import open_pt2, write_pt2
 from excite.exporting.quiet import quietly
 from excite.exporting.sizes import Sizes
 from excite.exporting.trace import Looking, write_down
+from excite.models import fully_convolutional
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -92,7 +94,9 @@ class Case:
 
 CASES = {
     "plain": Case(lambda: nn.Sequential(conv(3, 4), nn.ReLU(), nn.MaxPool2d(2), conv(4, 6), nn.ReLU(), *head(6)), "1"),
-    "mwp": Case(lambda: nn.Sequential(conv(3, 4), nn.ReLU(), nn.MaxPool2d(2), conv(4, 6), nn.ReLU(), *head(6)), "1", "mwp"),
+    "mwp": Case(
+        lambda: nn.Sequential(conv(3, 4), nn.ReLU(), nn.MaxPool2d(2), conv(4, 6), nn.ReLU(), *head(6)), "1", "mwp"
+    ),
     "residual": Case(Residual, "stem"),
     "residual, at the picture": Case(Residual, "input"),
     "local norms": Case(local_norms, "1"),
@@ -171,6 +175,24 @@ def test_a_file_gives_the_maps_of_the_library(name, opened):
         check(run, name, 2, 3 * sizes.step)
 
 
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_a_head_that_slides_over_the_picture(dynamic, tmp_path):
+    """The output is a map, and so is the signal; the windows overlap."""
+    torch.manual_seed(0)
+    net = nn.Sequential(conv(3, 4), nn.ReLU(), nn.MaxPool2d(2), conv(4, 5), nn.ReLU(), nn.Flatten(), nn.Linear(320, 6))
+    looking = Looking(fully_convolutional(net.eval(), 16), "1", "c-mwp")
+    with quietly():
+        made = write_down(looking, Sizes(20, 24, step=1 if dynamic else None, batch=dynamic))
+        path = tmp_path / "map.onnx"
+        with path.open("wb") as file:
+            write_onnx(made, {}, file)
+        run, _ = open_onnx(path)
+    assert made.signal == (6, 3, 5)
+    agreement = compare(run, looking, [torch.rand(3, 20, 24)], batch=dynamic)
+    assert agreement.map <= CLOSE
+    assert agreement.faintest > 0
+
+
 def test_which_sizes_a_network_serves():
     assert str(written("residual").sizes).startswith("any height and width")
     assert str(written("local norms").sizes) == "16 x 16 only"  # its full connection wants one size
@@ -189,4 +211,4 @@ def test_work_that_is_never_needed_is_left_out():
     """A ReLU network has one competition for each convolution, as where the values are known."""
     names = [str(node.target) for node in written("mwp").graph.graph.nodes]
     assert names.count("aten.convolution.default") == 2 + 2  # the network's own; the upper one's total and transpose
-    assert not any(name.endswith("_.default") or name.endswith("_.Tensor") for name in names)
+    assert not any(name.endswith(("_.default", "_.Tensor")) for name in names)

@@ -45,7 +45,7 @@ def test_packed_as_plain(name, monkeypatch):
     pictures = [torch.randn(2, 3, 12, 12), torch.randn(2, 3, 15, 13)]  # packed for one size, used for two
     KEPT.clear()
     found = [mwp(net, x, signals, layer="1", contrastive=True) for x in pictures]
-    assert used
+    assert bool(used) == ("one place" not in name)  # those read their weights in blocks
     monkeypatch.setattr(products, "can_pack", lambda *_: False)
     KEPT.clear()
     for x, maps in zip(pictures, found, strict=True):

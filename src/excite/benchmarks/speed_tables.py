@@ -119,14 +119,13 @@ def write_tables(rows: Sequence[Row], facts: Mapping[str, object], out: Path) ->
 def _ratio(row: Mapping[str, object]) -> str:
     if row["ratio_to_forward"] is None:
         return "-"
-    mark = "" if _as_float(row["confidence"]) >= SURE else "~"
-    return f"{row['ratio_to_forward']:.2f} ({mark}{row['low']:.2f}-{row['high']:.2f})"
+    return f"{row['ratio_to_forward']:.2f} ({_mark(row)}{row['low']:.2f}-{row['high']:.2f})"
 
 
 def _times(row: Mapping[str, object]) -> str:
     if row["times_c_mwp"] is None or row["method"] in {FORWARD, MWP, C_MWP}:
         return ""
-    return f"{row['times_c_mwp']:.1f} ({row['times_low']:.1f}-{row['times_high']:.1f})"
+    return f"{row['times_c_mwp']:.1f} ({_mark(row)}{row['times_low']:.1f}-{row['times_high']:.1f})"
 
 
 def _number(value: object) -> str:
@@ -137,5 +136,6 @@ def _megabytes(row: Mapping[str, object]) -> str:
     return "" if row["peak_mb"] is None else f"{row['peak_mb']:.0f}"
 
 
-def _as_float(value: object) -> float:
-    return float(str(value))
+def _mark(row: Mapping[str, object]) -> str:
+    """What is put before an interval that is less sure than 95 %."""
+    return "" if float(str(row["confidence"])) >= SURE else "~"

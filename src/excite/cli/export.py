@@ -108,5 +108,6 @@ def _print(found: Exported) -> None:
     )
     typer.echo(
         f"checked on {what}: the map differs by at most {found.agreement.map:.1e} of its sum, "
-        f"the output by {found.agreement.output:.1e} of its largest score"
+        f"the output by {found.agreement.output:.1e} of its largest score (least sum of a map: "
+        f"{found.agreement.faintest:.1e} of the signal)"
     )

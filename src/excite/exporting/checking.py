@@ -36,11 +36,14 @@ class Agreement:
         pictures: on how many pictures.
         map: the largest difference of any place, over the sum of the map's absolute values.
         output: the largest difference of any score, over the largest absolute score.
+        faintest: the least sum of a map's absolute values, where a signal of 1 went down. A contrast of next to nothing
+            is the difference of two maps that are nearly equal, and there even rounding is seen.
     """
 
     pictures: int
     map: float
     output: float
+    faintest: float
 
     @property
     def good(self) -> bool:
@@ -62,23 +65,26 @@ def compare(run: Run, looking: Looking, pictures: Sequence[Tensor], *, batch: bo
         >>> from excite.exporting.trace import Looking
         >>> net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
         >>> looking = Looking(net, "1", "mwp")
-        >>> compare(looking, looking, [torch.rand(3, 4, 4)], batch=True)
-        Agreement(pictures=1, map=0.0, output=0.0)
+        >>> compare(looking, looking, [torch.rand(3, 4, 4)], batch=True).map
+        0.0
     """
     inputs = [picture[None] for picture in pictures]
     if batch:
         inputs.append(torch.stack([pictures[0], pictures[0].flip(1)]))
     differences = [_differences(run, looking, each) for each in inputs]
-    return Agreement(len(pictures), *(max(each) for each in zip(*differences, strict=True)))
+    maps, outputs, sums = zip(*differences, strict=True)
+    return Agreement(len(pictures), max(maps), max(outputs), min(sums))
 
 
 @torch.no_grad()
-def _differences(run: Run, looking: Looking, picture: Tensor) -> tuple[float, float]:
+def _differences(run: Run, looking: Looking, picture: Tensor) -> tuple[float, float, float]:
     output = looking.answer(picture)
     best = output.flatten(2).mean(2).argmax(1) if output.dim() > 2 else output.argmax(1)
     signal = torch.cat([prior(output[k : k + 1], {int(unit): 1.0}) for k, unit in enumerate(best)])
     ours, theirs = looking(picture, signal), run(picture, signal)
-    return _apart(theirs[0], ours[0], ours[0].abs().sum((1, 2))), _apart(theirs[1], ours[1], ours[1].abs().amax()[None])
+    sums = ours[0].abs().sum((1, 2))
+    in_map, in_output = _apart(theirs[0], ours[0], sums), _apart(theirs[1], ours[1], ours[1].abs().amax()[None])
+    return in_map, in_output, float(sums.min())
 
 
 def _apart(theirs: Tensor, ours: Tensor, scale: Tensor) -> float:
@@ -128,6 +134,7 @@ def demand(agreement: Agreement) -> None:
     """Refuse a file that does not agree."""
     if not agreement.good:
         raise ModelError(
-            f"the file differs from the library by {agreement.map:.1e} of the map's sum and {agreement.output:.1e} of "
-            f"the largest score, more than {LIMIT:.0e}: nothing was written"
+            f"the file differs from the library by {agreement.map:.1e} of the map's sum (which is as little as "
+            f"{agreement.faintest:.1e} of the signal) and {agreement.output:.1e} of the largest score, more than "
+            f"{LIMIT:.0e}: nothing was written"
         )

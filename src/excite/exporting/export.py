@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from excite.exporting.onnx import check_onnx, open_onnx, write_onnx
 from excite.exporting.pt2 import open_pt2, write_pt2
 from excite.exporting.quiet import quietly
 from excite.exporting.sizes import Sizes
-from excite.exporting.trace import Looking, write_down
+from excite.exporting.trace import Looking, explained, write_down
 from excite.looking import layers_of
 from excite.methods import find_method
 from excite.models import Preprocess
@@ -52,8 +52,8 @@ class Exported:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the labels."""
         facts = {key: value for key, value in self.facts.items() if key not in {"note", "labels", "multilabel"}}
-        differences = {"pictures": self.agreement.pictures, "map": self.agreement.map, "output": self.agreement.output}
-        return {"file": str(self.path), "bytes": self.path.stat().st_size, **facts, "largest_difference": differences}
+        size, agreement = self.path.stat().st_size, asdict(self.agreement)
+        return {"file": str(self.path), "bytes": size, **facts, "agreement": agreement}
 
 
 def export(
@@ -103,7 +103,8 @@ def export(
         found: list[Agreement] = []
 
         def write_checked(file: BinaryIO) -> None:
-            write(written, facts, file)
+            with explained():
+                write(written, facts, file)
             file.flush()
             run, _ = reopen(Path(file.name))
             found.append(compare(run, looking, shown, batch=written.sizes.batch))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Interpreter
+from torch.fx import Interpreter
 from torch.nn import functional
 
 if TYPE_CHECKING:
@@ -86,20 +86,16 @@ def avg_pool_backward(signal: Tensor, child: Tensor, kernel: Any, stride: Any, p
     ones = torch.ones_like(child[:1, :1])
     if divisor is None:
         window = signal.new_ones(1, 1, *kernel)
-        reach = [(signal.shape[2 + k] - 1) * stride[k] + kernel[k] - 2 * padding[k] for k in range(2)]
-        seen = functional.conv2d(_padded(ones, reach), window, None, stride, padding)
+        # With ceil, windows reach over the end, by less than a stride: there are places that are none.
+        seen = functional.conv2d(functional.pad(ones, (0, stride[1], 0, stride[0])), window, None, stride, padding)
+        for dim in (2, 3):
+            seen = _cut(seen, dim, signal.shape[dim])
         share = functional.avg_pool2d(ones, kernel, stride, padding, ceil, include_pad) / seen
     else:
         share = signal.new_full((1,), 1 / divisor)
     return transposed(
         signal * share, signal.new_ones(channels, 1, *kernel), child.shape[2:], stride, padding, (1, 1), channels
     )
-
-
-def _padded(ones: Tensor, reach: Sequence[Any]) -> Tensor:
-    """With places that are none, where windows reach over the end."""
-    over = [max(0, wanted - side) for wanted, side in zip(reach, ones.shape[2:], strict=True)]
-    return functional.pad(ones, (0, over[1], 0, over[0])) if any(over) else ones
 
 
 def _pair(value: Any) -> list[int]:
@@ -116,11 +112,6 @@ def unfold_backward(signal: Tensor, size: Sequence[Any], dim: int, length: int, 
     return signal.new_zeros(*size).index_add(dim, places, windows)
 
 
-def threshold_backward(signal: Tensor, response: Tensor, threshold: float) -> Tensor:
-    """A ReLU hands its signal on where it was active."""
-    return signal * (response > threshold)
-
-
 LOWERINGS: dict[Any, Callable[..., Any]] = {
     aten.convolution_backward.default: convolution_backward,
     aten.max_pool2d_with_indices_backward.default: max_pool_backward,
@@ -135,8 +126,3 @@ class Lowered(Interpreter):
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One operation of the graph."""
         return super().call_function(LOWERINGS.get(target, target), args, kwargs)
-
-    @property
-    def graph_module(self) -> GraphModule:
-        """The graph that is run."""
-        return self.module  # type: ignore[return-value]

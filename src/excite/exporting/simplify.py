@@ -27,8 +27,9 @@ def _operations(names: str) -> frozenset[Any]:
 
 
 SAME = _operations("detach.default alias.default clone.default lift_fresh_copy.default")
+VIEWS = _operations("view.default _unsafe_view.default")
 MOVING = {operator.getitem} | _operations(  # each output is a copy of an input, or a sum of some
-    """view.default _unsafe_view.default reshape.default expand.default unsqueeze.default squeeze.dim squeeze.dims
+    """reshape.default expand.default unsqueeze.default squeeze.dim squeeze.dims
     select.int slice.Tensor permute.default t.default transpose.int unbind.int split.Tensor split_with_sizes.default
     index_select.default unfold.default sum.dim_IntList mean.dim _to_copy.default avg_pool2d.default
     _adaptive_avg_pool2d.default"""
@@ -48,11 +49,13 @@ def simplify(module: GraphModule) -> GraphModule:
         >>> from torch.fx.experimental.proxy_tensor import make_fx
         >>> graph = make_fx(lambda x: x.relu() + x.relu().clamp(max=0))(torch.ones(2))
         >>> [node.name for node in simplify(graph).graph.nodes]
-        ['arg0_1', 'relu', 'output']
+        ['x_1', 'relu', 'output']
     """
     facts = _Facts()
     for node in list(module.graph.nodes):
         if node.op == "call_function":
+            if node.target in VIEWS:  # without the copy before it, what is viewed may lie elsewhere in memory
+                node.target = aten.reshape.default
             kept = facts.learn(node)
             if kept is not node:
                 node.replace_all_uses_with(kept)
@@ -217,7 +220,7 @@ def _alike(one: Node, other: Any) -> bool:
 
 def _is_first(node: Any) -> bool:
     """Whether a node only gave its input a leading dimension."""
-    return isinstance(node, Node) and node.target is aten.unsqueeze.default and node.args[1] == 0
+    return isinstance(node, Node) and node.target is aten.unsqueeze.default and node.args[1:] == (0,)
 
 
 def _is_all(index: Any, length: Any) -> bool:
@@ -226,4 +229,5 @@ def _is_all(index: Any, length: Any) -> bool:
         return False
     while isinstance(index, Node) and index.target in {operator.getitem, aten.split.Tensor}:
         index = index.args[0]
-    return isinstance(index, Node) and index.target is aten.arange.default and str(index.args[0]) == str(length)
+    counted = isinstance(index, Node) and index.target is aten.arange.default
+    return counted and str(index.args[0]) == str(length)

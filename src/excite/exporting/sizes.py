@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, empty
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch._subclasses.fake_tensor import FakeTensorMode
 
 __all__ = ["STEPS", "Sizes", "Unknowns"]
@@ -17,6 +19,7 @@ __all__ = ["STEPS", "Sizes", "Unknowns"]
 STEPS = (1, 32)  # any size, or what the strides of most networks divide
 BATCH = 3  # an example of a batch that is not one picture, nor any other number in a network
 BATCHES = (2, 3, 5, 12)  # that a graph must serve
+LARGER = ((0, 0), (0, 1), (1, 0), (2, 3), (3, 2), (5, 4), (11, 26), (64, 7), (301, 250))  # in steps
 
 
 @dataclass(frozen=True)
@@ -83,22 +86,22 @@ class Unknowns:
 
     def least(self) -> int | None:
         """From which size on all that was decided is right; None: only for the example, or not for every batch."""
-        step, (_, height, width) = self.sizes.step or 1, self._example
-        batches = BATCHES if self.sizes.batch else (1,)
+        _, height, width = self._example
         if self.sizes.step is None:
-            return 1 if self._holds(batches, [height], [width]) else None
-        larger = {offset + longer for offset in (0, 1, 2, 3, 5) for longer in (0, height, 2 * width)}
-        if not self._holds(batches, [height + more for more in larger], [width + more for more in larger]):
+            return 1 if self._hold([(height, width)]) else None
+        if not self._hold([(height + more, width + other) for more, other in LARGER]):
             return None
         least = min(height, width)
-        while least > 1 and self._holds(batches, [least - 1, height], [least - 1, width]):
+        while least > 1 and self._hold([(least - 1, width), (height, least - 1)]):
             least -= 1
-        return least * step
+        return least * self.sizes.step
 
-    def _holds(self, batches: Any, heights: Any, widths: Any) -> bool:
-        env: ShapeEnv = self.mode.shape_env  # type: ignore[assignment]  # it was made with one
-        return all(
-            bool(guard.expr.subs([(s, v) for s, v in zip(self._symbols, values, strict=True) if s is not None]))
-            for guard in env.guards
-            for values in product(batches, heights, widths)
-        )
+    def _hold(self, sides: Sequence[tuple[int, int]]) -> bool:
+        """Whether all that was decided holds for pictures of these sides, in batches of any size."""
+        env: Any = self.mode.shape_env
+        batches = cycle(BATCHES if self.sizes.batch else (1,))
+        cases = [(next(batches), *both) for both in sides for _ in range(2)]
+        return all(bool(guard.expr.subs(self._named(case))) for guard in env.guards for case in cases)
+
+    def _named(self, case: tuple[int, ...]) -> list[tuple[Any, int]]:
+        return [(symbol, value) for symbol, value in zip(self._symbols, case, strict=True) if symbol is not None]

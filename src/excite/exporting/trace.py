@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from torch.fx import GraphModule
 
-__all__ = ["DUALS", "Looking", "Written", "write_down"]
+__all__ = ["DUALS", "Looking", "Written", "explained", "write_down"]
 
 DUALS = {"mwp": 0.0, "c-mwp": -1.0}  # how much of the dual units is sent
 
@@ -128,16 +128,18 @@ def _serves(looking: Looking, sizes: Sizes, channels: int) -> bool:
 def _written(looking: Looking, sizes: Sizes, channels: int) -> Written | None:
     """The graph; None where it would not be right for all those sizes."""
     unknowns = _unknowns(sizes)
-    with _explained(), torch.backends.nnpack.flags(enabled=False):  # it would ask how large the batch is
+    with explained(), torch.backends.nnpack.flags(enabled=False):  # it would ask how large the batch is
         picture, output = _answer(looking.network, unknowns, channels)
         with unknowns.mode:
             signal = torch.empty(output.shape)
         with for_all_pictures():
             graph = _traced(looking, picture, signal)
+        if unknowns.least() is None:
+            return None
+        graph = simplify(_traced(torch.func.functionalize(Lowered(graph).run), picture, signal))
         least = unknowns.least()
         if least is None:
             return None
-        graph = simplify(_traced(torch.func.functionalize(Lowered(graph).run), picture, signal))
     example = looking.answer(torch.zeros(1, channels, sizes.height, sizes.width))
     return Written(graph, replace(sizes, least=least), tuple(example.shape[1:]))
 
@@ -159,12 +161,14 @@ def _traced(function: Callable[..., Any], picture: Tensor, signal: Tensor) -> Gr
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
-    """Errors of torch about a network whose course depends on values."""
+def explained() -> Iterator[None]:
+    """Errors of torch about a network whose course depends on values, or on sizes in a way it cannot follow."""
     try:
         yield
-    except ExciteError:
+    except (ExciteError, OSError):  # those have words of their own
         raise
     except Exception as error:
         said = str(error).partition("\n")[0]
-        raise ModelError(f"the network cannot be written down as one graph: {said}") from error
+        raise ModelError(
+            f"the network cannot be written down as one graph: {said} (--no-dynamic asks less of it)"
+        ) from error

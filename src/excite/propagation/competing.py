@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from excite.propagation.affine import Affine, Connected
+from excite.propagation.affine import Affine, Connected, Mixing
 from excite.propagation.notes import Note, is_live, is_traced, note_of, set_note
 from excite.propagation.passing import negation, scaled
 from excite.propagation.products import Connection, Convolution, Traced
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from excite.propagation.call import Call
     from excite.propagation.products import Product
+
+MANY = 2**18  # weights
 
 
 def convolution(call: Call) -> Any:
@@ -133,7 +135,7 @@ def _compete(
     if not inputs:
         return set_note(response, Note(fresh=True))
     kept = id(weight) in call.mode.state and not weight.is_inference()
-    kind = Connected if call.name == "linear" else Affine
+    kind = Connected if call.name == "linear" else Mixing if _mixes(product, weight) else Affine
     rule = kind(
         product,
         call.mode.keeper.keep(child),
@@ -144,6 +146,12 @@ def _compete(
         kept=kept,
     )
     return call.compete(rule, response, inputs, None, Note())
+
+
+def _mixes(product: Product, weight: Tensor) -> bool:
+    """Whether a convolution only mixes channels, with so many weights that they are better not copied."""
+    wide = weight.numel() >= MANY and weight.numel() == weight.shape[0] * weight.shape[1]
+    return wide and isinstance(product, Convolution) and product.groups == 1 and not any(product.padding)
 
 
 def _pool(call: Call, child: Tensor, product: Product, response: Tensor, note: Note) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["can_pack", "convolve", "pack"]
 
-LEAST, LEAST_OF_ONE_PLACE = 2**15, 2**18  # weights: with fewer there is nothing to gain
+LEAST = 2**15  # weights: with fewer there is nothing to gain
 _REORDER = getattr(torch._C._nn, "mkldnn_reorder_conv2d_weight", None)  # noqa: SLF001 - torch has no public name for it
 _CONVOLVE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None) if torch._C._has_mkldnn else None  # noqa: SLF001
 
@@ -30,7 +30,8 @@ def can_pack(child: Tensor, weight: Tensor) -> bool:
         and child.device.type == "cpu"
         and child.dtype == weight.dtype == torch.float32
         and weight.dim() == 4
-        and weight.numel() >= (LEAST if weight.shape[2] * weight.shape[3] > 1 else LEAST_OF_ONE_PLACE)
+        and weight.numel() >= LEAST
+        and weight.shape[2] * weight.shape[3] > 1
         and bool(torch.backends.mkldnn.enabled)
     )
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "Convolution", "Product", "Traced"]
 
+FEW_PLACES = 100  # with more, a convolution takes much longer than bringing its weights in order: not worth the memory
+
 
 class Product(Protocol):
     """A linear operation."""
@@ -86,11 +88,13 @@ class Convolution:
             return self._on_some(child, part)
         if part.kept and can_pack(child, part.weight):
             return self._packed(child, part)
-        weight = part.tensor
-        response = self.function(child, weight, None, self.stride, self.padding, self.dilation, self.groups)
+        response = self._up(child, part)
         if one_place and self.groups == 1:
-            return response, lambda signals: _mixed(signals, weight)
-        return response, lambda signals: self._back(signals, child.shape, weight)
+            return response, lambda signals: _mixed(signals, part.tensor)
+        return response, lambda signals: self._back(signals, child.shape, part.tensor)
+
+    def _up(self, child: Tensor, part: Part) -> Tensor:
+        return self.function(child, part.tensor, None, self.stride, self.padding, self.dilation, self.groups)
 
     def _on_some(self, child: Tensor, part: Part) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """A kernel of one place that takes steps: only the places that it comes to have any part in it."""
@@ -111,7 +115,10 @@ class Convolution:
         The transpose of a convolution of stride 1 is a convolution too, with the kernel turned round.
         """
         options = self.padding, self.stride, self.dilation, self.groups
-        response = convolve(child, part.form("up", lambda weight: pack(weight, *options, child.shape)), *options)
+        if child.shape[2] * child.shape[3] <= FEW_PLACES:
+            response = convolve(child, part.form("up", lambda weight: pack(weight, *options, child.shape)), *options)
+        else:
+            response = self._up(child, part)
         around = [
             step * (side - 1) - pad
             for step, side, pad in zip(self.dilation, part.weight.shape[2:], self.padding, strict=True)

@@ -1,8 +1,9 @@
 """The positive and the negative parts of a network's weights, kept from one picture to the next.
 
-They depend on the weights alone, and for layers with many weights and few places splitting them costs as much as
-using them. What is kept is checked each time: torch counts in-place changes of a parameter, and for changes that it
-does not count (through ``.data`` or NumPy) one number of each row is compared, a different column in each row.
+They depend on the weights alone, and for layers with many weights and few places splitting them and bringing them in
+order costs as much as using them. What is kept is checked each time: torch counts in-place changes of a parameter, and
+for changes that it does not count (through ``.data`` or NumPy) about one number of each row is compared, each from
+another column.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import threading
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -125,10 +125,10 @@ class Part:
     ) -> None:
         self.weight, self.sign, self.orientation, self.dtype, self.kept = weight, sign, orientation, dtype, kept
 
-    @cached_property
+    @property
     def tensor(self) -> Tensor:
-        """As they are."""
-        part = (KEPT.part if self.kept else signed_part)(self.weight, self.sign, self.orientation)
+        """As they are; made anew each time, because they take as much memory as the network itself."""
+        part = signed_part(self.weight, self.sign, self.orientation)
         return part if part.dtype == self.dtype else part.to(self.dtype)
 
     def form(self, name: str, make: Callable[[Tensor], Tensor]) -> Tensor:

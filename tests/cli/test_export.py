@@ -1,0 +1,81 @@
+"""``excite export`` as a user meets it: files, what it prints, and one line for every mistake."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from skimage import data
+
+DOCS = Path(__file__).parents[2] / "docs" / "export.md"
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+
+def test_a_file_that_agrees_is_written_and_may_be_written_again(excite, model, cat):
+    answer = excite("export", model, "--onnx", "map.onnx", "--check", cat, "--json").answers[0]
+    assert answer["file"] == "map.onnx"
+    assert answer["bytes"] == Path("map.onnx").stat().st_size
+    assert answer["method"] == "c-mwp"
+    assert answer["agreement"]["pictures"] == 1
+    assert answer["agreement"]["map"] < 1e-5
+    ended = excite("export", model, "--onnx", "map.onnx", "--method", "mwp", "--no-dynamic")
+    assert ended.code == 0
+    assert "checked on 1 picture: the map differs by at most" in ended.out
+    assert "mwp" in ended.out
+
+
+def test_torch_export_writes_a_file_too(excite, model, here):
+    assert excite("export", model, "--pt2", "map.pt2").code == 0
+    assert excite("export", model, "--pt2", "map.pt2").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "say which file to write: --onnx FILE or --pt2 FILE"),
+        (["--onnx", "a.onnx", "--pt2", "a.pt2"], "say which file to write"),
+        (["--onnx", "a.txt"], "end it in .onnx"),
+        (["--onnx", "a.onnx", "--size", "wide"], "'wide' is no size"),
+        (["--onnx", "a.onnx", "--layer", "nowhere"], "no layer 'nowhere' in this network"),
+        (["--onnx", "a.onnx", "--method", "grad"], "the method 'grad' cannot be exported: choose mwp or c-mwp"),
+        (["--onnx", "a.onnx", "--check", "missing.jpg"], "missing.jpg"),
+        (["--onnx", "taken.onnx"], "was not made by excite export: give another name"),
+        (["--onnx", "file/a.onnx"], "cannot write 'file/a.onnx'"),
+    ],
+)
+def test_mistakes_are_one_line(excite, model, here, arguments, said):
+    Path("taken.onnx").write_text("somebody's work", encoding="utf-8")
+    Path("file").write_text("no folder", encoding="utf-8")
+    assert said in excite("export", model, *arguments).complaint
+    assert Path("taken.onnx").read_text(encoding="utf-8") == "somebody's work"
+    assert sorted(path.name for path in here.iterdir()) == ["file", "taken.onnx"]
+
+
+def test_without_the_packages_it_says_which(excite, model, here, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    assert excite("export", model, "--onnx", "a.onnx").complaint.endswith("pip install 'excite[onnx]'")
+
+
+def test_a_file_that_does_not_agree_is_not_put_in_place(excite, model, here, monkeypatch):
+    excite("export", model, "--pt2", "map.pt2")
+    before = Path("map.pt2").read_bytes()
+    monkeypatch.setattr("excite.exporting.checking.LIMIT", -1.0)
+    assert "the file differs from the library by" in excite("export", model, "--pt2", "map.pt2").complaint
+    assert Path("map.pt2").read_bytes() == before
+    assert [path.name for path in here.iterdir()] == ["map.pt2"]
+
+
+def test_the_embedded_network_and_the_example_of_the_docs(excite, here):
+    """End to end, once: the classifier that comes with excite, and what the docs say to do with its file."""
+    Image.fromarray(data.chelsea()).save("photo.jpg")
+    ended = excite("export", "efficientnet-lite0", "--onnx", "map.onnx", "--check", "photo.jpg", "--json")
+    assert ended.answers[0]["sizes"]["serves"] == "any height and width from 32 in steps of 32"
+    assert ended.answers[0]["agreement"]["map"] < 1e-5
+    (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    found = {}
+    exec(example, found)  # noqa: S102 - it is ours
+    assert found["attention"].shape == (1, 7, 7)
+    assert found["attention"].max() > 0
