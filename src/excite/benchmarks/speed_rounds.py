@@ -69,6 +69,9 @@ class Stopwatch:
 class Rounds:
     """Rounds of one group: a forward pass, then every contender once in an order of its own, then a forward pass.
 
+    Right before each contender there is a forward pass as well, by which its time is divided: both then find the same
+    machine, and caches as a forward pass leaves them, whatever the contender before has done to them.
+
     Attributes:
         timings: of each case that ran to the end of all rounds, the forward passes aside.
         failed: of each other case why not.
@@ -78,7 +81,7 @@ class Rounds:
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     seed: int = 0
     failed: dict[Case, str] = field(default_factory=dict)
-    _done: list[tuple[float, dict[Case, float], float]] = field(default_factory=list)
+    _done: list[tuple[float, dict[Case, tuple[float, float]], float]] = field(default_factory=list)
 
     def run(self, contenders: Sequence[Contender], budget: float, least: int = LEAST) -> None:
         """As many rounds as fit in so many seconds, and at least so many.
@@ -103,9 +106,12 @@ class Rounds:
     @property
     def timings(self) -> dict[Case, Timing]:
         """How long each case took, in the order in which they were named."""
-        forwards = tuple((first, last) for first, _, last in self._done)
         cases = [case for case in self._done[0][1] if case not in self.failed]
-        return {case: Timing(tuple(seconds[case] for _, seconds, _ in self._done), forwards) for case in cases}
+        both = {case: [taken[case] for _, taken, _ in self._done] for case in cases}
+        return {
+            case: Timing(tuple(seconds for _, seconds in pairs), tuple((before, before) for before, _ in pairs))
+            for case, pairs in both.items()
+        }
 
     @property
     def forwards(self) -> Timing:
@@ -123,15 +129,15 @@ class Rounds:
         """One round, and how long it took as the stopwatch's clock says."""
         begin = self.stopwatch.clock()
         first = self.stopwatch(self.forward)
-        seconds = dict.fromkeys(ready, 0.0)
+        taken = dict.fromkeys(ready, (0.0, 0.0))
         cases = list(ready)
         for k in torch.randperm(len(cases), generator=generator).tolist():
             try:
-                seconds[cases[k]] = self.stopwatch(ready[cases[k]])
+                taken[cases[k]] = self.stopwatch(self.forward), self.stopwatch(ready[cases[k]])
             except Exception as error:  # noqa: BLE001 - as above: the others go on without it
                 self.failed[cases[k]] = reason_of(error)
                 del ready[cases[k]]
-        self._done.append((first, seconds, self.stopwatch(self.forward)))
+        self._done.append((first, taken, self.stopwatch(self.forward)))
         return self.stopwatch.clock() - begin
 
 

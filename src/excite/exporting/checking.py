@@ -26,6 +26,8 @@ __all__ = ["LIMIT", "Agreement", "Run", "any_picture", "compare", "demand", "pre
 Run = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 LIMIT = 1e-4  # how far a file may be from the library, as a share of the map's sum
+FAINT = 1e-2  # of the signal: a contrast that leaves less is the difference of two maps that are nearly equal, and
+# rounding those two is more than 1e-4 of it, in the library too. There the limit is 1e-6 of the signal.
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,9 @@ class Agreement:
 
     Attributes:
         pictures: on how many pictures.
-        map: the largest difference of any place, over the sum of the map's absolute values.
+        map: the largest difference of any place, over the sum of the map's absolute values (at least `FAINT`).
         output: the largest difference of any score, over the largest absolute score.
-        faintest: the least sum of a map's absolute values, where a signal of 1 went down. A contrast of next to nothing
-            is the difference of two maps that are nearly equal, and there even rounding is seen.
+        faintest: the least sum of a map's absolute values, where a signal of 1 went down.
     """
 
     pictures: int
@@ -83,7 +84,10 @@ def _differences(run: Run, looking: Looking, picture: Tensor) -> tuple[float, fl
     signal = torch.cat([prior(output[k : k + 1], {int(unit): 1.0}) for k, unit in enumerate(best)])
     ours, theirs = looking(picture, signal), run(picture, signal)
     sums = ours[0].abs().sum((1, 2))
-    in_map, in_output = _apart(theirs[0], ours[0], sums), _apart(theirs[1], ours[1], ours[1].abs().amax()[None])
+    in_map, in_output = (
+        _apart(theirs[0], ours[0], sums.clamp(min=FAINT)),
+        _apart(theirs[1], ours[1], ours[1].abs().amax()[None]),
+    )
     return in_map, in_output, float(sums.min())
 
 
