@@ -19,7 +19,7 @@ __all__ = ["can_pack", "convolve", "pack"]
 
 LEAST = 2**15  # weights: with fewer there is nothing to gain
 _REORDER = getattr(torch._C._nn, "mkldnn_reorder_conv2d_weight", None)  # noqa: SLF001 - torch has no public name for it
-_CONVOLVE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None) if torch._C._has_mkldnn else None  # noqa: SLF001
+_CONVOLVE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None) if torch._C._has_mkldnn else None  # noqa: SLF001 - as above
 
 
 def can_pack(child: Tensor, weight: Tensor) -> bool:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from excite.engines import Crew
+from excite.engines.jobs import one_thread
 from excite.errors import ModelError
 from excite.ledger import open_ledger
 from excite.loop import run
@@ -29,8 +28,6 @@ from excite.training.sources import FixedViews, FreshViews, Gathering, unwatched
 from excite.training.views import Views
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import nn
 
     from excite.training.examples import Examples
@@ -146,14 +143,3 @@ class FineTuning:
 def _noise() -> Image.Image:
     """A picture that tells nothing, to see how a network runs."""
     return Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype=np.uint8))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """The last digits of a sum depend on how many threads share it."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
