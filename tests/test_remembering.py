@@ -70,6 +70,23 @@ def test_changed_weights_are_looked_through_again(classifier):
     assert memory.looks == 2
 
 
+def test_changed_statistics_are_looked_through_again():
+    layers = [
+        nn.Conv2d(3, 8, 3, 2),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 4),
+    ]
+    classifier = excite.wrap(nn.Sequential(*layers).eval(), labels=["cat", "dog", "owl", "cup"], layer="2")
+    memory = excite.Memory(classifier)
+    memory.attend(photo(1), "cat")
+    classifier.module[1].running_mean.add_(1)
+    same(memory.attend(photo(1), "cat"), excite.attend(classifier, photo(1), "cat"))
+    assert memory.looks == 2
+
+
 def test_bytes_are_bounded_and_the_oldest_goes_first(classifier):
     memory = excite.Memory(classifier)
     memory.attend(photo(0), "cat")

@@ -109,8 +109,9 @@ class Memory:
             self._kept.clear()
 
     def _versions(self) -> tuple[int, ...]:
-        """Changes when the network's weights do."""
-        return tuple(version_of(each) for each in self.classifier.module.parameters())
+        """Changes when the network's weights or statistics do (not through ``.data``, which torch does not count)."""
+        module = self.classifier.module
+        return tuple(version_of(each) for each in (*module.parameters(), *module.buffers()))
 
     def _recall(self, key: Hashable) -> _Remembered | None:
         with self._lock:

@@ -71,6 +71,40 @@ def test_mwp_takes_several(net):
     torch.testing.assert_close(maps[2], mwp(net, X, SIGNALS[2], layer="both", contrastive=True), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("side", [1, 3])
+def test_no_signal_gives_an_empty_map(side):
+    """Also where the classifier's own weights are a convolution, of which no row is then needed."""
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 5, side), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    ).eval()
+    maps = mwp(net, torch.rand(2, 3, 8, 8), torch.zeros(3, 2, 5), layer="1", contrastive=True)
+    assert maps.shape == (3, 2, 8, 6, 6)
+    assert not maps.any()
+
+
+def test_one_parameter_in_convolutions_of_other_steps():
+    """What is packed for one of them serves the others too."""
+
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.top = nn.Conv2d(3, 64, 3), nn.Linear(64, 4)
+            self.weight = nn.Parameter(torch.randn(64, 64, 3, 3) * 0.05)
+
+        def forward(self, x):
+            x = functional.relu(self.stem(x))
+            for stride, padding, dilation in ((1, 1, 1), (1, 2, 2), (2, 1, 1)):
+                x = functional.relu(functional.conv2d(x, self.weight, None, stride, padding, dilation))
+            return self.top(x.mean((2, 3)))
+
+    torch.manual_seed(0)
+    net, x = Shared().eval(), torch.randn(2, 3, 11, 11)
+    found = [mwp(net, x, 1, layer="stem", contrastive=True).double() for _ in range(2)]
+    exact = mwp(net.double(), x.double(), 1, layer="stem", contrastive=True)
+    for each in found:
+        torch.testing.assert_close(each, exact, rtol=0, atol=float(exact.abs().max()) * 5e-5)
+
+
 @pytest.mark.parametrize("block", [1, 7, 10**6])
 def test_rows_in_blocks(net, monkeypatch, block):
     expected = mwp(net, X, SIGNALS, layer="norm", contrastive=True)

@@ -105,6 +105,8 @@ class Affine(Rule):
         """The children that pushed to one side share the probability of their parents."""
         if self.cued and self.row_dim == 1 and not self.grouped and is_known():
             rows = probability.transpose(0, 2).flatten(1).any(1).nonzero()[:, 0]  # few units are cued
+            if not len(rows):  # torch has no convolution without outputs
+                return probability.new_zeros(len(probability), *self.child.tensor.shape)
             return Contest(self._rows(rows), side).shares(probability.index_select(2, rows))
         key = side, self.normalised
         if key not in self._contests:

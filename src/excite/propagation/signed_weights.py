@@ -1,4 +1,4 @@
-"""The positive and the negative parts of a network's weights, kept from one picture to the next.
+"""The positive and the negative parts of a network's weights, and their packed forms, kept for the next picture.
 
 They depend on the weights alone, and for layers with many weights and few places splitting them and bringing them in
 order costs as much as using them. What is kept is checked each time: torch counts in-place changes of a parameter, and
@@ -48,13 +48,13 @@ class SignedWeights:
 
     Example:
         >>> kept, weight = SignedWeights(), torch.nn.Parameter(torch.tensor([[1.0, -2.0]]))
-        >>> kept.part(weight, -1)
-        tensor([[ 0., -2.]])
-        >>> kept.part(weight, -1) is kept.part(weight, -1)
-        True
+        >>> kept.part(weight, -1, None, "turned", torch.t)
+        tensor([[ 0.],
+                [-2.]])
         >>> weight.data[:] = -3.0
-        >>> kept.part(weight, -1)
-        tensor([[-3., -3.]])
+        >>> kept.part(weight, -1, None, "turned", torch.t)
+        tensor([[-3.],
+                [-3.]])
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -66,13 +66,13 @@ class SignedWeights:
         self,
         weight: Tensor,
         sign: int,
-        orientation: Tensor | None = None,
-        form: str = "",
-        make: Callable[[Tensor], Tensor] | None = None,
+        orientation: Tensor | None,
+        form: str,
+        make: Callable[[Tensor], Tensor],
     ) -> Tensor:
         """What is positive (``sign`` 1) or negative (-1) of a parameter whose rows were turned by ``orientation``.
 
-        ``make`` brings it to another form, which is kept under the name of the ``form``.
+        ``make`` brings it to the form that is kept under that name.
         """
         mark, sample = (version_of(weight), weight.data_ptr(), weight.dtype), _sample(weight)
         with self._lock:
@@ -82,8 +82,7 @@ class SignedWeights:
                 self._entries[id(weight)] = entry
             self._entries.move_to_end(id(weight))
             if (sign, form) not in entry.parts:
-                part = signed_part(weight, sign, orientation)
-                entry.parts[sign, form] = part if make is None else make(part)
+                entry.parts[sign, form] = make(signed_part(weight, sign, orientation))
                 self._make_room()
             return entry.parts[sign, form]
 
