@@ -29,6 +29,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "album": {"attending", "attention", "engines", "images", "ledger", "loop", "methods", "models", "readouts"},
     "locating": {"attending", "looking", "models"},
     "boxing": {"album", "engines", "images", "ledger", "locating", "loop", "models", "readouts", "vocabulary"},
+    "tags": {"engines", "fetching", "images", "ledger", "loop", "readouts", "vocabulary"},
     "exporting": {"looking", "methods", "models", "propagation", "readouts"},
     "training": {
         "datasets",
@@ -40,6 +41,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "models",
         "propagation",
         "readouts",
+        "tags",
         "vocabulary",
     },
     "benchmarks": {
@@ -73,6 +75,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "models",
         "propagation",
         "readouts",
+        "tags",
         "training",
         "vocabulary",
     },

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from excite.cli import attend, bench, boxes, export, fetch, finetune, layers, ls
+from excite.cli import attend, bench, boxes, export, fetch, finetune, layers, ls, tags, train
 
 __all__ = ["main"]
 
@@ -33,6 +33,8 @@ app.command("fetch", epilog=fetch.EXAMPLES)(fetch.command)
 app.command("finetune", epilog=finetune.EXAMPLES)(finetune.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(ls.app, name="ls")
+app.add_typer(tags.app, name="tags")
+app.add_typer(train.app, name="train")
 
 
 def _version(value: bool) -> None:

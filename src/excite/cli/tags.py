@@ -1,0 +1,9 @@
+"""``excite tags``: from a raw corpus of tagged pictures to one worth learning from."""
+
+from __future__ import annotations
+
+from excite.cli.groups import group
+
+__all__ = ["app"]
+
+app = group("Clean a corpus of pictures with tags, and look at its dictionary.")

@@ -1,0 +1,164 @@
+"""A corpus of pictures with tags, as Parquet: its pieces, and its rows in batches of bounded size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from excite.errors import DataError
+from excite.ledger.columns import arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+__all__ = ["BATCH", "ColumnNames", "Corpus", "Piece", "schema"]
+
+BATCH = 100_000  # rows in memory at a time: some 4 million tags
+SEPARATORS = r"\s*[,;|\t\n]\s*"  # between tags that are one text
+
+
+def schema() -> Any:
+    """The columns of a corpus: whose picture it is may be unknown (null).
+
+    Example:
+        >>> schema().names
+        ['image', 'tags', 'user']
+    """
+    pa = arrow()
+    return pa.schema([("image", pa.string()), ("tags", pa.list_(pa.string())), ("user", pa.string())])
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """What the columns of a file are called; without a user column (None) nobody is known.
+
+    Example:
+        >>> ColumnNames(tags="keywords").tags
+        'keywords'
+    """
+
+    image: str = "image"
+    tags: str = "tags"
+    user: str | None = "user"
+
+    @property
+    def names(self) -> list[str]:
+        """Those that are read."""
+        return [name for name in (self.image, self.tags, self.user) if name is not None]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a corpus: a row group of one of its files.
+
+    Attributes:
+        path: the file.
+        group: which of its row groups.
+        first: the number of its first row within the corpus.
+        rows: how many.
+    """
+
+    path: Path
+    group: int
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A Parquet file, or a folder of them in the order of their names.
+
+    Args:
+        path: the file or the folder.
+        columns: what its columns are called.
+
+    Raises:
+        DataError: there is none, it is damaged, or a column is missing.
+
+    Example:
+        >>> corpus = Corpus(Path("kept.parquet"))                           # doctest: +SKIP
+        >>> for batch in corpus.batches():                                  # doctest: +SKIP
+        ...     print(batch.num_rows, batch.schema.names)
+    """
+
+    path: Path
+    columns: ColumnNames = ColumnNames()
+    pieces: tuple[Piece, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pieces", tuple(_pieces(self.path, self.columns)))
+
+    @property
+    def rows(self) -> int:
+        """How many pictures it names."""
+        return sum(piece.rows for piece in self.pieces)
+
+    def batches(self, pieces: Iterable[Piece] | None = None, rows: int = BATCH) -> Iterator[Any]:
+        """The rows in order, as record batches of `schema`; tags that are one text are split."""
+        for piece in self.pieces if pieces is None else pieces:
+            yield from _batches(piece, self.columns, rows)
+
+
+def _pieces(path: Path, columns: ColumnNames) -> Iterator[Piece]:
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files:
+        raise DataError(f"there is no .parquet file in {path}: give a corpus, or the folder of its parts")
+    first = 0
+    for file in files:
+        metadata, names = _facts(file)
+        missing = [name for name in columns.names if name not in names]
+        if missing:
+            raise DataError(
+                f"{file} has no column {missing[0]!r}, only {', '.join(map(repr, names))}: say which one it is, "
+                "as in --columns tags=keywords"
+            )
+        for group in range(metadata.num_row_groups):
+            rows = metadata.row_group(group).num_rows
+            yield Piece(file, group, first, rows)
+            first += rows
+
+
+def _facts(file: Path) -> tuple[Any, list[str]]:
+    pa = arrow()
+    try:
+        with pa.parquet.ParquetFile(file) as opened:
+            return opened.metadata, opened.schema_arrow.names
+    except FileNotFoundError:
+        raise DataError(f"there is no corpus {str(file)!r}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"cannot read {file} as Parquet: {' '.join(str(error).split())[:200]}") from None
+
+
+def _batches(piece: Piece, columns: ColumnNames, rows: int) -> Iterator[Any]:
+    pa = arrow()
+    try:
+        with pa.parquet.ParquetFile(piece.path) as opened:
+            for batch in opened.iter_batches(rows, row_groups=[piece.group], columns=columns.names):
+                yield _canonical(batch, columns)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"cannot read {piece.path}: {' '.join(str(error).split())[:200]}") from None
+
+
+def _canonical(batch: Any, columns: ColumnNames) -> Any:
+    pa = arrow()
+    user = pa.nulls(batch.num_rows, pa.string()) if columns.user is None else _text(batch.column(columns.user))
+    arrays = [_text(batch.column(columns.image)), _lists(batch.column(columns.tags)), user]
+    return pa.record_batch(arrays, schema=schema())
+
+
+def _text(array: Any) -> Any:
+    """Any column as text; numbers too, which users often are."""
+    pa = arrow()
+    return array if array.type == pa.string() else array.cast(pa.string())
+
+
+def _lists(array: Any) -> Any:
+    """A column of tags as lists, where it holds text split at its separators."""
+    pa = arrow()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        array = pa.compute.split_pattern_regex(array, SEPARATORS)
+    wanted = pa.list_(pa.string())
+    return array if array.type == wanted else array.cast(wanted)
