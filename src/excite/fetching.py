@@ -6,18 +6,20 @@ import hashlib
 import os
 import sys
 from dataclasses import dataclass
+from functools import cache
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib import request as web
 from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from excite.errors import FetchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Remote", "cache_folder", "digest_of", "fetch", "fetch_to", "is_published"]
+__all__ = ["Remote", "cache_folder", "digest_of", "fetch", "fetch_to", "fetch_unknown", "is_published"]
 
 CHUNK = 1 << 20
 PATIENCE = 30  # seconds without a byte
@@ -93,6 +95,27 @@ def fetch_to(remote: Remote, place: Path) -> Path:
     return place
 
 
+def fetch_unknown(url: str, place: Path, most: int | None = None) -> Path:
+    """A file of which nobody published a hash: believed when all its bytes have come; one that is there is taken.
+
+    Args:
+        url: where it lies.
+        place: where it shall lie.
+        most: how many bytes it may have.
+
+    Raises:
+        FetchError: it cannot be had, or is too large.
+
+    Example:
+        >>> fetch_unknown("https://example.org/cat.jpg", Path("cat.jpg"), most=1_000_000)  # doctest: +SKIP
+    """
+    if place.is_file():
+        return place
+    partial = place.with_name(place.name + ".part")
+    _download_somewhere(Remote(place.name, url, ""), partial, place, most)
+    return partial.replace(place)
+
+
 def is_published(path: Path, remote: Remote) -> bool:
     """Whether a file is the one that was published, by its hash."""
     return digest_of(path, HASHES[len(remote.digest)]) == remote.digest
@@ -105,14 +128,14 @@ def digest_of(path: Path, kind: str = "SHA-1") -> str:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
-def _download_somewhere(remote: Remote, partial: Path, place: Path) -> None:
+def _download_somewhere(remote: Remote, partial: Path, place: Path, most: int | None = None) -> None:
     """From the first address that gives it; what one began, the next goes on with."""
     refusals = []
     for url in (remote.url, *remote.mirrors):
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            _download(url, remote.name, partial)
-        except (OSError, HTTPException) as error:  # the former is also what urllib's own errors are
+            _download(url, remote.name, partial, most)
+        except (OSError, HTTPException, ValueError) as error:  # urllib's own errors, and an address that is none
             refusals.append(f"{url}: {getattr(error, 'reason', None) or error}")
         else:
             return
@@ -121,19 +144,35 @@ def _download_somewhere(remote: Remote, partial: Path, place: Path) -> None:
     )
 
 
-def _download(url: str, name: str, partial: Path) -> None:
+@cache
+def _opener() -> web.OpenerDirector:
+    """As urllib's own, but for the web only: no redirection leads to a file or to an FTP server."""
+    opener = web.OpenerDirector()
+    handlers = (web.ProxyHandler, web.HTTPHandler, web.HTTPSHandler, web.HTTPRedirectHandler)
+    for handler in (*handlers, web.HTTPDefaultErrorHandler, web.HTTPErrorProcessor, web.UnknownHandler):
+        opener.add_handler(handler())
+    return opener
+
+
+def urlopen(request: Request, timeout: float) -> Any:
+    """Ask for a file; named as what it stands for."""
+    return _opener().open(request, timeout=timeout)
+
+
+def _download(url: str, name: str, partial: Path, most: int | None = None) -> None:
     done = partial.stat().st_size if partial.is_file() else 0
     if not url.startswith(("http://", "https://")):
         raise URLError("the address must begin with http:// or https://")
     request = Request(url, headers={"Range": f"bytes={done}-"} if done else {})  # noqa: S310 - checked above
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - checked above
+        with urlopen(request, timeout=PATIENCE) as answer:
             resumed = answer.status == 206
             length = answer.headers.get("Content-Length")
             with partial.open("ab" if resumed else "wb") as file:
                 total = int(length) + (done if resumed else 0) if length else None
                 for chunk in _shown(_chunks(answer), name, done if resumed else 0, total):
                     file.write(chunk)
+                    _check_size(max(file.tell(), total or 0), most, partial)
                 written = file.tell()
     except HTTPError as error:
         error.close()  # it holds the connection
@@ -142,6 +181,13 @@ def _download(url: str, name: str, partial: Path) -> None:
         raise
     if total is not None and written < total:
         raise URLError(f"the connection broke after {written} of {total} bytes")
+
+
+def _check_size(size: int, most: int | None, partial: Path) -> None:
+    """Stop at the first sign that a file has more bytes than it may have; what has come of it is of no use."""
+    if most is not None and size > most:
+        partial.unlink()
+        raise URLError(f"it has more than {most} bytes")
 
 
 def _chunks(answer: BinaryIO) -> Iterator[bytes]:

@@ -22,7 +22,15 @@ from PIL import Image, UnidentifiedImageError
 
 from excite.errors import ImageError
 
-__all__ = ["PICTURE_SUFFIXES", "file_state", "find_images", "is_picture_argument", "read_image"]
+__all__ = [
+    "PICTURE_SUFFIXES",
+    "decode_image",
+    "file_state",
+    "find_images",
+    "is_picture_argument",
+    "picture_format",
+    "read_image",
+]
 
 Array = NDArray[Any]
 
@@ -93,6 +101,36 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
     if isinstance(source, str | os.PathLike):
         return _from_file(Path(os.fsdecode(source)))
     raise ImageError(f"{type(source).__name__} is not a picture: pass a file name, a PIL image, an array or a tensor.")
+
+
+def decode_image(content: bytes, name: str = "the picture") -> Image.Image:
+    """As `read_image`, from the bytes of a file that lies elsewhere than on a disk.
+
+    Args:
+        content: the whole file.
+        name: what errors call it.
+
+    Raises:
+        ImageError: the picture cannot be read.
+
+    Example:
+        >>> decode_image(b"P5 1 1 255 x").size
+        (1, 1)
+    """
+    return _decoded(_opened(BytesIO(content), name), name)
+
+
+def picture_format(content: bytes, name: str = "the picture") -> str:
+    """Which of the formats that are read a file has, by its first bytes and not by its name; nothing is decoded.
+
+    Raises:
+        ImageError: it has none of them, or more pixels than the guard against decompression bombs lets through.
+
+    Example:
+        >>> picture_format(b"P5 1 1 255 x")
+        'PPM'
+    """
+    return str(_opened(BytesIO(content), name).format)
 
 
 def find_images(patterns: str | Sequence[str]) -> list[Path]:

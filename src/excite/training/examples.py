@@ -18,7 +18,7 @@ from excite.vocabulary.labels import fold
 if TYPE_CHECKING:
     from excite.datasets import Dataset, Sample
 
-__all__ = ["Example", "Examples", "read_examples"]
+__all__ = ["Example", "Examples", "place_of", "read_examples"]
 
 LABELS_ONLY = "annotations/labels_"  # SPLIT.jsonl: {"file": NAME, "labels": [CATEGORY, ...]} a line
 
@@ -79,7 +79,7 @@ class Examples:
             >>> len(kept.pictures), len(aside.pictures)
             (901, 99)
         """
-        aside = {picture for picture in self.pictures if _place(picture.name) < share}
+        aside = {picture for picture in self.pictures if place_of(picture.name) < share}
         kept = tuple(picture for picture in self.pictures if picture not in aside)
         return replace(self, pictures=kept), replace(self, pictures=tuple(p for p in self.pictures if p in aside))
 
@@ -151,7 +151,12 @@ def _are_words(labels: object) -> bool:
     return isinstance(labels, list) and all(isinstance(label, str) and label.strip() for label in labels)
 
 
-def _place(name: str) -> float:
-    """A number from 0 to 1 that looks drawn at random, but is the same for the same name for ever."""
+def place_of(name: str) -> float:
+    """A number from 0 to 1 that looks drawn at random, but is the same for the same name for ever.
+
+    Example:
+        >>> round(place_of("photo.jpg"), 3)
+        0.452
+    """
     digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from PIL import Image
     from torch import Tensor, nn
 
     from excite.ledger import Entry
     from excite.training.examples import Example
-    from excite.training.views import Views
+    from excite.training.views import Views, Whole
 
 __all__ = ["Extraction", "Shelf", "state_of"]
 
@@ -43,7 +44,7 @@ class Extraction:
 
     network: nn.Module
     layer: str
-    views: Views
+    views: Views | Whole
     numbers: tuple[int, ...]
     question: str = field(init=False)
 
@@ -58,11 +59,15 @@ class Extraction:
 
     def __call__(self, task: Example) -> dict[str, Any]:
         """The features of a picture, for a `Shelf`."""
-        pictures = self.views(read_image(task.path), task.name, self.numbers)
+        return self.answer(read_image(task.path), task.name)
+
+    def answer(self, picture: Image.Image, name: str) -> dict[str, Any]:
+        """The same for a picture that was read."""
+        pictures = self.views(picture, name, self.numbers)
         features = features_of(self.network, self.layer, pictures).half()  # more digits change no classifier
         if not features.isfinite().all():
-            raise ModelError(f"the features of {task.name!r} are beyond all numbers: is it a network with weights?")
-        return {"picture": task.name, "features": features.numpy()}
+            raise ModelError(f"the features of {name!r} are beyond all numbers: is it a network with weights?")
+        return {"picture": name, "features": features.numpy()}
 
 
 class Shelf(Ledger):

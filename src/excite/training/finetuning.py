@@ -9,9 +9,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from PIL import Image
-
 from excite.engines import Crew
 from excite.engines.jobs import one_thread
 from excite.errors import ModelError
@@ -25,7 +22,7 @@ from excite.training.fitting import Descent, Fit, plateaued
 from excite.training.output_layer import Output, with_new_output
 from excite.training.scoring import Scoring, precisions
 from excite.training.sources import FixedViews, FreshViews, Gathering, unwatched
-from excite.training.views import Views
+from excite.training.views import Views, noise
 
 if TYPE_CHECKING:
     from torch import nn
@@ -106,7 +103,7 @@ class FineTuning:
         return {"held_out": len(aside.pictures), "map": mean_average_precision(list(each.values())), "precision": each}
 
     def _fitted(self, network: nn.Module, layer: str, views: Views) -> Fit:
-        fit = Fit(Output.of(network, layer, views(_noise(), "noise", (0, 1))), self.descent)
+        fit = Fit(Output.of(network, layer, views(noise(), "noise", (0, 1))), self.descent)
         gather = Gathering(self.examples, self.workers, self.watch, self.failures)
         work = Extraction(network, layer, views, tuple(range(self.views)))
         checkpoint, key = self.out / CHECKPOINT, self._key(work)
@@ -138,8 +135,3 @@ class FineTuning:
             "epochs": len(fit.losses),
             "loss": fit.losses[-1],
         }
-
-
-def _noise() -> Image.Image:
-    """A picture that tells nothing, to see how a network runs."""
-    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype=np.uint8))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from excite.models import Preprocess
 
-__all__ = ["Views", "mirrored_square"]
+__all__ = ["Views", "Whole", "mirrored_square", "noise"]
 
 MARGIN = 256 / 224  # the paper's squares are so much larger than the parts cut out of them
 LARGE = 2048  # a longer side says nothing more here; the square of a long strip would take all memory
@@ -57,6 +57,28 @@ class Views:
         return part.flip(-1) if random.integers(2) else part
 
 
+@dataclass(frozen=True)
+class Whole:
+    """The one view of a picture that is not random: all of it, squared by mirrors as in training.
+
+    Attributes:
+        preprocess: how the classifier takes pictures; a view has its shorter side as both sides.
+    """
+
+    preprocess: Preprocess
+
+    def __call__(self, picture: Image.Image, _name: str, numbers: Sequence[int]) -> Tensor:
+        """The view, [numbers, 3, side, side].
+
+        Example:
+            >>> from excite.models import Preprocess
+            >>> Whole(Preprocess(shorter_side=28))(Image.new("RGB", (60, 40)), "photo", (0,)).shape
+            torch.Size([1, 3, 28, 28])
+        """
+        square = replace(self.preprocess, square=True, multiple=1)
+        return torch.stack([square(mirrored_square(picture))] * len(numbers))
+
+
 def mirrored_square(picture: Image.Image) -> Image.Image:
     """The picture continued as in mirrors along its longer sides, so that it becomes a square.
 
@@ -70,3 +92,13 @@ def mirrored_square(picture: Image.Image) -> Image.Image:
     missing = [max(width, height) - side for side in (height, width)]
     around = [(lack // 2, lack - lack // 2) for lack in missing]
     return Image.fromarray(np.pad(np.asarray(picture), [*around, (0, 0)], mode="symmetric"))
+
+
+def noise() -> Image.Image:
+    """A picture that tells nothing, to see how a network runs.
+
+    Example:
+        >>> noise().size
+        (300, 300)
+    """
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype=np.uint8))

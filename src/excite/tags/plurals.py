@@ -1,0 +1,111 @@
+"""The singular of an English noun, by rules and the words they do not hold for.
+
+For tags, where a wrong answer is worse than none: a word that is only now and then a plural stays as it is, and so does
+every word that holds something else than the letters a to z.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["singular"]
+
+LEAST = 3  # letters of a singular: "gas" and "bus" are no plurals, "ads" and "ups" not worth it
+
+IRREGULAR = dict(
+    pair.split(":")
+    for pair in """
+    children:child grandchildren:grandchild schoolchildren:schoolchild feet:foot teeth:tooth geese:goose mice:mouse
+    lice:louse cacti:cactus fungi:fungus octopi:octopus hippopotami:hippopotamus alumni:alumnus
+    leaves:leaf loaves:loaf calves:calf halves:half scarves:scarf thieves:thief elves:elf hooves:hoof wharves:wharf
+    dwarves:dwarf sheaves:sheaf lives:life selves:self
+    shoes:shoe horseshoes:horseshoe snowshoes:snowshoe toes:toe tiptoes:tiptoe foes:foe hoes:hoe canoes:canoe oboes:oboe
+    woes:woe floes:floe does:doe aloes:aloe mistletoes:mistletoe
+    ties:tie pies:pie lies:lie dies:die magpies:magpie neckties:necktie bowties:bowtie movies:movie cookies:cookie
+    zombies:zombie brownies:brownie smoothies:smoothie selfies:selfie calories:calorie hoodies:hoodie rookies:rookie
+    prairies:prairie genies:genie pixies:pixie veggies:veggie hippies:hippie collies:collie foodies:foodie
+    goalies:goalie groupies:groupie newbies:newbie budgies:budgie menageries:menagerie rotisseries:rotisserie
+    patisseries:patisserie brasseries:brasserie birdies:birdie onesies:onesie doggies:doggie
+    uses:use fuses:fuse muses:muse excuses:excuse recluses:recluse ruses:ruse
+    gases:gas lenses:lens irises:iris canvases:canvas atlases:atlas biases:bias trellises:trellis pelvises:pelvis
+    thermoses:thermos rhinoceroses:rhinoceros christmases:christmas
+    analyses:analysis crises:crisis oases:oasis theses:thesis diagnoses:diagnosis hypotheses:hypothesis
+    axes:axe pickaxes:pickaxe quizzes:quiz phenomena:phenomenon
+    aches:ache headaches:headache toothaches:toothache backaches:backache stomachaches:stomachache caches:cache
+    niches:niche avalanches:avalanche quiches:quiche cliches:cliche brioches:brioche mustaches:mustache
+    moustaches:moustache
+    """.split()
+)
+
+SAME = frozenset(
+    """
+    series species news gas lens canvas atlas bias christmas chaos cosmos thermos rhinoceros asbestos pampas pancreas
+    rabies scabies means alas overseas always perhaps besides sometimes towards afterwards backwards forwards upwards
+    downwards upstairs downstairs outdoors indoors headquarters crossroads barracks gallows innings clothes
+    jeans pants shorts trousers scissors pliers tongs tweezers pajamas pyjamas binoculars tights leggings overalls
+    sunglasses eyeglasses knickers suspenders thanks
+    mathematics physics politics economics athletics gymnastics aerobics acrobatics electronics ceramics olympics
+    paralympics graphics optics robotics genetics ethics logistics classics cosmetics statistics
+    billiards cards darts checkers dominoes mumps measles herpes diabetes
+    texas kansas arkansas dallas vegas las los angeles honduras bahamas maldives seychelles netherlands philippines
+    wales naples athens brussels cannes alps andes himalayas pyrenees mars hercules james charles thomas lucas
+    omen semen specimen abdomen acumen regimen ramen yemen amen cyclamen stamen hymen bitumen lumen bremen carmen
+    catechumen
+    """.split()
+)
+
+ENDINGS = (  # and what stands there in the singular; the first that fits holds
+    ("men", "man"),
+    ("shelves", "shelf"),
+    ("wolves", "wolf"),
+    ("knives", "knife"),
+    ("wives", "wife"),
+    ("ies", "y"),
+    ("oes", "o"),
+    ("sses", "ss"),
+    ("shes", "sh"),
+    ("ches", "ch"),
+    ("xes", "x"),
+    ("tzes", "tz"),
+    ("zzes", "zz"),
+    ("auses", "ause"),
+    ("ouses", "ouse"),
+    ("uses", "us"),
+    ("s", ""),
+)
+NO_PLURAL = ("ss", "us", "is")  # glass, bus, tennis
+LAST_WORD = re.compile(r"[a-z]+\Z")
+
+
+def singular(tag: str) -> str:
+    """A tag, its last word made singular if it is an English plural; done twice, it is the same.
+
+    Args:
+        tag: in small letters; the last word begins at the last thing that is not a to z.
+
+    Example:
+        >>> [singular(tag) for tag in ("women", "old cities", "t-shirts", "leaves", "bus", "tennis", "dog's", "ads")]
+        ['woman', 'old city', 't-shirt', 'leaf', 'bus', 'tennis', "dog's", 'ads']
+    """
+    if tag[-1:] not in "snieta":  # all that a plural ends in here
+        return tag
+    found = LAST_WORD.search(tag)
+    if found is None or tag[: found.start()].endswith(("'", "\N{RIGHT SINGLE QUOTATION MARK}")):
+        return tag
+    word = found.group()
+    while (one := _singular(word)) != word:
+        word = one
+    return tag[: found.start()] + word
+
+
+def _singular(word: str) -> str:
+    if word in SAME:
+        return word
+    known = IRREGULAR.get(word)
+    if known is not None:
+        return known
+    if word.endswith(NO_PLURAL) or not word.endswith(("s", "men")):
+        return word
+    ending, instead = next(pair for pair in ENDINGS if word.endswith(pair[0]))
+    folded = word.removesuffix(ending) + instead
+    return folded if len(folded) >= LEAST else word

@@ -1,0 +1,193 @@
+"""What the rules need to know of a batch of pictures: everything of a corpus that is looked at, but its text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Self
+from zipfile import BadZipFile
+
+import numpy as np
+
+from excite.errors import DataError
+from excite.ledger.columns import arrow
+from excite.readouts.save import atomic_write
+from excite.tags.normalising import CHANGES, Normalising, normalise_distinct
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+__all__ = ["Survey", "normalised", "survey"]
+
+NONE = -1
+MOST_TAGS = 65535  # more are not told apart
+MOST_KNOWN = 1_000_000  # tags that a process remembers: some 200 MB
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What was seen in a batch.
+
+    Attributes:
+        words: the different tags, normalised, in the order of their code points,
+        counts: and how often each is listed.
+        users: the different users.
+        user: [pictures], whose each is: its place among the users, or -1.
+        lengths: [pictures], how many tags each has.
+        alphabetical: [pictures], whether they stand in alphabetical order.
+        firsts: [pictures, first], the places of the first tags among the words, or -1.
+        images: [pictures, 2], the names of the pictures as 128-bit hashes; 0 for one without a name.
+        changes: what was done to the tags, and how often.
+    """
+
+    words: list[str]
+    counts: NDArray[np.int64]
+    users: list[str]
+    user: NDArray[np.int32]
+    lengths: NDArray[np.uint16]
+    alphabetical: NDArray[np.bool_]
+    firsts: NDArray[np.int32]
+    images: NDArray[np.uint64]
+    changes: dict[str, int]
+
+    def save(self, path: Path) -> Path:
+        """Write it down as NumPy's arrays, text as JSON in them."""
+        content: dict[str, Any] = {
+            one.name: value if isinstance(value := getattr(self, one.name), np.ndarray) else _bytes(value)
+            for one in fields(self)
+        }
+        return atomic_write(path, lambda file: np.savez(file, **content))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """What was written down."""
+        found = _arrays(path, [one.name for one in fields(cls)])
+        return cls(**{**found, **{name: json.loads(found[name].tobytes()) for name in ("words", "users", "changes")}})
+
+    @staticmethod
+    def read_images(path: Path) -> NDArray[np.uint64]:
+        """Only the names of the pictures, as hashes."""
+        return _arrays(path, ["images"])["images"]
+
+
+def _arrays(path: Path, names: list[str]) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in names}
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise DataError(f"{path} is damaged ({error}): remove it and start again") from None
+
+
+def _bytes(value: object) -> NDArray[np.uint8]:
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def survey(batch: Any, normalising: Normalising, first: int = 5) -> Survey:
+    """Look at a batch of a corpus.
+
+    Example:
+        >>> pa = arrow()
+        >>> columns = {"image": ["a.jpg"], "tags": [["Sea", "sky "]], "user": ["ann"]}
+        >>> seen = survey(pa.RecordBatch.from_pydict(columns), Normalising())
+        >>> seen.words, seen.lengths.tolist(), seen.alphabetical.tolist(), seen.changes
+        (['sea', 'sky'], [2], [True], {'case': 1, 'spaces': 1})
+    """
+    tags = _Tags(batch.column("tags"), normalising)
+    users, user = _distinct(batch.column("user"))
+    return Survey(
+        words=tags.words,
+        counts=np.bincount(tags.numbers, minlength=len(tags.words)),
+        users=users.to_pylist(),
+        user=user,
+        lengths=tags.lengths.clip(max=MOST_TAGS).astype(np.uint16),
+        alphabetical=tags.alphabetical(),
+        firsts=tags.firsts(first),
+        images=_hashes(batch.column("image").to_pylist()),
+        changes=tags.changes,
+    )
+
+
+def normalised(tags: Any, normalising: Normalising) -> Any:
+    """A column of lists of tags as they are called after normalising; those left empty are gone."""
+    return _Tags(tags, normalising).column()
+
+
+class _Tags:
+    """All tags of a batch one after the other, as numbers: in the order of the words they stand for."""
+
+    def __init__(self, column: Any, normalising: Normalising) -> None:
+        lengths = column.value_lengths().fill_null(0).to_numpy()
+        written, places = _distinct(column.flatten())
+        times = np.bincount(places[places >= 0], minlength=len(written))
+        used = np.flatnonzero(times)  # a file's words need not all be in this batch
+        names, masks = _called(written.take(arrow().array(used)).to_pylist(), normalising)
+        self.words = sorted(set(names) - {""})
+        rank = {word: number for number, word in enumerate(self.words)} | {"": NONE}
+        ranks = np.full(len(written) + 1, NONE, np.int32)  # the last one for what is null
+        ranks[used] = [rank[name] for name in names]
+        self.changes = _counted(masks, times[used])
+        numbers = ranks[places]
+        there = numbers >= 0
+        if not there.all():
+            gone = np.concatenate([[0], np.cumsum(~there)])
+            ends = np.cumsum(lengths)
+            lengths = lengths - (gone[ends] - gone[ends - lengths])
+        self.numbers, self.lengths = numbers[there], lengths
+        self.starts = np.cumsum(lengths) - lengths
+
+    def alphabetical(self) -> NDArray[np.bool_]:
+        """Whether no tag of a list comes before the one in front of it."""
+        descents = np.concatenate([[0, 0], np.cumsum(self.numbers[1:] < self.numbers[:-1])])  # before each tag
+        ends = self.starts + self.lengths
+        inner = descents[ends] - descents[np.minimum(self.starts + 1, ends)]
+        return np.asarray(inner == 0)
+
+    def firsts(self, first: int) -> NDArray[np.int32]:
+        """[pictures, first], the first tags; -1 where there are fewer."""
+        places = self.starts[:, None] + np.arange(first)
+        there = np.arange(first) < self.lengths[:, None]
+        padded = np.append(self.numbers, np.int32(NONE))
+        return np.where(there, padded[np.where(there, places, 0)], np.int32(NONE))
+
+    def column(self) -> Any:
+        """The tags as Arrow holds them."""
+        pa = arrow()
+        offsets = pa.array(np.append(self.starts, len(self.numbers)).astype(np.int32))
+        words = pa.DictionaryArray.from_arrays(pa.array(self.numbers), pa.array(self.words, pa.string()))
+        return pa.ListArray.from_arrays(offsets, words)
+
+
+def _distinct(column: Any) -> tuple[Any, NDArray[np.int32]]:
+    """The different values, and the place of each among them; -1 for null."""
+    encoded = column if arrow().types.is_dictionary(column.type) else column.dictionary_encode()
+    return encoded.dictionary, encoded.indices.fill_null(NONE).to_numpy(zero_copy_only=False)
+
+
+_KNOWN: dict[Normalising, dict[str, tuple[str, int]]] = {}  # the next batch has nearly the same tags
+
+
+def _called(written: list[str], normalising: Normalising) -> tuple[list[str], NDArray[np.uint8]]:
+    """What these tags are called, and how each was changed."""
+    known = _KNOWN.setdefault(normalising, {})
+    if len(known) > MOST_KNOWN:
+        known.clear()
+    new = [tag for tag in written if tag not in known]
+    names, masks = normalise_distinct(new, normalising)
+    known.update(zip(new, zip(names, masks.tolist(), strict=True), strict=True))
+    both = [known[tag] for tag in written]
+    return [name for name, _ in both], np.fromiter((mask for _, mask in both), np.uint8, len(both))
+
+
+def _counted(masks: NDArray[np.uint8], times: NDArray[np.int64]) -> dict[str, int]:
+    """How many tags were changed in each way."""
+    counted = {name: int(times[masks & (1 << bit) > 0].sum()) for bit, name in enumerate(CHANGES)}
+    return {name: number for name, number in counted.items() if number}
+
+
+def _hashes(names: list[str | None]) -> NDArray[np.uint64]:
+    """[names, 2]: equal for equal names only, as far as anybody can find out."""
+    digests = [blake2b(name.encode(), digest_size=16).digest() if name else bytes(16) for name in names]
+    return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)

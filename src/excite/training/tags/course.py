@@ -1,0 +1,170 @@
+"""The course of a training: step by step, looked at now and then, and saved so that it can be stopped anywhere."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from excite.errors import DataError
+from excite.training.tags.checkpoints import Standing, read_checkpoint, save_checkpoint
+from excite.training.tags.curves import Check
+from excite.training.tags.loading import epoch_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from excite.training.sources import Watch
+    from excite.training.tags.aside import Aside
+    from excite.training.tags.lessons import Lessons
+    from excite.training.tags.schedule import Schedule
+    from excite.training.tags.sources import FixedViews, FreshViews, Plan
+    from excite.training.tags.trainee import Trainee
+
+__all__ = ["Course", "Keeper"]
+
+
+@dataclass
+class Keeper:
+    """Saves how far a training is.
+
+    Attributes:
+        path: the file.
+        key: changes when a training would take another course.
+        every: seconds between two saves; behind each check there is one in any case.
+    """
+
+    path: Path
+    key: str
+    every: float = 300
+    _last: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to save."""
+        return time.monotonic() - self._last >= self.every
+
+    def save(self, trainee: Trainee, standing: Standing) -> None:
+        """Only the first process writes."""
+        if trainee.processes.first:
+            save_checkpoint(self.path, self.key, trainee, standing)
+        self._last = time.monotonic()
+
+
+@dataclass(eq=False)
+class Course:
+    """A training on its way.
+
+    Attributes:
+        trainee: the network.
+        schedule: how long it lasts, and at which rate it learns.
+        lessons: what there is to learn,
+        groups: which pictures lie together,
+        source: and where their features come from.
+        aside: the pictures kept aside.
+        keeper: saves how far it is.
+        seed: tells the order of the pictures.
+        watch: shows how far it is.
+        checked: is told the checks so far, in the first process, when there is a new one.
+        standing: how far it is.
+    """
+
+    trainee: Trainee
+    schedule: Schedule
+    lessons: Lessons
+    groups: NDArray[np.int64]
+    source: FreshViews | FixedViews
+    aside: Aside
+    keeper: Keeper
+    seed: int
+    watch: Watch
+    checked: Callable[[list[Check]], None]
+    standing: Standing = field(default_factory=Standing)
+    _failed: list[tuple[int, str]] = field(default_factory=list)
+    _seen: int = 0  # pictures since the last check or the start
+    _since: float = field(default_factory=time.monotonic)
+
+    def resume(self) -> bool:
+        """Go on from the last checkpoint of this same training; whether there was one."""
+        found = read_checkpoint(self.keeper.path, self.keeper.key, self.trainee)
+        self.standing = found or self.standing
+        return found is not None
+
+    def fail(self, failed: Iterable[tuple[int, str]]) -> None:
+        """Note pictures that cannot be read; they are told to the other processes at the next check."""
+        self._failed.extend(failed)
+
+    def run(self) -> None:
+        """Make all steps that are left."""
+        left = self.schedule.steps - self.standing.step
+        for _ in self.watch(self._steps(), left, "steps"):
+            pass
+
+    def _steps(self) -> Iterator[dict[str, int]]:
+        schedule, standing = self.schedule, self.standing
+        units = torch.from_numpy(self.lessons.units)
+        rate, over = schedule.rate_after(standing.losses), schedule.is_over(standing.losses)
+        if over:
+            return
+        self._since = time.monotonic()
+        for given in self.source(self._plans()):
+            wish = self.trainee.processes.first and self.keeper.is_due
+            report = self.trainee.step(given.features, units[torch.from_numpy(given.rows)], rate, wish=wish)
+            self.fail(given.failures)
+            standing.step += 1
+            standing.loss += report.loss
+            standing.pictures += report.pictures
+            self._seen += report.pictures
+            is_check = schedule.is_check(standing.step)
+            if is_check or report.wished:
+                self.share_failures()
+            if is_check:
+                self._check(rate)
+                rate, over = schedule.rate_after(standing.losses), schedule.is_over(standing.losses)
+            if is_check or report.wished:
+                self.keeper.save(self.trainee, standing)
+            yield {"step": standing.step}
+            if over:
+                return
+
+    def _plans(self) -> Iterator[Plan]:
+        """The steps that are left; of each, this process's share of the rows."""
+        processes, batch = self.trainee.processes, self.schedule.batch
+        epoch, within = divmod(self.standing.step, self.schedule.epoch_steps)
+        for number in range(epoch, self.schedule.epochs):
+            order = epoch_order(self.groups, self.seed, number)
+            first = within if number == epoch else 0
+            for step in range(first, self.schedule.epoch_steps):
+                yield number, order[step * batch : (step + 1) * batch][processes.rank :: processes.size]
+
+    def share_failures(self) -> None:
+        """Every process knows of all pictures that cannot be read."""
+        failed, self._failed = self._failed + self.aside.failures, []
+        self.aside.failures = []
+        for part in self.trainee.processes.gathered(failed):
+            self.standing.failures.add(part)
+
+    def _check(self, rate: float) -> None:
+        """Look at the losses."""
+        standing = self.standing
+        if not standing.pictures:
+            first = next(iter(standing.failures.lines), "no reason is known")
+            raise DataError(f"not one picture since the last check can be read; the first of all: {first}")
+        check = Check(
+            step=standing.step,
+            epoch=round(standing.step / self.schedule.epoch_steps, 6),
+            rate=rate,
+            training_loss=standing.loss / standing.pictures,
+            validation_loss=self.aside.loss(),
+            pictures_per_second=round(self._seen / max(time.monotonic() - self._since, 1e-9), 1),
+        )
+        standing.checks.append(check)
+        standing.loss, standing.pictures, self._seen, self._since = 0.0, 0, 0, time.monotonic()
+        if self.trainee.processes.first:
+            self.checked(standing.checks)
