@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path  # noqa: TC003 (typer looks at it)
+from pathlib import Path  # noqa: TC003 - typer reads it
 from typing import Annotated, Any
 
 import typer

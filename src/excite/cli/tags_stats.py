@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,10 +63,10 @@ def command(
     ImageNet and COCO); misses colours, places and weather. "learnt", with --measures: tags that a trained classifier
     finds at least 5 times as precisely as by chance. One pass; memory grows with distinct tags and users only.
     """
+    from excite.readouts.save import save_json
     from excite.tags.corpus import Corpus
     from excite.tags.dictionary import Dictionary
     from excite.tags.statistics import THRESHOLDS, statistics_of
-    from excite.readouts.save import save_json
     from excite.tags.visual import learnt_tags
 
     if dictionary is not None and min_count is not None:
@@ -179,6 +179,8 @@ def _examples(rows: Corpus, place: Pictures, path: Path) -> list[str]:
 
 def _print(answer: dict[str, Any], corpus: Path) -> None:
     """All of it for people."""
+    from excite.tags.statistics import shown
+
     for line in _lines(answer):
         typer.echo(line)
     typer.echo()
@@ -198,7 +200,7 @@ def _print(answer: dict[str, Any], corpus: Path) -> None:
     if "files" in answer:
         typer.echo(f"written: {', '.join(answer['files'])}")
     if answer["top"]:
-        typer.secho(f"next: excite tags show {shlex.quote(answer['top'][0]['tag'])[:60]} {corpus}", dim=True)
+        typer.secho(f"next: excite tags show {shlex.quote(shown(answer['top'][0]['tag']))} {corpus}", dim=True)
 
 
 def _row(one: dict[str, Any]) -> dict[str, str]:
@@ -228,7 +230,8 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     )
     if owned["most"] is not None:
         yield f"pictures a user: median {owned['median']:g}, at most {owned['most']:,}"
-    yield f"of one word: {percent(single['of_distinct'])} of the distinct tags, {percent(single['of_listed'])} of the listed"
+    distinct, listed = percent(single["of_distinct"]), percent(single["of_listed"])
+    yield f"of one word: {distinct} of the distinct tags, {listed} of the listed ones"
     if answer["zipf_slope"] is not None:
         yield f"slope of the frequency curve over the ranks 10 to 1000: {answer['zipf_slope']:.2f} (Zipf's law: -1)"
     judged = answer["dictionary"]

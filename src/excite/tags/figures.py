@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
     from excite.tags.dictionary import Dictionary
 
-__all__ = ["Cloud", "Word", "can_draw", "check_figures", "cloud_figure", "cloud_of", "font_file", "frequency_figure"]
+__all__ = [
+    "Cloud",
+    "Word",
+    "can_draw",
+    "check_figures",
+    "cloud_figure",
+    "cloud_of",
+    "font_file",
+    "frequency_curve",
+    "frequency_figure",
+]
 
 # The look of the figures of the experiments (benchmarks/plots.py, which is no part that this one may import)
 INK, FAINT, BLUE, ORANGE = "#333333", "#DDDDDD", "#0072B2", "#D55E00"
@@ -62,6 +72,12 @@ def frequency_figure(counts: NDArray[np.int64], thresholds: Sequence[int], slope
         >>> frequency_figure(6000 // np.arange(1, 500), [10, 100], -1.0, Path("frequency.png"))
         PosixPath('frequency.png')
     """
+    figure = frequency_curve(counts, thresholds, slope)
+    return atomic_write(path, lambda file: figure.savefig(file, format="png", dpi=160, metadata={"Software": "excite"}))
+
+
+def frequency_curve(counts: NDArray[np.int64], thresholds: Sequence[int], slope: float | None) -> Any:
+    """The figure of matplotlib that `frequency_figure` writes."""
     if not len(counts):
         raise DataError("the corpus lists no tags: there is no curve to draw")
     _package("matplotlib")
@@ -80,7 +96,7 @@ def frequency_figure(counts: NDArray[np.int64], thresholds: Sequence[int], slope
     fitted = "" if slope is None else f"; slope {slope:.2f} over the ranks 10 to 1000"
     axes.set_title(f"{len(counts):,} distinct tags, listed {counts.sum():,} times{fitted}", fontsize=10, color=INK)
     _plain(axes)
-    return atomic_write(path, lambda file: figure.savefig(file, format="png", dpi=160, metadata={"Software": "excite"}))
+    return figure
 
 
 def _mark(axes: Any, least: int, above: int) -> None:

@@ -23,7 +23,7 @@ __all__ = ["Hashing", "likeness"]
 
 SIDE = 32
 WAVES = 8
-TEXTURE = 1.0  # how far the waves lie from their median, typically; below that, rounding decides the bits
+TEXTURE = 3.0  # how far the waves lie from their median, typically; below that, JPEG decides many of the bits
 VERSION = 1
 
 

@@ -30,6 +30,8 @@ IRREGULAR = dict(
     gases:gas lenses:lens irises:iris canvases:canvas atlases:atlas biases:bias trellises:trellis pelvises:pelvis
     thermoses:thermos rhinoceroses:rhinoceros christmases:christmas
     analyses:analysis crises:crisis oases:oasis theses:thesis diagnoses:diagnosis hypotheses:hypothesis
+    skis:ski taxis:taxi bikinis:bikini kiwis:kiwi safaris:safari zucchinis:zucchini alibis:alibi
+    menus:menu emus:emu gnus:gnu gurus:guru tutus:tutu haikus:haiku
     axes:axe pickaxes:pickaxe quizzes:quiz phenomena:phenomenon
     aches:ache headaches:headache toothaches:toothache backaches:backache stomachaches:stomachache caches:cache
     niches:niche avalanches:avalanche quiches:quiche cliches:cliche brioches:brioche mustaches:mustache
@@ -74,6 +76,7 @@ ENDINGS = (  # and what stands there in the singular; the first that fits holds
     ("s", ""),
 )
 NO_PLURAL = ("ss", "us", "is")  # glass, bus, tennis
+LAST_LETTERS = frozenset("sn") | {plural[-1] for plural in IRREGULAR}  # of all that may be a plural
 LAST_WORD = re.compile(r"[a-z]+\Z")
 
 
@@ -87,7 +90,7 @@ def singular(tag: str) -> str:
         >>> [singular(tag) for tag in ("women", "old cities", "t-shirts", "leaves", "bus", "tennis", "dog's", "ads")]
         ['woman', 'old city', 't-shirt', 'leaf', 'bus', 'tennis', "dog's", 'ads']
     """
-    if tag[-1:] not in "snieta":  # all that a plural ends in here
+    if tag[-1:] not in LAST_LETTERS:
         return tag
     found = LAST_WORD.search(tag)
     if found is None or tag[: found.start()].endswith(("'", "\N{RIGHT SINGLE QUOTATION MARK}")):

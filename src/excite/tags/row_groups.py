@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from excite.errors import ExciteError
 from excite.ledger.columns import arrow
 
@@ -60,8 +62,9 @@ class RowGroups:
 
     def _write(self) -> None:
         pa = arrow()
-        table = pa.Table.from_batches(self._waiting, self._schema)
-        self._writer.write_table(table.unify_dictionaries().combine_chunks(), self._rows)
+        table = pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries().combine_chunks()
+        columns = [_in_order(column.chunk(0)) for column in table.columns]
+        self._writer.write_table(pa.table(columns, schema=self._schema), self._rows)
         self._waiting, self._number = [], 0
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
@@ -72,3 +75,24 @@ class RowGroups:
             self._half.replace(self.path)
         else:
             self._half.unlink()
+
+
+def _in_order(column: Any) -> Any:
+    """The column; its words, where it holds numbers for words, without unused ones and in the order of their letters.
+
+    Otherwise their order would tell which batch came first.
+    """
+    pa = arrow()
+    if pa.types.is_list(column.type):
+        inner = _in_order(column.flatten())
+        offsets = pa.array(np.append(0, np.cumsum(column.value_lengths().to_numpy())).astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, inner)
+    if not pa.types.is_dictionary(column.type):
+        return column
+    numbers = column.indices.to_numpy()
+    used = np.flatnonzero(np.bincount(numbers, minlength=len(column.dictionary)))
+    words = column.dictionary.take(pa.array(used))
+    order = pa.compute.sort_indices(words).to_numpy()
+    places = np.zeros(len(column.dictionary), np.int32)
+    places[used[order]] = np.arange(len(order))
+    return pa.DictionaryArray.from_arrays(pa.array(places[numbers]), words.take(pa.array(order)))

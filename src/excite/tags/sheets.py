@@ -12,6 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from excite.errors import DataError, ImageError
 from excite.tags.figures import BLUE, FAINT, INK, ORANGE, PAPER, can_draw, font_file
+from excite.tags.statistics import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +31,7 @@ LETTERS, LINES = 19, 3  # the size of the text below a picture, and how many lin
 LINE = round(1.35 * LETTERS)
 TEXT = LINES * LINE + 10
 MOST_TAGS = 5
+FITTING = 200  # letters: nothing longer fits, and a tag may have a million
 CUT = " ,…"  # not in front of an ellipsis
 BACKGROUND = "#F2F2F2"  # beside pictures of another shape
 
@@ -73,7 +75,7 @@ def sampled(corpus: Corpus, number: int) -> list[tuple[str | None, list[str | No
         first, inside = piece.first, lots[(lots >= piece.first) & (lots < piece.first + piece.rows)]
         for batch in corpus.batches([piece]) if len(inside) else ():
             for lot in inside[(inside >= first) & (inside < first + batch.num_rows)].tolist():
-                row = batch.slice(lot - first, 1).to_pylist()[0]
+                row = checked(batch.slice(lot - first, 1)).to_pylist()[0]
                 found[lot] = row["image"], row["tags"]
             first += batch.num_rows
     return [found[lot] for lot in lots.tolist()]
@@ -172,7 +174,7 @@ def words(
 
     A tag that the font cannot draw is not turned into boxes: behind the others it says how many these are.
     """
-    first = tags[:MOST_TAGS]
+    first = [tag[:FITTING] for tag in tags[:MOST_TAGS]]
     shown = [tag for tag in first if can_draw(tag)]
     more = [f"({len(first) - len(shown)} not in the font)"] if len(shown) < len(first) else []
     pieces = [f"{tag}," if number < len(shown) - 1 else tag for number, tag in enumerate(shown)] + more
@@ -203,7 +205,7 @@ def _ended(
 
 def _fitted(text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
     """The text, or as much of its beginning as fits in front of an ellipsis."""
-    kept = text[:200]  # nothing longer fits, and a tag may have a million letters
+    kept = text[:FITTING]
     if kept == text and font.getlength(text) <= width:
         return text
     while kept and font.getlength(kept.rstrip(CUT) + "…") > width:

@@ -61,6 +61,23 @@ def compute() -> Any:
     return import_module("pyarrow.compute")
 
 
+def checked(values: Any) -> Any:
+    """Text of a corpus as it is, when it is text: Parquet files of other programs may hold any bytes.
+
+    Raises:
+        DataError: it is not UTF-8.
+
+    Example:
+        >>> checked(arrow().array(["dog"])).to_pylist()
+        ['dog']
+    """
+    try:
+        values.validate(full=True)
+    except arrow().ArrowInvalid:
+        raise DataError("the corpus holds text that is not UTF-8: write its tags, images and users as UTF-8") from None
+    return values
+
+
 class Tally:
     """How often each text was seen, as Arrow columns.
 
@@ -126,7 +143,7 @@ class Listing:
         column = batch.column("tags")
         encoded = pc.list_flatten(column).dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        texts = encoded.dictionary
+        texts = checked(encoded.dictionary)
         empty = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(texts)), 0).to_numpy(zero_copy_only=False)
         rows = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
         kept = ~np.append(empty, True)[codes]  # a null's -1 finds the last
@@ -258,7 +275,7 @@ def count_users(column: Any, tally: Tally) -> None:
     """Count a column of users; those that are not known (null) are nobody."""
     encoded = column.drop_null().dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False)
-    _add_seen(tally, encoded.dictionary, np.bincount(codes, minlength=len(encoded.dictionary)))
+    _add_seen(tally, checked(encoded.dictionary), np.bincount(codes, minlength=len(encoded.dictionary)))
 
 
 def quantile(counted: Mapping[int, int], share: float) -> float | None:
@@ -416,7 +433,7 @@ class _Around:
         """Each picture draws a lot, in the order of the corpus, and the lowest lots stay: however it is cut up."""
         lots = self._random.random(len(rows))
         lowest = np.argsort(lots, kind="stable")[: self._most]
-        taken = batch.take(arrow().array(rows[lowest]))
+        taken = checked(batch.take(arrow().array(rows[lowest])))
         named = zip(
             lots[lowest].tolist(), taken.column("image").to_pylist(), taken.column("tags").to_pylist(), strict=True
         )

@@ -6,12 +6,9 @@ files that follow each other with the same key as one sample. So no two pictures
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from urllib.parse import quote
 
-from excite.images import PICTURE_SUFFIXES
-
-__all__ = ["key_of", "possible_names", "split_key"]
+__all__ = ["as_key", "key_of", "possible_names", "split_key"]
 
 USUAL = ".jpg"
 
@@ -56,14 +53,17 @@ def split_key(member: str) -> tuple[str, str]:
     return folder + slash + key, rest
 
 
+def as_key(key: str) -> str:
+    """A key as an index holds it, told from the name of a file: none has a zero byte."""
+    return f"\0{key}"
+
+
 def possible_names(name: str) -> list[str]:
-    """What to look for in an index: the name itself, its key, and the name without what it ends in.
+    r"""What to look for in an index: the name itself, the key it was given here, and the name as a key.
 
     Example:
         >>> possible_names("cat.png")
-        ['cat.png', 'cat%2Epng', 'cat']
+        ['cat.png', '\x00cat%2Epng', '\x00cat.png']
     """
     name = name.removeprefix("./")
-    suffix = PurePosixPath(name).suffix
-    plain = name.removesuffix(suffix) if suffix.lower() in PICTURE_SUFFIXES else name
-    return list(dict.fromkeys([name, key_of(name), plain]))
+    return [name, as_key(key_of(name)), as_key(name)]

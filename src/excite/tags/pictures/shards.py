@@ -32,8 +32,8 @@ ATTEMPTS = 3  # to open a shard that other processes remove to make room for the
 class Shards(Pictures):
     """Pictures in tar files.
 
-    A picture is found by the whole name of its file in a shard, by that name with another picture's suffix or none
-    (its key), or by the name it had in the corpus that `excite.tags.sharding` wrote. Of several, the first counts.
+    A picture is found by the whole name of its file in a shard, by that name without its suffix (its key), or by the
+    name it had in the corpus that `excite.tags.sharding` wrote. Of several, the first counts.
 
     Each shard gets an index once, beside it (``NAME.tar.index``) or, where nobody may write there, in the cache. A
     shard on the net is fetched whole when it is first needed. To learn what is in it, its index is asked for first.

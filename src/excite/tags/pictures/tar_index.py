@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from excite.errors import DataError
 from excite.images import PICTURE_SUFFIXES
 from excite.readouts.save import save_npy
-from excite.tags.pictures.naming import split_key
+from excite.tags.pictures.naming import as_key, split_key
 from excite.tags.pictures.place import read_at
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _pictures(path: Path) -> Iterator[tuple[str, int, int]]:
                 continue
             yield name, member.offset_data, member.size
             if "." not in rest:
-                by_key.append((key, member.offset_data, member.size))
+                by_key.append((as_key(key), member.offset_data, member.size))
         _check_end(path, tar.offset)
     yield from by_key
 

@@ -10,7 +10,7 @@ import torch
 
 from excite.errors import DataError
 from excite.training.tags.checkpoints import Standing, read_checkpoint, save_checkpoint
-from excite.training.tags.curves import Check
+from excite.training.tags.curves import Check, save_curves
 from excite.training.tags.loading import epoch_order
 
 if TYPE_CHECKING:
@@ -29,30 +29,35 @@ if TYPE_CHECKING:
 
 __all__ = ["Course", "Keeper"]
 
+AT_CHECK = 0.1  # of the usual time between two saves
+
 
 @dataclass
 class Keeper:
     """Saves how far a training is.
 
     Attributes:
-        path: the file.
+        path: the file for all that the next step depends on,
+        curves: and the one for people who look at the curves.
         key: changes when a training would take another course.
-        every: seconds between two saves; behind each check there is one in any case.
+        every: seconds between two saves at most; behind a check a tenth of it is enough. A small corpus has a check
+            every moment, and a disk takes longer to be sure of a file than a step takes.
     """
 
     path: Path
+    curves: Path
     key: str
     every: float = 300
     _last: float = field(default_factory=time.monotonic)
 
-    @property
-    def is_due(self) -> bool:
+    def is_due(self, *, at_check: bool) -> bool:
         """Whether it is time to save."""
-        return time.monotonic() - self._last >= self.every
+        return time.monotonic() - self._last >= self.every * (AT_CHECK if at_check else 1)
 
     def save(self, trainee: Trainee, standing: Standing) -> None:
         """Only the first process writes."""
         if trainee.processes.first:
+            save_curves(standing.checks, self.curves)
             save_checkpoint(self.path, self.key, trainee, standing)
         self._last = time.monotonic()
 
@@ -71,7 +76,7 @@ class Course:
         keeper: saves how far it is.
         seed: tells the order of the pictures.
         watch: shows how far it is.
-        checked: is told the checks so far, in the first process, when there is a new one.
+        checked: is told each check, in the first process.
         standing: how far it is.
     """
 
@@ -84,7 +89,7 @@ class Course:
     keeper: Keeper
     seed: int
     watch: Watch
-    checked: Callable[[list[Check]], None]
+    checked: Callable[[Check], None]
     standing: Standing = field(default_factory=Standing)
     _failed: list[tuple[int, str]] = field(default_factory=list)
     _seen: int = 0  # pictures since the last check or the start
@@ -109,25 +114,26 @@ class Course:
     def _steps(self) -> Iterator[dict[str, int]]:
         schedule, standing = self.schedule, self.standing
         units = torch.from_numpy(self.lessons.units)
-        rate, over = schedule.rate_after(standing.losses), schedule.is_over(standing.losses)
-        if over:
+        rate = schedule.rate_after(standing.losses)
+        if schedule.is_over(standing.losses):
             return
+        over = False
         self._since = time.monotonic()
         for given in self.source(self._plans()):
-            wish = self.trainee.processes.first and self.keeper.is_due
+            is_check = schedule.is_check(standing.step + 1)
+            wish = self.trainee.processes.first and self.keeper.is_due(at_check=is_check)
             report = self.trainee.step(given.features, units[torch.from_numpy(given.rows)], rate, wish=wish)
             self.fail(given.failures)
             standing.step += 1
             standing.loss += report.loss
             standing.pictures += report.pictures
             self._seen += report.pictures
-            is_check = schedule.is_check(standing.step)
-            if is_check or report.wished:
-                self.share_failures()
             if is_check:
                 self._check(rate)
-                rate, over = schedule.rate_after(standing.losses), schedule.is_over(standing.losses)
-            if is_check or report.wished:
+                rate = schedule.rate_after(standing.losses)
+                over = standing.step == schedule.steps or schedule.is_over(standing.losses)
+            if report.wished or over:
+                self.share_failures()
                 self.keeper.save(self.trainee, standing)
             yield {"step": standing.step}
             if over:
@@ -154,6 +160,7 @@ class Course:
         """Look at the losses."""
         standing = self.standing
         if not standing.pictures:
+            self.share_failures()
             first = next(iter(standing.failures.lines), "no reason is known")
             raise DataError(f"not one picture since the last check can be read; the first of all: {first}")
         check = Check(
@@ -167,4 +174,4 @@ class Course:
         standing.checks.append(check)
         standing.loss, standing.pictures, self._seen, self._since = 0.0, 0, 0, time.monotonic()
         if self.trainee.processes.first:
-            self.checked(standing.checks)
+            self.checked(check)

@@ -19,7 +19,7 @@ from excite.training.sources import unwatched
 from excite.training.tags.card import card as card_text
 from excite.training.tags.choosing import chosen_dictionary
 from excite.training.tags.course import Course, Keeper
-from excite.training.tags.curves import Board, save_curves
+from excite.training.tags.curves import Board
 from excite.training.tags.lessons import read_lessons
 from excite.training.tags.loading import groups_of
 from excite.training.tags.measuring import measure
@@ -157,12 +157,11 @@ class TagTraining:
         options = self.options
         board: list[Board] = []
 
-        def checked(checks: list[Check]) -> None:
-            save_curves(checks, self.out / CURVES)
+        def checked(check: Check) -> None:
             if self.tensorboard:
                 if not board:
-                    board.append(Board(self.out / BOARD, checks[-1].step - 1))
-                board[0].add(checks[-1])
+                    board.append(Board(self.out / BOARD, check.step - 1))
+                board[0].add(check)
 
         course = Course(
             trainee=trainee,
@@ -171,7 +170,7 @@ class TagTraining:
             groups=groups_of(lessons, self.pictures),
             source=preparing.source(lessons),
             aside=preparing.aside(aside),
-            keeper=Keeper(self.out / CHECKPOINT, key, self.save_every),
+            keeper=Keeper(self.out / CHECKPOINT, self.out / CURVES, key, self.save_every),
             seed=options.seed,
             watch=self.watch,
             checked=checked,

@@ -1,0 +1,218 @@
+import gzip
+import json
+from collections import Counter
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from excite.cli import tags_captions
+from excite.errors import DataError, ExciteError
+from excite.tags.captions import CaptionWords, captions_to_corpus
+from excite.tags.corpus import Corpus, schema
+from excite.tags.stop_words import STOP_WORDS, read_stop_words
+
+WANTED = {"1.jpg": ["dog", "ball", "brown", "run"], "b/2 x.jpg": ["woman"]}
+CAPTIONS = {
+    "1.jpg": ["A brown dog runs.", "Two dogs with a ball", "The dog's BALL"],
+    "b/2 x.jpg": ["A picture of women"],
+}
+
+
+def corpus_of(path):
+    tables = list(Corpus(path).batches())
+    assert all(batch.schema == schema() for batch in tables)
+    assert all(user is None for batch in tables for user in batch["user"].to_pylist())
+    return {row["image"]: row["tags"] for batch in tables for row in batch.to_pylist()}
+
+
+def coco():
+    images = [{"id": 7, "file_name": "1.jpg"}, {"id": 3, "file_name": "b/2 x.jpg"}]
+    said = [
+        (7, CAPTIONS["1.jpg"][0]),
+        (3, CAPTIONS["b/2 x.jpg"][0]),
+        (7, CAPTIONS["1.jpg"][1]),
+        (7, CAPTIONS["1.jpg"][2]),
+    ]
+    return json.dumps({"images": images, "annotations": [{"image_id": one, "caption": text} for one, text in said]})
+
+
+FILES = {
+    "c.json": coco(),
+    "c.jsonl": "\n".join(json.dumps({"file": name, "captions": some}) for name, some in CAPTIONS.items()),
+    "apart.ndjson": "\n".join(
+        json.dumps(one)
+        for one in [
+            {"image": "1.jpg", "caption": CAPTIONS["1.jpg"][0]},
+            {"file_name": "b/2 x.jpg", "captions": CAPTIONS["b/2 x.jpg"]},
+            {"image": "1.jpg", "captions": CAPTIONS["1.jpg"][1:]},
+        ]
+    ),
+    "results.token": "".join(f"{name}#{k}\t{one}\n" for name, some in CAPTIONS.items() for k, one in enumerate(some)),
+    "c.csv": "caption,image\n" + "".join(f'"{one}",{name}\n' for name, some in CAPTIONS.items() for one in some),
+    "c.tsv": "image\tcaption\n" + "".join(f"{name}\t{one}\n" for name, some in CAPTIONS.items() for one in some),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", FILES)
+def test_all_forms_of_caption_files_give_the_same_corpus(tmp_path, name, packed):
+    path = tmp_path / (name + ".gz" * packed)
+    path.write_bytes(gzip.compress(FILES[name].encode()) if packed else FILES[name].encode())
+    counts = captions_to_corpus(path, tmp_path / "out.parquet")
+    assert corpus_of(tmp_path / "out.parquet") == WANTED
+    assert list(corpus_of(tmp_path / "out.parquet")) == list(WANTED)
+    assert counts == {"pictures": 2, "captions": 4, "words": 5, "distinct": 5, "skipped": {}}
+
+
+def test_words_in_more_captions_come_first_then_those_that_came_first():
+    words = CaptionWords(plurals=False)
+    assert words(["red red red cat", "blue cat", "a blue bird"]) == ["cat", "blue", "red", "bird"]
+    assert words([]) == []
+    assert words(["", "the of 12 3d x !"]) == []
+
+
+def test_words_are_letters_with_marks_between_them():
+    words = CaptionWords(plurals=False)
+    said = "A well-lit caf\u00e9, man\u2019s T-shirt; O'Brien's -dash- \u732b\u72ac snow_board 2cats"
+    assert words([said]) == [
+        "well-lit",
+        "caf\u00e9",
+        "man",
+        "t-shirt",
+        "o'brien",
+        "dash",
+        "\u732b\u72ac",
+        "snow",
+        "board",
+        "cats",
+    ]
+
+
+def test_plurals_are_one_word_or_two():
+    assert CaptionWords()(["dogs and cans", "a dog"]) == ["dog", "can"]
+    assert CaptionWords(plurals=False)(["dogs and cans", "a dog"]) == ["dogs", "cans", "dog"]
+    assert CaptionWords(stop_words=frozenset({"dog"}))(["the dogs", "a dog"]) == ["the", "dog"]
+
+
+def test_stop_words_are_words():
+    assert {"the", "there", "some", "picture", "front", "two", "several"} <= STOP_WORDS
+    assert not {"man", "red", "large", "sitting", "table", "orange", "can-opener"} & STOP_WORDS
+    assert all(
+        CaptionWords(plurals=False, stop_words=frozenset())([word]) in ([word], [word.removesuffix("'s")], [])
+        for word in STOP_WORDS
+    )
+
+
+def test_rows_that_say_nothing_are_counted(tmp_path):
+    path = tmp_path / "c.jsonl"
+    good = {"image": "1.jpg", "captions": ["a cat"]}
+    bad = [
+        {"captions": ["x"]},
+        {"image": 1.5, "caption": 7},
+        {"image": "2.jpg", "captions": []},
+        {"image": "3.jpg", "captions": ["a", None]},
+    ]
+    deep = "[" * 100_000
+    lines = [*map(json.dumps, [good, *bad]), "no json", deep, '{"image": "4.jpg", "caption": "\\ud800"}', ""]
+    path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n")
+    counts = captions_to_corpus(path, tmp_path / "out.parquet")
+    assert counts["skipped"] == {"no_image": 1, "no_caption": 3, "not_json": 2, "not_utf8": 2}
+    assert corpus_of(tmp_path / "out.parquet") == {"1.jpg": ["cat"]}
+
+
+def test_flickrs_odd_lines_are_counted(tmp_path):
+    path = tmp_path / "f.token"
+    path.write_bytes(b"1.jpg#0\ta cat\n1.jpg#1 no tab\nno number\ta dog\n\n\xff#0\tcat\na#b.jpg#4\ta bird\r\n")
+    assert captions_to_corpus(path, tmp_path / "out.parquet")["skipped"] == {
+        "no_caption": 1,
+        "no_image": 1,
+        "not_utf8": 1,
+    }
+    assert corpus_of(tmp_path / "out.parquet") == {"1.jpg": ["cat"], "a#b.jpg": ["bird"]}
+
+
+def test_cocos_odd_entries_are_counted(tmp_path):
+    path = tmp_path / "c.json"
+    images = [{"id": 1, "file_name": "1.jpg"}, {"id": 2, "file_name": "2.jpg"}, {"id": 3, "file_name": 3}]
+    said = [{"image_id": 1, "caption": "cat"}, {"image_id": 9, "caption": "dog"}, {"image_id": 3, "caption": "dog"}]
+    path.write_text(json.dumps({"images": images, "annotations": said}))
+    assert captions_to_corpus(path, tmp_path / "o.parquet")["skipped"] == {"no_image": 2, "no_caption": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("c.json", b"[1, 2]", "no caption file of COCO"),
+        ("c.json", b'{"images": []}', "no caption file of COCO"),
+        ("c.json", b'{"images": [{"id": [], "file_name": ""}], "annotations": []}', "no caption file of COCO"),
+        ("c.json", b"[" * 100_000, "no caption file of COCO"),
+        ("c.json", b"\xff\xfe", "no caption file of COCO"),
+        ("c.json", b'{"images": [{"id": 1, "file_name": "\\ud800"}], "annotations": []}', "no caption file of COCO"),
+        ("c.jsonl", b"", "no picture with a caption$"),
+        ("c.jsonl", b"{}\n", r"no picture with a caption \(1 no_image\)"),
+        ("c.csv", b"image,text\n1.jpg,cat\n", "no column 'caption', only 'image', 'text'"),
+        ("c.csv", b"", "no picture with a caption$"),
+        ("c.jsonl.gz", b"not packed", "cannot read"),
+        ("c.jpg", b"", "must end in one of .json, .jsonl"),
+        ("c.jsonl", b'{"image": "1.jpg", "caption": "the"}', "no word that may be a tag"),
+    ],
+)
+def test_what_is_no_caption_file_is_told_in_one_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        captions_to_corpus(tmp_path / name, tmp_path / "out.parquet")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_stop_words_from_a_file(tmp_path):
+    path = tmp_path / "stop.txt"
+    path.write_text("The\n\n cat \n")
+    assert read_stop_words(path) == {"the", "cat"}
+    path.write_bytes(b"\xff")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_stop_words(path)
+    path.write_bytes(b"x" * (2**20 + 1))
+    with pytest.raises(DataError, match="too long"):
+        read_stop_words(path)
+    with pytest.raises(DataError, match="cannot read the stop words"):
+        read_stop_words(tmp_path)
+
+
+def run(*arguments):
+    app = typer.Typer()
+    app.command(epilog=tags_captions.EXAMPLES)(tags_captions.command)
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def test_the_command(tmp_path):
+    path, out, stop = tmp_path / "c.jsonl", tmp_path / "new" / "out.parquet", tmp_path / "stop.txt"
+    path.write_text('{"image": "1.jpg", "caption": "the cats"}\n{"image": "", "caption": "dog"}\n')
+    answer = json.loads(run(path, "--out", out, "--json").stdout)
+    assert answer == {
+        "pictures": 1, "captions": 1, "words": 1, "distinct": 1, "skipped": {"no_image": 1}, "file": str(out)
+    }  # fmt: skip
+    assert corpus_of(out) == {"1.jpg": ["cat"]}
+    stop.write_text("cats\n")
+    result = run(path, "--out", out, "--no-plurals", "--stop-words", stop)
+    assert result.stdout == (
+        f"1 pictures with 1 captions: 1 tags, 1 different ones\nskipped: 1 no_image\nwritten: {out}\n"
+    )
+    assert corpus_of(out) == {"1.jpg": ["the"]}
+    assert isinstance(run(tmp_path / "none.csv", "--out", out).exception, ExciteError)
+    assert corpus_of(out) == {"1.jpg": ["the"]}  # what was there before stays
+
+
+@pytest.mark.parametrize("name", ["captions_val2017.json", "labels_train2017.jsonl"])
+def test_real_captions(shared_data, tmp_path, name):
+    counts = captions_to_corpus(shared_data / "coco" / "annotations" / name, tmp_path / "out.parquet")
+    found = corpus_of(tmp_path / "out.parquet")
+    words = Counter(tag for tags in found.values() for tag in tags)
+    assert counts["pictures"] == len(found) >= 100
+    assert counts["words"] == words.total()
+    assert counts["distinct"] == len(words)
+    assert counts["skipped"] == {}
+    assert {"man", "woman", "table"} <= {word for word, _ in words.most_common(30)}
+    assert not {"women", "a", "of", "picture"} & words.keys()
+    assert sum(map(bool, found.values())) == len(found)

@@ -1,0 +1,148 @@
+import re
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from excite.tags import plurals
+from excite.tags.normalising import (
+    CASE,
+    CHANGES,
+    EMPTY,
+    PLURAL,
+    SPACES,
+    TOO_LONG,
+    UNICODE,
+    Normalising,
+    normalise_distinct,
+)
+from excite.tags.plurals import singular
+
+ANYTHING = st.text(st.characters(exclude_categories=()), max_size=30)  # halves of characters too
+NASTY = st.text(
+    st.sampled_from("sSeniaxvm'# \t\u00a0\u200d\u0301\u00a8\u0130\u00df\u1e9e\ufdfa\ud800\uff03\u2160\x00"), max_size=12
+)
+
+
+def test_the_bits_have_names():
+    assert [1 << bit for bit, _ in enumerate(CHANGES)] == [UNICODE, CASE, SPACES, PLURAL, EMPTY, TOO_LONG]
+    assert CHANGES == ("unicode", "case", "spaces", "plural", "empty", "too_long")
+
+
+@pytest.mark.parametrize(
+    ("tag", "wanted", "changed"),
+    [
+        ("cat", "cat", 0),
+        ("new york", "new york", 0),
+        ("c#", "c#", 0),
+        ("rock & roll", "rock & roll", 0),
+        ("dogs", "dogs", 0),
+        ("Cat", "cat", CASE),
+        ("  cat\t dog\n", "cat dog", SPACES),
+        ("#cat", "cat", SPACES),
+        ("## Cat", "cat", SPACES | CASE),
+        ("\uff03\uff23at", "cat", UNICODE | CASE | SPACES),
+        ("cafe\u0301", "caf\u00e9", UNICODE),
+        ("\ufb01sh", "fish", UNICODE),
+        ("c\u200da\x00t", "cat", UNICODE),
+        ("a\u200d\u0301", "\u00e1", UNICODE),
+        ("Stra\u00dfe", "strasse", CASE),
+        ("\ud800cat", "cat", UNICODE),
+        ("\u732b", "\u732b", 0),
+        ("", "", EMPTY),
+        (" # ", "", EMPTY),
+        ("\u200d", "", EMPTY),
+        ("x" * 100, "x" * 100, 0),
+        ("x" * 101, "", TOO_LONG),
+        ("x" * 1_000_000, "", TOO_LONG),
+        ("\ufdfa" * 100, "", TOO_LONG),  # eighteen letters each
+        (" " * 1_000_000 + "cat", "cat", SPACES),
+    ],
+)
+def test_a_tag_and_what_was_changed(tag, wanted, changed):
+    assert Normalising()(tag) == (wanted, changed)
+
+
+def test_plurals_are_changed_only_on_demand():
+    assert Normalising(plurals=True)(" Red DOGS") == ("red dog", CASE | SPACES | PLURAL)
+    assert Normalising(plurals=True)("dogs") == ("dog", PLURAL)
+    assert Normalising(plurals=True)("dog") == ("dog", 0)
+    assert Normalising(plurals=True, longest=3)("dogs") == ("dog", PLURAL)
+    assert Normalising(plurals=False, longest=3)("dogs") == ("", TOO_LONG)
+
+
+@pytest.mark.parametrize("plural_folding", [False, True])
+@settings(max_examples=400, deadline=None)
+@given(tag=ANYTHING | NASTY)
+def test_done_twice_it_changes_nothing_more(plural_folding, tag):
+    normalise = Normalising(plural_folding, longest=20)
+    once, changed = normalise(tag)
+    assert normalise(once) == (once, 0 if once else EMPTY)
+    assert bool(once) == (changed & (EMPTY | TOO_LONG) == 0)
+    assert (changed == 0) == (once == tag and tag != "")
+    assert once.encode().decode() == once
+    assert len(once) <= 20
+    assert once == " ".join(once.split()).lstrip("#")
+    assert unicodedata.is_normalized("NFKC", once)
+    assert once == once.casefold() or unicodedata.normalize("NFKC", once.casefold()) == once
+
+
+@settings(max_examples=100, deadline=None)
+@given(tags=st.lists(ANYTHING | NASTY, unique=True, max_size=20), plural_folding=st.booleans())
+def test_distinct_tags_are_normalised_one_by_one(tags, plural_folding):
+    normalise = Normalising(plural_folding)
+    words, masks = normalise_distinct(tags, normalise)
+    assert masks.dtype == np.uint8
+    assert list(zip(words, masks.tolist(), strict=True)) == [normalise(tag) for tag in tags]
+
+
+PAIRS = """
+women:woman men:man firemen:fireman cities:city glasses:glass leaves:leaf dogs:dog boxes:box churches:church
+bushes:bush buses:bus houses:house causes:cause horses:horse roses:rose shelves:shelf bookshelves:bookshelf
+werewolves:werewolf housewives:housewife knives:knife gloves:glove olives:olive sleeves:sleeve heroes:hero
+tomatoes:tomato shoes:shoe canoes:canoe ties:tie cookies:cookie skies:sky days:day photos:photo zebras:zebra
+children:child feet:foot teeth:tooth mice:mouse geese:goose cacti:cactus lenses:lens gases:gas quizzes:quiz
+waltzes:waltz prizes:prize headaches:headache beaches:beach skis:ski menus:menu walruses:walrus knees:knee
+""".split()
+STAY = """
+glass bus tennis series species gas lens iris chess christmas news dress virus cactus paris this canvas jeans scissors
+sunglasses people sheep women's dog's ads tvs ups ox 1980s specimen ramen menu caf\u00e9s
+""".split()
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_plurals_become_singular(pair):
+    plural, one = pair.split(":")
+    assert singular(plural) == one
+    assert singular(one) == one
+    assert singular(f"two wild-{plural}") == f"two wild-{one}"
+
+
+@pytest.mark.parametrize("word", STAY)
+def test_what_is_no_plural_stays(word):
+    assert singular(word) == word
+    assert singular(f"my {word}") == f"my {word}"
+
+
+def test_only_the_last_word_is_looked_at():
+    assert singular("sports cars") == "sports car"
+    assert singular("dogs running") == "dogs running"
+    assert singular("cats'") == "cats'"
+    assert singular("") == ""
+
+
+def test_the_tables_agree_with_the_rules():
+    assert not plurals.SAME & plurals.IRREGULAR.keys()
+    assert all(singular(one) == one for one in plurals.IRREGULAR.values())
+    assert all(re.fullmatch("[a-z]{3,}", word) for word in (*plurals.SAME, *plurals.IRREGULAR.values()))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text("seiouahxzcvmntlw' -", max_size=10))
+def test_singular_done_twice_is_the_same_and_leaves_three_letters(tag):
+    once = singular(tag)
+    assert singular(once) == once
+    word = re.search("[a-z]*$", once).group()
+    assert once == tag or len(word) >= 3

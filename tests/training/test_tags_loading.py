@@ -1,0 +1,71 @@
+"""Pictures for the steps: their order, who reads them, and what happens to bad ones."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from excite.models import Preprocess
+from excite.tags.pictures import open_pictures
+from excite.training.tags.loading import Decoder, epoch_order
+from excite.training.views import Views, Whole
+
+SEEN = Preprocess(shorter_side=8)
+
+
+class TestOrder:
+    def test_one_group_is_a_permutation(self):
+        orders = [epoch_order(np.zeros(50, np.int64), seed, epoch) for seed, epoch in ((0, 0), (0, 0), (0, 1), (1, 0))]
+        assert sorted(orders[0]) == list(range(50))
+        assert (orders[0] == orders[1]).all()
+        assert len({tuple(order) for order in orders}) == 3
+
+    def test_groups_are_read_one_after_the_other(self):
+        groups = np.repeat(np.arange(100, 112), 10)
+        order = epoch_order(groups, 0, 0, window=3)
+        assert sorted(order) == list(range(120))
+        for start in range(0, 120, 30):
+            window = groups[order[start : start + 30]]
+            assert len(set(window)) == 3
+            assert (np.diff(window) != 0).sum() > 10  # mixed within
+        assert groups[order[0]] not in groups[order[30:]]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for k in range(6):
+        Image.new("RGB", (12, 9), (40 * k, 0, 0)).save(tmp_path / f"{k}.png")
+    (tmp_path / "3.png").write_bytes(b"no picture")
+    return tmp_path
+
+
+def decoded(folder, batches, workers):
+    return list(Decoder(open_pictures(folder), Views(SEEN), workers)(batches))
+
+
+class TestDecoder:
+    REQUESTS = ([(0, "0.png", 0), (3, "3.png", 0), (1, "1.png", 7)], [(9, "9.png", 0)], [(5, "5.png", 2)])
+
+    def test_bad_pictures_are_left_out(self, folder):
+        first, second, third = decoded(folder, self.REQUESTS, 1)
+        assert first.rows.tolist() == [0, 1]
+        assert [row for row, _ in first.failures] == [3]
+        assert "3.png" in first.failures[0][1]
+        assert second.pictures is None
+        assert [row for row, _ in second.failures] == [9]
+        expected = Views(SEEN)(Image.open(Path(folder, "5.png")), "5.png", (2,))
+        assert torch.equal(third.pictures, expected)
+
+    def test_the_same_with_workers(self, folder):
+        for one, two in zip(decoded(folder, self.REQUESTS, 1), decoded(folder, self.REQUESTS, 2), strict=True):
+            assert one.rows.tolist() == two.rows.tolist()
+            assert one.failures == two.failures
+            assert (one.pictures is None and two.pictures is None) or torch.equal(one.pictures, two.pictures)
+
+    def test_the_whole_picture_is_one_view(self):
+        picture = Image.effect_noise((30, 20), 90).convert("RGB")
+        seen = Whole(SEEN)(picture, "any", (0, 1))
+        assert seen.shape == (2, 3, 8, 8)
+        assert torch.equal(seen[0], Whole(SEEN)(picture, "other", (5,))[0])
