@@ -71,17 +71,17 @@ def test_json_lines(imported, name):
 
 @pytest.mark.parametrize("name", ["c.csv", "c.tsv", "c.csv.gz", "c.TSV.gz"])
 def test_csv(imported, name):
-    content = (
-        'user,tags,more,image\nann,"cat, sofa",x,1.jpg\n\n,,,2.jpg\r\n7,"[""a,b"", ""c""]",,"3\n.jpg"\n,dog,,4.jpg'
-    )
-    content = (
-        content.replace(",", "\t")
-        .replace("cat\t sofa", "cat, sofa")
-        .replace("a\tb", "a,b")
-        .replace('""\t ""', '"", ""')
-        if ".tsv" in name.lower()
-        else content
-    )
+    fields = [
+        ["user", "tags", "more", "image"],
+        ["ann", "cat, sofa", "x", "1.jpg"],
+        [],
+        ["", "", "", "2.jpg"],
+        [7, '["a,b", "c"]', "", "3\n.jpg"],
+        ["", "dog", "", "4.jpg"],
+    ]
+    text = io.StringIO(newline="")
+    csv.writer(text, delimiter="\t" if ".tsv" in name.lower() else ",").writerows(fields)
+    content = text.getvalue()
     rows, skipped = imported(name, gzip.compress(content.encode()) if name.endswith("gz") else content)
     assert rows == [WANTED, ("2.jpg", [], None), ("3\n.jpg", ["a,b", "c"], "7"), ("4.jpg", ["dog"], None)]
     assert skipped == {}
@@ -227,7 +227,7 @@ def test_a_row_that_is_too_long_is_counted_and_never_held(tmp_path, name, monkey
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("c.csv", "image,words\n1,2", "no column 'tags', only 'image', 'words': say which one it is, as in --columns tags=keywords"),
+        ("c.csv", "image,words\n1,2", "no column 'tags', only 'image', 'words': say which one it is, as in --columns"),
         ("c.csv", "image;tags;user\n", "has no column 'image', only 'image;tags;user'"),
         ("c.csv", "image,tags,tags,user\n1,2,3,4", "more than one column 'tags'"),
         ("c.csv", b"\xff\xfei\0m\0", "must begin with a line of its columns' names, in UTF-8"),
@@ -383,6 +383,19 @@ def test_a_text_that_fails_is_not_taken_for_the_one_before(tmp_path):
     for _ in range(2):
         with pytest.raises(DataError, match="has no column"):
             open_any(path, ColumnNames(), work)
+
+
+def test_a_run_that_was_stopped_leaves_no_note_of_the_file_before(tmp_path, monkeypatch):
+    work, first, second = tmp_path / "work", tmp_path / "1.csv", tmp_path / "2.csv"
+    for path in (first, second):
+        path.write_text(f"image,tags,user\n{path.stem}.jpg,cat,ann\n")
+    open_any(first, ColumnNames(), work)
+    with monkeypatch.context() as patch:
+        patch.setattr(text_files, "save_json", lambda *_: pytest.fail("stopped"))
+        with pytest.raises(pytest.fail.Exception, match="stopped"):
+            open_any(second, ColumnNames(), work)
+    open_any(first, ColumnNames(), work)
+    assert rows_of(work / "corpus.parquet") == [("1.jpg", ["cat"], "ann")]
 
 
 @pytest.mark.parametrize(

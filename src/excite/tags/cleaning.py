@@ -16,7 +16,6 @@ import numpy as np
 
 from excite.engines import Crew, Job
 from excite.errors import DataError, ExciteError
-from excite.ledger import Ledger
 from excite.loop import run
 from excite.readouts.save import save_json, save_text
 from excite.tags.choices import choices_of, dictionaries, markdown
@@ -28,6 +27,7 @@ from excite.tags.row_groups import RowGroups
 from excite.tags.rules import RULES, Rules
 from excite.tags.steps import Comparing, Looking, Parting, Pile, dropped_schema, kept_schema
 from excite.tags.survey import Survey
+from excite.tags.surveys import Surveys
 from excite.tags.text_files import open_any
 
 if TYPE_CHECKING:
@@ -92,14 +92,19 @@ class Cleaning:
 
     @cached_property
     def _opened(self) -> tuple[Corpus, dict[str, int]]:
-        corpus, faults = open_any(self.source, self.columns, self.work)
-        if not corpus.rows:
-            raise DataError(f"{self.source} has no rows: there is nothing to clean")
+        _make(self.work)
+        try:
+            corpus, faults = open_any(self.source, self.columns, self.work)
+            if not corpus.rows:
+                raise DataError(f"{self.source} has no rows: there is nothing to clean")
+        except ExciteError:
+            if not any(self.work.iterdir()):
+                self.work.rmdir()
+            raise
         return corpus, dict(faults)
 
     def clean(self) -> dict[str, Any]:
         """Write the cleaned corpus and what belongs to it; the report."""
-        _make(self.work)
         corpus, faults = self._opened
         gathered = self._gathered(self._surveys())
         like = np.full(corpus.rows, -1, np.int64)
@@ -121,7 +126,7 @@ class Cleaning:
         """Look at all pieces; for each the files of its surveys."""
         corpus, _ = self._opened
         looking = Looking(corpus.columns, self.normalising, self.rules.first)
-        book = _Surveys(self.work / "surveys")
+        book = Surveys(self.work / "surveys")
         entries = run(looking, corpus.pieces, book, workers=self.workers)
         keys = [entry["key"] for entry in self.watch(entries, len(corpus.pieces), "pieces looked at")]
         files = book.read()
@@ -232,26 +237,6 @@ class Cleaning:
             "rules": asdict(self.rules),
             "normalising": asdict(self.normalising),
         }
-
-
-class _Surveys(Ledger):
-    """Where surveys are kept: each in a file of its own, and a ledger that says which."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "index.jsonl", required=("files",))
-        self.folder = folder
-
-    def read(self) -> dict[str, Entry]:
-        """The pieces that were looked at, by key."""
-        entries = super().read().items()
-        return {key: one for key, one in entries if all((self.folder / name).is_file() for name in one["files"])}
-
-    def add(self, entry: Entry) -> None:
-        """Keep the surveys of one more piece; first the files, so that every line is true."""
-        names = [f"{entry['key']}-{place}.npz" for place in range(len(entry["surveys"]))]
-        for name, seen in zip(names, entry["surveys"], strict=True):
-            seen.save(self.folder / name)
-        super().add({"key": entry["key"], "files": names})
 
 
 def _make(folder: Path) -> None:

@@ -23,7 +23,7 @@ __all__ = ["Hashing", "likeness"]
 
 SIDE = 32
 WAVES = 8
-TEXTURE = 3.0  # how far the waves lie from their median, typically; below that, JPEG decides many of the bits
+TEXTURE = 8.0  # how far the waves lie from their median, typically; below that, JPEG decides some of the bits
 VERSION = 1
 
 

@@ -47,7 +47,7 @@ FEWEST_TOGETHER = 5  # a lift of fewer pictures is chance
 MOST_TOGETHER, MOST_USERS = 30, 10  # that are named
 LONGEST_SHOWN = 60  # letters of a tag in a message
 MOST_COMPARED = 20_000  # tags that a misspelt one is compared with
-UNMERGED = 1_000_000  # lines that may wait: merging for each batch would sort all distinct tags each time
+UNMERGED = 1_000_000  # texts that may wait: merging after each batch would take long
 
 
 def compute() -> Any:
@@ -90,30 +90,31 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._parts: list[Any] = []
+        self._texts: list[Any] = []
+        self._counts: list[NDArray[np.int64]] = []
         self._waiting = 0
 
     def add(self, texts: Any, counts: Sequence[int] | NDArray[np.int64]) -> None:
         """Count texts, each given once, so many times more."""
-        pa = arrow()
-        wide = texts.cast(pa.large_string())  # distinct tags of a large corpus may exceed 2 GB together
-        self._parts.append(pa.table({"text": wide, "count": pa.array(counts, pa.int64())}))
+        self._texts.append(texts.cast(arrow().large_string()))  # all distinct tags may exceed 2 GB together
+        self._counts.append(np.asarray(counts, np.int64))
         self._waiting += len(texts)
-        if self._waiting > UNMERGED and len(self._parts) > 1:
-            self._parts, self._waiting = [self._merged()], 0
+        if self._waiting > max(UNMERGED, len(self._texts[0])):  # so that each text is merged a few times only
+            self._merge()
 
     def ranked(self) -> Any:
         """A table of text and count in the order of a Dictionary: the most frequent first, then by code points."""
-        merged = self._merged()
-        order = compute().sort_indices(merged, [("count", "descending"), ("text", "ascending")])
-        return merged.take(order)
+        self._merge()
+        table = arrow().table({"text": self._texts[0], "count": self._counts[0]})
+        return table.take(compute().sort_indices(table, [("count", "descending"), ("text", "ascending")]))
 
-    def _merged(self) -> Any:
+    def _merge(self) -> None:
+        """Make one part of all."""
         pa = arrow()
-        if not self._parts:
-            return pa.table({"text": pa.array([], pa.large_string()), "count": pa.array([], pa.int64())})
-        table = pa.concat_tables(self._parts).group_by("text").aggregate([("count", "sum")])
-        return table.select(["text", "count_sum"]).rename_columns(["text", "count"])
+        encoded = pa.concat_arrays([pa.array([], pa.large_string()), *self._texts]).dictionary_encode()
+        counts = np.zeros(len(encoded.dictionary), np.int64)
+        np.add.at(counts, encoded.indices.to_numpy(), np.concatenate([np.zeros(0, np.int64), *self._counts]))
+        self._texts, self._counts, self._waiting = [encoded.dictionary], [counts], 0
 
 
 @dataclass(frozen=True)

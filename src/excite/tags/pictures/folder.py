@@ -12,6 +12,8 @@ from excite.tags.pictures.place import MOST_BYTES, WEB, Pictures, read_at, shown
 
 __all__ = ["Folder"]
 
+LONGEST_PATH = 4096  # no system opens longer ones
+
 
 @dataclass(frozen=True)
 class Folder(Pictures):
@@ -74,6 +76,8 @@ class Folder(Pictures):
             raise ImageError(f"{shown(name)} lies on the web: fetching is off unless asked for (urls=True, --urls)")
         if not name or "\0" in name:
             raise ImageError(f"{shown(name)} is no name of a picture: it is empty, or holds a zero byte")
+        if len(name) > LONGEST_PATH:  # to follow a million folders would take minutes
+            raise ImageError(f"{shown(name)} is no name of a picture: it is too long ({len(name)} letters)")
         try:
             place = os.path.realpath(Path(self._real, name))
         except (OSError, ValueError) as error:

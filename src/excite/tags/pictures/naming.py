@@ -6,7 +6,11 @@ files that follow each other with the same key as one sample. So no two pictures
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["as_key", "key_of", "possible_names", "split_key"]
 
@@ -58,12 +62,14 @@ def as_key(key: str) -> str:
     return f"\0{key}"
 
 
-def possible_names(name: str) -> list[str]:
+def possible_names(name: str) -> Iterator[str]:
     r"""What to look for in an index: the name itself, the key it was given here, and the name as a key.
 
     Example:
-        >>> possible_names("cat.png")
+        >>> list(possible_names("cat.png"))
         ['cat.png', '\x00cat%2Epng', '\x00cat.png']
     """
     name = name.removeprefix("./")
-    return [name, as_key(key_of(name)), as_key(name)]
+    yield name
+    yield as_key(key_of(name))
+    yield as_key(name)

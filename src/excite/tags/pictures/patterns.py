@@ -20,7 +20,7 @@ BRACES = re.compile(r"\{([^{}]*)\}")
 RANGE = re.compile(r"(\d+)\.\.(\d+)")
 BESIDE = (".tar", ".tar.index", "shards.json")  # what may lie in a folder of shards
 SHARDS = re.compile(r"\.(tar|tgz)\b|[*?{]", re.IGNORECASE)
-MOST = 1_000_000  # shards: a slip of the finger is not to fill the memory
+MOST = 100_000  # shards: a slip of the finger is not to fill the memory
 
 
 def is_pattern(where: str) -> bool:

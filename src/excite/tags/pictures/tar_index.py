@@ -23,7 +23,7 @@ from excite.tags.pictures.naming import as_key, split_key
 from excite.tags.pictures.place import read_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 __all__ = ["TarIndex", "found_at", "hash_of", "make_index", "read_index"]
@@ -57,7 +57,7 @@ class TarIndex:
         """Whether the file is still the one that was looked through."""
         return (self.size, self.written) == (about.st_size, about.st_mtime_ns)
 
-    def find(self, names: list[str]) -> tuple[int, int] | None:
+    def find(self, names: Iterable[str]) -> tuple[int, int] | None:
         """Offset and size of the first of the names that there is."""
         for name in names:
             if (row := found_at(self.hashes, hash_of(name))) is not None:

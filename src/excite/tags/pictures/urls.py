@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Linked"]
 
 MOST_FETCHED = 64_000_000
+LONGEST_ADDRESS = 2000  # more than servers take
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Linked(Pictures):
         """The bytes that the address gave."""
         if not name.startswith(WEB):
             return self.others.encoded(name)
+        if len(name) > LONGEST_ADDRESS:
+            raise ImageError(f"{shown(name)} cannot be had: the address is too long ({len(name)} letters)")
         try:
             return self._fetched.get(name).read_bytes()
         except FetchError as error:
