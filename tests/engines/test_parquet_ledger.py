@@ -229,5 +229,5 @@ class TestBoth:
             raise ImportError(name)
 
         monkeypatch.setattr("excite.ledger.columns.import_module", missing)
-        with pytest.raises(ExciteError, match=r"pip install 'excite\[ray\]'"):
+        with pytest.raises(ExciteError, match="pip install pyarrow"):
             self.opened(tmp_path, parquet=False).read()

@@ -104,7 +104,8 @@ bushes:bush buses:bus houses:house causes:cause horses:horse roses:rose shelves:
 werewolves:werewolf housewives:housewife knives:knife gloves:glove olives:olive sleeves:sleeve heroes:hero
 tomatoes:tomato shoes:shoe canoes:canoe ties:tie cookies:cookie skies:sky days:day photos:photo zebras:zebra
 children:child feet:foot teeth:tooth mice:mouse geese:goose cacti:cactus lenses:lens gases:gas quizzes:quiz
-waltzes:waltz prizes:prize womens:woman childrens:child headaches:headache beaches:beach skis:ski menus:menu walruses:walrus knees:knee
+waltzes:waltz prizes:prize womens:woman childrens:child headaches:headache beaches:beach
+skis:ski menus:menu walruses:walrus knees:knee
 """.split()
 STAY = """
 glass bus tennis series species gas lens iris chess christmas news dress virus cactus paris this canvas jeans scissors

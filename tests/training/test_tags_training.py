@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,13 +25,14 @@ from safetensors.torch import load_file
 
 import excite
 from excite.cli import train_tags
-from excite.errors import DataError, ExciteError, ModelError
+from excite.errors import DataError, ExciteError, LostSignalWarning, ModelError
 from excite.models.folder import FACTS, WEIGHTS, read_saved
 from excite.tags.dictionary import Dictionary
 from excite.tags.pictures import open_pictures
 from excite.training.tags import course as courses
 from excite.training.tags.options import Options
-from excite.training.tags.tag_training import CHECKPOINT, CURVES, TagTraining
+from excite.training.tags.result import CHECKPOINT, CURVES
+from excite.training.tags.tag_training import TagTraining
 from excite.training.tags.together import together
 
 COLOURS = {"red": (220, 20, 20), "green": (20, 220, 20), "蓝 blue": (20, 20, 220)}
@@ -88,15 +90,18 @@ def stopping_after(steps):
 class TestLearning:
     @pytest.mark.parametrize(("layers", "views"), [("output", 0), ("output", 2), ("all", 0)])
     def test_a_classifier_for_every_command(self, world, layers, views):
-        options = Options(layers, epochs=8, batch=8, rate=0.05, views=views, held_out=0.25, checks=1)
+        rate = 0.05 if layers == "output" else 0.002
+        options = Options(layers, epochs=8, batch=8, rate=rate, views=views, held_out=0.25, checks=1)
         answer = training(world, "out", options, command="excite train tags c.parquet", save_every=999).train()
         assert answer["tags"] == 6
         assert answer["pictures"] + answer["pictures_held_out"] == 40
         assert answer["map"] > 1.5 * answer["map_by_frequency"]
         classifier = excite.load(world / "out")
         assert classifier.multilabel is True
-        (best, *_) = excite.attend(classifier, world / "photos/1.png", "thing")
-        assert best.concept.name == "thing"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LostSignalWarning)  # a network of three colours may have nothing to show
+            (found, *_) = excite.attend(classifier, world / "photos/1.png", "thing")
+        assert found.concept == "thing"
         assert set(classifier.labels) == {*COLOURS, "thing", "2019", "nowhere"}
         for k in range(3):
             picture = classifier.preprocess(Image.open(world / f"photos/{k}.png"))[None]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from excite.engines import Crew
+    from excite.tags.corpus import ColumnNames
 
 __all__ = [
     "Address",
+    "Columns",
+    "CorpusArgument",
     "Engine",
     "FullyConvolutional",
     "LabelsFile",
@@ -19,6 +23,7 @@ __all__ = [
     "Size",
     "Weights",
     "Workers",
+    "columns_of",
     "crew_of",
 ]
 
@@ -59,6 +64,32 @@ Address = Annotated[
         help="The Ray cluster: HOST:PORT, ray://HOST:PORT, auto or local; the one that is there if none, or a new one.",
     ),
 ]
+CorpusArgument = Annotated[
+    Path,
+    typer.Argument(metavar="CORPUS", help="A Parquet file with the columns image, tags, user; or a folder of such."),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="NAME=COLUMN,...", help="What image, tags and user are called there, as in tags=keywords."),
+]
+
+
+def columns_of(said: str | None, *, without_user: bool = False) -> ColumnNames:
+    """What the columns of a corpus are called, as the user has said.
+
+    Example:
+        >>> columns_of("tags=keywords,user=owner")
+        ColumnNames(image='image', tags='keywords', user='owner')
+    """
+    from excite.tags.corpus import ColumnNames
+
+    usual: dict[str, str | None] = {"image": "image", "tags": "tags", "user": None if without_user else "user"}
+    for pair in said.split(",") if said else []:
+        name, equals, column = pair.partition("=")
+        if name not in usual or not equals or not column:
+            raise typer.BadParameter(f"--columns names image, tags or user, as in tags=keywords, not {pair!r}")
+        usual[name] = column
+    return ColumnNames(**usual)  # type: ignore[arg-type]  # image and tags are never None
 
 
 def crew_of(workers: int | None, engine: str, address: str | None) -> Crew:

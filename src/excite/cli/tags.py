@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from excite.cli import tags_clean, tags_generate
+from excite.cli import tags_captions, tags_clean, tags_generate, tags_show, tags_stats
 from excite.cli.groups import group
 
 __all__ = ["app"]
 
 app = group("Clean a corpus of pictures with tags, and look at its dictionary.")
 app.command("clean", epilog=tags_clean.EXAMPLES)(tags_clean.command)
+app.command("captions", epilog=tags_captions.EXAMPLES)(tags_captions.command)
+app.command("stats", epilog=tags_stats.EXAMPLES)(tags_stats.command)
+app.command("show", epilog=tags_show.EXAMPLES)(tags_show.command)
 app.command("generate", epilog=tags_generate.EXAMPLES)(tags_generate.command)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from excite.cli.options import Address, Engine, Workers, crew_of
+from excite.cli.options import Address, Columns, Engine, Workers, columns_of, crew_of
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
     from excite.tags.alike import Alike
-    from excite.tags.corpus import ColumnNames
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -52,9 +51,7 @@ def command(
         str, typer.Option(metavar="seen|kept", help="Compare with all earlier pictures of the user, or kept ones only.")
     ] = "seen",
     plurals: Annotated[bool, typer.Option("--plurals", help="Fold English plurals: cats and cat are one tag.")] = False,
-    columns: Annotated[
-        str | None, typer.Option(metavar="NAME=COLUMN,...", help="What image, tags and user are called in the file.")
-    ] = None,
+    columns: Columns = None,
     pictures: Annotated[
         str | None, typer.Option(metavar="FOLDER|SHARDS", help="Where the pictures lie: needed for --near.")
     ] = None,
@@ -83,7 +80,7 @@ def command(
         out=out,
         rules=Rules(min_count, top, min_tags, not keep_alphabetical, not keep_similar, first, overlap, against),
         normalising=Normalising(plurals=plurals),
-        columns=_columns(columns, without_user=keep_similar),
+        columns=columns_of(columns, without_user=keep_similar),
         workers=crew_of(workers, engine, address),
         watch=progress,
         alike=_alike(pictures, near),
@@ -94,18 +91,6 @@ def command(
     report["peak_mb"] = _peak()
     report["files"] = [str(out), *(str(out.with_suffix(end)) for end in (".tags.csv", ".dropped.parquet"))]
     typer.echo(json.dumps(report)) if as_json else _print(report)
-
-
-def _columns(said: str | None, *, without_user: bool) -> ColumnNames:
-    from excite.tags.corpus import ColumnNames
-
-    usual: dict[str, str | None] = {"image": "image", "tags": "tags", "user": None if without_user else "user"}
-    for pair in said.split(",") if said else []:
-        name, equals, column = pair.partition("=")
-        if name not in usual or not equals or not column:
-            raise typer.BadParameter(f"--columns names image, tags or user, as in tags=keywords, not {pair!r}")
-        usual[name] = column
-    return ColumnNames(**usual)  # type: ignore[arg-type]  # image and tags are never None
 
 
 def _alike(pictures: str | None, near: int | None) -> Alike | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from excite.cli.columns import print_columns
+from excite.cli.options import Columns, CorpusArgument, columns_of
 from excite.cli.progress import progress
 from excite.cli.tags_stats import note_unreadable, percent
 
@@ -31,14 +32,13 @@ PRINTED = 15  # of the tags that come with it
 
 def command(
     tag: Annotated[str, typer.Argument(metavar="TAG", help="The tag, as the corpus writes it.")],
-    corpus: Annotated[
-        Path, typer.Argument(metavar="CORPUS", help="A Parquet file with the columns image, tags, user; or a folder.")
-    ],
+    corpus: CorpusArgument,
     pictures: Annotated[
         str | None, typer.Option(metavar="ROOT", help="Where the pictures lie, for a figure of some that list the tag.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Write the figure there.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many pictures to show.")] = 24,
+    columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """How often is a tag listed, at which place, by whom, and with which others?
@@ -58,7 +58,7 @@ def command(
     if out is not None:
         check_figures()
     place = None if pictures is None else open_pictures(pictures)
-    rows = Corpus(corpus)
+    rows = Corpus(corpus, columns_of(columns))
     facts = tag_facts(tag, rows, progress(rows.pieces, len(rows.pieces), "row groups"), samples=SPARE * limit)
     answer = asdict(facts) | {"places": dict(zip(PLACES, facts.places, strict=True))}
     del answer["samples"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from excite.cli.columns import print_columns
+from excite.cli.options import Columns, CorpusArgument, columns_of
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -36,9 +37,7 @@ MEANINGS = {"named": "words for what a classifier knows", "learnt": "found 5 tim
 
 
 def command(
-    corpus: Annotated[
-        Path, typer.Argument(metavar="CORPUS", help="A Parquet file with the columns image, tags, user; or a folder.")
-    ],
+    corpus: CorpusArgument,
     dictionary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The tags to judge: a CSV file tag,count; all tags if none.")
     ] = None,
@@ -55,6 +54,7 @@ def command(
         str | None, typer.Option(metavar="ROOT", help="Where the pictures lie; draws examples.png, too.")
     ] = None,
     top: Annotated[int, typer.Option(min=0, help="How many of the most frequent tags to list.")] = 30,
+    columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Count pictures, users and tags, and say how much of the tags a dictionary covers and how many are visual.
@@ -75,7 +75,7 @@ def command(
     place = _place(pictures, out)
     learnt = None if measures is None else learnt_tags(measures)
     given = None if dictionary is None else Dictionary.read(dictionary)
-    rows = Corpus(corpus)
+    rows = Corpus(corpus, columns_of(columns))
     counted = statistics_of(rows, progress(rows.pieces, len(rows.pieces), "row groups"))
     judged = counted.at_least(min_count or 1) if given is None else counted.counted(given.tags)
     is_named = _namer()

@@ -74,6 +74,7 @@ def command(
     share the work. Pictures that cannot be read are counted and skipped.
     """
     from excite.tags.pictures import open_pictures
+    from excite.training.sources import unwatched
     from excite.training.tags.curves import check_board
     from excite.training.tags.options import Options
     from excite.training.tags.tag_training import TagTraining
@@ -102,7 +103,7 @@ def command(
             shlex.join(["excite", *(context.obj or [])]),
         )
         if not processes.first:
-            training.note = _silent
+            training.note, training.watch = _silent, unwatched
         answer = training.train()
     if processes.first:
         answer["seconds"] = round(time.monotonic() - started, 1)

@@ -30,7 +30,7 @@ SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
 
 def arrow() -> Any:
-    """The package pyarrow with its reader of Parquet.
+    """The package pyarrow with its reader of Parquet and its functions.
 
     Example:
         >>> arrow().__name__
@@ -38,8 +38,9 @@ def arrow() -> Any:
     """
     try:
         import_module("pyarrow.parquet")
+        import_module("pyarrow.compute")
     except ImportError:
-        raise ExciteError("Parquet files need the package pyarrow: pip install 'excite[ray]'") from None
+        raise ExciteError("Parquet files need the package pyarrow: pip install pyarrow") from None
     return import_module("pyarrow")
 
 

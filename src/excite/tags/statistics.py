@@ -487,7 +487,7 @@ def shown(text: str) -> str:
 
     Example:
         >>> shown("dog"), shown("\x1b[2J" + "very " * 100)
-        ('dog', '\\x1b[2Jvery very very very very very very very very very very v...')
+        ('dog', '\\x1b[2Jvery very very very very very very very very very very ...')
     """
     cut = text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "..."
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -110,7 +109,7 @@ class _Chunk:
         split = _split(self.texts, self.separators)
         if not self.listed:
             return split
-        return pa.concat_arrays([given, split]).take(_compute().sort_indices(pa.array(self.listed + self.told)))
+        return pa.concat_arrays([given, split]).take(arrow().compute.sort_indices(pa.array(self.listed + self.told)))
 
 
 class _Group:
@@ -149,16 +148,10 @@ def _strings(texts: list[str]) -> Any:
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer("".join(texts).encode()))
 
 
-def _compute() -> Any:
-    """Arrow's functions, which its package does not load by itself."""
-    arrow()
-    return import_module("pyarrow.compute")
-
-
 def _split(texts: list[str], separators: str) -> Any:
     pa = arrow()
     try:
-        split = _compute().split_pattern_regex(pa.array(texts, pa.string()), separators)
+        split = arrow().compute.split_pattern_regex(pa.array(texts, pa.string()), separators)
     except pa.ArrowException as error:
         reason = " ".join(str(error).split())
         raise DataError(f"the separators {separators!r} are no regular expression: {reason}") from None

@@ -76,7 +76,6 @@ class Course:
         keeper: saves how far it is.
         seed: tells the order of the pictures.
         watch: shows how far it is.
-        checked: is told each check, in the first process.
         standing: how far it is.
     """
 
@@ -89,7 +88,6 @@ class Course:
     keeper: Keeper
     seed: int
     watch: Watch
-    checked: Callable[[Check], None]
     standing: Standing = field(default_factory=Standing)
     _failed: list[tuple[int, str]] = field(default_factory=list)
     _seen: int = 0  # pictures since the last check or the start
@@ -105,11 +103,17 @@ class Course:
         """Note pictures that cannot be read; they are told to the other processes at the next check."""
         self._failed.extend(failed)
 
-    def run(self) -> None:
-        """Make all steps that are left."""
-        left = self.schedule.steps - self.standing.step
+    def run(self, checked: Callable[[Check], object]) -> None:
+        """Make all steps that are left.
+
+        Args:
+            checked: is told each check.
+        """
+        left, told = self.schedule.steps - self.standing.step, len(self.standing.checks)
         for _ in self.watch(self._steps(), left, "steps"):
-            pass
+            for check in self.standing.checks[told:]:
+                checked(check)
+            told = len(self.standing.checks)
 
     def _steps(self) -> Iterator[dict[str, int]]:
         schedule, standing = self.schedule, self.standing
@@ -173,5 +177,3 @@ class Course:
         )
         standing.checks.append(check)
         standing.loss, standing.pictures, self._seen, self._since = 0.0, 0, 0, time.monotonic()
-        if self.trainee.processes.first:
-            self.checked(check)

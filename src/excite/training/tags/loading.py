@@ -33,10 +33,17 @@ Request = tuple[int, str, int]
 
 
 def groups_of(lessons: Lessons, pictures: Pictures) -> NDArray[np.int64]:
-    """The group of each picture."""
+    """The group of each picture; one that is in none is counted when it is read."""
     if pictures.groups <= 1:
         return np.zeros(len(lessons), np.int64)
-    return np.fromiter((pictures.group(name.as_py()) for name in lessons.names), np.int64, len(lessons))
+
+    def group(name: str) -> int:
+        try:
+            return pictures.group(name)
+        except ImageError:
+            return 0
+
+    return np.fromiter((group(name.as_py()) for name in lessons.names), np.int64, len(lessons))
 
 
 def epoch_order(groups: NDArray[np.int64], seed: int, epoch: int, window: int = WINDOW) -> NDArray[np.int64]:
