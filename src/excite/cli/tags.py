@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from excite.cli import tags_captions, tags_clean, tags_generate, tags_show, tags_stats
+from excite.cli import tags_captions, tags_clean, tags_generate, tags_shards, tags_show, tags_stats
 from excite.cli.groups import group
 
 __all__ = ["app"]
@@ -12,4 +12,5 @@ app.command("clean", epilog=tags_clean.EXAMPLES)(tags_clean.command)
 app.command("captions", epilog=tags_captions.EXAMPLES)(tags_captions.command)
 app.command("stats", epilog=tags_stats.EXAMPLES)(tags_stats.command)
 app.command("show", epilog=tags_show.EXAMPLES)(tags_show.command)
+app.command("shards", epilog=tags_shards.EXAMPLES)(tags_shards.command)
 app.command("generate", epilog=tags_generate.EXAMPLES)(tags_generate.command)

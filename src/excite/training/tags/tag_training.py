@@ -120,7 +120,7 @@ class TagTraining:
     def _run(self, course: Course) -> None:
         """Make all steps; the first process shows them in TensorBoard, if it shall."""
         if not (self.tensorboard and self.processes.first):
-            course.run(str)
+            course.run()
             return
         with closing(Board(self.out / BOARD, course.standing.step)) as board:
             course.run(board.add)
