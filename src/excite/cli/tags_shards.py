@@ -26,7 +26,7 @@ Examples:
 """
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
+SIZE_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
 
 
 def command(
@@ -70,7 +70,7 @@ def _bytes(text: str) -> int:
         >>> _bytes("200MB"), _bytes("1.5 gb")
         (200000000, 1500000000)
     """
-    if (meant := SIZE.fullmatch(text.strip())) is None or float(meant[1]) == 0:
+    if (meant := SIZE_TEXT.fullmatch(text.strip())) is None or float(meant[1]) == 0:
         raise typer.BadParameter(f"--size {text!r} is no size: write it as 200MB or 1GB")
     return int(float(meant[1]) * UNITS[meant[2].upper()])
 

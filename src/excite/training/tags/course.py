@@ -103,7 +103,7 @@ class Course:
         """Note pictures that cannot be read; they are told to the other processes at the next check."""
         self._failed.extend(failed)
 
-    def run(self, checked: Callable[[Check], None] | None = None) -> None:
+    def run(self, checked: Callable[[Check], None] = lambda _check: None) -> None:
         """Make all steps that are left.
 
         Args:
@@ -112,7 +112,7 @@ class Course:
         left, told = self.schedule.steps - self.standing.step, len(self.standing.checks)
         for _ in self.watch(self._steps(), left, "steps"):
             fresh, told = self.standing.checks[told:], len(self.standing.checks)
-            for check in fresh if checked else ():
+            for check in fresh:
                 checked(check)
 
     def _steps(self) -> Iterator[dict[str, int]]:

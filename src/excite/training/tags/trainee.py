@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from excite.training.output_layer import Output
     from excite.training.tags.together import Together
 
-__all__ = ["StepReport", "Trainee", "begin_at_frequencies"]
+__all__ = ["Momentum", "StepReport", "Trainee", "begin_at_frequencies"]
 
 
 def begin_at_frequencies(layer: nn.Module, counts: NDArray[np.int64], pictures: int) -> None:
@@ -57,6 +57,28 @@ class StepReport:
     wished: int
 
 
+class Momentum:
+    """Stochastic gradient descent as `torch.optim.SGD` does it, whose import takes longer than many a training.
+
+    Args:
+        weights: what is trained.
+        momentum: how much of the last step is made again.
+    """
+
+    def __init__(self, weights: list[nn.Parameter], momentum: float) -> None:
+        self.param_groups = [{"params": weights}]  # for a GradScaler
+        self.speeds = [torch.zeros_like(weight) for weight in weights]
+        self._weights, self._momentum = weights, momentum
+
+    def step(self, *, rate: float) -> None:
+        """Make a step against the gradients of the weights."""
+        with torch.no_grad():
+            for weight, speed in zip(self._weights, self.speeds, strict=True):
+                if weight.grad is not None:
+                    speed.mul_(self._momentum).add_(weight.grad)
+                    weight.sub_(speed, alpha=rate)
+
+
 class Trainee:
     """A network, what of it is trained, and how a step is made.
 
@@ -80,7 +102,7 @@ class Trainee:
         self.network.requires_grad_(everything)
         output.layer.requires_grad_()
         self.trained = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
-        self.sgd = torch.optim.SGD(self.trained.values(), lr=0.0, momentum=momentum)
+        self.descent = Momentum(list(self.trained.values()), momentum)
         self.half = processes.device.type == "cuda"
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=self.half and everything)
 
@@ -110,7 +132,8 @@ class Trainee:
             rate: the learning rate.
             wish: something that this process would like all to do behind the step.
         """
-        self.sgd.zero_grad(set_to_none=True)
+        for weight in self.trained.values():
+            weight.grad = None
         total = torch.zeros(3, dtype=torch.float64, device=self.processes.device)
         if features is not None:
             loss = self.loss(features, units)
@@ -133,26 +156,22 @@ class Trainee:
         self.processes.add_up(gradients)
         for gradient in gradients:
             gradient.div_(pictures)
-        for group in self.sgd.param_groups:
-            group["lr"] = rate
-        self.scaler.step(self.sgd)
+        self.scaler.step(self.descent, rate=rate)  # type: ignore[arg-type]  # it has what is asked of an optimizer
         self.scaler.update()
 
     def state(self) -> Iterator[tuple[str, Tensor]]:
         """All tensors that the next step depends on, by name."""
         for name, weight in self.trained.items():
             yield f"weight.{name}", weight.detach()
-            speed = self.sgd.state[weight].get("momentum_buffer")
-            if speed is not None:
-                yield f"speed.{name}", speed
+        for name, speed in zip(self.trained, self.descent.speeds, strict=True):
+            yield f"speed.{name}", speed
 
     def restore(self, tensors: dict[str, Tensor], scaler: dict[str, Any]) -> None:
         """Be as when `state` was read."""
         with torch.no_grad():
-            for name, weight in self.trained.items():
+            for (name, weight), speed in zip(self.trained.items(), self.descent.speeds, strict=True):
                 weight.copy_(tensors[f"weight.{name}"])
-                if f"speed.{name}" in tensors:
-                    self.sgd.state[weight]["momentum_buffer"] = tensors[f"speed.{name}"].to(weight.device).clone()
+                speed.copy_(tensors[f"speed.{name}"])
         if scaler:
             self.scaler.load_state_dict(scaler)
 
