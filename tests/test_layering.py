@@ -79,6 +79,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "training",
         "vocabulary",
     },
+    "__main__": {"cli"},
     "__init__": {"attending", "attention", "locating", "methods", "models", "propagation", "remembering"},
 }
 FILES = sorted(ROOT.rglob("*.py"))
@@ -129,7 +130,7 @@ def test_there_is_no_way_round():
             del waiting[part]
     assert order.index("propagation") < order.index("methods") < order.index("attending") < order.index("album")
     assert order.index("album") < order.index("cli")
-    assert all("cli" not in allowed for allowed in MAY_IMPORT.values())
+    assert [part for part, allowed in MAY_IMPORT.items() if "cli" in allowed] == ["__main__"]
 
 
 def test_the_reader_of_imports_sees_them(tmp_path):

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from excite.cli import main
-from excite.tags.generating import CORPUS, Generated, generate
+from excite.tags.making.generating import CORPUS, Generated, generate
 
 FILES = ("kept.parquet", "kept.tags.csv", "kept.dropped.parquet", "kept.report.json")
 

@@ -13,16 +13,16 @@ from PIL import Image
 
 from excite.engines import Crew
 from excite.errors import DataError
-from excite.tags import survey
-from excite.tags.alike import Alike
-from excite.tags.choices import choices_of
-from excite.tags.cleaning import Cleaning
+from excite.tags.cleaning import survey
+from excite.tags.cleaning.alike import Alike
+from excite.tags.cleaning.choices import choices_of
+from excite.tags.cleaning.cleaning import Cleaning
+from excite.tags.cleaning.rules import Rules
 from excite.tags.corpus import ColumnNames, schema
 from excite.tags.dictionary import Dictionary
-from excite.tags.generating import CORPUS, COUNTS, TRUTH, Generated, generate
-from excite.tags.kinds import KINDS
+from excite.tags.making.generating import CORPUS, COUNTS, TRUTH, Generated, generate
+from excite.tags.making.kinds import KINDS
 from excite.tags.pictures import open_pictures
-from excite.tags.rules import Rules
 
 RULES = Rules(least_count=20)
 WANTED = Generated(4000, tags=300, marks=2000, pictures_a_user=40)
@@ -154,7 +154,7 @@ class TestSameWhateverTheForm:
             assert (folder / name).read_bytes() == (whole / name).read_bytes(), name
 
     def test_row_groups_and_batches(self, records, whole, tmp_path, monkeypatch):
-        monkeypatch.setattr("excite.tags.gathering.SHELF", 300)  # many shelves
+        monkeypatch.setattr("excite.tags.cleaning.gathering.SHELF", 300)  # many shelves
         cleaned(write(records, tmp_path / "small.parquet", rows=170), tmp_path)
         self.same(tmp_path, whole)
 
@@ -189,7 +189,7 @@ class TestSameWhateverTheForm:
         source = write(records, tmp_path / "corpus.parquet", rows=500)
         looked = []
         honest = survey.survey
-        monkeypatch.setattr("excite.tags.steps.survey", lambda *given: looked.append(1) or honest(*given))
+        monkeypatch.setattr("excite.tags.cleaning.steps.survey", lambda *given: looked.append(1) or honest(*given))
 
         class Stopped(Exception):
             pass

@@ -9,10 +9,9 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from excite.errors import DataError, ImageError
-from excite.tags import figures
 from excite.tags.corpus import Corpus, schema
-from excite.tags.dictionary import Dictionary
-from excite.tags.figures import (
+from excite.tags.counting import figures
+from excite.tags.counting.figures import (
     apart,
     can_draw,
     check_figures,
@@ -22,7 +21,17 @@ from excite.tags.figures import (
     frequency_curve,
     frequency_figure,
 )
-from excite.tags.sheets import LETTERS, Tagged, contact_sheet, is_alphabetical, places, read_pictures, sampled, words
+from excite.tags.counting.sheets import (
+    LETTERS,
+    Tagged,
+    contact_sheet,
+    is_alphabetical,
+    places,
+    read_pictures,
+    sampled,
+    words,
+)
+from excite.tags.dictionary import Dictionary
 
 BLUE, GREY, ORANGE = (0, 114, 178), (138, 138, 138), (213, 94, 0)
 SIZE = (500, 280)

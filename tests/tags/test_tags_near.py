@@ -13,9 +13,9 @@ from PIL import Image, ImageDraw, ImageEnhance
 from excite.errors import DataError, ImageError
 from excite.ledger.lines import Ledger
 from excite.loop import run
-from excite.tags import near
-from excite.tags.likeness import Hashing, likeness
-from excite.tags.near import near_duplicates
+from excite.tags.cleaning import near
+from excite.tags.cleaning.likeness import Hashing, likeness
+from excite.tags.cleaning.near import near_duplicates
 from excite.tags.pictures import open_pictures
 
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from excite.cli import tags_show, tags_stats
 from excite.errors import DataError, ImageError
 from excite.tags.corpus import Corpus, schema
+from excite.tags.counting.one_tag import tag_facts
 from excite.tags.dictionary import Dictionary
-from excite.tags.statistics import tag_facts
 
 LISTS = [
     ["dog", "pet", "grass"],

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excite.tags import similar
-from excite.tags.similar import CANDIDATE, equal_rows, similar_to
+from excite.tags.cleaning import similar
+from excite.tags.cleaning.similar import CANDIDATE, equal_rows, similar_to
 
 
 def one_by_one(pictures, shared, against):

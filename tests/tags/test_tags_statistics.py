@@ -9,11 +9,13 @@ import pytest
 
 from excite.errors import DataError
 from excite.models.everyday import everyday_labels
-from excite.tags import statistics
 from excite.tags.corpus import Corpus, schema
+from excite.tags.counting import tallies
+from excite.tags.counting.one_tag import shown
+from excite.tags.counting.statistics import quantile, statistics_of, zipf_slope
+from excite.tags.counting.tallies import Tally
+from excite.tags.counting.visual import is_named, known_words, learnt_share, learnt_tags, visual_share
 from excite.tags.dictionary import Dictionary
-from excite.tags.statistics import Tally, quantile, shown, statistics_of, zipf_slope
-from excite.tags.visual import is_named, known_words, learnt_share, learnt_tags, visual_share
 
 SMALL = [
     ("a.jpg", ["dog", "sea shore", "dog"], "ann"),
@@ -88,7 +90,7 @@ def test_as_counted_one_by_one(tmp_path):
 def test_the_same_however_it_is_cut_up(tmp_path, group, monkeypatch):
     rows = random_rows(150)
     whole = counted(tmp_path, rows)
-    monkeypatch.setattr(statistics, "UNMERGED", 50)  # so that counts are merged on the way
+    monkeypatch.setattr(tallies, "UNMERGED", 50)  # so that counts are merged on the way
     parts = counted(tmp_path, rows, group)
     assert len(Corpus(tmp_path / "corpus.parquet").pieces) > 1
     assert parts.summary() == whole.summary()

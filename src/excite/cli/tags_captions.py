@@ -33,8 +33,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Make the words of captions the tags of their pictures, those in most of a picture's captions first."""
-    from excite.tags.captions import captions_to_corpus
-    from excite.tags.stop_words import STOP_WORDS, read_stop_words
+    from excite.tags.reading.captions import captions_to_corpus
+    from excite.tags.reading.stop_words import STOP_WORDS, read_stop_words
 
     words = STOP_WORDS if stop_words is None else read_stop_words(stop_words)
     answer = captions_to_corpus(captions, out, plurals=plurals, stop_words=words)

@@ -14,7 +14,7 @@ from excite.cli.options import Address, Columns, Engine, Workers, columns_of, cr
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
-    from excite.tags.alike import Alike
+    from excite.tags.cleaning.alike import Alike
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -70,9 +70,9 @@ def command(
     five tags share more than three with an earlier picture of the same user. Every dropped picture is listed with its
     reason. A run that was stopped goes on where it was.
     """
-    from excite.tags.cleaning import Cleaning
+    from excite.tags.cleaning.cleaning import Cleaning
+    from excite.tags.cleaning.rules import Rules
     from excite.tags.normalising import Normalising
-    from excite.tags.rules import Rules
 
     started = time.monotonic()
     cleaning = Cleaning(
@@ -94,7 +94,7 @@ def command(
 
 
 def _alike(pictures: str | None, near: int | None) -> Alike | None:
-    from excite.tags.alike import Alike
+    from excite.tags.cleaning.alike import Alike
     from excite.tags.pictures import open_pictures
 
     if near is None:

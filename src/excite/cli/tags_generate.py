@@ -30,7 +30,7 @@ def command(
 
     truth.parquet tells for each picture which rule drops it, truth.tags.csv how often each tag is listed.
     """
-    from excite.tags.generating import BLOCK, CORPUS, COUNTS, TRUTH, Generated, generate
+    from excite.tags.making.generating import BLOCK, CORPUS, COUNTS, TRUTH, Generated, generate
 
     blocks = -(-rows // BLOCK)
     made = list(progress(generate(Generated(rows, seed, tags), out), blocks, "blocks"))[-1]

@@ -14,8 +14,8 @@ from excite.cli.progress import progress
 from excite.cli.tags_stats import note_unreadable, percent
 
 if TYPE_CHECKING:
+    from excite.tags.counting.one_tag import TagFacts
     from excite.tags.pictures import Pictures
-    from excite.tags.statistics import TagFacts
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -49,9 +49,9 @@ def command(
     from dataclasses import asdict
 
     from excite.tags.corpus import Corpus
-    from excite.tags.figures import check_figures
+    from excite.tags.counting.figures import check_figures
+    from excite.tags.counting.one_tag import tag_facts
     from excite.tags.pictures import open_pictures
-    from excite.tags.statistics import tag_facts
 
     if (pictures is None) != (out is None):
         raise typer.BadParameter("a figure needs both: --pictures ROOT and --out FILE.png")
@@ -74,8 +74,8 @@ def _draw(facts: TagFacts, place: Pictures, limit: int, corpus: str, out: Path) 
     """Draw pictures that list the tag, and say which ones could not be read."""
     from excite.errors import DataError
     from excite.readouts.save import save_png
-    from excite.tags.sheets import contact_sheet, read_pictures
-    from excite.tags.statistics import shown
+    from excite.tags.counting.one_tag import shown
+    from excite.tags.counting.sheets import contact_sheet, read_pictures
 
     if not facts.samples:
         raise DataError(f"no picture lists {shown(facts.tag)!r} among its first five tags: leave --pictures out")
@@ -87,7 +87,7 @@ def _draw(facts: TagFacts, place: Pictures, limit: int, corpus: str, out: Path) 
 
 def _print(answer: dict[str, Any]) -> None:
     """All of it for people."""
-    from excite.tags.statistics import shown
+    from excite.tags.counting.one_tag import shown
 
     typer.echo(
         f"{shown(answer['tag'])}: listed {answer['listed']:,} times, by {answer['pictures']:,} pictures; "

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from excite.tags.corpus import Corpus
+    from excite.tags.counting.statistics import Statistics
     from excite.tags.dictionary import Dictionary
     from excite.tags.pictures import Pictures
-    from excite.tags.statistics import Statistics
 
 __all__ = ["EXAMPLES", "command", "note_unreadable", "percent"]
 
@@ -65,9 +65,9 @@ def command(
     """
     from excite.readouts.save import save_json
     from excite.tags.corpus import Corpus
+    from excite.tags.counting.statistics import THRESHOLDS, statistics_of
+    from excite.tags.counting.visual import learnt_tags
     from excite.tags.dictionary import Dictionary
-    from excite.tags.statistics import THRESHOLDS, statistics_of
-    from excite.tags.visual import learnt_tags
 
     if dictionary is not None and min_count is not None:
         raise typer.BadParameter("--dictionary already says which tags: leave --min-count out")
@@ -110,7 +110,7 @@ def note_unreadable(failures: Sequence[str]) -> None:
 
 def _place(pictures: str | None, out: Path | None) -> Pictures | None:
     """Where the pictures lie; what the figures need is looked for before the work."""
-    from excite.tags.figures import check_figures
+    from excite.tags.counting.figures import check_figures
     from excite.tags.pictures import open_pictures
 
     if pictures is not None and out is None:
@@ -122,7 +122,7 @@ def _place(pictures: str | None, out: Path | None) -> Pictures | None:
 
 def _namer() -> Callable[[str], bool]:
     from excite.models.everyday import everyday_labels
-    from excite.tags.visual import is_named, known_words
+    from excite.tags.counting.visual import is_named, known_words
 
     words = known_words(everyday_labels())
     return lambda tag: is_named(tag, words)
@@ -139,7 +139,7 @@ def _dictionary(judged: Dictionary, counted: Statistics) -> dict[str, Any]:
 
 
 def _visual(judged: Dictionary, is_named: Callable[[str], bool], learnt: dict[str, bool] | None) -> dict[str, Any]:
-    from excite.tags.visual import learnt_share, visual_share
+    from excite.tags.counting.visual import learnt_share, visual_share
 
     named = {"named": visual_share(judged, is_named)}
     return named if learnt is None else {**named, "learnt": learnt_share(judged, learnt)}
@@ -156,8 +156,8 @@ def _draw(
     counted: Statistics, thresholds: list[int], is_named: Callable[[str], bool], out: Path
 ) -> tuple[list[Path], dict[str, int]]:
     """Draw the curve and the cloud, and count what the cloud leaves out; without any tags there is nothing to draw."""
-    from excite.tags.figures import cloud_figure, cloud_of, frequency_figure
-    from excite.tags.statistics import zipf_slope
+    from excite.tags.counting.figures import cloud_figure, cloud_of, frequency_figure
+    from excite.tags.counting.statistics import zipf_slope
 
     curve = frequency_figure(counted.counts, thresholds, zipf_slope(counted.counts), out / "frequency.png")
     cloud = cloud_of(counted.most_frequent(FOR_CLOUD))
@@ -169,7 +169,7 @@ def _draw(
 def _examples(rows: Corpus, place: Pictures, path: Path) -> list[str]:
     """Draw some pictures with their tags, and say which ones could not be read."""
     from excite.readouts.save import save_png
-    from excite.tags.sheets import contact_sheet, read_pictures, sampled
+    from excite.tags.counting.sheets import contact_sheet, read_pictures, sampled
 
     tagged, failures = read_pictures(sampled(rows, SPARE * EXAMPLES_SHOWN), place, EXAMPLES_SHOWN)
     title = f"{rows.path.name}: {len(tagged)} of {rows.rows:,} pictures with their first five tags"
@@ -179,7 +179,7 @@ def _examples(rows: Corpus, place: Pictures, path: Path) -> list[str]:
 
 def _print(answer: dict[str, Any], corpus: Path) -> None:
     """All of it for people."""
-    from excite.tags.statistics import shown
+    from excite.tags.counting.one_tag import shown
 
     for line in _lines(answer):
         typer.echo(line)
@@ -204,7 +204,7 @@ def _print(answer: dict[str, Any], corpus: Path) -> None:
 
 
 def _row(one: dict[str, Any]) -> dict[str, str]:
-    from excite.tags.statistics import shown
+    from excite.tags.counting.one_tag import shown
 
     return {
         "rank": str(one["rank"]),

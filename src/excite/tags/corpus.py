@@ -164,7 +164,12 @@ def _canonical(batch: Any, columns: ColumnNames, *, encoded: bool) -> Any:
     pa = arrow()
     user = pa.nulls(batch.num_rows, pa.string()) if columns.user is None else _text(batch.column(columns.user))
     arrays = [_text(batch.column(columns.image)), _lists(batch.column(columns.tags), encoded=encoded), user]
-    return pa.record_batch(arrays, names=schema().names)
+    canonical = pa.record_batch(arrays, names=schema().names)
+    try:
+        canonical.validate(full=True)  # files of other programs may hold any bytes as text
+    except pa.ArrowInvalid:
+        raise DataError("the corpus holds text that is not UTF-8: write its tags, images and users as UTF-8") from None
+    return canonical
 
 
 def _text(array: Any) -> Any:

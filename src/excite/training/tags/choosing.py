@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from excite.errors import DataError
 from excite.ledger.columns import arrow
 from excite.tags.dictionary import Dictionary, dictionary_beside
-from excite.tags.statistics import compute
 from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def _counted(corpus: Corpus, least: int) -> Dictionary:
     waiting: list[Any] = []
     fresh = 0  # rows that were not added up yet
     for batch in corpus.batches():
-        counted = compute().value_counts(batch.column("tags").flatten().drop_null())
+        counted = pa.compute.value_counts(batch.column("tags").flatten().drop_null())
         waiting.append(pa.table({"tag": counted.field("values"), "count": counted.field("counts")}))
         fresh += len(counted)
         if fresh > MERGED:
@@ -79,7 +78,7 @@ def _counted(corpus: Corpus, least: int) -> Dictionary:
     if not waiting:
         return Dictionary((), ())
     total = _added(waiting)
-    frequent = total.filter(compute().greater_equal(total["count"], least))
+    frequent = total.filter(pa.compute.greater_equal(total["count"], least))
     return Dictionary.ranked(zip(frequent["tag"].to_pylist(), frequent["count"].to_pylist(), strict=True))
 
 

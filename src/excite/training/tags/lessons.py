@@ -10,7 +10,6 @@ import numpy as np
 
 from excite.errors import DataError
 from excite.ledger.columns import arrow
-from excite.tags.statistics import compute
 from excite.training.examples import place_of
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def _part(batch: Any, wanted: Any, first: int, held_out: float) -> Lessons:
     table[rows[early], places[early]] = units[early]
     for place in range(1, first):  # each tag once
         table[(table[:, :place] == table[:, place, None]).any(1), place] = -1
-    named = np.asarray(compute().is_valid(batch.column("image")))
+    named = np.asarray(pa.compute.is_valid(batch.column("image")))
     useful = named & (table >= 0).any(1)
     kept = np.flatnonzero(useful)
     names = batch.column("image").take(pa.array(kept)).cast(pa.large_string())
@@ -136,7 +135,7 @@ def _part(batch: Any, wanted: Any, first: int, held_out: float) -> Lessons:
 
 def _flat(tags: Any, wanted: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
     """For every tag its row, its place in the list and its unit; only distinct tags are looked up."""
-    pc = compute()
+    pc = arrow().compute
     lengths = np.asarray(pc.fill_null(pc.list_value_length(tags), 0), np.int64)
     encoded = tags.flatten().dictionary_encode()
     found = pc.fill_null(pc.index_in(encoded.dictionary, value_set=wanted), -1)

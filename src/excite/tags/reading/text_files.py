@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from excite.errors import DataError
 from excite.readouts.save import save_json
 from excite.tags.corpus import ColumnNames, Corpus
-from excite.tags.csv_file import csv_records
-from excite.tags.json_lines import json_records
-from excite.tags.writing import write_corpus
+from excite.tags.reading.csv_file import csv_records
+from excite.tags.reading.json_lines import json_records
+from excite.tags.reading.writing import write_corpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from excite.tags.raw_rows import Record
+    from excite.tags.reading.raw_rows import Record
 
 __all__ = ["READABLE", "import_text", "kind_of", "open_any"]
 

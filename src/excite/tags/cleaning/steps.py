@@ -11,17 +11,17 @@ import numpy as np
 
 from excite.images import file_state
 from excite.ledger.columns import arrow
+from excite.tags.cleaning.rules import RULES, Rules
+from excite.tags.cleaning.similar import similar_to
+from excite.tags.cleaning.survey import normalised, survey
 from excite.tags.corpus import Corpus
-from excite.tags.rules import RULES, Rules
-from excite.tags.similar import similar_to
-from excite.tags.survey import normalised, survey
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from excite.tags.cleaning.survey import Survey
     from excite.tags.corpus import ColumnNames, Piece
     from excite.tags.normalising import Normalising
-    from excite.tags.survey import Survey
 
 __all__ = ["Comparing", "Looking", "Parting", "Pile", "dropped_schema", "kept_schema"]
 
@@ -67,7 +67,7 @@ class Pile:
 
     Attributes:
         piece: the piece.
-        verdicts: [rows], as in `excite.tags.gathering.Gathered`.
+        verdicts: [rows], as in `excite.tags.cleaning.gathering.Gathered`.
         like: [rows], the row of the picture that each is like, or -1.
     """
 

@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from excite.errors import DataError
-from excite.tags.raw_rows import BYTE_ORDER_MARK, ROW_LIMIT, BadRow, bounded_line, missing_column, opened, record
+from excite.tags.reading.raw_rows import (
+    BYTE_ORDER_MARK,
+    ROW_LIMIT,
+    BadRow,
+    bounded_line,
+    missing_column,
+    opened,
+    record,
+)
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from excite.tags.corpus import ColumnNames
-    from excite.tags.raw_rows import Record
+    from excite.tags.reading.raw_rows import Record
 
 __all__ = ["csv_columns", "csv_records"]
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from excite.tags.rules import Rules
+    from excite.tags.cleaning.rules import Rules
 
 __all__ = ["Choice", "choices_of", "dictionaries", "markdown"]
 
@@ -30,7 +30,7 @@ def choices_of(rules: Rules) -> list[Choice]:
     """The rules with one threshold after the other changed; the first are the rules as they are.
 
     Example:
-        >>> from excite.tags.rules import Rules
+        >>> from excite.tags.cleaning.rules import Rules
         >>> [choice.name for choice in choices_of(Rules())][:3]
         ['as asked', 'at least 1 tags', 'at least 3 tags']
     """

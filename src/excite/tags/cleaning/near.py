@@ -41,7 +41,7 @@ def near_duplicates(hashes: Hashes, most: int = MOST_BITS, known: NDArray[np.boo
     stays, and a chain of small changes is not dropped as a whole: what is far enough from the first stays as well.
 
     Args:
-        hashes: those of `excite.tags.likeness`, in the order of the corpus.
+        hashes: those of `excite.tags.cleaning.likeness`, in the order of the corpus.
         most: how many bits may differ.
         known: which pictures have a hash; those without are always kept and nobody's double. All, if none.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from excite.tags.raw_rows import Record
+    from excite.tags.reading.raw_rows import Record
 
 __all__ = ["write_corpus"]
 

@@ -1,7 +1,8 @@
 """Corpora of any size whose truth is known: which rule drops which picture, and how often each tag is seen.
 
-The truth comes from how the pictures are made (`excite.tags.kinds`), not from any cleaning: so it can tell whether a
-cleaning is right. Tags follow Zipf's law, users differ in how much they show, some tags are written in another way.
+The truth comes from how the pictures are made (`excite.tags.making.kinds`), not from any cleaning: so it can tell
+whether a cleaning is right. Tags follow Zipf's law, users differ in how much they show, some tags are written in
+another way.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from excite.errors import DataError
 from excite.ledger.columns import arrow
 from excite.tags.dictionary import Dictionary
-from excite.tags.kinds import FIRST, KINDS, firsts_of, kinds_of
+from excite.tags.making.kinds import FIRST, KINDS, firsts_of, kinds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ import numpy as np
 
 from excite.ledger import open_ledger
 from excite.loop import answered
-from excite.tags.likeness import Hashing
-from excite.tags.near import MOST_BITS, near_duplicates
+from excite.tags.cleaning.likeness import Hashing
+from excite.tags.cleaning.near import MOST_BITS, near_duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

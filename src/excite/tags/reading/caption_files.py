@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from excite.errors import DataError
 from excite.tags.corpus import ColumnNames
-from excite.tags.csv_file import csv_columns
-from excite.tags.json_lines import json_objects
-from excite.tags.raw_rows import ROW_LIMIT, BadRow, bounded_line, opened
-from excite.tags.text_files import kind_of
+from excite.tags.reading.csv_file import csv_columns
+from excite.tags.reading.json_lines import json_objects
+from excite.tags.reading.raw_rows import ROW_LIMIT, BadRow, bounded_line, opened
+from excite.tags.reading.text_files import kind_of
 
 if TYPE_CHECKING:
     from collections import Counter

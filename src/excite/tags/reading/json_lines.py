@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from excite.tags.raw_rows import (
+from excite.tags.reading.raw_rows import (
     BYTE_ORDER_MARK,
     DECODER,
     ROW_LIMIT,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from excite.tags.corpus import ColumnNames
-    from excite.tags.raw_rows import Record
+    from excite.tags.reading.raw_rows import Record
 
 __all__ = ["json_objects", "json_records"]
 

@@ -18,17 +18,17 @@ from excite.engines import Crew, Job
 from excite.errors import DataError, ExciteError
 from excite.loop import run
 from excite.readouts.save import save_json, save_text
-from excite.tags.choices import choices_of, dictionaries, markdown
+from excite.tags.cleaning.choices import choices_of, dictionaries, markdown
+from excite.tags.cleaning.gathering import CODES, KEPT, Gathered
+from excite.tags.cleaning.row_groups import RowGroups
+from excite.tags.cleaning.rules import RULES, Rules
+from excite.tags.cleaning.steps import Comparing, Looking, Parting, Pile, dropped_schema, kept_schema
+from excite.tags.cleaning.survey import Survey
+from excite.tags.cleaning.surveys import Surveys
 from excite.tags.corpus import ColumnNames
 from excite.tags.dictionary import Dictionary, dictionary_beside
-from excite.tags.gathering import CODES, KEPT, Gathered
 from excite.tags.normalising import Normalising
-from excite.tags.row_groups import RowGroups
-from excite.tags.rules import RULES, Rules
-from excite.tags.steps import Comparing, Looking, Parting, Pile, dropped_schema, kept_schema
-from excite.tags.survey import Survey
-from excite.tags.surveys import Surveys
-from excite.tags.text_files import open_any
+from excite.tags.reading.text_files import open_any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from excite.ledger import Entry
-    from excite.tags.alike import Alike
+    from excite.tags.cleaning.alike import Alike
     from excite.tags.corpus import Corpus
 
 __all__ = ["Cleaning", "unwatched"]

@@ -11,8 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from excite.errors import DataError, ImageError
-from excite.tags.figures import BLUE, FAINT, INK, ORANGE, PAPER, can_draw, font_file
-from excite.tags.statistics import checked
+from excite.tags.counting.figures import BLUE, FAINT, INK, ORANGE, PAPER, can_draw, font_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,7 +74,7 @@ def sampled(corpus: Corpus, number: int) -> list[tuple[str | None, list[str | No
         first, inside = piece.first, lots[(lots >= piece.first) & (lots < piece.first + piece.rows)]
         for batch in corpus.batches([piece]) if len(inside) else ():
             for lot in inside[(inside >= first) & (inside < first + batch.num_rows)].tolist():
-                row = checked(batch.slice(lot - first, 1)).to_pylist()[0]
+                row = batch.slice(lot - first, 1).to_pylist()[0]
                 found[lot] = row["image"], row["tags"]
             first += batch.num_rows
     return [found[lot] for lot in lots.tolist()]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 from excite.errors import DataError
-from excite.tags.caption_files import read_captions
 from excite.tags.normalising import Normalising
-from excite.tags.stop_words import STOP_WORDS
-from excite.tags.writing import write_corpus
+from excite.tags.reading.caption_files import read_captions
+from excite.tags.reading.stop_words import STOP_WORDS
+from excite.tags.reading.writing import write_corpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ def captions_to_corpus(
     """Make a corpus of a caption file: its pictures with the words of their captions as tags, and no users.
 
     Args:
-        path: a caption file as `excite.tags.caption_files.read_captions` takes it.
+        path: a caption file as `excite.tags.reading.caption_files.read_captions` takes it.
         out: the Parquet file; it is there when it is whole.
         plurals: make English plurals singular.
         stop_words: words that are no tags.

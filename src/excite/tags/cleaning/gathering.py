@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excite.tags.rules import RULES
-from excite.tags.similar import CANDIDATE
+from excite.tags.cleaning.rules import RULES
+from excite.tags.cleaning.similar import CANDIDATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from excite.tags.rules import Rules
-    from excite.tags.survey import Survey
+    from excite.tags.cleaning.rules import Rules
+    from excite.tags.cleaning.survey import Survey
 
 __all__ = ["Gathered", "Numbering", "repeated"]
 

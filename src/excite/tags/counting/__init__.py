@@ -1,0 +1,1 @@
+"""What a corpus is like: its frequencies, its words, its pictures."""

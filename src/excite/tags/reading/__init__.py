@@ -1,0 +1,1 @@
+"""Corpora that are no Parquet yet: text files and captions."""
