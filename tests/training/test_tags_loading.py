@@ -3,13 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
 
+from excite.errors import ImageError
 from excite.models import Preprocess
 from excite.tags.pictures import open_pictures
-from excite.training.tags.loading import Decoder, epoch_order
+from excite.training.tags.lessons import Lessons
+from excite.training.tags.loading import Decoder, epoch_order, groups_of
 from excite.training.views import Views, Whole
 
 SEEN = Preprocess(shorter_side=8)
@@ -31,6 +34,23 @@ class TestOrder:
             assert len(set(window)) == 3
             assert (np.diff(window) != 0).sum() > 10  # mixed within
         assert groups[order[0]] not in groups[order[30:]]
+
+
+class Shelves:
+    """Pictures in two places; the rest is nowhere."""
+
+    groups = 2
+
+    def group(self, name):
+        if name == "lost":
+            raise ImageError("there is no such picture")
+        return int(name[0])
+
+
+def test_groups_of_all_pictures():
+    names, nothing = pa.array(["1/a", "0/b", "lost", "1/c"]), np.zeros((4, 2))
+    lessons = Lessons(names, nothing, nothing, nothing, {})
+    assert groups_of(lessons, Shelves()).tolist() == [1, 0, 0, 1]
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def command(
     )
     report = cleaning.clean()
     report["seconds"] = round(time.monotonic() - started, 1)
-    report["peak_mb"] = _peak()
+    report["peak_mb"] = _peak(workers or 1)
     report["files"] = [str(out), *(str(out.with_suffix(end)) for end in (".tags.csv", ".dropped.parquet"))]
     typer.echo(json.dumps(report)) if as_json else _print(report)
 
@@ -104,10 +104,10 @@ def _alike(pictures: str | None, near: int | None) -> Alike | None:
     return Alike(open_pictures(pictures), near)
 
 
-def _peak() -> int:
-    """The most memory that this process or any of its workers had, in megabytes."""
-    whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return max(resource.getrusage(who).ru_maxrss for who in whose) // 1024
+def _peak(workers: int) -> int:
+    """No more memory than this was used at any time, in megabytes: the peaks of this process and all its workers."""
+    own, largest = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return (own + workers * largest) // 1024
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -116,7 +116,7 @@ def _print(report: dict[str, Any]) -> None:
         typer.echo(f"  {number:>12,}  {rule.replace('_', ' ')}")
     typer.echo(
         f"{report['tags']:,} tags in the dictionary, of {report['different_tags']:,} different ones; "
-        f"{report['seconds']:.0f} s, {report['peak_mb']:,} MB"
+        f"{report['seconds']:.0f} s, at most {report['peak_mb']:,} MB"
     )
     changed = ", ".join(f"{number:,} {how.replace('_', ' ')}" for how, number in report["changed"].items())
     typer.echo(f"tags changed: {changed or 'none'} (of {report['listed_tags']:,} listed)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = ["CHECKED", "Aside"]
 
 CHECKED = 5000  # pictures at most that a check looks at: enough to see a thousandth of the loss, and quick
 BATCH = 64
+FEW = 512  # pictures that are read before other processes would have begun
 
 
 class Aside:
@@ -80,13 +82,14 @@ class Aside:
         """The features of this process's share of the rows, on the CPU in half precision."""
         processes = self._trainee.processes
         mine = rows[rows % processes.size == processes.rank]
+        decoder = replace(self._decoder, workers=1) if len(mine) < FEW else self._decoder
         requests = (
             [(int(row), self.lessons.name(row), 0) for row in part]
             for part in np.array_split(mine, -(-len(mine) // BATCH) or 1)
         )
         features, read = [], []
         with torch.no_grad():
-            for batch in self._decoder(requests):
+            for batch in decoder(requests):
                 self.failures.extend((~row, reason) for row, reason in batch.failures)
                 if batch.pictures is not None:
                     features.append(self._trainee.features(batch.pictures).half().cpu())

@@ -54,7 +54,7 @@ def epoch_order(groups: NDArray[np.int64], seed: int, epoch: int, window: int = 
 
     Example:
         >>> epoch_order(np.array([0, 0, 1, 1]), seed=0, epoch=0, window=1).tolist()
-        [3, 2, 1, 0]
+        [1, 0, 2, 3]
     """
     random = np.random.default_rng([seed, epoch])
     distinct, index = np.unique(groups, return_inverse=True)

@@ -32,8 +32,8 @@ def begin_at_frequencies(layer: nn.Module, counts: NDArray[np.int64], pictures: 
     Example:
         >>> layer = nn.Linear(4, 2)
         >>> begin_at_frequencies(layer, np.array([49, 0]), 99)
-        >>> [round(bias, 2) for bias in layer.bias.sigmoid().tolist()]
-        [0.49, 0.01]
+        >>> [round(bias, 3) for bias in layer.bias.sigmoid().tolist()]
+        [0.495, 0.005]
     """
     if not isinstance(layer.bias, Tensor):
         raise ModelError("the output layer has no biases: it cannot say how frequent tags are; take another network.")
