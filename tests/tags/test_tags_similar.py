@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excite.tags.cleaning import similar
-from excite.tags.cleaning.similar import CANDIDATE, equal_rows, similar_to
+from excite.tags.cleaning.similar import candidate_type, equal_rows, similar_to
 
 
 def one_by_one(pictures, shared, against):
@@ -25,7 +25,7 @@ def one_by_one(pictures, shared, against):
 def pictures(draw):
     first = draw(st.integers(1, 6))
     lists = draw(st.lists(st.lists(st.integers(-1, 8), min_size=first, max_size=first), max_size=30))
-    made = np.zeros(len(lists), CANDIDATE(first))
+    made = np.zeros(len(lists), candidate_type(first))
     made["row"] = 3 * np.arange(len(lists)) + 7
     made["user"] = draw(st.lists(st.integers(0, 2), min_size=len(lists), max_size=len(lists)))
     if lists:
@@ -41,7 +41,7 @@ def test_as_comparing_all_with_all(case, against):
 
 
 def test_the_two_readings_differ_where_a_dropped_picture_counts():
-    made = np.zeros(3, CANDIDATE(5))
+    made = np.zeros(3, candidate_type(5))
     made["row"], made["tags"] = [0, 1, 2], [[1, 2, 3, 4, 5], [2, 3, 4, 5, 6], [3, 4, 5, 6, 7]]
     assert similar_to(made, 4, "seen").tolist() == [-1, 0, 1]
     assert similar_to(made, 4, "kept").tolist() == [-1, 0, -1]

@@ -27,6 +27,7 @@ import excite
 from excite.cli import train_tags
 from excite.errors import DataError, ExciteError, LostSignalWarning, ModelError
 from excite.models.folder import FACTS, WEIGHTS, read_saved
+from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary
 from excite.tags.pictures import open_pictures
 from excite.training.tags import course as courses
@@ -59,7 +60,7 @@ def world(tmp_path, monkeypatch):
 def training(world, out, options=QUICK, **more):
     where = open_pictures(world / "photos")
     more = {"min_count": 2, "save_every": 0, "model": learning.NAME, **more}
-    return TagTraining(world / "c.parquet", where, world / out, options, **more)
+    return TagTraining(Corpus(world / "c.parquet"), where, world / out, options, **more)
 
 
 def curves(folder):
@@ -283,6 +284,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 import learning, time
 from excite.models import MODELS
+from excite.tags.corpus import Corpus
 from excite.tags.pictures import open_pictures
 from excite.training.tags.options import Options
 from excite.training.tags.tag_training import TagTraining
@@ -297,8 +299,8 @@ MODELS[learning.NAME] = learning.TINY
 options = Options(epochs=2, batch=12, rate=0.05, held_out=0.25, checks=2)
 with together() as processes:
     TagTraining(
-        Path("c.parquet"), open_pictures("photos"), Path({out!r}), options, learning.NAME, min_count=2, save_every=0,
-        processes=processes, watch=slowly,
+        Corpus(Path("c.parquet")), open_pictures("photos"), Path({out!r}), options, learning.NAME, min_count=2,
+        save_every=0, processes=processes, watch=slowly,
     ).train()
 """
 

@@ -74,22 +74,23 @@ Columns = Annotated[
 ]
 
 
-def columns_of(said: str | None, *, without_user: bool = False) -> ColumnNames:
-    """What the columns of a corpus are called, as the user has said.
+def columns_of(said: str | None, *, users_needed: bool = True) -> ColumnNames:
+    """What the columns of a corpus are called, as somebody has said; a column of users that is named must be there.
 
     Example:
         >>> columns_of("tags=keywords,user=owner")
-        ColumnNames(image='image', tags='keywords', user='owner')
+        ColumnNames(image='image', tags='keywords', user='owner', users_needed=True)
     """
     from excite.tags.corpus import ColumnNames
 
-    usual: dict[str, str | None] = {"image": "image", "tags": "tags", "user": None if without_user else "user"}
+    usual = {"image": "image", "tags": "tags", "user": "user"}
     for pair in said.split(",") if said else []:
         name, equals, column = pair.partition("=")
         if name not in usual or not equals or not column:
             raise typer.BadParameter(f"--columns names image, tags or user, as in tags=keywords, not {pair!r}")
         usual[name] = column
-    return ColumnNames(**usual)  # type: ignore[arg-type]  # image and tags are never None
+        users_needed |= name == "user"
+    return ColumnNames(**usual, users_needed=users_needed)
 
 
 def crew_of(workers: int | None, engine: str, address: str | None) -> Crew:

@@ -80,7 +80,7 @@ def command(
         out=out,
         rules=Rules(min_count, top, min_tags, not keep_alphabetical, not keep_similar, first, overlap, against),
         normalising=Normalising(plurals=plurals),
-        columns=columns_of(columns, without_user=keep_similar),
+        columns=columns_of(columns, users_needed=not keep_similar),
         workers=crew_of(workers, engine, address),
         watch=progress,
         alike=_alike(pictures, near),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from excite.cli.options import Columns, CorpusArgument, columns_of
 from excite.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ SIZE_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
 
 
 def command(
-    corpus: Annotated[Path, typer.Argument(help="The corpus: a Parquet file, or a folder of them.")],
+    corpus: CorpusArgument,
     pictures: Annotated[str, typer.Option(metavar="ROOT", help="Where its pictures lie: a folder, or other shards.")],
     out: Annotated[Path, typer.Option(help="The folder for the shards; a run that was stopped goes on there.")],
     size: Annotated[
@@ -41,6 +42,7 @@ def command(
         bool,
         typer.Option("--urls", help="Fetch pictures that are named by web addresses: only for a corpus you trust."),
     ] = False,
+    columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Write the pictures of a corpus, with their tags, as tar files in the WebDataset layout.
@@ -54,7 +56,14 @@ def command(
     if size is not None and rows is not None:
         raise typer.BadParameter("--rows already says when a shard is full: leave --size out")
     room = None if rows is not None else SIZE if size is None else _bytes(size)
-    sharding = Sharding(Corpus(corpus), open_pictures(pictures, urls=urls), out, room, rows, progress)
+    sharding = Sharding(
+        Corpus(corpus, columns_of(columns, users_needed=False)),
+        open_pictures(pictures, urls=urls),
+        out,
+        room,
+        rows,
+        progress,
+    )
     answer = _answer(sharding.write(), out)
     typer.echo(json.dumps(answer)) if as_json else _print(answer, out)
     for failure in sharding.failures:

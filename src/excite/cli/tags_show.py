@@ -58,7 +58,7 @@ def command(
     if out is not None:
         check_figures()
     place = None if pictures is None else open_pictures(pictures)
-    rows = Corpus(corpus, columns_of(columns))
+    rows = Corpus(corpus, columns_of(columns, users_needed=False))
     facts = tag_facts(tag, rows, progress(rows.pieces, len(rows.pieces), "row groups"), samples=SPARE * limit)
     answer = asdict(facts) | {"places": dict(zip(PLACES, facts.places, strict=True))}
     del answer["samples"]

@@ -75,7 +75,7 @@ def command(
     place = _place(pictures, out)
     learnt = None if measures is None else learnt_tags(measures)
     given = None if dictionary is None else Dictionary.read(dictionary)
-    rows = Corpus(corpus, columns_of(columns))
+    rows = Corpus(corpus, columns_of(columns, users_needed=False))
     counted = statistics_of(rows, progress(rows.pieces, len(rows.pieces), "row groups"))
     judged = counted.at_least(min_count or 1) if given is None else counted.counted(given.tags)
     is_named = _namer()

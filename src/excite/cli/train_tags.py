@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from excite.cli.options import Model, Weights  # noqa: TC001 - typer reads the annotations
+from excite.cli.options import Columns, CorpusArgument, Model, Weights, columns_of
 from excite.cli.progress import progress
 
 __all__ = ["EXAMPLES", "command"]
@@ -27,9 +27,7 @@ Examples:
 
 def command(
     context: typer.Context,
-    corpus: Annotated[
-        Path, typer.Argument(help="The pictures and their tags: Parquet with columns image, tags, user.")
-    ],
+    corpus: CorpusArgument,
     pictures: Annotated[
         str,
         typer.Option(metavar="WHERE", help="Where the pictures are: a folder, or shards such as pics-{000..011}.tar."),
@@ -65,6 +63,7 @@ def command(
     urls: Annotated[
         bool, typer.Option("--urls", help="Fetch pictures whose names are web addresses; the corpus says from whom.")
     ] = False,
+    columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Train a classifier for the tags of a corpus; the folder can be given to every command as --model.
@@ -73,6 +72,7 @@ def command(
     descent. Checkpoints let a run that was killed go on to the same result. Started by torchrun, several processes
     share the work. Pictures that cannot be read are counted and skipped.
     """
+    from excite.tags.corpus import Corpus
     from excite.tags.pictures import open_pictures
     from excite.training.sources import unwatched
     from excite.training.tags.curves import check_board
@@ -86,7 +86,7 @@ def command(
         check_board()
     with together() as processes:
         training = TagTraining(
-            corpus,
+            Corpus(corpus, columns_of(columns, users_needed=False)),
             open_pictures(pictures, urls=urls),
             out,
             options,

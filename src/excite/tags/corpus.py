@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import DataError
 from excite.ledger.columns import arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 __all__ = ["BATCH", "ColumnNames", "Corpus", "Piece", "schema"]
@@ -31,7 +31,13 @@ def schema() -> Any:
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """What the columns of a file are called; without a user column (None) nobody is known.
+    """What the columns of a file are called.
+
+    Attributes:
+        image: the column of the pictures' names,
+        tags: of their tags,
+        user: and of their users; None where it is of no interest.
+        users_needed: whether there must be one.
 
     Example:
         >>> ColumnNames(tags="keywords").tags
@@ -41,11 +47,32 @@ class ColumnNames:
     image: str = "image"
     tags: str = "tags"
     user: str | None = "user"
+    users_needed: bool = True
 
     @property
     def names(self) -> list[str]:
         """Those that are read."""
         return [name for name in (self.image, self.tags, self.user) if name is not None]
+
+    def found_in(self, path: Path, names: Sequence[str]) -> ColumnNames:
+        """Those that a file with columns of these names has.
+
+        Raises:
+            DataError: one that is needed is missing.
+
+        Example:
+            >>> from pathlib import Path
+            >>> ColumnNames(users_needed=False).found_in(Path("a.csv"), ["image", "tags"]).names
+            ['image', 'tags']
+        """
+        wanted = self if self.users_needed or self.user in names else replace(self, user=None)
+        missing = [name for name in wanted.names if name not in names]
+        if missing:
+            there = ", ".join(repr(name[:50]) for name in names[:30])
+            raise DataError(
+                f"{path} has no column {missing[0]!r}, only {there}: say which one it is, as in --columns tags=keywords"
+            )
+        return wanted
 
 
 @dataclass(frozen=True)
@@ -119,12 +146,7 @@ def _pieces(path: Path, columns: ColumnNames) -> Iterator[Piece]:
     first = 0
     for file in files:
         metadata, names = _facts(file)
-        missing = [name for name in columns.names if name not in names]
-        if missing:
-            raise DataError(
-                f"{file} has no column {missing[0]!r}, only {', '.join(map(repr, names))}: say which one it is, "
-                "as in --columns tags=keywords"
-            )
+        columns.found_in(file, names)
         for group in range(metadata.num_row_groups):
             rows = metadata.row_group(group).num_rows
             yield Piece(file, group, first, rows)
@@ -138,6 +160,10 @@ def _facts(file: Path) -> tuple[Any, list[str]]:
             return opened.metadata, opened.schema_arrow.names
     except FileNotFoundError:
         raise DataError(f"there is no corpus {str(file)!r}") from None
+    except pa.ArrowInvalid as error:
+        if file.suffix in {".parquet", ".pq"}:
+            raise DataError(f"{file} is damaged: {' '.join(str(error).split())[:200]}") from None
+        raise DataError(f"{file} is no Parquet file: `excite tags clean {file} --out kept.parquet` makes one") from None
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"cannot read {file} as Parquet: {' '.join(str(error).split())[:200]}") from None
 
@@ -147,8 +173,9 @@ def _batches(piece: Piece, columns: ColumnNames, rows: int, *, encoded: bool) ->
     try:
         leaves = _leaves(piece.path, columns.tags) if encoded else []
         with pa.parquet.ParquetFile(piece.path, read_dictionary=leaves) as opened:
-            for batch in opened.iter_batches(rows, row_groups=[piece.group], columns=columns.names):
-                yield _canonical(batch, columns, encoded=encoded)
+            found = columns.found_in(piece.path, opened.schema_arrow.names)
+            for batch in opened.iter_batches(rows, row_groups=[piece.group], columns=found.names):
+                yield _canonical(batch, found, encoded=encoded)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"cannot read {piece.path}: {' '.join(str(error).split())[:200]}") from None
 

@@ -51,6 +51,7 @@ def dictionaries(counts: NDArray[np.int64], least_count: int) -> list[dict[str, 
     """How many tags would be in a dictionary, and which share of all listed tags, for several least counts.
 
     Example:
+        >>> import numpy as np
         >>> dictionaries(np.array([5000, 20, 1]), 1000)[-3]
         {'least_count': 1000, 'tags': 1, 'share_of_listed': 0.9958}
     """

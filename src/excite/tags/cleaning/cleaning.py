@@ -82,7 +82,7 @@ class Cleaning:
     def __post_init__(self) -> None:
         if self.out.suffix != ".parquet":
             raise DataError(f"{self.out} would be Parquet: let its name end in .parquet")
-        if self.rules.similar and self.columns.user is None:
+        if self.rules.similar and (self.columns.user is None or not self.columns.users_needed):
             raise DataError("pictures of the same user cannot be compared without a user column: keep similar ones")
 
     @property
@@ -150,9 +150,9 @@ class Cleaning:
 
     def _similar(self, gathered: Gathered, rules: Rules) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Rows of pictures that are similar to an earlier one, and the rows of those."""
-        comparing = Comparing(rules)
-        tasks = (make() for make in gathered.candidates(rules))
-        for answer in self._done(comparing, tasks, gathered.number_of_shelves, "shelves compared"):
+        for answer in self._done(
+            Comparing(rules), gathered.candidates(rules), gathered.number_of_shelves, "shelves compared"
+        ):
             yield answer["rows"], answer["like"]
 
     def _drop_alike(self, alike: Alike, verdicts: NDArray[np.uint8], like: NDArray[np.int64]) -> None:

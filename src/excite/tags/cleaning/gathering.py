@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.tags.cleaning.rules import RULES
-from excite.tags.cleaning.similar import CANDIDATE
+from excite.tags.cleaning.similar import candidate_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -113,7 +113,7 @@ class Gathered:
         self.changes.update(seen.changes)
         known = users >= 0
         self.nobodys += int((~known).sum())
-        candidates = np.empty(len(users), CANDIDATE(seen.firsts.shape[1]))
+        candidates = np.empty(len(users), candidate_type(seen.firsts.shape[1]))
         candidates["row"] = np.arange(rows.start, rows.stop)
         candidates["user"], candidates["tags"] = users, np.append(words, np.int32(-1))[seen.firsts]
         self._shelve(candidates[known & (self.verdicts[rows] == KEPT)])
@@ -132,15 +132,16 @@ class Gathered:
     def shelf(self, number: int) -> NDArray[Any]:
         """All pictures of some users, whatever the rules say of them, in the order of the corpus."""
         path = self._path(number)
-        kind = CANDIDATE(self.rules.first)
+        kind = candidate_type(self.rules.first)
         return np.fromfile(path, kind) if path.is_file() else np.empty(0, kind)
 
-    def candidates(self, rules: Rules) -> Iterator[Callable[[], NDArray[Any]]]:
-        """For each shelf, what makes the pictures on it that come as far as being compared."""
+    def candidates(self, rules: Rules) -> Iterator[NDArray[Any]]:
+        """For each shelf the pictures on it that come as far as being compared."""
         few, ordered = self.verdicts_of(rules)
         out = few | ordered
         for number in range(self.number_of_shelves):
-            yield lambda number=number: (pictures := self.shelf(number))[~out[pictures["row"]]]  # type: ignore[misc]
+            pictures = self.shelf(number)
+            yield pictures[~out[pictures["row"]]]
 
     def _count(self, seen: Survey) -> NDArray[np.int32]:
         numbers = self.words(seen.words)

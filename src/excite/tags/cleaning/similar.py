@@ -15,17 +15,17 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CANDIDATE", "equal_rows", "similar_to"]
+__all__ = ["candidate_type", "equal_rows", "similar_to"]
 
 NONE = -1
 SEEDS = 100
 
 
-def CANDIDATE(first: int) -> np.dtype[Any]:  # noqa: N802 - a type, made for a number of tags
+def candidate_type(first: int) -> np.dtype[Any]:
     """What is known of a picture that came as far as being compared: its row, whose it is, its first tags as numbers.
 
     Example:
-        >>> CANDIDATE(5).names
+        >>> candidate_type(5).names
         ('row', 'user', 'tags')
     """
     return np.dtype([("row", np.int64), ("user", np.int32), ("tags", np.int32, (first,))])
@@ -35,12 +35,12 @@ def similar_to(candidates: NDArray[Any], shared: int, against: str = "seen") -> 
     """For each picture the row of the earliest one before it, of the same user, that it is similar to; -1 for none.
 
     Args:
-        candidates: pictures of type `CANDIDATE` in the order of the corpus; -1 for a tag that is not there.
+        candidates: pictures of type `candidate_type` in the order of the corpus; -1 for a tag that is not there.
         shared: how many different first tags two must share.
         against: "seen", all pictures before it count; or "kept", only those that are not similar to a kept one.
 
     Example:
-        >>> pictures = np.zeros(3, CANDIDATE(5))
+        >>> pictures = np.zeros(3, candidate_type(5))
         >>> pictures["row"], pictures["tags"] = [10, 11, 12], [[1, 2, 3, 4, 5], [2, 3, 4, 5, 6], [3, 4, 5, 6, 7]]
         >>> similar_to(pictures, 4).tolist(), similar_to(pictures, 4, "kept").tolist()
         ([-1, 10, 11], [-1, 10, -1])

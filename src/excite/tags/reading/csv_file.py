@@ -13,7 +13,6 @@ from excite.tags.reading.raw_rows import (
     ROW_LIMIT,
     BadRow,
     bounded_line,
-    missing_column,
     opened,
     record,
 )
@@ -126,10 +125,7 @@ def csv_columns(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Iter
         return
     if header is None or skipped:
         raise DataError(f"{path} must begin with a line of its columns' names, in UTF-8, as in image,tags,user")
-    error = missing_column(path, columns, header)
-    if error is not None:
-        raise error
-    places = [_place(path, header, name) for name in columns.names]
+    places = [_place(path, header, name) for name in columns.found_in(path, header).names]
     for row in rows:
         if len(row) == len(header):
             yield [row[place] for place in places]

@@ -11,7 +11,6 @@ from excite.tags.reading.raw_rows import (
     ROW_LIMIT,
     BadRow,
     bounded_line,
-    missing_column,
     opened,
     record,
 )
@@ -81,15 +80,11 @@ def json_records(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Ite
     for seen, found in enumerate(json_objects(path, skipped), 1):
         if seen <= LOOKED_AT:
             names.update(dict.fromkeys(found))
-            _check(path, columns, names, seen == LOOKED_AT)
+            if seen == LOOKED_AT:
+                columns.found_in(path, list(names))
         try:
             yield record(found.get(image), found.get(tags), None if user is None else found.get(user))
         except BadRow as bad:
             skipped[bad.reason] += 1
-    _check(path, columns, names, 0 < seen < LOOKED_AT)
-
-
-def _check(path: Path, columns: ColumnNames, names: dict[str, None], now: bool) -> None:  # noqa: FBT001 (a private one)
-    error = missing_column(path, columns, list(names)) if now else None
-    if error is not None:
-        raise error
+    if 0 < seen < LOOKED_AT:
+        columns.found_in(path, list(names))

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from excite.tags.corpus import ColumnNames
 
 __all__ = [
     "BYTE_ORDER_MARK",
@@ -28,7 +27,6 @@ __all__ = [
     "Number",
     "Record",
     "bounded_line",
-    "missing_column",
     "opened",
     "record",
 ]
@@ -136,21 +134,3 @@ def _tags(tags: object) -> list[str] | str:
     except TypeError:
         raise BadRow("no_tags_list") from None
     return tags
-
-
-def missing_column(path: Path, columns: ColumnNames, names: list[str]) -> DataError | None:
-    """What to tell of a file with columns of these names; None if all that are read are there.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from excite.tags.corpus import ColumnNames
-        >>> print(missing_column(Path("a.csv"), ColumnNames(user=None), ["image", "words"]))
-        a.csv has no column 'tags', only 'image', 'words': say which one it is, as in --columns tags=keywords
-    """
-    missing = [name for name in columns.names if name not in names]
-    if not missing:
-        return None
-    there = ", ".join(repr(name[:50]) for name in names[:30])
-    return DataError(
-        f"{path} has no column {missing[0]!r}, only {there}: say which one it is, as in --columns tags=keywords"
-    )

@@ -12,7 +12,6 @@ from excite.errors import ModelError
 from excite.models import Preprocess, find_card, load
 from excite.models.folder import FACTS, read_saved
 from excite.models.identity import network_identity
-from excite.tags.corpus import ColumnNames, Corpus
 from excite.training.output_layer import Output, with_new_output
 from excite.training.tags.choosing import chosen_dictionary
 from excite.training.tags.lessons import read_lessons
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from excite.models import Card, Classifier
+    from excite.tags.corpus import Corpus
     from excite.tags.pictures import Pictures
     from excite.training.tags.choosing import Choice
     from excite.training.tags.lessons import Lessons
@@ -64,7 +64,7 @@ class Subject:
     @classmethod
     def read(
         cls,
-        corpus: Path,
+        corpus: Corpus,
         which: tuple[Path | None, int | None],
         pictures: Pictures,
         model: tuple[str, str | None],
@@ -73,15 +73,14 @@ class Subject:
         """Read a corpus, and make a network for its tags.
 
         Args:
-            corpus: the Parquet file.
+            corpus: the pictures and their tags.
             which: a dictionary, or how often a tag must be seen, see `chosen_dictionary`.
             pictures: where the pictures are.
             model: a classifier and a file of weights for it, as in `excite.load`.
             options: how to train.
         """
-        opened = Corpus(corpus, ColumnNames(user=None))  # whose pictures they are teaches nothing
-        choice = chosen_dictionary(opened, *which)
-        lessons, aside = read_lessons(opened, choice.dictionary, options.first, options.held_out)
+        choice = chosen_dictionary(corpus, *which)
+        lessons, aside = read_lessons(corpus, choice.dictionary, options.first, options.held_out)
         name, weights = model
         card, classifier = find_card(name), load(name, weights=weights, fully_convolutional=False)
         if not isinstance(classifier.preprocess, Preprocess):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from excite.tags.corpus import Corpus
     from excite.tags.pictures import Pictures
     from excite.training.sources import Watch
     from excite.training.tags.trainee import Trainee
@@ -33,7 +34,7 @@ class TagTraining:
     """The training of a tag classifier.
 
     Args:
-        corpus: the Parquet file.
+        corpus: the pictures and their tags.
         pictures: where its pictures are.
         out: the folder for the classifier, and for all that a training needs to go on where it was stopped; one that
             all processes see.
@@ -51,12 +52,12 @@ class TagTraining:
         command: how the training was called, for its card.
 
     Example:
-        >>> training = TagTraining(Path("kept.parquet"), open_pictures("photos"), Path("mine"))  # doctest: +SKIP
-        >>> training.train()["map"]                                                              # doctest: +SKIP
+        >>> corpus, photos = Corpus(Path("kept.parquet")), open_pictures("photos")  # doctest: +SKIP
+        >>> TagTraining(corpus, photos, Path("mine")).train()["map"]                # doctest: +SKIP
         0.21
     """
 
-    corpus: Path
+    corpus: Corpus
     pictures: Pictures
     out: Path
     options: Options = field(default_factory=Options)
@@ -128,7 +129,7 @@ class TagTraining:
     def _about(self, subject: Subject, course: Course) -> dict[str, Any]:
         last, tags = course.standing.checks[-1], len(subject.choice.dictionary)
         return {
-            "corpus": self.corpus.name,
+            "corpus": self.corpus.path.name,
             "dictionary": subject.choice.source,
             "tags": tags,
             "tags_never_seen": int((subject.lessons.counts(tags) == 0).sum()),
