@@ -1,6 +1,6 @@
 """What an output layer of 18,157 tags costs: one concept's map beside that of a layer of 1000, interleaved.
 
-    python recipes/tag_layer.py [--model efficientnet-lite0] [--rounds 15]
+python recipes/tag_layer.py [--model efficientnet-lite0] [--rounds 15]
 
 Both have random weights in the output layer; the ratio is of CPU time, by medians, with the middle half of all rounds.
 """

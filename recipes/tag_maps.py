@@ -1,6 +1,6 @@
 """Maps of everyday words from a tag classifier, on COCO pictures whose captions say the word: one sheet to look at.
 
-    python recipes/tag_maps.py mine --data coco --out maps.png --words dog,giraffe,snow
+python recipes/tag_maps.py mine --data coco --out maps.png --words dog,giraffe,snow
 """
 
 from __future__ import annotations
