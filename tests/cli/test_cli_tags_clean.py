@@ -87,7 +87,7 @@ def test_generated(excite, here):
         (("raw.jsonl", "--out", "kept.parquet", "--near", "4", "--pictures", "nowhere"), "nowhere"),
         (("raw.jsonl", "--out", "kept.parquet", "--overlap", "5"), "cannot be shared"),
         (("raw.jsonl", "--out", "kept.parquet", "--against", "none"), "seen or kept"),
-        (("raw.jsonl", "--out", "raw.jsonl/kept.parquet"), "cannot make the folder"),
+        (("raw.jsonl", "--out", "raw.jsonl/kept.parquet"), "cannot write to"),
     ],
 )
 def test_one_line_says_what_to_do(excite, raw, here, arguments, said):

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from excite.engines import Crew
-from excite.errors import DataError
+from excite.errors import DataError, ExciteError
+from excite.ledger.locking import Lock
 from excite.tags.cleaning import survey
 from excite.tags.cleaning.alike import Alike
 from excite.tags.cleaning.choices import choices_of
@@ -302,6 +303,26 @@ class TestOddInput:
     def test_the_output_is_parquet(self, tmp_path):
         with pytest.raises(DataError, match=r"end in .parquet"):
             Cleaning(tmp_path / "c.parquet", tmp_path / "kept.csv")
+
+    def test_the_corpus_is_never_overwritten(self, tmp_path):
+        with pytest.raises(DataError, match="is the corpus itself"):
+            Cleaning(tmp_path / "c.parquet", tmp_path / "." / "c.parquet")
+
+    def test_one_run_at_a_time(self, tmp_path):
+        lock = Lock(tmp_path / ".kept.work")
+        lock.take()
+        with pytest.raises(ExciteError, match="another run is writing"):
+            cleaned(write([("1", self.FIVE, "u")], tmp_path / "c.parquet"), tmp_path)
+        lock.release()
+        assert cleaned(tmp_path / "c.parquet", tmp_path)["kept"] == 1
+
+    def test_a_full_disk(self, tmp_path, monkeypatch):
+        def full(*_given):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("excite.tags.cleaning.gathering.Gathered._shelve", full)
+        with pytest.raises(ExciteError, match="No space left on device; has the disk room"):
+            cleaned(write([("1", self.FIVE, "u")], tmp_path / "c.parquet"), tmp_path)
 
     def test_rules_that_make_no_sense(self):
         for wrong in ({"against": "all"}, {"overlap": 5}, {"first": 30}):

@@ -16,6 +16,7 @@ import numpy as np
 
 from excite.engines import Crew, Job
 from excite.errors import DataError, ExciteError
+from excite.ledger.locking import Lock
 from excite.loop import run
 from excite.readouts.save import save_json, save_text
 from excite.tags.cleaning.choices import choices_of, dictionaries, markdown
@@ -82,6 +83,8 @@ class Cleaning:
     def __post_init__(self) -> None:
         if self.out.suffix != ".parquet":
             raise DataError(f"{self.out} would be Parquet: let its name end in .parquet")
+        if self.out.resolve() == self.source.resolve():
+            raise DataError(f"{self.out} is the corpus itself: give another --out")
         if self.rules.similar and (self.columns.user is None or not self.columns.users_needed):
             raise DataError("pictures of the same user cannot be compared without a user column: keep similar ones")
 
@@ -92,19 +95,29 @@ class Cleaning:
 
     @cached_property
     def _opened(self) -> tuple[Corpus, dict[str, int]]:
-        _make(self.work)
-        try:
-            corpus, faults = open_any(self.source, self.columns, self.work)
-            if not corpus.rows:
-                raise DataError(f"{self.source} has no rows: there is nothing to clean")
-        except ExciteError:
-            if not any(self.work.iterdir()):
-                self.work.rmdir()
-            raise
+        corpus, faults = open_any(self.source, self.columns, self.work)
+        if not corpus.rows:
+            raise DataError(f"{self.source} has no rows: there is nothing to clean")
         return corpus, dict(faults)
 
     def clean(self) -> dict[str, Any]:
         """Write the cleaned corpus and what belongs to it; the report."""
+        lock = Lock(self.work)
+        lock.take()
+        try:
+            report = self._clean()
+            shutil.rmtree(self.work)
+        except OSError as error:
+            raise ExciteError(
+                f"cannot write {str(self.out)!r}: {error.strerror or error}; has the disk room?"
+            ) from None
+        finally:
+            lock.release()
+            if self.work.is_dir() and len(list(self.work.iterdir())) <= 1:  # there is no more than the lock in it
+                shutil.rmtree(self.work)
+        return report
+
+    def _clean(self) -> dict[str, Any]:
         corpus, faults = self._opened
         gathered = self._gathered(self._surveys())
         like = np.full(corpus.rows, -1, np.int64)
@@ -119,7 +132,6 @@ class Cleaning:
         if self.choices:
             self._tell_choices(gathered)
         save_json(report, self.out.with_suffix(".report.json"))
-        shutil.rmtree(self.work)
         return report
 
     def _surveys(self) -> list[list[Path]]:
@@ -136,7 +148,7 @@ class Cleaning:
         corpus, _ = self._opened
         shelves = self.work / "shelves"
         shutil.rmtree(shelves, ignore_errors=True)  # of a run that was stopped
-        _make(shelves)
+        shelves.mkdir()
         gathered = Gathered(shelves, self.rules, corpus.rows)
         files = [file for piece in surveys for file in piece]
         gathered.name(np.concatenate([Survey.read_images(file) for file in files]))
@@ -237,10 +249,3 @@ class Cleaning:
             "rules": asdict(self.rules),
             "normalising": asdict(self.normalising),
         }
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ExciteError(f"cannot make the folder {str(folder)!r}: {error.strerror or error}") from None
