@@ -58,6 +58,9 @@ def command(
     near: Annotated[
         int | None, typer.Option(min=0, max=30, metavar="BITS", help="Drop pictures that look like an earlier one.")
     ] = None,
+    urls: Annotated[
+        bool, typer.Option("--urls", help="For --near, fetch pictures that are web addresses.")
+    ] = False,
     choices: Annotated[bool, typer.Option("--choices", help="Also tell what other thresholds would keep.")] = False,
     workers: Workers = None,
     engine: Engine = "local",
@@ -83,7 +86,7 @@ def command(
         columns=columns_of(columns, users_needed=not keep_similar),
         workers=crew_of(workers, engine, address),
         watch=progress,
-        alike=_alike(pictures, near),
+        alike=_alike(pictures, near, urls=urls),
         choices=choices,
     )
     report = cleaning.clean()
@@ -93,7 +96,7 @@ def command(
     typer.echo(json.dumps(report)) if as_json else _print(report)
 
 
-def _alike(pictures: str | None, near: int | None) -> Alike | None:
+def _alike(pictures: str | None, near: int | None, *, urls: bool) -> Alike | None:
     from excite.tags.cleaning.alike import Alike
     from excite.tags.pictures import open_pictures
 
@@ -101,7 +104,7 @@ def _alike(pictures: str | None, near: int | None) -> Alike | None:
         return None
     if pictures is None:
         raise typer.BadParameter("--near looks at the pictures: say with --pictures where they lie")
-    return Alike(open_pictures(pictures), near)
+    return Alike(open_pictures(pictures, urls=urls), near)
 
 
 def _peak(workers: int) -> int:
