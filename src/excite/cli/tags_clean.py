@@ -58,9 +58,7 @@ def command(
     near: Annotated[
         int | None, typer.Option(min=0, max=30, metavar="BITS", help="Drop pictures that look like an earlier one.")
     ] = None,
-    urls: Annotated[
-        bool, typer.Option("--urls", help="For --near, fetch pictures that are web addresses.")
-    ] = False,
+    urls: Annotated[bool, typer.Option("--urls", help="For --near, fetch pictures that are web addresses.")] = False,
     choices: Annotated[bool, typer.Option("--choices", help="Also tell what other thresholds would keep.")] = False,
     workers: Workers = None,
     engine: Engine = "local",

@@ -28,11 +28,14 @@ Examples:
 def command(
     context: typer.Context,
     corpus: CorpusArgument,
-    pictures: Annotated[
-        str,
-        typer.Option(metavar="WHERE", help="Where the pictures are: a folder, or shards such as pics-{000..011}.tar."),
-    ],
     out: Annotated[Path, typer.Option(help="The folder for the new classifier; a run that was stopped goes on there.")],
+    pictures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Where the pictures are: a folder, or shards such as pics-{000..011}.tar; the corpus' folder if none.",
+        ),
+    ] = None,
     dictionary: Annotated[
         Path | None, typer.Option(help="The tags to learn, a CSV file; by default the one beside the corpus,")
     ] = None,
@@ -87,7 +90,7 @@ def command(
     with together() as processes:
         training = TagTraining(
             Corpus(corpus, columns_of(columns, users_needed=False)),
-            open_pictures(pictures, urls=urls),
+            open_pictures(pictures or corpus.parent, urls=urls),
             out,
             options,
             model,
