@@ -34,10 +34,8 @@ def test_from_captions_to_maps(excite, photos):
     (learnt,) = excite("train", "tags", "kept.parquet", "--out", "mine", *TRAIN, "--json").answers
     assert learnt["tags"] == 4
     assert learnt["map"] > 0.9 > learnt["map_by_frequency"]
-    (found, *_) = excite("attend", "0.png", "red", "--model", "mine", "--json").answers
-    assert found["probability"] > 0.5
-    (other, *_) = excite("attend", "0.png", "blue", "--model", "mine", "--json").answers
-    assert other["probability"] < 0.5
+    (found,) = excite("attend", "0.png", "red", "--model", "mine", "--json").answers
+    assert found["maps"][0]["probability"] > 0.5
     (stats,) = excite("tags", "stats", "kept.parquet", "--measures", "mine/measures.csv", "--json").answers
     assert set(stats["visual"]) == {"named", "learnt"}
 
