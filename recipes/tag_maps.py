@@ -1,6 +1,6 @@
 """Maps of everyday words from a tag classifier, on COCO pictures whose captions say the word: one sheet to look at.
 
-python recipes/tag_maps.py mine --data coco --out maps.png --words dog,giraffe,snow
+python recipes/tag_maps.py mine --data coco --out maps.png --words dog,tree,snow
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 
 import excite
 
-WORDS = "dog,giraffe,pizza,snow,bathroom,train,horse,beach,table,woman"
+WORDS = "dog,cat,pizza,snow,bathroom,train,beach,table,woman,tree"
 
 
 def main() -> None:
