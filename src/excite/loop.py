@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from excite.engines import Team
     from excite.ledger import Book, Entry
 
 __all__ = ["Work", "answered", "run"]
@@ -30,7 +31,12 @@ class Work(Protocol[Task]):
 
 
 def run(
-    work: Work[Task], tasks: Iterable[Task], ledger: Book, *, workers: int | Crew = 1, failures: list[str] | None = None
+    work: Work[Task],
+    tasks: Iterable[Task],
+    ledger: Book,
+    *,
+    workers: int | Crew | Team = 1,
+    failures: list[str] | None = None,
 ) -> Iterator[Entry]:
     """Do the work for each task and write each answer down at once; what is written down already is not done again.
 
@@ -41,7 +47,8 @@ def run(
         work: what to do.
         tasks: what to do it for.
         ledger: where the answers are kept.
-        workers: who does it: how many processes of this machine, or a crew. With 1, this one does it.
+        workers: who does it: how many processes of this machine, a crew, or a team that has this work ready. With 1,
+            this process does it.
         failures: gets a line for each task whose picture or annotation cannot be read; without it, that is an error.
     """
     # closed in any case: otherwise, after an error of whoever reads the answers, workers would go on with the rest
@@ -55,7 +62,7 @@ def answered(
     tasks: Iterable[Task],
     ledger: Book,
     *,
-    workers: int | Crew = 1,
+    workers: int | Crew | Team = 1,
     failures: list[str] | None = None,
     still: Callable[[Entry], bool] = bool,
     writes: Path | None = None,
@@ -71,10 +78,10 @@ def answered(
         still: whether an earlier answer still counts.
         writes: a folder into which the work itself writes files.
     """
-    crew = Crew.of(workers)
     try:
         jobs = _jobs(work, tasks, ledger.read(), still)
-        outcomes = cast("Generator[tuple[Job, Any], None, None]", crew.outcomes(work, jobs, writes))
+        found = workers(jobs) if callable(workers) else Crew.of(workers).outcomes(work, jobs, writes)
+        outcomes = cast("Generator[tuple[Job, Any], None, None]", found)
         with closing(outcomes):
             for job, outcome in outcomes:
                 if isinstance(outcome, ExciteError):

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from contextlib import contextmanager
 from dataclasses import replace
 
 import naively
@@ -175,16 +176,25 @@ class TestSameWhateverTheForm:
     def test_others_do_the_work(self, records, whole, tmp_path):
         """As processes and Ray do it, on which tests/engines runs it: nothing is shared but what can be pickled."""
 
+        hired = []
+
         class Elsewhere(Crew):
-            def outcomes(self, work, jobs, writes=None):
+            @contextmanager
+            def hired(self, work, writes=None):
+                hired.append(1)
                 there = sent(work)
-                for job in jobs:
-                    task = sent(job.task)
-                    assert there.key(task) == job.key
-                    yield job, sent(there(task)) if job.known is None else job.known
+
+                def team(jobs):
+                    for job in jobs:
+                        task = sent(job.task)
+                        assert there.key(task) == job.key
+                        yield job, sent(there(task)) if job.known is None else job.known
+
+                yield team
 
         cleaned(write(records, tmp_path / "corpus.parquet"), tmp_path, workers=Elsewhere())
         self.same(tmp_path, whole)
+        assert len(hired) == 1  # to begin anew for each step would take longer than a small corpus
 
     def test_stopped_anywhere(self, records, whole, tmp_path, monkeypatch):
         source = write(records, tmp_path / "corpus.parquet", rows=500)

@@ -4,6 +4,6 @@ All give the same answers in the same order; what is done for each task, and wha
 """
 
 from excite.engines.crew import ENGINES, Crew
-from excite.engines.jobs import Job, Outcome, attempt
+from excite.engines.jobs import Job, Outcome, Team, attempt
 
-__all__ = ["ENGINES", "Crew", "Job", "Outcome", "attempt"]
+__all__ = ["ENGINES", "Crew", "Job", "Outcome", "Team", "attempt"]

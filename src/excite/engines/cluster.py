@@ -17,25 +17,23 @@ from excite.engines.troop import Troop
 from excite.readouts.save import save_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from excite.engines.crew import Crew
-    from excite.engines.jobs import Job, Outcome, Performable
+    from excite.engines.jobs import Job, Outcome, Performable, Team
 
-__all__ = ["outcomes_of_cluster"]
+__all__ = ["team_of_cluster"]
 
 AHEAD = 8  # tasks on their way for each worker: enough that none waits while a lost one is replaced
 TOKEN = ".excite-shared"  # noqa: S105 - a file that tells whether a folder is shared
 
 
-def outcomes_of_cluster(
-    work: Performable, jobs: Iterable[Job], crew: Crew, writes: Path | None
-) -> Iterator[tuple[Job, Outcome]]:
-    """Each job with its answer, in order; nobody is asked for anything before there is something to do.
+@contextmanager
+def team_of_cluster(work: Performable, crew: Crew, writes: Path | None) -> Iterator[Team]:
+    """Workers of a cluster for as long as they are needed; nobody is asked for anything before there is a job.
 
     Args:
         work: what is done for each task.
-        jobs: taken one by one, as late as possible.
         crew: where the cluster is, and how many workers it shall have.
         writes: a folder into which the work itself writes files; all machines must see it.
     """
@@ -49,7 +47,7 @@ def outcomes_of_cluster(
                 troops.append(ending.enter_context(closing(Troop(packed(work), terms, workers))))
             return troops[0].submit(job)
 
-        yield from in_order(jobs, submit, lambda: AHEAD * troops[0].size)
+        yield lambda jobs: in_order(jobs, submit, lambda: AHEAD * troops[0].size)
 
 
 @contextmanager

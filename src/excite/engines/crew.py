@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from excite.engines.here import outcomes_here
-from excite.engines.processes import outcomes_of_processes
+from excite.engines.processes import team_of_processes
 from excite.errors import ExciteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from excite.engines.jobs import Job, Outcome, Performable
+    from excite.engines.jobs import Job, Outcome, Performable, Team
 
 __all__ = ["ENGINES", "Crew"]
 
@@ -67,6 +68,31 @@ class Crew:
         """Whether others than this machine may do the work."""
         return self.engine == "ray"
 
+    @contextmanager
+    def hired(self, work: Performable, writes: Path | None = None) -> Iterator[Team]:
+        """The crew with a work ready, for one list of jobs after the other: to begin anew takes seconds each time.
+
+        Args:
+            work: what is done for each task.
+            writes: a folder into which the work itself writes files.
+
+        Example:
+            >>> from excite.engines import Job
+            >>> with Crew().hired(dict) as team:
+            ...     [[outcome for _, outcome in team([Job({"n": n})])] for n in (1, 2)]
+            [[{'n': 1}], [{'n': 2}]]
+        """
+        if self.is_cluster:
+            from excite.engines.cluster import team_of_cluster
+
+            with team_of_cluster(work, self, writes) as team:
+                yield team
+        elif self.workers is not None and self.workers > 1:
+            with team_of_processes(work, self.workers) as team:
+                yield team
+        else:
+            yield lambda jobs: outcomes_here(work, jobs, all_threads=self.all_threads)
+
     def outcomes(
         self, work: Performable, jobs: Iterable[Job], writes: Path | None = None
     ) -> Iterator[tuple[Job, Outcome]]:
@@ -77,10 +103,5 @@ class Crew:
             jobs: taken one by one, as late as possible: there may be many.
             writes: a folder into which the work itself writes files.
         """
-        if self.is_cluster:
-            from excite.engines.cluster import outcomes_of_cluster
-
-            return outcomes_of_cluster(work, jobs, self, writes)
-        if self.workers is not None and self.workers > 1:
-            return outcomes_of_processes(work, jobs, self.workers)
-        return outcomes_here(work, jobs, all_threads=self.all_threads)
+        with self.hired(work, writes) as team:
+            yield from team(jobs)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 
 from excite.errors import DataError, ExciteError, ImageError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-__all__ = ["Job", "Outcome", "Performable", "attempt", "in_order", "one_thread"]
+__all__ = ["Job", "Outcome", "Performable", "Team", "attempt", "in_order", "one_thread"]
 
 Outcome = dict[str, Any] | ExciteError
 
@@ -38,6 +36,10 @@ class Job:
     task: Any
     key: str = ""
     known: Outcome | None = None
+
+
+Team = Callable[[Iterable[Job]], Iterator[tuple[Job, Outcome]]]
+"""Workers who have a work ready: takes jobs, and gives each with its answer, in order; as often as one likes."""
 
 
 def attempt(work: Callable[[Any], Any], task: Any) -> Any:

@@ -10,6 +10,7 @@ import threading
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,18 +20,19 @@ from excite.engines.notes import note
 from excite.errors import ExciteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
-    from excite.engines.jobs import Job, Outcome, Performable
+    from excite.engines.jobs import Job, Outcome, Performable, Team
 
-__all__ = ["outcomes_of_processes", "packed"]
+__all__ = ["packed", "team_of_processes"]
 
 AHEAD = 8  # tasks on their way for each worker: enough that none waits while another is slow
 
 
-def outcomes_of_processes(work: Performable, jobs: Iterable[Job], workers: int) -> Iterator[tuple[Job, Outcome]]:
-    """Each job with its answer, in order; no process is begun before there is something to do for it."""
+@contextmanager
+def team_of_processes(work: Performable, workers: int) -> Iterator[Team]:
+    """Processes for as long as they are needed; none is begun before there is something to do for it."""
     pools: list[ProcessPoolExecutor] = []
 
     def submit(job: Job) -> Callable[[], Outcome]:
@@ -39,7 +41,7 @@ def outcomes_of_processes(work: Performable, jobs: Iterable[Job], workers: int) 
         return _answer(pools[0].submit(_work_here, job.task))
 
     try:
-        yield from in_order(jobs, submit, lambda: AHEAD * workers)
+        yield lambda jobs: in_order(jobs, submit, lambda: AHEAD * workers)
     finally:
         for pool in pools:
             pool.shutdown(cancel_futures=True)

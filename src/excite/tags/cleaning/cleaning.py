@@ -23,7 +23,7 @@ from excite.tags.cleaning.choices import choices_of, dictionaries, markdown
 from excite.tags.cleaning.gathering import CODES, KEPT, Gathered
 from excite.tags.cleaning.row_groups import RowGroups
 from excite.tags.cleaning.rules import RULES, Rules
-from excite.tags.cleaning.steps import Comparing, Looking, Parting, Pile, dropped_schema, kept_schema
+from excite.tags.cleaning.steps import Pile, Shelf, Steps, dropped_schema, kept_schema
 from excite.tags.cleaning.survey import Survey
 from excite.tags.cleaning.surveys import Surveys
 from excite.tags.corpus import ColumnNames
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from excite.ledger import Entry
+    from excite.engines import Team
     from excite.tags.cleaning.alike import Alike
     from excite.tags.corpus import Corpus
 
@@ -119,27 +119,29 @@ class Cleaning:
 
     def _clean(self) -> dict[str, Any]:
         corpus, faults = self._opened
-        gathered = self._gathered(self._surveys())
-        like = np.full(corpus.rows, -1, np.int64)
-        if self.rules.similar:
-            for rows, others in self._similar(gathered, self.rules):
-                gathered.verdicts[rows], like[rows] = CODES["similar"], others
-        if self.alike is not None:
-            self._drop_alike(self.alike, gathered.verdicts, like)
-        report = self._report(gathered, faults)
-        self._part(gathered.verdicts, like)
-        self._dictionary(gathered).save(dictionary_beside(self.out))
-        if self.choices:
-            self._tell_choices(gathered)
+        steps = Steps(corpus.columns, self.normalising, self.rules.first)
+        with Crew.of(self.workers).hired(steps) as team:
+            hands = _Hands(steps, team, self.watch)
+            gathered = self._gathered(self._surveys(hands))
+            like = np.full(corpus.rows, -1, np.int64)
+            if self.rules.similar:
+                for rows, others in hands.similar(gathered, self.rules):
+                    gathered.verdicts[rows], like[rows] = CODES["similar"], others
+            if self.alike is not None:
+                self._drop_alike(self.alike, gathered.verdicts, like)
+            report = self._report(gathered, faults)
+            self._part(gathered.verdicts, like, hands)
+            self._dictionary(gathered).save(dictionary_beside(self.out))
+            if self.choices:
+                self._tell_choices(gathered, hands)
         save_json(report, self.out.with_suffix(".report.json"))
         return report
 
-    def _surveys(self) -> list[list[Path]]:
+    def _surveys(self, hands: _Hands) -> list[list[Path]]:
         """Look at all pieces; for each the files of its surveys."""
         corpus, _ = self._opened
-        looking = Looking(corpus.columns, self.normalising, self.rules.first)
         book = Surveys(self.work / "surveys")
-        entries = run(looking, corpus.pieces, book, workers=self.workers)
+        entries = run(hands.steps, corpus.pieces, book, workers=hands.team)
         keys = [entry["key"] for entry in self.watch(entries, len(corpus.pieces), "pieces looked at")]
         files = book.read()
         return [[book.folder / name for name in files[key]["files"]] for key in keys]
@@ -160,13 +162,6 @@ class Cleaning:
         gathered.judge()
         return gathered
 
-    def _similar(self, gathered: Gathered, rules: Rules) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Rows of pictures that are similar to an earlier one, and the rows of those."""
-        for answer in self._done(
-            Comparing(rules), gathered.candidates(rules), gathered.number_of_shelves, "shelves compared"
-        ):
-            yield answer["rows"], answer["like"]
-
     def _drop_alike(self, alike: Alike, verdicts: NDArray[np.uint8], like: NDArray[np.int64]) -> None:
         """Drop pictures that cannot be read, and those that look like an earlier one."""
         corpus, _ = self._opened
@@ -178,12 +173,12 @@ class Cleaning:
         verdicts[rows[~read]] = CODES["unreadable"]
         verdicts[rows[dropped]], like[rows[dropped]] = CODES["near_duplicate"], rows[found[dropped]]
 
-    def _tell_choices(self, gathered: Gathered) -> None:
+    def _tell_choices(self, gathered: Gathered, hands: _Hands) -> None:
         """What other rules would keep; near duplicates are left out of it."""
         table = []
         for choice in choices_of(self.rules):
             few, ordered = gathered.verdicts_of(choice.rules)
-            found = self._similar(gathered, choice.rules) if choice.rules.similar else ()
+            found = hands.similar(gathered, choice.rules) if choice.rules.similar else ()
             counted = {
                 "few_tags": int(few.sum()),
                 "alphabetical": int(ordered.sum()),
@@ -196,29 +191,20 @@ class Cleaning:
         save_json(report, self.out.with_suffix(".choices.json"))
         save_text(markdown(report), self.out.with_suffix(".choices.md"))
 
-    def _part(self, verdicts: NDArray[np.uint8], like: NDArray[np.int64]) -> None:
+    def _part(self, verdicts: NDArray[np.uint8], like: NDArray[np.int64], hands: _Hands) -> None:
         """Write what is kept and what is dropped."""
         corpus, _ = self._opened
-        parting = Parting(corpus.columns, self.normalising)
         piles = (
             Pile(piece, verdicts[piece.first : piece.first + piece.rows], like[piece.first : piece.first + piece.rows])
             for piece in corpus.pieces
         )
         dropped_file = self.out.with_suffix(".dropped.parquet")
         with RowGroups(self.out, kept_schema()) as kept, RowGroups(dropped_file, dropped_schema()) as dropped:
-            for answer in self._done(parting, piles, len(corpus.pieces), "pieces written"):
+            for answer in hands.answers(piles, len(corpus.pieces), "pieces written"):
                 for batch in answer["kept"]:
                     kept.add(batch)
                 for batch in answer["dropped"]:
                     dropped.add(batch)
-
-    def _done(self, work: Any, tasks: Iterable[Any], total: int, what: str) -> Iterator[Entry]:
-        """The answers, in the order of the tasks; none of them is written down."""
-        jobs = (Job(task, work.key(task)) for task in tasks)
-        for _, outcome in self.watch(Crew.of(self.workers).outcomes(work, jobs), total, what):
-            if isinstance(outcome, ExciteError):
-                raise outcome
-            yield outcome
 
     def _dictionary(self, gathered: Gathered) -> Dictionary:
         often = np.flatnonzero(gathered.counts >= max(self.rules.least_count, 1))
@@ -249,3 +235,26 @@ class Cleaning:
             "rules": asdict(self.rules),
             "normalising": asdict(self.normalising),
         }
+
+
+@dataclass(frozen=True)
+class _Hands:
+    """Those who do the steps of a cleaning, hired once for all of them."""
+
+    steps: Steps
+    team: Team
+    watch: Callable[[Iterable[Any], int, str], Iterator[Any]]
+
+    def answers(self, tasks: Iterable[Any], total: int, what: str) -> Iterator[dict[str, Any]]:
+        """The answers, in the order of the tasks; none of them is written down."""
+        jobs = (Job(task, self.steps.key(task)) for task in tasks)
+        for _, outcome in self.watch(self.team(jobs), total, what):
+            if isinstance(outcome, ExciteError):
+                raise outcome
+            yield outcome
+
+    def similar(self, gathered: Gathered, rules: Rules) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Rows of pictures that are similar to an earlier one, and the rows of those."""
+        shelves = (Shelf(rules, pictures) for pictures in gathered.candidates(rules))
+        for answer in self.answers(shelves, gathered.number_of_shelves, "shelves compared"):
+            yield answer["rows"], answer["like"]

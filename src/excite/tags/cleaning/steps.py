@@ -14,16 +14,16 @@ from excite.ledger.columns import arrow
 from excite.tags.cleaning.rules import RULES, Rules
 from excite.tags.cleaning.similar import similar_to
 from excite.tags.cleaning.survey import normalised, survey
-from excite.tags.corpus import Corpus
+from excite.tags.corpus import Corpus, Piece
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from excite.tags.cleaning.survey import Survey
-    from excite.tags.corpus import ColumnNames, Piece
+    from excite.tags.corpus import ColumnNames
     from excite.tags.normalising import Normalising
 
-__all__ = ["Comparing", "Looking", "Parting", "Pile", "dropped_schema", "kept_schema"]
+__all__ = ["Pile", "Shelf", "Steps", "dropped_schema", "kept_schema"]
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,25 @@ class Looking:
         return {"surveys": [survey(batch, self.normalising, self.first) for batch in batches]}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Shelf:
+    """Pictures of some users that are to be compared, by these rules."""
+
+    rules: Rules
+    pictures: NDArray[Any] = field(repr=False)
+
+
 class Comparing:
     """Finds similar pictures among those of some users."""
 
-    rules: Rules
-
-    def key(self, task: NDArray[Any]) -> str:
+    def key(self, task: Shelf) -> str:
         """Changes when the pictures or the rules do."""
-        return hashlib.sha256(repr(self).encode() + task.tobytes()).hexdigest()[:32]
+        return hashlib.sha256(repr(task).encode() + task.pictures.tobytes()).hexdigest()[:32]
 
-    def __call__(self, task: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
+    def __call__(self, task: Shelf) -> dict[str, NDArray[np.int64]]:
         """The rows of pictures that are similar to an earlier one, and the rows of those."""
-        found = similar_to(task, self.rules.shared, self.rules.against)
-        return {"rows": task["row"][found >= 0], "like": found[found >= 0]}
+        found = similar_to(task.pictures, task.rules.shared, task.rules.against)
+        return {"rows": task.pictures["row"][found >= 0], "like": found[found >= 0]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +109,24 @@ class Parting:
         pa = arrow()
         tags = normalised(batch.column("tags"), self.normalising)
         return pa.record_batch([batch.column("image"), tags, batch.column("user")], schema=kept_schema())
+
+
+class Steps:
+    """All of it: which step is meant, is told by the task."""
+
+    def __init__(self, columns: ColumnNames, normalising: Normalising, first: int) -> None:
+        parting = Parting(columns, normalising)
+        self._steps: dict[type, Any] = {Piece: Looking(columns, normalising, first), Shelf: Comparing(), Pile: parting}
+
+    def key(self, task: Piece | Shelf | Pile) -> str:
+        """Changes when the task does."""
+        key: str = self._steps[type(task)].key(task)
+        return key
+
+    def __call__(self, task: Piece | Shelf | Pile) -> dict[str, Any]:
+        """The answer of the step."""
+        answer: dict[str, Any] = self._steps[type(task)](task)
+        return answer
 
 
 def _dropped(batch: Any, task: Pile, rows: slice) -> Any:
