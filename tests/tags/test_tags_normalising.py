@@ -2,6 +2,7 @@ import re
 import unicodedata
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from excite.tags.normalising import (
     TOO_LONG,
     UNICODE,
     Normalising,
+    are_in_order,
     normalise_distinct,
 )
 from excite.tags.plurals import singular
@@ -147,3 +149,31 @@ def test_singular_done_twice_is_the_same_and_leaves_three_letters(tag):
     assert singular(once) == once
     word = re.search("[a-z]*$", once).group()
     assert once == tag or len(word) >= 3
+
+
+@given(st.lists(st.text(max_size=12)), st.integers(1, 10))
+def test_what_is_seen_to_be_in_order_needs_nothing(tags, longest):
+    normalise = Normalising(longest=longest)
+    for tag, fine in zip(tags, are_in_order(pa.array(tags, pa.string()), normalise), strict=True):
+        assert not fine or normalise(tag) == (tag, 0)
+
+
+def test_most_tags_are_seen_to_be_in_order():
+    tags = [
+        "cat",
+        "golden retriever",
+        "3d",
+        "rock'n'roll",
+        "c++",
+        "Cat",
+        " cat",
+        "cat ",
+        "a  b",
+        "#cat",
+        "café",
+        "",
+        "a\n",
+    ]
+    assert are_in_order(pa.array(tags), Normalising()).tolist() == [True] * 5 + [False] * 8
+    assert not are_in_order(pa.array(["cat"]), Normalising(plurals=True)).any()
+    assert not are_in_order(pa.array(["c" * 101]), Normalising()).any()

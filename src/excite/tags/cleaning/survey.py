@@ -13,7 +13,7 @@ import numpy as np
 from excite.errors import DataError
 from excite.ledger.columns import arrow
 from excite.readouts.save import atomic_write
-from excite.tags.normalising import CHANGES, Normalising, normalise_distinct
+from excite.tags.normalising import CHANGES, Normalising, are_in_order, normalise_distinct
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +98,7 @@ def survey(batch: Any, normalising: Normalising, first: int = 5) -> Survey:
     tags = _Tags(batch.column("tags"), normalising)
     users, user = _distinct(batch.column("user"))
     return Survey(
-        words=tags.words,
+        words=tags.words.to_pylist(),
         counts=np.bincount(tags.numbers, minlength=len(tags.words)),
         users=users.to_pylist(),
         user=user,
@@ -123,11 +123,9 @@ class _Tags:
         written, places = _distinct(column.flatten())
         times = np.bincount(places[places >= 0], minlength=len(written))
         used = np.flatnonzero(times)  # a file's words need not all be in this batch
-        names, masks = _called(written.take(arrow().array(used)).to_pylist(), normalising)
-        self.words = sorted(set(names) - {""})
-        rank = {word: number for number, word in enumerate(self.words)} | {"": NONE}
+        names, masks = _called(written.take(arrow().array(used)), normalising)
         ranks = np.full(len(written) + 1, NONE, np.int32)  # the last one for what is null
-        ranks[used] = [rank[name] for name in names]
+        self.words, ranks[used] = _ranked(names)
         self.changes = _counted(masks, times[used])
         numbers = ranks[places]
         there = numbers >= 0
@@ -156,7 +154,7 @@ class _Tags:
         """The tags as Arrow holds them."""
         pa = arrow()
         offsets = pa.array(np.append(self.starts, len(self.numbers)).astype(np.int32))
-        words = pa.DictionaryArray.from_arrays(pa.array(self.numbers), pa.array(self.words, pa.string()))
+        words = pa.DictionaryArray.from_arrays(pa.array(self.numbers), self.words)
         return pa.ListArray.from_arrays(offsets, words)
 
 
@@ -169,16 +167,32 @@ def _distinct(column: Any) -> tuple[Any, NDArray[np.int32]]:
 _KNOWN: dict[Normalising, dict[str, tuple[str, int]]] = {}  # the next batch has nearly the same tags
 
 
-def _called(written: list[str], normalising: Normalising) -> tuple[list[str], NDArray[np.uint8]]:
-    """What these tags are called, and how each was changed."""
+def _called(written: Any, normalising: Normalising) -> tuple[Any, NDArray[np.uint8]]:
+    """What these tags are called, as Arrow holds them, and how each was changed; only odd ones are looked at."""
+    pa = arrow()
+    odd = ~are_in_order(written, normalising)
     known = _KNOWN.setdefault(normalising, {})
     if len(known) > MOST_KNOWN:
         known.clear()
-    new = [tag for tag in written if tag not in known]
-    names, masks = normalise_distinct(new, normalising)
-    known.update(zip(new, zip(names, masks.tolist(), strict=True), strict=True))
-    both = [known[tag] for tag in written]
-    return [name for name, _ in both], np.fromiter((mask for _, mask in both), np.uint8, len(both))
+    tags = written.filter(pa.array(odd)).to_pylist()
+    new = [tag for tag in tags if tag not in known]
+    found, changed = normalise_distinct(new, normalising)
+    known.update(zip(new, zip(found, changed.tolist(), strict=True), strict=True))
+    names = pa.array([known[tag][0] for tag in tags], pa.string())
+    masks = np.zeros(len(written), np.uint8)
+    masks[odd] = [known[tag][1] for tag in tags]
+    return pa.compute.replace_with_mask(written, pa.array(odd), names), masks
+
+
+def _ranked(names: Any) -> tuple[Any, NDArray[np.int32]]:
+    """The different names in the order of their code points, and the place of each name; -1 for the empty one."""
+    encoded = names.dictionary_encode()
+    order = arrow().compute.sort_indices(encoded.dictionary).to_numpy()  # UTF-8 has the order of the code points
+    words = encoded.dictionary.take(arrow().array(order))
+    empty = int(len(words) > 0 and words[0].as_py() == "")  # it comes first
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order)) - empty
+    return words.slice(empty), ranks[encoded.indices.to_numpy()]
 
 
 def _counted(masks: NDArray[np.uint8], times: NDArray[np.int64]) -> dict[str, int]:
