@@ -42,6 +42,12 @@ def test_what_is_printed(excite, raw):
     assert "next: excite tags stats kept.parquet" in ended.out
 
 
+def test_an_empty_dictionary_is_told(excite, raw):
+    ended = excite("tags", "clean", raw, "--out", "kept.parquet")
+    assert "no tag is listed 1000 times: give a lower --min-count" in ended.err
+    assert ended.code == 0
+
+
 def test_options(excite, raw, here):
     options = (
         "--min-tags",

@@ -92,6 +92,8 @@ def command(
     report["peak_mb"] = _peak(workers or 1)
     report["files"] = [str(out), *(str(out.with_suffix(end)) for end in (".tags.csv", ".dropped.parquet"))]
     typer.echo(json.dumps(report)) if as_json else _print(report)
+    if not report["tags"]:
+        typer.echo(f"excite: note: no tag is listed {min_count} times: give a lower --min-count", err=True)
 
 
 def _alike(pictures: str | None, near: int | None, *, urls: bool) -> Alike | None:
