@@ -92,13 +92,15 @@ class Case:
     side: int = 16
 
 
+def plain():
+    return nn.Sequential(conv(3, 4), nn.ReLU(), nn.MaxPool2d(2), conv(4, 6), nn.ReLU(), *head(6))
+
+
 CASES = {
-    "plain": Case(lambda: nn.Sequential(conv(3, 4), nn.ReLU(), nn.MaxPool2d(2), conv(4, 6), nn.ReLU(), *head(6)), "1"),
-    "mwp": Case(
-        lambda: nn.Sequential(conv(3, 4), nn.ReLU(), nn.MaxPool2d(2), conv(4, 6), nn.ReLU(), *head(6)), "1", "mwp"
-    ),
+    "plain": Case(plain, "1"),
+    "mwp": Case(plain, "1", "mwp"),
+    "at the picture": Case(plain, "input"),
     "residual": Case(Residual, "stem"),
-    "residual, at the picture": Case(Residual, "input"),
     "local norms": Case(local_norms, "1"),
     "pooled": Case(pooled, "1", side=17),
     "smooth": Case(smooth, "1"),
