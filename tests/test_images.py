@@ -18,9 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageCms
 
-from excite import images
 from excite.errors import ImageError
-from excite.images import find_images, read_image
+from excite.images import find_images, read_image, reading
 
 RED, GREEN, BLUE, WHITE, BLACK = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0)
 
@@ -439,7 +438,7 @@ class TestOrientation:
     @pytest.mark.parametrize("orientation", STORED)
     def test_all_eight(self, tmp_path, orientation, name):
         exif = Image.Exif()
-        exif[images.ORIENTATION_TAG] = orientation
+        exif[reading.ORIENTATION_TAG] = orientation
         stored = Image.fromarray((np.array(STORED[orientation]) * 40).astype(np.uint8))
         stored = stored.resize((stored.width * 16, stored.height * 16), Image.Resampling.NEAREST).convert("RGB")
         options = {"a.webp": {"lossless": True}, "a.jpg": {"quality": 95, "subsampling": 0}}.get(name, {})
@@ -451,7 +450,7 @@ class TestOrientation:
 
     def test_is_applied_once(self, tmp_path):
         exif = Image.Exif()
-        exif[images.ORIENTATION_TAG] = 6
+        exif[reading.ORIENTATION_TAG] = 6
         photograph().save(tmp_path / "a.png", exif=exif)
         once = read_image(tmp_path / "a.png")
         assert once.size == (32, 48)
@@ -462,7 +461,7 @@ class TestOrientation:
     @pytest.mark.parametrize("orientation", [0, 9, 65535])
     def test_without_meaning(self, tmp_path, orientation):
         exif = Image.Exif()
-        exif[images.ORIENTATION_TAG] = orientation
+        exif[reading.ORIENTATION_TAG] = orientation
         photograph().save(tmp_path / "a.png", exif=exif)
         assert pixels(read_image(tmp_path / "a.png")) == pixels(photograph())
 

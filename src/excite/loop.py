@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from excite.engines import Team
     from excite.ledger import Book, Entry
 
-__all__ = ["Work", "answered", "run"]
+__all__ = ["Watch", "Work", "answered", "run", "unwatched"]
 
 Task = TypeVar("Task", contravariant=True)  # noqa: PLC0105 - a word is a better name
 
@@ -28,6 +28,23 @@ class Work(Protocol[Task]):
 
     def __call__(self, task: Task) -> dict[str, Any]:
         """The answer, as plain values for JSON."""
+
+
+class Watch(Protocol):
+    """Passes things on while it shows how many of a total there are."""
+
+    def __call__(self, items: Iterable[Any], total: int, what: str = "pictures", /) -> Iterator[Any]:
+        """The same things."""
+
+
+def unwatched(items: Iterable[Any], _total: int, _what: str = "pictures") -> Iterator[Any]:
+    """Show nothing of how far the work is.
+
+    Example:
+        >>> list(unwatched([1, 2], 2))
+        [1, 2]
+    """
+    return iter(items)
 
 
 def run(

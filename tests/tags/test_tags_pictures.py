@@ -27,13 +27,6 @@ def encoded(colour="red", kind="JPEG", size=(6, 4)):
     return file.getvalue()
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("EXCITE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    return tmp_path / "home"
-
-
 @pytest.fixture
 def root(tmp_path):
     root = tmp_path / "photos"

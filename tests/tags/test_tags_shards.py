@@ -56,13 +56,6 @@ def write_tar(path, members, kind="w"):
     return path
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("EXCITE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    return tmp_path / "home"
-
-
 @pytest.fixture
 def two(tmp_path):
     """Two shards of three pictures, with other files among them."""

@@ -18,7 +18,8 @@ from PIL import Image
 
 from excite.boxing.concepts import category
 from excite.errors import LostSignalWarning
-from excite.images import ORIENTATION_TAG, UPRIGHT, file_state, read_image
+from excite.images import file_state, read_image
+from excite.images.reading import ORIENTATION_TAG, UPRIGHT
 from excite.locating import ALPHA, METHOD, locate
 from excite.models.identity import identity
 

@@ -75,9 +75,9 @@ def command(
     descent. Checkpoints let a run that was killed go on to the same result. Started by torchrun, several processes
     share the work. Pictures that cannot be read are counted and skipped.
     """
+    from excite.loop import unwatched
     from excite.tags.corpus import Corpus
     from excite.tags.pictures import open_pictures
-    from excite.training.sources import unwatched
     from excite.training.tags.curves import check_board
     from excite.training.tags.options import Options
     from excite.training.tags.tag_training import TagTraining

@@ -5,10 +5,12 @@ must never find half a file and take it for a result. So everything is written b
 there in one step.
 """
 
+import csv
+import io
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +22,7 @@ from torch import Tensor, bfloat16
 
 from excite.errors import ExciteError
 
-__all__ = ["atomic_write", "save_json", "save_npy", "save_png", "save_text", "to_numpy"]
+__all__ = ["atomic_write", "save_csv", "save_json", "save_npy", "save_png", "save_text", "to_numpy"]
 
 
 def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]) -> Path:
@@ -104,6 +106,18 @@ def save_text(text: str, path: str | os.PathLike[str]) -> Path:
         PosixPath('example.txt')
     """
     return atomic_write(path, lambda file: _write_bytes(file, text.encode()))
+
+
+def save_csv(rows: Iterable[Iterable[object]], path: str | os.PathLike[str]) -> Path:
+    """Write rows as CSV in UTF-8, the names of the columns being the first of them.
+
+    Example:
+        >>> save_csv([["tag", "count"], ["sea", 3]], "example.csv")
+        PosixPath('example.csv')
+    """
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return save_text(text.getvalue(), path)
 
 
 def to_numpy(values: Tensor) -> np.ndarray[Any, Any]:

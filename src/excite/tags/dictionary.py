@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from excite.errors import DataError
-from excite.readouts.save import save_text
+from excite.readouts.save import save_csv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -68,9 +68,7 @@ class Dictionary:
 
     def save(self, path: Path) -> Path:
         """Write the dictionary as CSV."""
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows([HEADER, *zip(self.tags, self.counts, strict=True)])
-        return save_text(text.getvalue(), path)
+        return save_csv([HEADER, *zip(self.tags, self.counts, strict=True)], path)
 
     def __len__(self) -> int:
         return len(self.tags)

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from excite.errors import DataError, ImageError
 from excite.images import picture_format
 from excite.ledger.locking import Lock
+from excite.loop import unwatched
 from excite.readouts.save import atomic_write, save_json
 from excite.tags.pictures.naming import key_of
 from excite.tags.pictures.place import shown
 from excite.tags.pictures.tar_index import make_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from excite.loop import Watch
     from excite.tags.corpus import Corpus
     from excite.tags.pictures import Pictures
 
@@ -72,7 +74,7 @@ class Sharding:
     out: Path
     size: int | None = SIZE
     rows: int | None = None
-    watch: Callable[[Iterable[Any], int], Iterator[Any]] = lambda items, _: iter(items)
+    watch: Watch = unwatched
     failures: list[str] = field(default_factory=list, init=False)
 
     def write(self) -> list[Shard]:

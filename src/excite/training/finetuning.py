@@ -13,7 +13,7 @@ from excite.engines import Crew
 from excite.engines.jobs import one_thread
 from excite.errors import ModelError
 from excite.ledger import open_ledger
-from excite.loop import run
+from excite.loop import run, unwatched
 from excite.metrics.average_precision import mean_average_precision
 from excite.models import Preprocess, find_card, load
 from excite.models.folder import FACTS, Saved, read_saved, save_classifier
@@ -21,14 +21,14 @@ from excite.training.features import Extraction
 from excite.training.fitting import Descent, Fit, plateaued
 from excite.training.output_layer import Output, with_new_output
 from excite.training.scoring import Scoring, precisions
-from excite.training.sources import FixedViews, FreshViews, Gathering, unwatched
+from excite.training.sources import FixedViews, FreshViews, Gathering
 from excite.training.views import Views, noise
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from excite.loop import Watch
     from excite.training.examples import Examples
-    from excite.training.sources import Watch
 
 __all__ = ["VIEWS", "FineTuning"]
 

@@ -4,41 +4,28 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
 from excite.errors import DataError
-from excite.loop import run
+from excite.loop import run, unwatched
 from excite.training.features import Shelf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from torch import Tensor
 
     from excite.engines import Crew
-    from excite.ledger import Entry
+    from excite.loop import Watch
     from excite.training.examples import Example, Examples
     from excite.training.features import Extraction
 
-__all__ = ["FixedViews", "FreshViews", "Gathering", "Lesson", "Watch", "unwatched"]
+__all__ = ["FixedViews", "FreshViews", "Gathering", "Lesson"]
 
 Lesson = tuple["Tensor", "Tensor", "Tensor"]
 """Features, what is present and what is sure, as `excite.training.fitting.Fit.epoch` takes them."""
-
-
-class Watch(Protocol):
-    """Passes entries on while it shows how many of a total there are."""
-
-    def __call__(self, items: Iterator[Entry], total: int, what: str, /) -> Iterator[Entry]:
-        """The same entries."""
-
-
-def unwatched(entries: Iterator[Entry], _total: int, _what: str) -> Iterator[Entry]:
-    """Show nothing of how far the work is."""
-    return entries
 
 
 @dataclass(frozen=True)

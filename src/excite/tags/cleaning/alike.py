@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,12 +13,13 @@ from excite.tags.cleaning.likeness import Hashing
 from excite.tags.cleaning.near import MOST_BITS, near_duplicates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from excite.engines import Crew
+    from excite.loop import Watch
     from excite.tags.pictures import Pictures
 
 __all__ = ["Alike"]
@@ -44,7 +45,7 @@ class Alike:
         total: int,
         ledger: Path,
         workers: int | Crew,
-        watch: Callable[[Iterable[Any], int, str], Iterator[Any]],
+        watch: Watch,
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """For each picture the place of the one it repeats, or -1; and which pictures can be read at all.
 

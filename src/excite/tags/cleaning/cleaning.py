@@ -17,11 +17,10 @@ import numpy as np
 from excite.engines import Crew, Job
 from excite.errors import DataError, ExciteError
 from excite.ledger.locking import Lock
-from excite.loop import run
+from excite.loop import run, unwatched
 from excite.readouts.save import save_json, save_text
 from excite.tags.cleaning.choices import choices_of, dictionaries, markdown
 from excite.tags.cleaning.gathering import CODES, KEPT, Gathered
-from excite.tags.cleaning.row_groups import RowGroups
 from excite.tags.cleaning.rules import RULES, Rules
 from excite.tags.cleaning.steps import Pile, Shelf, Steps, dropped_schema, kept_schema
 from excite.tags.cleaning.survey import Survey
@@ -30,23 +29,20 @@ from excite.tags.corpus import ColumnNames
 from excite.tags.dictionary import Dictionary, dictionary_beside
 from excite.tags.normalising import Normalising
 from excite.tags.reading.text_files import open_any
+from excite.tags.row_groups import RowGroups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from excite.engines import Team
+    from excite.loop import Watch
     from excite.tags.cleaning.alike import Alike
     from excite.tags.corpus import Corpus
 
-__all__ = ["Cleaning", "unwatched"]
-
-
-def unwatched(items: Iterable[Any], _total: int, _what: str) -> Iterator[Any]:
-    """Show nothing of how far the work is."""
-    return iter(items)
+__all__ = ["Cleaning"]
 
 
 @dataclass(eq=False)
@@ -76,7 +72,7 @@ class Cleaning:
     normalising: Normalising = field(default_factory=Normalising)
     columns: ColumnNames = field(default_factory=ColumnNames)
     workers: int | Crew = 1
-    watch: Callable[[Iterable[Any], int, str], Iterator[Any]] = unwatched
+    watch: Watch = unwatched
     alike: Alike | None = None
     choices: bool = False
 
@@ -243,7 +239,7 @@ class _Hands:
 
     steps: Steps
     team: Team
-    watch: Callable[[Iterable[Any], int, str], Iterator[Any]]
+    watch: Watch
 
     def answers(self, tasks: Iterable[Any], total: int, what: str) -> Iterator[dict[str, Any]]:
         """The answers, in the order of the tasks; none of them is written down."""

@@ -16,6 +16,7 @@ from excite.errors import DataError
 from excite.ledger.columns import arrow
 from excite.tags.dictionary import Dictionary
 from excite.tags.making.kinds import FIRST, KINDS, firsts_of, kinds_of
+from excite.tags.row_groups import RowGroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,6 @@ __all__ = ["CORPUS", "COUNTS", "TRUTH", "Generated", "generate"]
 
 CORPUS, TRUTH, COUNTS = "corpus.parquet", "truth.parquet", "truth.tags.csv"
 BLOCK = 250_000  # users stay within one; it is no multiple of a row group, so that many have pictures in two
-GROUP = 100_000  # rows of a row group
 LONGEST, SHORTEST, USUAL = 50, 5, 30  # tags a picture; most have at least the usual number, as in the paper
 SHORT = 0.02  # of the pictures have fewer
 MESSY = 0.02  # of the tags are written in another way
@@ -78,40 +78,15 @@ def generate(wanted: Generated, folder: Path) -> Iterator[int]:
     corpus_schema = pa.schema([("image", pa.string()), ("tags", pa.list_(words.type)), ("user", pa.string())])
     truth_schema = pa.schema([(name, pa.string()) for name in ("kind", "seen", "kept")])
 
-    def write(corpus: Any, truth: Any) -> Iterator[int]:
+    with RowGroups(folder / CORPUS, corpus_schema) as corpus, RowGroups(folder / TRUTH, truth_schema) as truth:
         for block, first in enumerate(range(0, wanted.rows, BLOCK)):
             rows = min(BLOCK, wanted.rows - first)
             made = _Block(wanted, words, first, rows, np.random.default_rng([wanted.seed, block]))
-            counts[:] += np.bincount(made.flat, minlength=len(counts))
-            corpus.write_table(made.corpus(corpus_schema), GROUP)
-            truth.write_table(made.truth(truth_schema), GROUP)
+            counts += np.bincount(made.flat, minlength=len(counts))
+            corpus.add(made.corpus(corpus_schema))
+            truth.add(made.truth(truth_schema))
             yield first + rows
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with _Writers(folder, corpus_schema, truth_schema) as writers:
-        yield from write(*writers)
     Dictionary.of(dict(zip(words.plain, counts.tolist(), strict=True))).save(folder / COUNTS)
-
-
-class _Writers:
-    """The two Parquet files: written beside their places and moved there when both are whole."""
-
-    def __init__(self, folder: Path, *schemas: Any) -> None:
-        pa = arrow()
-        self._places = [folder / CORPUS, folder / TRUTH]
-        self._halves = [place.with_name(f".{place.name}.part") for place in self._places]
-        self._open = [
-            pa.parquet.ParquetWriter(half, schema, store_schema=False)
-            for half, schema in zip(self._halves, schemas, strict=True)
-        ]
-
-    def __enter__(self) -> list[Any]:
-        return self._open
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        for writer, half, place in zip(self._open, self._halves, self._places, strict=True):
-            writer.close()
-            half.replace(place) if error is None else half.unlink()
 
 
 class _Words:
@@ -213,7 +188,7 @@ class _Block:
         tags[ordered, :2] = tags[ordered, 1::-1]
 
     def corpus(self, schema: Any) -> Any:
-        """The pictures as a table."""
+        """The pictures as a batch."""
         pa = arrow()
         number = len(self.flat)
         other = self._random.integers(1, self._words.ways, number)
@@ -221,7 +196,7 @@ class _Block:
         written = pa.array((self.flat + ways * len(self._words.plain)).astype(np.int32))
         offsets = pa.array(np.concatenate([[0], np.cumsum(self._lengths)]).astype(np.int32))
         lists = pa.ListArray.from_arrays(offsets, pa.DictionaryArray.from_arrays(written, self._words.written))
-        return pa.table(
+        return pa.record_batch(
             [pa.array(self._images()), lists.cast(schema.field("tags").type), self._owners()], schema=schema
         )
 
@@ -247,7 +222,7 @@ class _Block:
         kinds = np.empty(self._rows, np.int64)
         kinds[self._places] = self._kinds
         told = [[kind.name for kind in KINDS], [kind.seen for kind in KINDS], [kind.kept for kind in KINDS]]
-        return pa.table([pa.array(words).take(pa.array(kinds)) for words in told], schema=schema)
+        return pa.record_batch([pa.array(words).take(pa.array(kinds)) for words in told], schema=schema)
 
 
 def _users(rows: int, pictures: int, random: np.random.Generator) -> NDArray[np.int64]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from excite.errors import DataError
 from excite.ledger.columns import arrow
-from excite.readouts.save import atomic_write
 from excite.tags.corpus import BATCH, SEPARATORS, schema
+from excite.tags.row_groups import RowGroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,11 +23,11 @@ CHUNK = 10_000  # rows held as Python objects, which take several times the room
 CHUNK_LETTERS = 32 * 2**20  # or fewer rows, where they are long
 CHUNK_TAGS = 4 * 2**20  # or have many tags
 MARK = "\x1f"  # in ASCII the sign between units
-GROUP_BYTES = 256 * 2**20  # so a row group may be smaller than BATCH rows, never larger
+GROUP_BYTES = 256 * 2**20  # of a row group: rows may be long
 
 
 def write_corpus(records: Iterable[Record], out: Path, separators: str | None = None) -> Path:
-    """Write records in the columns of `schema`, in row groups of `BATCH` rows.
+    """Write records in the columns of `schema`, in row groups of bounded size.
 
     Args:
         records: pictures, tags, users.
@@ -47,20 +47,15 @@ def write_corpus(records: Iterable[Record], out: Path, separators: str | None = 
     """
     between = SEPARATORS if separators is None else separators
     _split([""], between)  # a bad expression is told before the work
-    return atomic_write(out, lambda file: _write(records, file, between))
-
-
-def _write(records: Iterable[Record], file: BinaryIO, separators: str) -> None:
-    pa = arrow()
-    with pa.parquet.ParquetWriter(file, schema()) as writer:
-        group, chunk = _Group(writer), _Chunk(separators)
+    with RowGroups(out, schema(), BATCH, GROUP_BYTES) as groups:
+        chunk = _Chunk(between)
         for record in records:
             chunk.add(*record)
             if chunk.full:
-                group.add(chunk.batch())
-                chunk = _Chunk(separators)
-        group.add(chunk.batch())
-        group.flush()
+                groups.add(chunk.batch())
+                chunk = _Chunk(between)
+        groups.add(chunk.batch())
+    return out
 
 
 class _Chunk:
@@ -110,30 +105,6 @@ class _Chunk:
         if not self.listed:
             return split
         return pa.concat_arrays([given, split]).take(arrow().compute.sort_indices(pa.array(self.listed + self.told)))
-
-
-class _Group:
-    """The rows of the next row group."""
-
-    def __init__(self, writer: Any) -> None:
-        self.writer = writer
-        self.batches: list[Any] = []
-        self.room = BATCH
-
-    def add(self, batch: Any) -> None:
-        """Take a batch, write what is full."""
-        rest = batch
-        while rest.num_rows:
-            part, rest = rest.slice(0, self.room), rest.slice(self.room)
-            self.batches.append(part)
-            self.room -= part.num_rows
-            if not self.room or sum(one.nbytes for one in self.batches) > GROUP_BYTES:
-                self.flush()
-
-    def flush(self) -> None:
-        if self.batches:
-            self.writer.write_table(arrow().Table.from_batches(self.batches), row_group_size=BATCH)
-        self.batches, self.room = [], BATCH
 
 
 def _strings(texts: list[str]) -> Any:

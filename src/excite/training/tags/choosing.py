@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from excite.errors import DataError
-from excite.ledger.columns import arrow
+from excite.tags.counting.statistics import statistics_of
 from excite.tags.dictionary import Dictionary, dictionary_beside
 from excite.vocabulary.labels import fold
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from excite.tags.corpus import Corpus
 
 __all__ = ["Choice", "chosen_dictionary"]
-
-MERGED = 2_000_000  # distinct tags of batches that are held before they are added up
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,10 @@ def chosen_dictionary(corpus: Corpus, path: Path | None = None, least: int | Non
         raise DataError("a dictionary was given and --min-count asks for another one: leave one of them out")
     beside = dictionary_beside(corpus.path)
     if least is not None:
-        found, source = _counted(corpus, least), f"the tags seen at least {least} times in {corpus.path.name}"
+        found, source = (
+            statistics_of(corpus).at_least(least),
+            f"the tags seen at least {least} times in {corpus.path.name}",
+        )
     elif path is not None or beside.is_file():
         found, source = Dictionary.read(path or beside), (path or beside).name
     else:
@@ -62,27 +63,3 @@ def chosen_dictionary(corpus: Corpus, path: Path | None = None, least: int | Non
         raise DataError(f"there is no tag to learn: {source} has none")
     speakable = Dictionary(tuple(tag for tag, _ in pairs), tuple(count for _, count in pairs))
     return Choice(speakable, source, tuple(tag for tag, good in zip(found.tags, spoken, strict=True) if not good))
-
-
-def _counted(corpus: Corpus, least: int) -> Dictionary:
-    """How often each tag stands in the corpus; batches are added up before they take much room."""
-    pa = arrow()
-    waiting: list[Any] = []
-    fresh = 0  # rows that were not added up yet
-    for batch in corpus.batches():
-        counted = pa.compute.value_counts(batch.column("tags").flatten().drop_null())
-        waiting.append(pa.table({"tag": counted.field("values"), "count": counted.field("counts")}))
-        fresh += len(counted)
-        if fresh > MERGED:
-            waiting, fresh = [_added(waiting)], 0
-    if not waiting:
-        return Dictionary((), ())
-    total = _added(waiting)
-    frequent = total.filter(pa.compute.greater_equal(total["count"], least))
-    return Dictionary.ranked(zip(frequent["tag"].to_pylist(), frequent["count"].to_pylist(), strict=True))
-
-
-def _added(tables: list[Any]) -> Any:
-    """One row for each tag."""
-    summed = arrow().concat_tables(tables).group_by("tag").aggregate([("count", "sum")])
-    return summed.select(["tag", "count_sum"]).rename_columns(["tag", "count"])

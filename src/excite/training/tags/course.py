@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from excite.training.sources import Watch
+    from excite.loop import Watch
     from excite.training.tags.aside import Aside
     from excite.training.tags.lessons import Lessons
     from excite.training.tags.schedule import Schedule

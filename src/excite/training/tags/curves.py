@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import astuple, dataclass, fields
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ExciteError
-from excite.readouts.save import save_text
+from excite.readouts.save import save_csv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,10 +49,7 @@ def save_curves(checks: Sequence[Check], path: Path) -> Path:
     Example:
         >>> save_curves([Check(1, 0.5, 0.01, 7.5, None, 90.0)], Path("curves.csv"))  # doctest: +SKIP
     """
-    text = io.StringIO(newline="")
-    names = [field.name for field in fields(Check)]
-    csv.writer(text, lineterminator="\n").writerows([names, *(astuple(check) for check in checks)])
-    return save_text(text.getvalue(), path)
+    return save_csv([[field.name for field in fields(Check)], *(astuple(check) for check in checks)], path)
 
 
 def check_board() -> None:

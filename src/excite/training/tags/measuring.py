@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from excite.readouts.save import save_text
+from excite.readouts.save import save_csv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -165,16 +163,14 @@ def scores_by_tag(output: Output, features: Tensor) -> Callable[[int, int], NDAr
 
 def save_measures(tags: Sequence[str], every: Precisions, first: Precisions, path: Path) -> Path:
     """Write a line for each tag as CSV; the columns that begin with ``first`` are those of the first tags only."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["tag", "count", "precision", "share", "first_count", "first_precision", "first_share"])
+    rows: list[list[Any]] = [["tag", "count", "precision", "share", "first_count", "first_precision", "first_share"]]
     for place, tag in enumerate(tags):
         numbers: list[Any] = []
         for truth in (every, first):
             precision = "" if not truth.counts[place] else f"{truth.precision[place]:.6f}"
             numbers += [int(truth.counts[place]), precision, f"{truth.share[place]:.6f}"]
-        writer.writerow([tag, *numbers])
-    return save_text(text.getvalue(), path)
+        rows.append([tag, *numbers])
+    return save_csv(rows, path)
 
 
 def extremes(tags: Sequence[str], found: Precisions) -> dict[str, dict[str, float]]:

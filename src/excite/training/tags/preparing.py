@@ -15,9 +15,9 @@ from excite.training.views import Views, Whole
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from excite.loop import Watch
     from excite.models import Classifier
     from excite.tags.pictures import Pictures
-    from excite.training.sources import Watch
     from excite.training.tags.lessons import Lessons
     from excite.training.tags.options import Options
     from excite.training.tags.trainee import Trainee

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from excite.engines import Crew
+    from excite.loop import Watch
     from excite.tags.pictures import Pictures
     from excite.training.features import Extraction
-    from excite.training.sources import Watch
     from excite.training.tags.lessons import Lessons
     from excite.training.tags.loading import Decoder
     from excite.training.tags.trainee import Trainee

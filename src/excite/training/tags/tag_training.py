@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from excite.training.sources import unwatched
+from excite.loop import unwatched
 from excite.training.tags.course import Course, Keeper
 from excite.training.tags.curves import Board
 from excite.training.tags.measuring import measure
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from excite.loop import Watch
     from excite.tags.corpus import Corpus
     from excite.tags.pictures import Pictures
-    from excite.training.sources import Watch
     from excite.training.tags.trainee import Trainee
 
 __all__ = ["TagTraining"]

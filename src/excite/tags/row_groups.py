@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from excite.errors import ExciteError
 from excite.ledger.columns import arrow
+from excite.tags.corpus import BATCH
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["RowGroups"]
 
-ROWS = 100_000  # of a row group: what a reader holds at a time
+MOST_BYTES = 1 << 30  # of a row group, in memory
 
 
 class RowGroups:
     """Writes a Parquet file beside its place and moves it there when nothing went wrong.
 
-    The bytes do not depend on how the rows were shared out to batches.
+    The bytes do not depend on how the rows were shared out to batches, unless they are so long that `most_bytes` of
+    them are fewer than ``rows``.
+
+    Args:
+        path: the file.
+        schema: its columns.
+        rows: of a row group.
+        most_bytes: a row group that holds so many is written, however few its rows are.
 
     Example:
         >>> from pathlib import Path
@@ -32,12 +41,12 @@ class RowGroups:
         2
     """
 
-    def __init__(self, path: Path, schema: Any, rows: int = ROWS) -> None:
+    def __init__(self, path: Path, schema: Any, rows: int = BATCH, most_bytes: int = MOST_BYTES) -> None:
         self.path = path
-        self._schema, self._rows = schema, rows
+        self._schema, self._rows, self._most_bytes = schema, rows, most_bytes
         self._half = path.with_name(f".{path.name}.part")
         self._waiting: list[Any] = []
-        self._number = 0
+        self._number = self._bytes = 0
         self._writer: Any = None
 
     def __enter__(self) -> Self:
@@ -59,19 +68,24 @@ class RowGroups:
         if batch.num_rows:
             self._waiting.append(batch)
             self._number += batch.num_rows
+            self._bytes += batch.nbytes
+            if self._bytes > self._most_bytes:
+                self._write()
 
     def _write(self) -> None:
         pa = arrow()
         table = pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries().combine_chunks()
         columns = [_in_order(column.chunk(0)) for column in table.columns]
         self._writer.write_table(pa.table(columns, schema=self._schema), self._rows)
-        self._waiting, self._number = [], 0
+        self._waiting, self._number, self._bytes = [], 0, 0
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         if error is None and self._waiting:
             self._write()
         self._writer.close()
         if error is None:
+            with self._half.open("rb") as file:  # a move may otherwise outrun the content it moves
+                os.fsync(file.fileno())
             self._half.replace(self.path)
         else:
             self._half.unlink()

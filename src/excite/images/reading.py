@@ -5,12 +5,10 @@ with 16 bits, designers with transparency or printing inks; each is brought to e
 place, and nothing is guessed in silence.
 """
 
-import glob
 import os
 import stat
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,15 +20,7 @@ from PIL import Image, UnidentifiedImageError
 
 from excite.errors import ImageError
 
-__all__ = [
-    "PICTURE_SUFFIXES",
-    "decode_image",
-    "file_state",
-    "find_images",
-    "is_picture_argument",
-    "picture_format",
-    "read_image",
-]
+__all__ = ["decode_image", "picture_format", "read_image"]
 
 Array = NDArray[Any]
 
@@ -39,12 +29,6 @@ FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF"
 
 CHANNELS = (1, 3, 4)
 """Grey, RGB, RGB with opacity."""
-
-PICTURE_SUFFIXES = frozenset(
-    {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"}
-    | {".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-)
-"""What a name may end in, in small or capital letters, for `find_images` to take it out of a folder."""
 
 ORIENTATION_TAG = 0x0112
 """The EXIF entry that says how the camera was held."""
@@ -131,101 +115,6 @@ def picture_format(content: bytes, name: str = "the picture") -> str:
         'PPM'
     """
     return str(_opened(BytesIO(content), name).format)
-
-
-def find_images(patterns: str | Sequence[str]) -> list[Path]:
-    """The pictures that names, folders and patterns stand for, each once.
-
-    A file that is named is taken whatever it is called. A folder stands for all pictures in it and below, by
-    their suffix (see `PICTURE_SUFFIXES`), without hidden ones and without following links to other folders. A
-    pattern may hold ``*``, ``?``, ``[...]`` and ``**`` (any number of folders); of what it matches, pictures
-    and folders are taken.
-
-    The order is that of the patterns, and by name within each, so that two runs see the same list.
-
-    Args:
-        patterns: names of files or folders, or patterns.
-
-    Returns:
-        The files; at least one for each pattern.
-
-    Raises:
-        ImageError: a pattern stands for no picture, or a folder cannot be read.
-
-    Example:
-        >>> find_images(["photos", "more/*.jpg"])  # doctest: +SKIP
-        [PosixPath('photos/cat.jpg'), PosixPath('more/dog.jpg')]
-    """
-    names = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
-    if not names:
-        raise ImageError("no pictures were named: give at least one file, folder or pattern such as 'photos/*.jpg'.")
-    found: dict[str, Path] = {}
-    for name in names:
-        matches = list(_matches(os.fspath(name)))
-        if not matches:
-            raise ImageError(f"no pictures found for {name!r}: check the name, or that the folder holds pictures.")
-        for path in matches:
-            found.setdefault(os.path.realpath(path), path)
-    return list(found.values())
-
-
-def file_state(path: Path) -> tuple[str, int, int]:
-    """What changes when a picture does: its file, whatever way leads to it, when it was written, and its size.
-
-    Raises:
-        ImageError: there is no such file, or nobody may look.
-
-    Example:
-        >>> file_state(Path("photo.jpg"))  # doctest: +SKIP
-        ('/home/me/photo.jpg', 1763000000000000000, 48213)
-    """
-    try:
-        state = path.stat()
-    except OSError as error:
-        raise ImageError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
-    return str(path.resolve()), state.st_mtime_ns, state.st_size
-
-
-def is_picture_argument(argument: str) -> bool:
-    """Whether a word among pictures and concepts means pictures: by its suffix, or as a path or pattern.
-
-    A folder called ``cat`` does not make the concept "cat" a folder: write ``cat/`` for that.
-
-    Example:
-        >>> [is_picture_argument(word) for word in ("dog.jpg", "holiday/", "*.png", "cat", "2")]
-        [True, True, True, False, False]
-    """
-    return Path(argument).suffix.lower() in PICTURE_SUFFIXES or "/" in argument or glob.has_magic(argument)
-
-
-def _matches(name: str) -> Iterator[Path]:
-    """The pictures of one name, folder or pattern, in order."""
-    path = Path(name)
-    if path.is_dir():
-        yield from _pictures_below(path)
-    elif path.exists():
-        yield path
-    else:
-        for match in map(Path, sorted(glob.glob(name, recursive=True))):  # noqa: PTH207 - takes absolute patterns too
-            if match.is_dir():
-                yield from _pictures_below(match)
-            elif match.suffix.lower() in PICTURE_SUFFIXES:
-                yield match
-
-
-def _pictures_below(folder: Path) -> Iterator[Path]:
-    """All pictures in a folder and below by name, without hidden files and folders."""
-    for parent, folders, files in os.walk(folder, onerror=_refuse_folder):
-        folders[:] = sorted(inner for inner in folders if not inner.startswith("."))
-        for file in sorted(files):
-            if not file.startswith(".") and Path(file).suffix.lower() in PICTURE_SUFFIXES:
-                yield Path(parent, file)
-
-
-def _refuse_folder(error: OSError) -> None:
-    raise ImageError(
-        f"the folder {error.filename!r} cannot be read: {error.strerror}; check its permissions."
-    ) from error
 
 
 def _from_file(path: Path) -> Image.Image:
