@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from excite.tags import plurals
 from excite.tags.normalising import (
     CASE,
     CHANGES,
@@ -20,7 +19,8 @@ from excite.tags.normalising import (
     are_in_order,
     normalise_distinct,
 )
-from excite.tags.plurals import singular
+from excite.vocabulary import plurals
+from excite.vocabulary.plurals import singular
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=30)  # halves of characters too
 NASTY = st.text(

@@ -54,6 +54,12 @@ class Coco(Dataset):
         """The names of the categories in the order of their numbers."""
         return tuple(self._categories[number]["name"] for number in sorted(self._categories))
 
+    @property
+    def supercategories(self) -> dict[str, str]:
+        """The kind of thing that each category is, in the order of the categories; blank where that is not written."""
+        entries = (self._categories[number] for number in sorted(self._categories))
+        return {entry["name"]: str(entry.get("supercategory") or "") for entry in entries}
+
     def also_called(self, name: str) -> tuple[str, ...]:
         """Its name without the suffix, and its number."""
         return (*super().also_called(name), str(self._files[name]))

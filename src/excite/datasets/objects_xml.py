@@ -12,7 +12,7 @@ from excite.errors import DataError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Found", "read_objects"]
+__all__ = ["Found", "parsed_annotation", "read_objects", "size_in"]
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 
@@ -39,16 +39,24 @@ def read_objects(path: Path, first_pixel: int) -> tuple[list[Found], tuple[int, 
         >>> read_objects(Path("Annotations/000005.xml"), first_pixel=1)[1]  # doctest: +SKIP
         (500, 375)
     """
-    root = _parsed(path)
+    root = parsed_annotation(path)
     found = []
     for number, element in enumerate(root.iterfind("object"), 1):
         where = f"{path}, object {number}"
         found.append(Found(_text(element, "name", where), _instance(element, first_pixel, where), where))
-    return found, _size(root, str(path))
+    return found, size_in(root, str(path))
 
 
-def _parsed(path: Path) -> ElementTree.Element:
-    """The root of an XML file without a DOCTYPE: an entity declared there may grow without end when it is read."""
+def parsed_annotation(path: Path) -> ElementTree.Element:
+    """The root of an XML file without a DOCTYPE: an entity declared there may grow without end when it is read.
+
+    Raises:
+        DataError: the file cannot be read, is broken, or no annotation.
+
+    Example:
+        >>> parsed_annotation(Path("Annotations/000005.xml")).tag  # doctest: +SKIP
+        'annotation'
+    """
     text = read_text(path)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise DataError(f"{path}: it declares a DOCTYPE or an ENTITY, which no annotation needs; it is not read")
@@ -71,8 +79,13 @@ def _instance(element: ElementTree.Element, first_pixel: int, where: str) -> Ins
     return Instance(box, difficult=difficult == "1")
 
 
-def _size(root: ElementTree.Element, where: str) -> tuple[int, int] | None:
-    """Width and height of the picture; some programs leave them out, or write 0 when they do not know."""
+def size_in(root: ElementTree.Element, where: str) -> tuple[int, int] | None:
+    """Width and height of the picture; some programs leave them out, or write 0 when they do not know.
+
+    Example:
+        >>> size_in(ElementTree.fromstring("<annotation><size/></annotation>"), "a.xml") is None
+        True
+    """
     width, height = (root.findtext(f"size/{side}", default="0").strip() for side in ("width", "height"))
     return None if {width, height} <= {"0", ""} else size_of(width, height, where)
 

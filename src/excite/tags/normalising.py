@@ -10,7 +10,7 @@ from unicodedata import category, is_normalized, normalize
 import numpy as np
 
 from excite.ledger.columns import arrow
-from excite.tags.plurals import singular
+from excite.vocabulary.plurals import singular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

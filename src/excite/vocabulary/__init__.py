@@ -1,6 +1,18 @@
-"""Words for what a classifier knows, and how a user's word finds its output units."""
+"""Words for what a classifier knows, and how a user's word or phrase finds its output units."""
 
 from excite.vocabulary.imagenet import imagenet_labels, imagenet_wnids
 from excite.vocabulary.labels import Concept, Labels
+from excite.vocabulary.phrases import read_phrase
+from excite.vocabulary.reading import ColourWord, PlaceWord, Reading, Word
 
-__all__ = ["Concept", "Labels", "imagenet_labels", "imagenet_wnids"]
+__all__ = [
+    "ColourWord",
+    "Concept",
+    "Labels",
+    "PlaceWord",
+    "Reading",
+    "Word",
+    "imagenet_labels",
+    "imagenet_wnids",
+    "read_phrase",
+]

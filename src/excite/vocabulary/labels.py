@@ -1,26 +1,21 @@
 """Words for the output units of a classifier, and how a user's word finds them."""
 
-import json
 import operator
-import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
 from pathlib import Path
 from typing import Self, SupportsIndex
 
 from excite.errors import ConceptError
+from excite.vocabulary.label_files import read_entries
+from excite.vocabulary.spelling import fold, listed, singulars
+from excite.vocabulary.tables import Tables
 
-__all__ = ["Concept", "Labels"]
+__all__ = ["Concept", "Labels", "fold", "listed", "singulars"]
 
-MOST_CANDIDATES = 8
 MOST_GUESSES = 5
 LEAST_LIKENESS = 0.65
-BETWEEN_WORDS = re.compile(r"[\s_-]+")
-WORDNET_NUMBER = re.compile(r"n\d{8}\s+")
-PLURAL_ENDINGS = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,8 @@ class Labels:
 
     Each label is one or several synonyms, and the first is its name. ``groups`` adds everyday words for
     labels that do not carry the word themselves ("dog" for every breed). ``preferred`` units have their words to
-    themselves: another label that is called the same has to be named in another way.
+    themselves: another label that is called the same has to be named in another way. ``others`` are words of labels
+    that in a sentence mostly mean something else ("ear", the ear of corn); who asks for such a label still finds it.
     """
 
     def __init__(
@@ -55,17 +51,19 @@ class Labels:
         entries: Sequence[str | Sequence[str]],
         groups: Mapping[str, Iterable[SupportsIndex]] | None = None,
         preferred: Iterable[SupportsIndex] = (),
+        others: Iterable[str] = (),
     ) -> None:
         if isinstance(entries, str):
             raise ConceptError(f"Labels are a sequence, but {entries!r} is one string: put it in a list.")
         self._entries = tuple(words_of(unit, entry) for unit, entry in enumerate(entries))
         if not self._entries:
             raise ConceptError("There are no labels: give one for each output unit, or use Labels.numbered(n).")
-        self._groups = {
-            fold(word): Concept(word, tuple(self._check(unit) for unit in units))
-            for word, units in (groups or {}).items()
-        }
-        self._preferred = frozenset(self._check(unit) for unit in preferred)
+        self._tables = Tables(
+            entries=self._entries,
+            groups={fold(word): self._group(word, units) for word, units in (groups or {}).items()},
+            preferred=frozenset(self._check(unit) for unit in preferred),
+            others=frozenset(fold(word) for word in others),
+        )
 
     @classmethod
     def numbered(cls, number: int) -> Self:
@@ -81,20 +79,7 @@ class Labels:
         Raises:
             ConceptError: The file cannot be read, or holds no labels.
         """
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConceptError(f"Cannot read the labels in {str(path)!r}: {error}.") from None
-        if "\0" in text:
-            raise ConceptError(f"Cannot read the labels in {str(path)!r}: it is no text in UTF-8.")
-        if text.lstrip().startswith(("[", "{")):
-            return cls(_json_array(path, text))
-        lines = [line.strip() for line in text.splitlines()]
-        while lines and not lines[-1]:
-            lines.pop()
-        if all(WORDNET_NUMBER.match(line) for line in lines):
-            lines = [WORDNET_NUMBER.sub("", line) for line in lines]
-        return cls([[word.strip() for word in line.split(",")] for line in lines])
+        return cls(read_entries(path))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -105,8 +90,7 @@ class Labels:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Labels):
             return NotImplemented
-        same_words = self._entries == other._entries and self._groups == other._groups
-        return same_words and self._preferred == other._preferred
+        return self._tables == other._tables
 
     def __hash__(self) -> int:
         return hash(self._entries)
@@ -122,6 +106,16 @@ class Labels:
     def synonyms(self, unit: SupportsIndex) -> tuple[str, ...]:
         """All words for an output unit, its name first."""
         return self._entries[self._check(unit)]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The words of ``groups``, in small letters.
+
+        Example:
+            >>> Labels(["beagle", "pug"], groups={"Dog": [0, 1]}).kinds
+            ('dog',)
+        """
+        return tuple(self._tables.groups)
 
     def begin_with(self, others: Self) -> bool:
         """Whether the first units have the words of those others.
@@ -172,7 +166,7 @@ class Labels:
         wanted = fold(query)
         if not wanted:
             raise ConceptError("The concept is blank: name one, or see them all with `excite ls labels`.")
-        if wanted.isdecimal() and wanted not in self._synonyms:
+        if wanted.isdecimal() and wanted not in self._tables.synonyms:
             return self._concept(wanted, [self._check(int(wanted))])
         for form in (wanted, *singulars(wanted)):
             concept = self._named(form)
@@ -180,35 +174,65 @@ class Labels:
                 return concept
         return self._begun(query, wanted)
 
+    def word(self, text: str) -> Concept | None:
+        """What a word of a sentence says here, or several words that belong together; None if it is nothing known.
+
+        Unlike ``find``, which answers somebody who asks, this takes no numbers and completes no beginnings ("man" is
+        no mantis). The first of these that holds for the word, or else for its singular, decides:
+
+        1. A word of a preferred label.
+        2. The name or a synonym of a label, unless it is one of ``others``.
+        3. A word for a kind, which is all of these together: the label of a COCO category that the word is known for
+           ("taxi" is a car), the word of ``groups``, a preferred label whose last word it is. Labels without groups
+           have last words for kinds. Where there is none of these, the COCO category as such a kind.
+        4. Any of these but for the blanks: "surf board" is a surfboard.
+        5. A word that means people ("umpire"): the label that is called person.
+        6. Only for labels without groups, which may be any tags: the name or a synonym that the word is a form of as
+           a verb or an adjective ("sits"). Labels with groups are of things, and "brushing" is no brush.
+
+        Raises:
+            ExciteError: simplemma is not installed.
+
+        Example:
+            >>> labels = Labels(["car", "traffic light", "mantis", "sit"])
+            >>> [labels.word(text) for text in ("Taxis", "man", "sits")]
+            [Concept(name='car', units=(0,)), None, Concept(name='sit', units=(3,))]
+        """
+        found = self._tables.said(text)
+        return None if found is None else self._concept(*found)
+
     def _named(self, word: str) -> Concept | None:
         """Steps 2 to 6 of ``find``."""
-        for table in (self._preferred_words, self._names, self._synonyms):
-            if word in table:
-                return self._concept(word, table[word])
-        if word in self._groups:
-            return self._concept(word, self._groups[word].units)
-        return self._concept(word, self._last_words[word]) if word in self._last_words else None
+        tables = self._tables
+        for units in (tables.called(word), tables.groups.get(word, ()), tables.last_words.get(word, ())):
+            if units:
+                return self._concept(word, units)
+        return None
 
     def _begun(self, query: str, wanted: str) -> Concept:
         """Step 8 of ``find``, or the error that lists what is near."""
-        words = [word for word in self._synonyms if word.startswith(wanted)]
+        known = self._tables.synonyms
+        words = [word for word in known if word.startswith(wanted)]
         if not words:
             raise ConceptError(self._unknown(query, wanted))
-        first = {unit: word for word in reversed(words) for unit in self._synonyms[word]}
+        first = {unit: word for word in reversed(words) for unit in known[word]}
         if len(words) > 1 and len(first) > 1:
             candidates = listed([repr(word) for word in dict.fromkeys(first[unit] for unit in sorted(first))])
             raise ConceptError(f"{query.strip()!r} could mean {candidates}: write more of it, or an index.")
-        return self._concept(words[0], self._synonyms[words[0]])
+        return self._concept(words[0], known[words[0]])
 
     def _unknown(self, query: str, wanted: str) -> str:
         """What to tell a user whose word nothing begins with: every guess is a word that ``find`` knows."""
-        known = dict.fromkeys([*self._synonyms, *self._groups, *self._last_words])
+        known = dict.fromkeys([*self._tables.synonyms, *self._tables.groups, *self._tables.last_words])
         near = get_close_matches(wanted, known, MOST_GUESSES, LEAST_LIKENESS)
         guess = f" Did you mean {listed([repr(word) for word in near])}?" if near else ""
         return f"No label is called {query.strip()!r}.{guess} `excite ls labels` lists all {len(self)}."
 
     def _concept(self, word: str, units: Sequence[int]) -> Concept:
         return Concept(self.name(units[0]) if len(units) == 1 else word, tuple(units))
+
+    def _group(self, word: str, units: Iterable[SupportsIndex]) -> tuple[int, ...]:
+        return Concept(word, tuple(self._check(unit) for unit in units)).units
 
     def _check(self, unit: SupportsIndex) -> int:
         try:
@@ -219,35 +243,6 @@ class Labels:
             raise ConceptError(f"There is no output unit {index}: the units are 0 to {len(self) - 1}.")
         return index
 
-    @cached_property
-    def _names(self) -> dict[str, list[int]]:
-        return units_by_word((unit, fold(words[0])) for unit, words in enumerate(self._entries))
-
-    @cached_property
-    def _synonyms(self) -> dict[str, list[int]]:
-        return units_by_word((unit, fold(word)) for unit, words in enumerate(self._entries) for word in words)
-
-    @cached_property
-    def _preferred_words(self) -> dict[str, list[int]]:
-        return units_by_word((unit, fold(word)) for unit in sorted(self._preferred) for word in self._entries[unit])
-
-    @cached_property
-    def _last_words(self) -> dict[str, list[int]]:
-        others = ((unit, words) for unit, words in enumerate(self._entries) if unit not in self._preferred)
-        return units_by_word((unit, fold(word).split()[-1]) for unit, words in others for word in words)
-
-
-def _json_array(path: Path, text: str) -> list[str | Sequence[str]]:
-    try:
-        content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ConceptError(f"{path} is no JSON array of labels: {error}.") from None
-    if not isinstance(content, list):
-        raise ConceptError(
-            f"{path} is no JSON array of labels, but an object: write [...] in the order of the outputs."
-        )
-    return content
-
 
 def words_of(unit: int, entry: object) -> tuple[str, ...]:
     """The synonyms of a label, given as one word or as several."""
@@ -255,27 +250,3 @@ def words_of(unit: int, entry: object) -> tuple[str, ...]:
     if not words or not all(isinstance(word, str) and fold(word) for word in words):
         raise ConceptError(f"Label {unit} is {entry!r}: give it one or several words, none of them blank.")
     return words
-
-
-def fold(text: str) -> str:
-    """One spelling for all that mean the same: "Tabby_cat" and " tabby-cat" are both "tabby cat"."""
-    return BETWEEN_WORDS.sub(" ", text.casefold()).strip()
-
-
-def singulars(word: str) -> list[str]:
-    """What the word may be the plural of, likeliest first; some are no words, which harms nobody."""
-    return [word.removesuffix(plural) + singular for plural, singular in PLURAL_ENDINGS if word.endswith(plural)]
-
-
-def listed(things: Sequence[str]) -> str:
-    """The things as a list in a sentence, not longer than one can read."""
-    more = len(things) - MOST_CANDIDATES
-    return ", ".join(things[:MOST_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
-
-
-def units_by_word(pairs: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
-    """For each word its units in order, each once."""
-    table: defaultdict[str, dict[int, None]] = defaultdict(dict)
-    for unit, word in pairs:
-        table[word][unit] = None
-    return {word: list(units) for word, units in table.items()}

@@ -12,7 +12,7 @@ import torch
 from excite.models.efficientnet_lite0 import EfficientNetLite0, efficientnet_lite0
 from excite.models.weights import fill
 from excite.vocabulary import Labels, imagenet_labels
-from excite.vocabulary.everyday import EVERYDAY_WORDS
+from excite.vocabulary.imagenet import imagenet_kinds
 
 __all__ = ["EVERYDAY_UNITS", "HEAD", "everyday", "everyday_labels"]
 
@@ -44,7 +44,8 @@ def everyday_labels() -> Labels:
     """
     known = imagenet_labels()
     words = [known.synonyms(unit) for unit in range(len(known))]
-    return Labels([*words, *everyday_words()], groups=EVERYDAY_WORDS, preferred=EVERYDAY_UNITS)
+    groups, others = imagenet_kinds()
+    return Labels([*words, *everyday_words()], groups=groups, preferred=EVERYDAY_UNITS, others=others)
 
 
 def everyday_words() -> list[list[str]]:

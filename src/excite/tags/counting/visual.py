@@ -21,7 +21,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import DataError
-from excite.vocabulary.everyday import EVERYDAY_WORDS
 from excite.vocabulary.labels import fold, singulars
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ COLUMNS = ("tag", "precision", "share")
 
 
 def known_words(labels: Labels) -> frozenset[str]:
-    """All words that mean a label or several: names, synonyms, their last words, and everyday groups.
+    """All words that mean a label or several: names, synonyms, their last words, and kinds.
 
     These are the words that `Labels.find` takes, but for beginnings of words and numbers of labels: a tag is none.
 
@@ -49,7 +48,7 @@ def known_words(labels: Labels) -> frozenset[str]:
         [True, True, True, False, False]
     """
     synonyms = {fold(word) for unit in range(len(labels)) for word in labels.synonyms(unit)}
-    return frozenset(synonyms | {word.split()[-1] for word in synonyms} | {fold(word) for word in EVERYDAY_WORDS})
+    return frozenset(synonyms | {word.split()[-1] for word in synonyms} | set(labels.kinds))
 
 
 def is_named(tag: str, words: Container[str]) -> bool:

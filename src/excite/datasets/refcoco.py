@@ -1,0 +1,171 @@
+"""Referring expressions as JSON Lines: each line has a picture, what somebody called a thing in it, and its box."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from excite.datasets.dataset import read_text
+from excite.datasets.phrases import Described, Phrase, PhraseDataset
+from excite.datasets.pictures import pictures_by
+from excite.datasets.rec_box import BoxProblem, corners
+from excite.errors import DataError
+
+if TYPE_CHECKING:
+    from excite.datasets.sample import Box
+
+__all__ = ["RecLines"]
+
+PICTURE_KEYS = ("file", "img_path", "image", "file_name", "filename", "image_path")
+PHRASE_KEYS = ("phrase", "expression", "sent", "sentence")
+"""Shikra's files call the words expression, Qwen-VL's and InternVL's sent."""
+
+TURNED = {5, 6, 7, 8}  # the EXIF orientations that lie on their side
+ORIENTATION = 0x0112
+
+Line = dict[str, Any]
+
+
+class RecLines(PhraseDataset):
+    """RefCOCO and its relatives. Every file of lines is a split; a picture's phrases are in the order of the lines.
+
+    A line's picture is looked for by its path within the folder, then within ``images``, then by its name alone. Which
+    numbers a box has is told by its key, see `excite.datasets.rec_box`.
+    """
+
+    name = "rec"
+    layout = 'SPLIT.jsonl with lines {"file": ..., "phrase": ..., "box": [x0, y0, x1, y1]}, images/*.jpg'
+
+    def _splits(self) -> list[str]:
+        return sorted(path.stem for path in self.folder.glob("*.jsonl"))
+
+    def _read(self) -> list[str]:
+        self._files: dict[str, Path | None] = {}
+        self._sizes: dict[str, tuple[int, int] | None] = {}
+        self._phrases: dict[str, list[Phrase]] = {}
+        for text in read_text(self.folder / f"{self.split}.jsonl").splitlines():
+            if text.strip():
+                self._add(text)
+        return list(self._phrases)
+
+    @classmethod
+    def is_in(cls, folder: Path) -> bool:
+        """Whether the first line of some JSON Lines has a picture, words and a box."""
+        return any(_begins_well(path) for path in sorted(folder.glob("*.jsonl")))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """None: nobody said which kinds of things the phrases refer to."""
+        return ()
+
+    def sample(self, name: str) -> Described:
+        """A picture and what things in it were called."""
+        path = self._files[name]
+        if path is None:
+            raise DataError(f"{str(self.folder)!r} has no picture {name!r}")
+        return Described(name, path, tuple(self._phrases[name]), self._sizes[name])
+
+    def _add(self, text: str) -> None:
+        """Keep the phrase of a line, or count why it cannot be used."""
+        line = _parsed(text)
+        if line is None:
+            self.left_out["lines that are no JSON objects"] += 1
+            return
+        words, name = _first(line, PHRASE_KEYS), _first(line, PICTURE_KEYS)
+        if name is None:
+            self.left_out["lines without a picture"] += 1
+        elif words is None:
+            self.left_out["lines without a phrase"] += 1
+        elif (size := self._size(name)) is None:
+            self.left_out["lines whose picture is missing or broken"] += 1
+        elif not _fits(line, size):
+            self.left_out["lines annotated for another size of their picture"] += 1
+        else:
+            self._add_box(line, words, name, size)
+
+    def _add_box(self, line: Line, words: str, name: str, size: tuple[int, int]) -> None:
+        try:
+            box = corners(line)
+        except BoxProblem as problem:
+            self.left_out[str(problem)] += 1
+            return
+        if _outside(box, size):
+            self.left_out["boxes outside of their picture"] += 1
+        else:
+            self._phrases.setdefault(name, []).append(Phrase(words, (box,)))
+
+    def _size(self, name: str) -> tuple[int, int] | None:
+        """Width and height of a picture; None where it is missing or broken."""
+        if name not in self._files:
+            path = self._files[name] = self._file(name)
+            self._sizes[name] = None if path is None else _size_of(path)
+        return self._sizes[name]
+
+    def _file(self, name: str) -> Path | None:
+        """The file of a picture within the folder: the lines' paths are those of somebody else's computer."""
+        alone = PurePosixPath(name.replace("\\", "/")).name
+        if not alone or "\0" in name:
+            return None
+        inside = (self.folder / name).resolve().is_relative_to(self.folder.resolve())
+        likely = [self.folder / name, self.folder / "images" / name] if inside else []
+        there = next((path for path in (*likely, self.folder / "images" / alone) if path.is_file()), None)
+        return there or self._only_one_called(alone)
+
+    def _only_one_called(self, alone: str) -> Path | None:
+        found = self._all_pictures.get(alone, [])
+        if len(found) > 1:
+            raise DataError(f"{str(found[0])!r} and {str(found[1])!r} both may be the picture {alone!r}: remove one")
+        return found[0] if found else None
+
+    @cached_property
+    def _all_pictures(self) -> dict[str, list[Path]]:
+        return pictures_by(lambda path: path.name, self.folder)
+
+
+def _begins_well(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            line = _parsed(next((text for text in file if text.strip()), ""))
+    except (OSError, UnicodeDecodeError):
+        return False  # opening it says why, if nothing else is found
+    words_there = line is not None and _first(line, PHRASE_KEYS) and _first(line, PICTURE_KEYS)
+    return bool(words_there) and any("box" in key for key in line or ())
+
+
+def _parsed(text: str) -> Line | None:
+    try:
+        line = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    return line if isinstance(line, dict) else None
+
+
+def _first(line: Line, keys: tuple[str, ...]) -> str | None:
+    """The first of those entries that has words."""
+    values = (line.get(key) for key in keys)
+    return next((value.strip() for value in values if isinstance(value, str) and value.strip()), None)
+
+
+def _fits(line: Line, size: tuple[int, int]) -> bool:
+    """Whether a line says nothing about the size of its picture, or what is true."""
+    return "width" not in line or "height" not in line or (line["width"], line["height"]) == size
+
+
+def _outside(box: Box, size: tuple[int, int]) -> bool:
+    """Whether a box has no part of the picture. That it reaches beyond the edge is common: boxes were rounded."""
+    return min(box[2], size[0]) <= max(box[0], 0) or min(box[3], size[1]) <= max(box[1], 0)
+
+
+def _size_of(path: Path) -> tuple[int, int] | None:
+    """Width and height of a picture as it is read: upright. Only its first bytes are looked at."""
+    try:
+        with Image.open(path) as picture:
+            width, height = picture.size
+            turned = picture.getexif().get(ORIENTATION) in TURNED
+    except (OSError, Image.DecompressionBombError):
+        return None
+    return (height, width) if turned else (width, height)

@@ -1,0 +1,113 @@
+"""COCO's captions as phrases for its instances."""
+
+import json
+
+import pytest
+from annotated import SIDE, picture
+
+from excite.datasets import open_dataset
+from excite.datasets.caption_phrases import CaptionPhrases
+from excite.datasets.phrases import Phrase
+from excite.errors import DataError
+
+CATEGORIES = [
+    {"id": 1, "name": "person", "supercategory": "person"},
+    {"id": 18, "name": "dog", "supercategory": "animal"},
+    {"id": 3, "name": "car", "supercategory": "vehicle"},
+    {"id": 90, "name": "Red Square"},
+]
+INSTANCES = [
+    {"image_id": 7, "category_id": 18, "bbox": [1, 2, 10, 20]},
+    {"image_id": 7, "category_id": 18, "bbox": [20, 2, 5.5, 5]},
+    {"image_id": 7, "category_id": 1, "bbox": [0, 0, 40, 40], "iscrowd": 1},
+    {"image_id": 7, "category_id": 90, "bbox": [3, 3, 4, 4]},
+]
+DOGS = ((1, 2, 11, 22), (20, 2, 25.5, 7))
+
+
+def write(folder, captions, instances=INSTANCES):
+    """One picture, number 7; captions are texts about it, or whole entries."""
+    image = {"id": 7, "file_name": "7.jpg", "width": SIDE, "height": SIDE}
+    entries = [{"image_id": 7, "caption": one} if isinstance(one, str) else one for one in captions]
+    (folder / "annotations").mkdir(exist_ok=True)
+    content = {"images": [image], "categories": CATEGORIES, "annotations": instances}
+    (folder / "annotations/instances_val2017.json").write_text(json.dumps(content))
+    (folder / "annotations/captions_val2017.json").write_text(json.dumps({"images": [image], "annotations": entries}))
+    picture(folder / "val2017/7.jpg", [])
+    return folder
+
+
+def test_a_phrase_means_all_instances_of_its_category(tmp_path):
+    caption = "Two dogs  sit beside a puppy ."
+    dataset = CaptionPhrases(write(tmp_path, [caption, "A red square and a dog."]))
+    (described,) = dataset
+    told = "Two dogs sit beside a puppy ."
+    assert described.phrases == (
+        Phrase("Two dogs", DOGS, "animal", told),
+        Phrase("a puppy", DOGS, "animal", told),
+        Phrase("A red square", ((3, 3, 7, 7),), "", "A red square and a dog."),
+        Phrase("a dog", DOGS, "animal", "A red square and a dog."),
+    )
+    assert (described.name, described.path, described.size) == ("7.jpg", tmp_path / "val2017/7.jpg", (SIDE, SIDE))
+
+
+def test_groups_in_the_order_of_the_categories(tmp_path):
+    assert CaptionPhrases(write(tmp_path, ["A dog."])).groups == ("person", "vehicle", "animal")
+
+
+def test_what_cannot_be_used_is_counted(tmp_path):
+    captions = [
+        "A dog near a car, a man and the dog house.",
+        "A view.",
+        {"image_id": 7},
+        {"image_id": 8, "caption": "Dogs"},
+    ]
+    instances = [*INSTANCES, {"image_id": 7, "category_id": 18, "bbox": [1, 2, 0, 20]}]
+    dataset = CaptionPhrases(write(tmp_path, captions, instances))
+    assert [phrase.text for phrase in dataset.sample("7.jpg").phrases] == ["A dog"]
+    assert dataset.left_out == {
+        "captions without words or a picture": 1,
+        "crowd regions": 1,
+        "boxes without an area": 1,
+        "phrases whose category was not annotated in the picture": 1,
+        "phrases whose category was annotated as a crowd only": 1,
+        "words for a category that seem to be part of another name": 1,
+        "captions of pictures without instances": 1,
+    }
+
+
+def test_pictures_without_a_phrase_or_a_file(tmp_path):
+    with pytest.raises(DataError, match=r"has no phrases \(crowd regions: 1; pictures without a phrase: 1\)"):
+        CaptionPhrases(write(tmp_path, ["A view of the sea."]))
+    (tmp_path / "val2017/7.jpg").unlink()
+    with pytest.raises(DataError, match=r"\(pictures that are missing: 1\)"):
+        CaptionPhrases(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"annotations": 1}'])
+def test_broken_captions(tmp_path, content):
+    write(tmp_path, ["A dog."])
+    (tmp_path / "annotations/captions_val2017.json").write_text(content)
+    with pytest.raises(DataError, match=r"captions_val2017\.json: (broken JSON|it has no list 'annotations')"):
+        CaptionPhrases(tmp_path)
+
+
+def test_captions_need_instances_of_the_same_pictures(tmp_path):
+    write(tmp_path, ["A dog."])
+    assert CaptionPhrases.is_in(tmp_path)
+    (tmp_path / "annotations/captions_val2017.json").rename(tmp_path / "annotations/captions_train2017.json")
+    assert not CaptionPhrases.is_in(tmp_path)
+
+
+def test_it_is_still_the_data_set_that_it_was(tmp_path):
+    assert open_dataset(write(tmp_path, ["A dog."])).name == "coco"
+
+
+def test_real_captions(shared_data):
+    dataset = CaptionPhrases(shared_data / "coco")
+    phrases = [phrase for described in dataset for phrase in described.phrases]
+    assert len(phrases) > 850
+    assert {phrase.group for phrase in phrases} == set(dataset.groups)
+    assert all(phrase.text in phrase.sentence for phrase in phrases)
+    texts = {phrase.text for phrase in phrases}
+    assert {"A blue and white train", "a bunch of bananas", "a brown teddy bear", "her umbrella"} <= texts

@@ -1,0 +1,145 @@
+"""Referring expressions as JSON Lines."""
+
+import json
+
+import pytest
+from annotated import SIDE, picture
+from PIL import Image
+
+from excite.datasets.phrases import Phrase
+from excite.datasets.refcoco import RecLines
+from excite.errors import DataError
+
+LINE = {"file": "a.jpg", "phrase": "left cup", "box": [1, 2, 10.5, 20]}
+
+
+def write(folder, *lines, split="val"):
+    folder.mkdir(exist_ok=True)
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    (folder / f"{split}.jsonl").write_text("\n".join(texts), encoding="utf-8")
+    for name in ("a", "b"):
+        picture(folder / f"images/{name}.jpg", [])
+    return folder
+
+
+def test_phrases_of_a_picture_together(tmp_path):
+    other = {"file": "b.jpg", "phrase": " tall man ", "box": [0, 0, 5, 5]}
+    dataset = RecLines(write(tmp_path, LINE, other, {**LINE, "phrase": "the cup"}))
+    assert dataset.names == ("a.jpg", "b.jpg")
+    assert (dataset.groups, dict(dataset.left_out)) == ((), {})
+    first = dataset.sample("a.jpg")
+    assert first.phrases == (Phrase("left cup", ((1, 2, 10.5, 20),)), Phrase("the cup", ((1, 2, 10.5, 20),)))
+    assert (first.path, first.size) == (tmp_path / "images/a.jpg", (SIDE, SIDE))
+    assert [phrase.text for phrase in dataset.sample("b.jpg").phrases] == ["tall man"]
+
+
+SHIKRA = {"img_path": "a.jpg", "expression": "a cup", "dataset_name": "refcoco", "height": SIDE, "width": SIDE}
+QWEN = {"image": "data/refcoco/images/train2014/a.jpg", "sent": "a cup", "height": SIDE, "width": SIDE}
+
+
+@pytest.mark.parametrize(
+    ("line", "box"),
+    [
+        ({**SHIKRA, "bbox": [1, 2, 30, 40]}, (1, 2, 30, 40)),
+        ({**QWEN, "bbox": [1, 2, 30, 40]}, (1, 2, 30, 40)),
+        ({"file_name": "a.jpg", "sentence": "a cup", "bbox_xywh": [1, 2, 30, 40]}, (1, 2, 31, 42)),
+        ({"file_name": "a.jpg", "sentence": "a cup", "bbox_xyxy": [1, 2, 30, 40]}, (1, 2, 30, 40)),
+        ({"image_path": "/home/me/a.jpg", "phrase": "a cup", "bbox_2d": [1, 2, 30, 40]}, (1, 2, 30, 40)),
+        ({"filename": "C:\\pictures\\a.jpg", "phrase": "a cup", "xywh": [1, 2, 30, 40]}, (1, 2, 31, 42)),
+    ],
+)
+def test_public_forms(tmp_path, line, box):
+    (described,) = RecLines(write(tmp_path, line))
+    assert described.phrases == (Phrase("a cup", (box,)),)
+    assert described.path == tmp_path / "images/a.jpg"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{broken", "lines that are no JSON objects"),
+        ("[1, 2]", "lines that are no JSON objects"),
+        ({"phrase": "a cup", "box": [1, 2, 3, 4]}, "lines without a picture"),
+        ({**LINE, "phrase": " "}, "lines without a phrase"),
+        ({**LINE, "phrase": 7}, "lines without a phrase"),
+        ({"file": "a.jpg", "phrase": "a cup"}, "lines without a box"),
+        ({**LINE, "box": None}, "lines without a box"),
+        ({**LINE, "box": [1, 2, 3]}, "boxes that are not four numbers"),
+        ({**LINE, "box": [1, 2, 3, "4"]}, "boxes that are not four numbers"),
+        ({**LINE, "box": [1, 2, True, 4]}, "boxes that are not four numbers"),
+        ({**LINE, "box": {"x": 1}}, "boxes that are not four numbers"),
+        ('{"file": "a.jpg", "phrase": "a cup", "box": [1, 2, NaN, 4]}', "boxes that are not four numbers"),
+        ({**LINE, "box": [1, 2, 10**400, 4]}, "boxes that are not four numbers"),
+        ({**LINE, "box": [30, 2, 3, 4]}, "boxes inside out"),
+        ({**LINE, "box": [3, 2, 3, 4]}, "boxes without an area"),
+        ({**LINE, "box": [0.1, 0.2, 0.5, 1]}, "boxes within one pixel"),
+        ({**LINE, "box": [SIDE, 2, SIDE + 9, 9]}, "boxes outside of their picture"),
+        ({**LINE, "box": [-9, 2, 0, 9]}, "boxes outside of their picture"),
+        ({**LINE, "file": "none.jpg"}, "lines whose picture is missing or broken"),
+        ({**LINE, "file": "images"}, "lines whose picture is missing or broken"),
+        ({**LINE, "file": "../../etc/"}, "lines whose picture is missing or broken"),
+        ({**LINE, "width": 2 * SIDE, "height": SIDE}, "lines annotated for another size of their picture"),
+        ({"file": "a.jpg", "phrase": "a cup", "bbox": [1, 2, 3, 4]}, "lines whose bbox may have corners"),
+    ],
+)
+def test_lines_that_cannot_be_used(tmp_path, line, why):
+    dataset = RecLines(write(tmp_path, LINE, line, ""))
+    assert sum(len(described.phrases) for described in dataset) == 1
+    ((found, count),) = dataset.left_out.items()
+    assert found.startswith(why)
+    assert count == 1
+
+
+def test_a_box_may_reach_beyond_its_picture(tmp_path):
+    (described,) = RecLines(write(tmp_path, {**LINE, "box": [-3, 0, SIDE + 4, 9]}))
+    assert described.phrases[0].boxes == ((-3, 0, SIDE + 4, 9),)
+
+
+def test_a_broken_picture(tmp_path):
+    write(tmp_path, LINE, {**LINE, "file": "b.jpg"})
+    (tmp_path / "images/b.jpg").write_bytes(b"no picture")
+    dataset = RecLines(tmp_path)
+    assert dataset.names == ("a.jpg",)
+    assert dataset.left_out == {"lines whose picture is missing or broken": 1}
+
+
+def test_a_picture_that_lies_on_its_side_is_seen_upright(tmp_path):
+    write(tmp_path, {**LINE, "box": [1, 1, 10, 30]})
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(tmp_path / "images/a.jpg", format="PNG", exif=exif)
+    assert RecLines(tmp_path).sample("a.jpg").size == (20, 40)
+
+
+def test_pictures_beside_the_lines_or_deeper(tmp_path):
+    write(tmp_path, LINE)
+    (tmp_path / "images/a.jpg").rename(tmp_path / "a.jpg")
+    assert RecLines(tmp_path).sample("a.jpg").path == tmp_path / "a.jpg"
+    picture(tmp_path / "coco/train2014/c.jpg", [])
+    write(tmp_path, {**LINE, "file": "c.jpg"})
+    assert RecLines(tmp_path).sample("c.jpg").path == tmp_path / "coco/train2014/c.jpg"
+    picture(tmp_path / "coco/val2014/c.jpg", [])
+    with pytest.raises(DataError, match=r"both may be the picture 'c\.jpg'"):
+        RecLines(tmp_path)
+
+
+def test_every_file_of_lines_is_a_split(tmp_path):
+    write(tmp_path, LINE, split="refcoco_testA")
+    assert RecLines(tmp_path).split == "refcoco_testA"
+    write(tmp_path, LINE, LINE, split="refcoco_val")
+    with pytest.raises(DataError, match="its splits are refcoco_testA, refcoco_val"):
+        RecLines(tmp_path)
+    assert len(RecLines(tmp_path, "refcoco_val").sample("a.jpg").phrases) == 2
+
+
+def test_nothing_that_can_be_used(tmp_path):
+    lines = [{"file": "a.jpg", "phrase": "a cup", "bbox": [1, 2, 3, 4]}] * 3
+    with pytest.raises(DataError, match=r"has no phrases \(lines whose bbox .*: call it bbox_xyxy or bbox_xywh: 3\)"):
+        RecLines(write(tmp_path, *lines))
+
+
+def test_real_referring_expressions(shared_data):
+    dataset = RecLines(shared_data / "refcoco")
+    assert (len(dataset), sum(len(described.phrases) for described in dataset)) == (300, 2130)
+    assert not dataset.left_out
+    assert all(described.path.is_file() for described in dataset)

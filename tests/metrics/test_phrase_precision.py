@@ -1,0 +1,170 @@
+"""Average precision over the mentions of a class: by hand, by its definition, and as COCO's evaluation has it."""
+
+import time
+
+import numpy as np
+import pytest
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from excite.errors import DataError
+from excite.metrics.average_precision import mean_average_precision
+from excite.metrics.phrase_precision import class_precisions, ranked_precision
+from excite.metrics.phrase_ranking import first_hit
+
+ELEVENTH = 1 / 11
+
+
+def counted_out(scores, hits, points):
+    """From the definition: at each score, how many boxes are at least as good, and how many of these are right?"""
+    pairs = [(score, k + 1 == hit) for one, hit in zip(scores, hits, strict=True) for k, score in enumerate(one)]
+    curve = []
+    for level in {score for score, _ in pairs}:
+        seen = [right for score, right in pairs if score >= level]
+        curve.append((sum(seen), sum(seen) / len(seen)))  # mentions found, precision
+    count = len(hits)
+    wanted = range(1, count + 1) if points == "all" else [tenth * count / 10 for tenth in range(11)]
+    best = [max((precision for found, precision in curve if found >= least), default=0) for least in wanted]
+    return sum(best) / len(best)
+
+
+@pytest.mark.parametrize("points", ["all", "eleven"])
+@pytest.mark.parametrize("seed", range(20))
+def test_as_counted_out(seed, points):
+    random = np.random.default_rng(seed)
+    scores, hits = [], []
+    for _ in range(random.integers(1, 12)):
+        number = int(random.integers(0, 7))
+        values = random.integers(0, 8, number) / 8 if seed % 2 else random.random(number)  # every other time with ties
+        scores.append(np.sort(values)[::-1])
+        hits.append(int(random.integers(1, number + 1)) if number and random.random() < 0.6 else None)
+    assert ranked_precision(scores, hits, points) == pytest.approx(counted_out(scores, hits, points), abs=1e-12)
+
+
+def evaluated_by_coco(ranked, scores, truths, recalls):
+    """Each mention is a picture with one true object; COCO's own evaluation at an IoU of 0.5, at those recalls."""
+    gt = COCO()
+    images = [{"id": k + 1} for k in range(len(truths))]
+    gt.dataset = {"images": images, "categories": [{"id": 1}], "annotations": []}
+    for k, (x0, y0, x1, y1) in enumerate(truths):
+        box = [x0, y0, x1 - x0, y1 - y0]
+        entry = {"id": k + 1, "image_id": k + 1, "category_id": 1, "bbox": box, "area": box[2] * box[3], "iscrowd": 0}
+        gt.dataset["annotations"].append(entry)
+    gt.createIndex()
+    found = [
+        {"image_id": k + 1, "category_id": 1, "bbox": [x0, y0, x1 - x0, y1 - y0], "score": float(score)}
+        for k, (boxes, values) in enumerate(zip(ranked, scores, strict=True))
+        for (x0, y0, x1, y1), score in zip(boxes.tolist(), values, strict=True)
+    ]
+    judge = COCOeval(gt, gt.loadRes(found), "bbox")
+    judge.params.iouThrs, judge.params.recThrs = np.array([0.5]), np.array(recalls)
+    judge.params.areaRng, judge.params.areaRngLbl, judge.params.maxDets = [[0, 1e10]], ["all"], [1000]
+    judge.evaluate()
+    judge.accumulate()
+    return judge.eval["precision"].mean()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_as_coco_evaluates(seed):
+    """Its way of matching is another: of the boxes of a picture, the best that overlaps enough takes the truth."""
+    random = np.random.default_rng(seed)
+    truths, ranked, scores = [], [], []
+    for _ in range(30):
+        corner = random.random(2) * 20
+        truth = np.concatenate([corner, corner + 10 + random.random(2) * 20])
+        boxes = truth + random.normal(0, 5, (25, 4))
+        boxes[:, 2:] = np.maximum(boxes[:, 2:], boxes[:, :2] + 1)
+        truths.append(truth)
+        ranked.append(boxes)
+        scores.append(np.sort(random.random(25))[::-1])
+    hits = [first_hit(boxes, [truth]) for boxes, truth in zip(ranked, truths, strict=True)]
+    eleven = evaluated_by_coco(ranked, scores, truths, np.arange(11) / 10)
+    steps = evaluated_by_coco(ranked, scores, truths, np.arange(1, 31) / 30)
+    assert 0.05 < steps < 0.95
+    assert ranked_precision(scores, hits, "eleven") == pytest.approx(eleven, abs=1e-9)
+    assert ranked_precision(scores, hits) == pytest.approx(steps, abs=1e-9)
+
+
+def test_best_and_worst():
+    assert ranked_precision([[0.9], [0.8]], [1, 1]) == 1
+    assert ranked_precision([[0.9], [0.8]], [1, 1], "eleven") == 1
+    assert ranked_precision([[0.9, 0.8]], [None]) == 0
+    assert ranked_precision([[0.9, 0.8]], [None], "eleven") == 0
+
+
+def test_by_hand():
+    """Ranked: right, wrong, right, wrong; three mentions, of which one is never found."""
+    scores, hits = [[0.9, 0.8], [0.7], [0.6]], [1, 1, None]
+    assert ranked_precision(scores, hits) == pytest.approx((1 + 2 / 3) / 3)
+    assert ranked_precision(scores, hits, "eleven") == pytest.approx((4 * 1 + 3 * 2 / 3) * ELEVENTH)  # up to 0.3, 0.6
+
+
+def test_precision_that_rises_again_counts_from_the_start():
+    scores, hits = [[0.9, 0.8], [0.7]], [2, 1]
+    assert ranked_precision(scores, hits) == pytest.approx(2 / 3)  # not (1 / 2 + 2 / 3) / 2
+
+
+def test_equal_scores_are_seen_together():
+    """One of three equal ones is right."""
+    for scores, hits in (([[0.5, 0.5], [0.5]], [2, None]), ([[0.5], [0.5, 0.5]], [None, 1])):
+        assert ranked_precision(scores, hits) == pytest.approx(1 / 3 / 2)
+        assert ranked_precision(scores, hits, "eleven") == pytest.approx(6 * 1 / 3 * ELEVENTH)
+
+
+def test_the_same_box_again_is_wrong():
+    box = (0, 0, 10, 10)
+    hit = first_hit([box, box], [box])
+    assert ranked_precision([[0.9, 0.8], [0.1]], [hit, 1]) == pytest.approx((1 + 2 / 3) / 2)
+
+
+def test_mentions_without_boxes_are_missed():
+    assert ranked_precision([[], [0.5]], [None, 1]) == 0.5
+    assert ranked_precision([[], []], [None, None]) == 0
+    assert ranked_precision([[]], [None], "eleven") == 0
+    assert ranked_precision([], []) is None
+
+
+def test_scores_without_end():
+    assert ranked_precision([[np.inf, -np.inf], [-np.inf]], [1, 1]) == pytest.approx((1 + 2 / 3) / 2)
+
+
+@pytest.mark.parametrize(
+    ("scores", "hits", "points", "message"),
+    [
+        ([[0.5]], [2], "all", "1 scores, but its first hit is number 2"),
+        ([[0.5]], [0], "all", "first hit is number 0"),
+        ([[float("nan")]], [1], "all", "no numbers"),
+        ([[0.1, 0.5]], [1], "all", "best first"),
+        ([[0.5]], [1], "ten", "all, eleven"),
+        ([[0.5]], [1, None], "all", "do not fit"),
+    ],
+)
+def test_what_cannot_be_judged(scores, hits, points, message):
+    with pytest.raises(DataError, match=message):
+        ranked_precision(scores, hits, points)
+
+
+def test_classes_apart():
+    """Two mentions of people in one picture are two truths with their own boxes."""
+    classes = [("people",), ("animals", "other"), ("people",), ()]
+    found = class_precisions(classes, [[0.9], [0.8, 0.6], [0.7], [0.99]], [1, 2, None, 1], "all")
+    assert found == {"people": 0.5, "animals": 0.5, "other": 0.5}
+    assert mean_average_precision(list(found.values())) == 0.5
+    with pytest.raises(DataError, match="do not fit"):
+        class_precisions(classes, [[0.9]], [1])
+
+
+def test_the_published_eleven_points_unless_asked():
+    found = class_precisions([["people"]] * 2, [[0.9], [0.1]], [1, None])
+    assert found["people"] == pytest.approx(6 * ELEVENTH)
+
+
+def test_thousands_of_phrases_in_seconds():
+    random = np.random.default_rng(0)
+    corner = random.random((500, 2)) * 200
+    boxes = np.concatenate([corner, corner + random.random((500, 2)) * 60], axis=1).astype(np.float32)
+    scores = np.sort(random.random(500))[::-1]
+    began = time.process_time()
+    hits = [first_hit(boxes, boxes[k % 500][None]) for k in range(2000)]
+    class_precisions([[str(k % 100)] for k in range(2000)], [scores] * 2000, hits)
+    assert time.process_time() - began < 3  # half a second on a free machine

@@ -1,0 +1,200 @@
+"""Phrases read as signals for a classifier."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from excite.errors import ConceptError
+from excite.models.everyday import everyday_labels
+from excite.vocabulary import Labels, Reading, imagenet_labels, read_phrase
+
+THINGS = Labels(
+    [
+        "person",
+        "traffic light",
+        "hot dog",
+        "dog",
+        "teddy bear",
+        "bear",
+        "stop sign",
+        "dining table",
+        "surfboard",
+        "orange",
+    ]
+)
+TAGS = Labels("man shirt red sit walking orange old playing light top camera".split())
+
+
+def said(text, labels=THINGS):
+    return {word.text: word.concept.name for word in read_phrase(text, labels).words}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("two Traffic Lights", {"Traffic Lights": "traffic light"}),
+        ("a hot-dog and a dog", {"hot-dog": "hot dog", "dog": "dog"}),
+        ("HOT DOGS", {"HOT DOGS": "hot dog"}),
+        ("teddy bear", {"teddy bear": "teddy bear"}),
+        ("the teddy's bear", {"teddy's bear": "teddy bear"}),
+        ("surf boards", {"surf boards": "surfboard"}),
+        ("hotdog", {"hotdog": "hot dog"}),
+        ("stop. sign", {"sign": "stop sign"}),  # a last word, and no word goes over the end of a sentence
+        ("stop\nsign", {"sign": "stop sign"}),
+        ("the man\u2019s table", {"man\u2019s": "person", "table": "dining table"}),
+        ("umpire", {"umpire": "person"}),
+        ("a mantis", {}),
+        ("perso", {}),  # nothing is completed
+        ("0 1 2", {}),  # no numbers of units
+    ],
+)
+def test_words(text, expected):
+    assert said(text) == expected
+
+
+def test_places_of_the_words_in_the_text():
+    text = "A kid, by two traffic lights 🐕"
+    reading = read_phrase(text, THINGS)
+    assert [text[word.start : word.end] for word in reading.words] == ["kid", "traffic lights"]
+    assert reading.text == text
+    assert reading.stops == ("A", "by", "two")
+
+
+def test_what_is_not_known_is_told():
+    reading = read_phrase("an aardvark near the person, 22 犬", THINGS)
+    assert reading.skipped == ("aardvark", "22", "犬")
+    assert reading.stops == ("an", "near", "the")
+
+
+def test_a_word_of_grammar_makes_no_label():
+    corn = Labels(["acorn", "pickup"])
+    assert said("a corn", corn) == {}
+    assert said("they pick up", corn) == {}
+    assert said("the acorns", corn) == {"acorns": "acorn"}
+
+
+class TestTags:
+    def test_any_form_of_a_tag(self):
+        assert said("Men sits, older, played", TAGS) == {"Men": "man", "sits": "sit", "older": "old"}
+
+    def test_a_tag_as_it_is_comes_first(self):
+        assert said("walking", TAGS) == {"walking": "walking"}
+
+    def test_things_are_no_verbs(self):
+        assert said("he is brushing and dressed", everyday_labels()) == {}
+        assert said("ducking", imagenet_labels()) == {}
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        ("text", "kinds"),
+        [
+            ("left person", ["left"]),
+            ("2nd dog from right", ["second", "right"]),
+            ("upper left corner", ["top", "left", "corner"]),
+            ("closest bear in the foreground", ["front", "front"]),
+            ("far dog", ["back"]),
+            ("far left dog", ["left"]),
+            ("the biggest bear", ["largest"]),
+            ("tiny dog at the center", ["smallest", "middle"]),
+            ("dog on the right-hand side", ["right"]),
+            ("person in a green top", []),
+            ("person on top", ["top"]),
+        ],
+    )
+    def test_kinds(self, text, kinds):
+        reading = read_phrase(text, THINGS)
+        assert [place.kind for place in reading.places] == kinds
+        assert all(text[place.start : place.end] == place.text for place in reading.places)
+        assert reading.skipped == ()
+
+    @pytest.mark.parametrize(
+        ("text", "related"),
+        [("dog left of the person", True), ("dog on the left", False), ("dog closest to the camera", False)],
+    )
+    def test_of_something_else(self, text, related):
+        (place,) = read_phrase(text, THINGS).places
+        assert place.related is related
+
+    def test_not_in_a_longer_label(self):
+        labels = Labels(["top hat", "bottle"])
+        reading = read_phrase("top hat at the top", labels)
+        assert [word.text for word in reading.words] == ["top hat"]
+        assert [place.start for place in reading.places] == [15]
+
+    def test_a_place_is_no_tag(self):
+        reading = read_phrase("top", TAGS)
+        assert (reading.words, [place.kind for place in reading.places]) == ((), ["top"])
+
+
+class TestColours:
+    def test_told_and_known(self):
+        reading = read_phrase("gray and Red", TAGS)
+        assert [(colour.text, colour.kind) for colour in reading.colours] == [("gray", "grey"), ("Red", "red")]
+        assert [word.text for word in reading.words] == ["Red"]
+        assert reading.skipped == ()
+
+    @pytest.mark.parametrize(("text", "known"), [("orange shirt", 0), ("an orange", 1), ("orange on a table", 1)])
+    def test_an_orange_shirt_is_no_fruit(self, text, known):
+        reading = read_phrase(text, Labels(["orange"]))
+        assert (len(reading.words), len(reading.colours)) == (known, 1)
+
+    def test_shades_belong_to_colours(self):
+        assert said("light blue shirt", TAGS) == {"shirt": "shirt"}
+        assert said("light on a shirt", TAGS) == {"light": "light", "shirt": "shirt"}
+
+
+def test_nobody_looks_for_the_camera_that_took_the_picture():
+    assert said("man looking at the camera", TAGS) == {"man": "man"}
+    assert said("man with a camera", TAGS) == {"man": "man", "camera": "camera"}
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("the man in a red shirt", "man"),
+        ("red shirt man on the left", "man"),
+        ("older man sits", "man"),
+        ("in the shirt, a man", "shirt"),
+        ("the man's shirt", "shirt"),
+        ("red shirt", "shirt"),
+        ("man playing with a camera", "man"),
+        ("on the left", None),
+    ],
+)
+def test_the_head(text, head):
+    found = read_phrase(text, TAGS).head
+    assert head == (found.text if found else None)
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "...", "🐕‍🦺", "\u0301", "_", "'"])
+def test_nothing_to_read(text):
+    assert read_phrase(text, THINGS) == Reading(text)
+
+
+def test_too_long():
+    assert len(read_phrase("dog " * 2500, THINGS).words) == 2500
+    with pytest.raises(ConceptError, match="10001 letters: write at most 10000"):
+        read_phrase("x" * 10_001, THINGS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.one_of(st.characters(), st.sampled_from("dogs left red's \n-\u2019_")), max_size=60))
+def test_every_letter_is_accounted_for(text):
+    reading = read_phrase(text, THINGS)
+    for piece in (*reading.words, *reading.places, *reading.colours):
+        assert text[piece.start : piece.end] == piece.text
+    starts = [word.start for word in reading.words]
+    assert starts == sorted(starts)
+    told = [*reading.skipped, *reading.stops, *(p.text for p in (*reading.words, *reading.places, *reading.colours))]
+    assert sum(map(str.isalnum, text)) <= sum(sum(map(str.isalnum, one)) for one in told)
+
+
+def test_the_phrases_people_wrote(shared_data):
+    lines = (shared_data / "refcoco" / "val.jsonl").read_text(encoding="utf-8").splitlines()
+    readings = [read_phrase(json.loads(line)["phrase"], everyday_labels()) for line in lines]
+    assert sum(bool(reading.words) for reading in readings) / len(readings) > 0.85
+    assert sum(bool(reading.places) for reading in readings) / len(readings) > 0.6
+    assert all((reading.head is None) == (not reading.words) for reading in readings)

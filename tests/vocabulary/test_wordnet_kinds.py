@@ -1,0 +1,201 @@
+"""Kinds of ImageNet's classes, by WordNet and by hand, and the recipes that make the tables."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from excite.models.everyday import EVERYDAY_UNITS, everyday_labels
+from excite.vocabulary import Labels, imagenet_labels
+from excite.vocabulary.caption_words import coco_categories, person_words
+from excite.vocabulary.everyday import EVERYDAY_WORDS
+from excite.vocabulary.imagenet import imagenet_kinds, spread
+from excite.vocabulary.texts import rows
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+def recipe(name):
+    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def names(word, labels=None):
+    labels = labels or imagenet_labels()
+    return {labels.name(unit) for unit in labels.word(word).units}
+
+
+@pytest.mark.parametrize(
+    ("word", "inside", "outside"),
+    [
+        ("dog", ["beagle", "Mexican hairless"], ["timber wolf", "dingo", "hotdog"]),
+        ("vehicle", ["cab", "mountain bike", "airliner", "canoe"], ["parking meter", "traffic light"]),
+        ("fruit", ["banana", "lemon"], ["acorn", "corn", "buckeye"]),
+        ("plant", ["daisy", "pot"], ["lumbermill"]),
+        ("bird", ["cock", "albatross"], ["bee", "airliner"]),
+        ("clothing", ["jean", "cardigan", "apron"], ["book jacket", "bath towel"]),
+        ("furniture", ["desk", "rocking chair", "bookcase"], ["bath towel"]),
+        ("instrument", ["violin", "drum", "oboe"], ["revolver", "analog clock"]),
+        ("ball", ["soccer ball", "golf ball"], ["ballpoint", "bearskin"]),
+        ("cat", ["tabby"], ["tiger", "lynx"]),
+        ("shirt", ["jersey"], ["suit"]),
+        ("hat", ["cowboy hat", "sombrero"], ["crash helmet", "shower cap"]),
+        ("phone", ["cellular telephone", "pay-phone"], ["microphone"]),
+        ("glasses", ["sunglasses"], ["beer glass"]),
+        ("glass", ["beer glass", "goblet"], ["sunglasses"]),
+        ("computer", ["laptop", "desktop computer"], ["abacus"]),
+        ("food", ["pizza", "ice cream", "cheeseburger"], ["refrigerator"]),
+        ("building", ["barn", "church"], ["suspension bridge"]),
+        ("light", ["torch"], ["lighter"]),
+        ("boat", ["canoe", "schooner"], ["container ship"]),
+    ],
+)
+def test_kinds_hold_what_people_mean(word, inside, outside):
+    assert names(word) >= set(inside)
+    assert not names(word) & set(outside)
+
+
+def test_kinds_are_found_by_who_asks_too():
+    labels = imagenet_labels()
+    assert set(labels.find("vehicles").units) == set(labels.word("vehicle").units)
+    assert labels.find("vertebrate").units == tuple(sorted(labels.find("vertebrate").units))
+    assert len(labels.find("vertebrate").units) == 337
+    assert everyday_labels().find("vertebrate").units == labels.find("vertebrate").units
+
+
+@pytest.mark.parametrize(
+    "word", ["person", "man", "entity", "object", "artifact", "paper", "stuff", "shape", "location"]
+)
+def test_what_imagenet_knows_nothing_or_little_of_is_unknown(word):
+    assert imagenet_labels().word(word) is None
+
+
+@pytest.mark.parametrize("word", "front back top stand standing good hot ear head hip fly drop spot jacket".split())
+def test_words_that_mostly_mean_something_else_are_no_classes(word):
+    assert imagenet_labels().word(word) is None
+
+
+def test_who_asks_for_such_a_label_finds_it():
+    assert imagenet_labels().find("ear").units == (998,)
+    assert imagenet_labels().find("hip").units == (989,)
+
+
+def test_our_own_words_are_needed():
+    """Each of them is answered otherwise without them."""
+    groups: dict[str, set[int]] = {}
+    *kinds, (_, others) = rows("wordnet.txt")
+    for _, words, spans in kinds:
+        for word in words.lower().split(", "):
+            groups.setdefault(word, set()).update(spread(spans))
+    plain = Labels([words for _, *words in rows("imagenet.txt")], groups=groups, others=others.split(", "))
+    for word, units in EVERYDAY_WORDS.items():
+        said = plain.word(word)
+        assert said is None or set(said.units) != set(units), word
+
+
+def test_the_tables_are_in_order():
+    groups, others = imagenet_kinds()
+    assert all(0 <= unit < 1000 for units in groups.values() for unit in units)
+    assert all(0 < len(units) <= 500 for units in groups.values())
+    assert not others & EVERYDAY_WORDS.keys()
+    text = Path(__file__).parents[2] / "src" / "excite" / "vocabulary"
+    for name in ("wordnet.txt", "persons.txt"):
+        head = (text / name).read_text(encoding="utf-8")
+        assert "WordNet 3.0 Copyright 2006 by Princeton University" in head
+        assert "Title to copyright in this software, database and" in head
+
+
+class TestCategoriesOfCoco:
+    def test_words_of_captions(self):
+        labels = everyday_labels()
+        for word, category in (("man", "person"), ("kids", "person"), ("jet", "airplane"), ("fridges", "refrigerator")):
+            assert labels.word(word) == labels.find(category)
+            assert labels.word(word).units[0] in EVERYDAY_UNITS
+
+    def test_any_classifier_of_such_names_profits(self):
+        labels = Labels(["person", "car", "traffic light", "dog"])
+        expected = {"person": "man kid umpire dude", "car": "taxi vans", "traffic light": "stoplight", "dog": "puppies"}
+        for name, words in expected.items():
+            assert {labels.word(word).name for word in words.split()} == {name}
+
+    def test_a_label_of_its_own_comes_first(self):
+        assert Labels(["person", "man"]).word("man").units == (1,)
+        assert everyday_labels().word("beagle").name == "beagle"
+
+    def test_the_category_joins_the_kind(self):
+        labels = everyday_labels()
+        assert {"laptop", "desktop computer"} <= names("computer", labels)
+        assert set(labels.word("computer").units) & set(EVERYDAY_UNITS)
+        assert names("duck") == {"drake", "red-breasted merganser"}  # ImageNet has ducks: not all birds
+        assert len(names("turkey")) == 59  # but no turkey: some bird
+
+    def test_the_table_is_made_of_the_list(self, shared_data):
+        synonyms = json.loads((shared_data / "coco" / "annotations" / "synonyms.json").read_text(encoding="utf-8"))
+        table = recipe("make_coco_words").table(synonyms)
+        assert [[name, *words] for name, words in table.items()] == rows("coco.txt")
+        assert len(table) == 80
+
+    def test_blank_words_are_left_out(self):
+        table = recipe("make_coco_words").table(
+            {"": "", " ": "cat", " motor  bike": "motorcycle ", "Cat": "cat", "x": ""}
+        )
+        assert table == {"cat": [], "motorcycle": ["motor bike"]}
+
+    def test_all_words_are_tidy(self):
+        for word in (*coco_categories(), *person_words()):
+            assert word == " ".join(word.split()).lower()
+            assert word
+
+
+class TestTheRecipeOfKinds:
+    """On a book of a few words, in WordNet's own format."""
+
+    @pytest.fixture
+    def module(self):
+        return recipe("make_wordnet_kinds")
+
+    @pytest.fixture
+    def book(self, tmp_path, module):
+        (tmp_path / "data.noun").write_text(
+            "  1 Some licence.  \n"
+            "00000001 03 n 01 entity 0 000 | all\n"
+            "00000002 05 n 02 dog 0 domestic_dog 0 001 @ 00000001 n 0000 | barks\n"
+            "00000003 05 n 01 beagle 0 002 @ 00000002 n 0000 ~ 00000002 n 0000 | a dog\n"
+            "00000004 20 n 01 ear 0 001 @i 00000001 n 0000 | of corn\n"
+            "00000005 08 n 01 ear 0 001 @ 00000001 n 0000 | on a head\n"
+            "00007846 03 n 01 person 0 001 @ 00000001 n 0000 | somebody\n"
+            "00000007 18 n 02 umpire 0 dog 0 001 @ 00007846 n 0000 | whistles\n"
+        )
+        (tmp_path / "index.noun").write_text(
+            "  1 Some licence.  \n"
+            "beagle n 1 1 @ 1 0 00000003  \n"
+            "dog n 2 1 @ 2 1 00000002 00000007  \n"
+            "domestic_dog n 1 1 @ 1 0 00000002  \n"
+            "ear n 2 1 @ 2 1 00000005 00000004  \n"
+            "umpire n 1 1 @ 1 0 00000007  \n"
+            "person n 1 1 @ 1 0 00007846  \n"
+        )
+        (tmp_path / "cntlist.rev").write_text("dog%1:05:00:: 1 42\near%1:08:00:: 1 36\nbeagle%2:00:00:: 1 1\n")
+        return module.WordNet(tmp_path)
+
+    def test_read(self, book):
+        assert book.licence == ["Some licence."]
+        assert book.above("00000003") == {"00000003", "00000002", "00000001"}
+        assert book.met("dog") == {"00000002": 42, "00000007": 0}
+
+    def test_kinds(self, module, book):
+        classes = ["00000003", "00000004"]
+        told = module.told_kinds(book, classes)
+        assert told == {"00000002": [0], "00000003": [0], "00000004": [1]}  # all of them is no kind
+        assert module.said_words(book, "00000002", told) == ["dog", "domestic dog"]
+        assert module.is_other(book, "ear", {"00000004"})
+        assert not module.is_other(book, "beagle", {"00000003"})
+
+    def test_persons(self, module, book):
+        assert module.persons(book) == ["person", "umpire"]  # a dog is one too, but hardly ever
+
+    def test_spans(self, module):
+        assert module.spans([0, 1, 2, 5, 7, 8]) == "0-2 5 7-8"
