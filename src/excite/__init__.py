@@ -9,6 +9,7 @@
 from excite.attending import attend, attend_batch
 from excite.attention import AttentionMap, compare
 from excite.errors import ExciteError
+from excite.grounding import Grounded, Region, ground
 from excite.locating import Located, locate
 from excite.methods import METHODS
 from excite.models import MODELS, Classifier, load, wrap
@@ -22,12 +23,15 @@ __all__ = [
     "AttentionMap",
     "Classifier",
     "ExciteError",
+    "Grounded",
     "Located",
     "Memory",
+    "Region",
     "absorbing_chain",
     "attend",
     "attend_batch",
     "compare",
+    "ground",
     "load",
     "locate",
     "mwp",

@@ -14,6 +14,7 @@ from excite.models.preprocess import Preprocess
 from excite.models.resnet50 import ResNet50
 from excite.models.squeezenet import SqueezeNet
 from excite.models.weights import fill_from_caffe
+from excite.models.words import WORDS_UNITS, words, words_labels
 from excite.vocabulary import Labels, imagenet_labels
 
 __all__ = ["MODELS", "Card"]
@@ -123,6 +124,18 @@ CARDS = (
         description="the same, with 80 everyday objects beside the ImageNet classes",
         source="as efficientnet-lite0; the everyday output layer trained on COCO pictures, see docs/finetune.md",
         multilabel=EVERYDAY_UNITS,
+    ),
+    Card(
+        name="words",
+        build=unfilled(EfficientNetLite0, WORDS_UNITS.stop),
+        pretrained=words,
+        preprocess=LITE0_PREPROCESS,
+        labels=words_labels,
+        layers=LITE0_LAYERS,
+        extent=LITE0_EXTENT,
+        description="the same, with 465 words of captions beside both; for phrases",
+        source="as everyday; the words' output layer trained on captions of COCO, see docs/grounding.md",
+        multilabel=WORDS_UNITS,
     ),
     caffe_zoo(
         "cnn-s",

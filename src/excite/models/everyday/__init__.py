@@ -7,31 +7,19 @@ are independent of each other, while of ImageNet's exactly one is true. ``recipe
 from functools import cache
 from importlib.resources import files
 
-import torch
-
-from excite.models.efficientnet_lite0 import EfficientNetLite0, efficientnet_lite0
-from excite.models.weights import fill
+from excite.models.efficientnet_lite0 import EfficientNetLite0
+from excite.models.stacking import HEAD, stacked
 from excite.vocabulary import Labels, imagenet_labels
 from excite.vocabulary.imagenet import imagenet_kinds
 
 __all__ = ["EVERYDAY_UNITS", "HEAD", "everyday", "everyday_labels"]
 
-HEAD = "head.safetensors"
 EVERYDAY_UNITS = range(1000, 1080)
 
 
 def everyday() -> EfficientNetLite0:
     """The network with the weights of both output layers, ready to be asked."""
-    from safetensors.torch import load
-
-    head = load(files(__name__).joinpath(HEAD).read_bytes())
-    tensors = dict(efficientnet_lite0().state_dict())
-    for name, rows in head.items():
-        tensors[f"classifier.{name}"] = torch.cat([tensors[f"classifier.{name}"], rows.float()])
-    with torch.device("meta"):
-        network = EfficientNetLite0(EVERYDAY_UNITS.stop)
-    fill(network, tensors, HEAD)
-    return network
+    return stacked([__name__])
 
 
 @cache

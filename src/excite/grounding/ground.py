@@ -1,0 +1,153 @@
+"""Which regions of a picture do phrases refer to? (paper, 4.3: text-to-region association)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from excite.errors import ConceptError, DataError
+from excite.grounding.phrase_maps import SIDE, Gaze
+from excite.grounding.scoring import TRUST, Scorer
+from excite.images import read_image
+from excite.methods import find_method
+from excite.proposals import Proposals, find_proposer
+from excite.vocabulary import read_phrase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from PIL import Image
+
+    from excite.attending import ImageSource
+    from excite.grounding.phrase_maps import PhraseMap
+    from excite.models import Classifier
+    from excite.proposals import Source
+
+__all__ = ["GAMMA", "METHOD", "MOST", "Grounded", "Region", "ground", "rank"]
+
+METHOD, GAMMA = "excite", 0.5  # the best in docs/grounding.md
+MOST = 10
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region that a phrase may refer to.
+
+    Attributes:
+        box: half-open ``(x0, y0, x1, y1)`` in pixels.
+        score: how much of the phrase's map lies in it for its size; comparable within one picture and phrase.
+    """
+
+    box: tuple[float, float, float, float]
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Grounded:
+    """A phrase and the regions it may refer to.
+
+    Attributes:
+        phrase: as it was written.
+        regions: best first, none that nearly repeats another; none where there is no evidence.
+        map: where the phrase points, with its words.
+    """
+
+    phrase: str
+    regions: tuple[Region, ...]
+    map: PhraseMap
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the maps, as plain values."""
+        reading = self.map.reading
+        return {
+            "phrase": self.phrase,
+            "regions": [{"box": list(region.box), "score": region.score} for region in self.regions],
+            "point": None if self.map.point is None else list(self.map.point),
+            "words": [
+                {"word": word.text, "concept": word.concept.name, "probability": found.probability, "mass": found.mass}
+                for word, found in zip(reading.words, self.map.words, strict=self.map.known)
+            ],
+            "hints": [place.text for place in reading.places] + [colour.text for colour in reading.colours],
+            "skipped": list(reading.skipped),
+        }
+
+
+def ground(  # noqa: PLR0913 - all but three may be left out
+    classifier: Classifier,
+    image: ImageSource,
+    phrases: str | Sequence[str],
+    *,
+    proposals: str | Path | Source | Proposals = "hierarchy",
+    method: str = METHOD,
+    layer: str | None = None,
+    gamma: float = GAMMA,
+    trust: float = TRUST,
+    side: int = SIDE,
+    hints: bool = True,
+    most: int = MOST,
+) -> list[Grounded]:
+    """Which regions of this picture do those phrases refer to?
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        image: a path, a PIL picture, an array [h, w, 3] or a tensor [3, h, w].
+        phrases: one or several, in English. The network looks once for all of them.
+        proposals: the candidates: a name from `excite.proposals.PROPOSERS`, a file or folder of precomputed ones, or
+            those of this picture.
+        method: a name from `excite.METHODS`.
+        layer: where to read it; None for the classifier's own best.
+        gamma: how much a large region must hold: 0 for as much as possible, 1 for as much as possible in each pixel.
+        trust: how much the order counts in which the proposals come, 0 to 1.
+        side: the shorter side of the picture as the classifier sees it.
+        hints: let words for places ("left") and colours ("red") weigh the map.
+        most: how many regions to tell at most.
+
+    Example:
+        >>> classifier = excite.load("words")                                               # doctest: +SKIP
+        >>> (hat,) = excite.ground(classifier, "photo.jpg", "a man in a red hat")           # doctest: +SKIP
+        >>> hat.regions[0].box, [word.text for word in hat.map.reading.words]               # doctest: +SKIP
+        ((12.0, 30.0, 200.0, 180.0), ['man', 'hat'])
+    """
+    texts = [phrases] if isinstance(phrases, str) else list(phrases)
+    blank = next((text for text in texts if not text.strip()), None)
+    if blank is not None or not texts:
+        raise ConceptError("a phrase is blank: write what to look for, such as 'a man in a red hat'")
+    picture = read_image(image)
+    found = _proposals(proposals, picture, image)
+    chosen = find_method(method)
+    looked = Gaze(classifier, picture, [chosen], layer=layer, side=side)
+    readings = [read_phrase(text, looked.labels) for text in texts]
+    scorer = Scorer(found, trust)
+    maps = looked.maps(chosen, readings, hints=hints)
+    return [Grounded(text, rank(scorer, one, gamma, most), one) for text, one in zip(texts, maps, strict=True)]
+
+
+def rank(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | None = MOST) -> tuple[Region, ...]:
+    """The regions of a picture that a phrase may refer to, best first; none where its map is empty.
+
+    Args:
+        scorer: of the picture's proposals.
+        found: the map of the phrase.
+        gamma: see `ground`.
+        most: how many to tell at most; None for all.
+    """
+    scores = scorer.scores(found.plane, gamma)
+    told = (k for k in scorer.ranked(scores, most) if scores[k] > 0)
+    boxes = scorer.proposals.boxes
+    return tuple(Region((*map(float, boxes[k]),), float(scores[k])) for k in told)  # type: ignore[arg-type] # four numbers
+
+
+def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, image: ImageSource) -> Proposals:
+    """The candidates of a picture, from wherever they come."""
+    if isinstance(wanted, Proposals):
+        if wanted.size != picture.size:
+            raise DataError(
+                f"the proposals are for a picture of {wanted.size[0]} x {wanted.size[1]} pixels, this one has "
+                f"{picture.size[0]} x {picture.size[1]}: give its own"
+            )
+        return wanted
+    source = find_proposer(wanted) if isinstance(wanted, (str, Path)) else wanted
+    path = Path(image) if isinstance(image, (str, os.PathLike)) else None
+    return source.of(picture, path.name if path else "", path)

@@ -1,0 +1,91 @@
+"""Words for places and colours weigh a map, as they should."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from excite.grounding.colours import COLOURS, colour_plane
+from excite.grounding.hints import FAINTEST, hinted
+from excite.vocabulary import Labels, read_phrase
+from excite.vocabulary.looks import COLOURS as COLOUR_WORDS
+
+LABELS = Labels(["dog"])
+PLAIN = {
+    "red": (220, 20, 30),
+    "orange": (255, 140, 0),
+    "yellow": (240, 220, 20),
+    "green": (30, 150, 40),
+    "blue": (20, 60, 200),
+    "purple": (130, 30, 170),
+    "pink": (255, 120, 170),
+    "brown": (110, 65, 30),
+    "black": (12, 12, 14),
+    "white": (250, 250, 248),
+    "grey": (128, 128, 130),
+}
+
+
+def weighed(phrase, picture=None, shape=(30, 40)):
+    picture = picture or Image.new("RGB", shape[::-1])
+    return hinted(np.ones(shape), read_phrase(phrase, LABELS), picture)
+
+
+def peak(plane):
+    y, x = np.unravel_index(plane.argmax(), plane.shape)
+    return x / plane.shape[1], y / plane.shape[0]
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        ("phrase", "where"),
+        [
+            ("left dog", (0, None)),
+            ("dog on the far right", (0.975, None)),
+            ("top dog", (None, 0)),
+            ("lower dog", (None, 29 / 30)),
+            ("front dog", (None, 29 / 30)),
+            ("dog in the background", (None, 0)),
+            ("bottom left dog", (0, 29 / 30)),
+        ],
+    )
+    def test_send_the_eye_there(self, phrase, where):
+        for found, wanted in zip(peak(weighed(phrase)), where, strict=True):
+            assert wanted is None or found == pytest.approx(wanted)
+
+    def test_the_middle_is_neither_left_nor_right(self):
+        across = weighed("middle dog").mean(axis=0)
+        assert across.argmax() in {19, 20}
+        np.testing.assert_allclose(across, across[::-1])
+
+    def test_said_twice_counts_once(self):
+        np.testing.assert_array_equal(weighed("left dog on the left"), weighed("left dog"))
+
+    @pytest.mark.parametrize("phrase", ["dog", "a dog left of the tree", "second dog", "big dog", ""])
+    def test_words_that_name_no_side_change_nothing(self, phrase):
+        assert (weighed(phrase) == 1).all()
+
+
+class TestColours:
+    def test_every_colour_that_can_be_read_can_be_seen(self):
+        assert set(COLOUR_WORDS.values()) == set(COLOURS) == set(PLAIN)
+
+    @pytest.mark.parametrize("colour", COLOURS)
+    def test_a_surface_has_its_own_colour_most(self, colour):
+        has = {other: colour_plane(Image.new("RGB", (9, 9), PLAIN[colour]), other).mean() for other in COLOURS}
+        assert max(has, key=has.get) == colour
+        assert has[colour] > 0.4
+
+    def test_lies_between_0_and_1_and_has_the_size_of_the_picture(self):
+        noise = np.random.default_rng(0).integers(0, 256, (13, 70, 3), dtype=np.uint8)
+        for colour in COLOURS:
+            plane = colour_plane(Image.fromarray(noise), colour)
+            assert plane.shape == (13, 70)
+            assert 0 <= plane.min() <= plane.max() <= 1
+
+    def test_a_colour_weighs_the_map_but_rules_nothing_out(self):
+        picture = Image.new("RGB", (80, 40), PLAIN["green"])
+        picture.paste(PLAIN["red"], (40, 0, 80, 40))
+        plane = weighed("red dog", picture, (40, 80))
+        assert peak(plane)[0] > 0.5
+        assert plane[20, 5] == pytest.approx(FAINTEST)
+        assert plane[20, 75] > 0.9

@@ -1,0 +1,124 @@
+"""Sums over proposals, their scores and their order, against slow versions written from the definitions."""
+
+import numpy as np
+import pytest
+
+from excite.grounding.scoring import SAME, Scorer, kept, scored
+from excite.metrics.phrase_ranking import overlaps
+from excite.proposals import Proposals, Segments
+
+WIDTH, HEIGHT = 23, 17
+
+
+@pytest.fixture
+def plane():
+    return np.random.default_rng(0).random((HEIGHT, WIDTH))
+
+
+def boxes_of(rng, count):
+    corners = np.sort(rng.uniform(-3, 26, (count, 2, 2)), axis=1)
+    return corners.reshape(count, 4).astype(np.float32)
+
+
+def slow_box_sum(plane, box):
+    ys, xs = np.mgrid[0 : plane.shape[0], 0 : plane.shape[1]] + 0.5
+    inside = (xs > box[0]) & (xs <= box[2]) & (ys > box[1]) & (ys <= box[3])
+    return plane[inside].sum()
+
+
+def segments_of(rng, regions, parts=12):
+    """Random sets of random parts; some pixels are nobody's, one region is empty."""
+    labels = rng.integers(-1, parts, (HEIGHT, WIDTH)).astype(np.int32)
+    sets = [rng.choice(parts, rng.integers(1, parts), replace=False) for _ in range(regions - 1)]
+    sets.insert(regions // 2, np.array([], np.int32))
+    starts = np.concatenate([[0], np.cumsum([len(one) for one in sets])])
+    return Segments(labels, starts, np.concatenate(sets).astype(np.int32)), sets
+
+
+def proposals(boxes, segments=None):
+    return Proposals((WIDTH, HEIGHT), boxes, np.ones(len(boxes), np.float32), segments)
+
+
+class TestSums:
+    def test_of_boxes_are_those_of_their_pixels(self, plane):
+        boxes = boxes_of(np.random.default_rng(1), 200)
+        expected = [slow_box_sum(plane, box) for box in boxes]
+        np.testing.assert_allclose(Scorer(proposals(boxes)).sums(plane), expected, atol=1e-9)
+
+    def test_of_segments_are_those_of_their_pixels(self, plane):
+        segments, sets = segments_of(np.random.default_rng(2), 40)
+        expected = [plane[np.isin(segments.parts, one)].sum() for one in sets]
+        scorer = Scorer(proposals(np.zeros((40, 4), np.float32), segments))
+        np.testing.assert_allclose(scorer.sums(plane), expected, atol=1e-9)
+        np.testing.assert_array_equal(scorer.areas, [np.isin(segments.parts, one).sum() for one in sets])
+
+    def test_an_empty_last_segment(self, plane):
+        segments = Segments(np.zeros((HEIGHT, WIDTH), np.int32), np.array([0, 1, 1]), np.array([0], np.int32))
+        sums = Scorer(proposals(np.zeros((2, 4), np.float32), segments)).sums(plane)
+        np.testing.assert_allclose(sums, [plane.sum(), 0])
+
+    def test_without_proposals(self, plane):
+        none = Segments(np.zeros((HEIGHT, WIDTH), np.int32), np.array([0]), np.array([], np.int32))
+        for segments in (None, none):
+            scorer = Scorer(proposals(np.zeros((0, 4), np.float32), segments))
+            assert scorer.sums(plane).shape == (0,)
+            assert scorer.ranked(scorer.scores(plane, 0.5)).shape == (0,)
+
+    def test_parts_that_nothing_uses(self, plane):
+        segments = Segments(np.full((HEIGHT, WIDTH), 3, np.int32), np.array([0, 1]), np.array([0], np.int32))
+        assert Scorer(proposals(np.zeros((1, 4), np.float32), segments)).sums(plane).tolist() == [0]
+
+
+class TestScores:
+    def test_are_the_paper_s(self):
+        assert scored(np.array([6.0, 6.0]), np.array([4.0, 9.0]), 0.5).tolist() == [3.0, 2.0]
+
+    @pytest.mark.parametrize("gamma", [0, 0.25, 1])
+    def test_nothing_in_nothing_is_nothing(self, gamma):
+        assert scored(np.array([0.0]), np.array([0.0]), gamma).tolist() == [0.0]
+
+    def test_gamma_chooses_between_all_and_dense(self, plane):
+        plane[:] = 0.01
+        plane[4:8, 4:8] = 1
+        boxes = np.array([[4, 4, 8, 8], [0, 0, WIDTH, HEIGHT]], np.float32)
+        scorer = Scorer(proposals(boxes), trust=0)
+        assert scorer.ranked(scorer.scores(plane, 0)).tolist() == [1, 0]
+        assert scorer.ranked(scorer.scores(plane, 1)).tolist() == [0, 1]
+
+    def test_trust_prefers_what_the_maker_puts_first(self, plane):
+        same = np.array([[1, 1, 9, 9]] * 4, np.float32)
+        wary, trusting = Scorer(proposals(same), trust=0), Scorer(proposals(same), trust=0.8)
+        assert len(set(wary.scores(plane, 0.5))) == 1
+        np.testing.assert_allclose(trusting.scores(plane, 0.5) / wary.scores(plane, 0.5), [1, 0.8, 0.6, 0.4])
+
+
+def slow_kept(boxes, scores, same=SAME):
+    """From the definition: go down the list, drop what overlaps with something already kept."""
+    told = []
+    for k in sorted(range(len(boxes)), key=lambda k: (-scores[k], k)):
+        if all(overlaps(boxes[k][None], boxes[j][None])[0, 0] <= same for j in told):
+            told.append(k)
+    return told
+
+
+class TestKept:
+    def test_against_the_slow_version(self):
+        rng = np.random.default_rng(3)
+        boxes = boxes_of(rng, 150).clip(0, 12)
+        scores = rng.integers(0, 20, 150) / 20  # many are equal
+        assert kept(overlaps(boxes, boxes), scores).tolist() == slow_kept(boxes, scores)
+        assert len(slow_kept(boxes, scores)) < 150
+
+    def test_of_the_same_box_twice_the_first(self):
+        boxes = np.array([[0, 0, 2, 2], [0, 0, 2, 2]], np.float32)
+        assert kept(overlaps(boxes, boxes), np.array([1.0, 1.0])).tolist() == [0]
+
+    def test_exactly_at_the_threshold_both_stay(self):
+        assert kept(np.array([[1, SAME], [SAME, 1]]), np.array([2.0, 1.0])).tolist() == [0, 1]
+
+    def test_stops_after_so_many(self):
+        assert kept(np.eye(5), np.arange(5.0), most=2).tolist() == [4, 3]
+
+    def test_boxes_without_an_area_do_not_hide_others(self):
+        boxes = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 3, 3]], np.float32)
+        assert kept(overlaps(boxes, boxes), np.array([3.0, 2.0, 1.0])).tolist() == [0, 1, 2]

@@ -1,0 +1,124 @@
+"""Maps of phrases: means of the maps of their words, from one look."""
+
+import numpy as np
+import pytest
+import torch
+from learning import TINY, trained
+from PIL import Image
+
+import excite
+from excite.errors import ConceptError
+from excite.grounding.phrase_maps import FINDINGS, Gaze, enlargement, gaze
+from excite.methods import find_method
+from excite.models import Preprocess
+from excite.readouts.upsample import upsample
+from excite.vocabulary import read_phrase
+
+C_MWP = find_method("c-mwp")
+
+
+@pytest.fixture
+def classifier():
+    return excite.wrap(
+        trained(),
+        labels=["cat", "dog", "horse"],
+        layer="relu",
+        preprocess=TINY.preprocess,
+        name="tiny",
+        multilabel=True,
+    )
+
+
+@pytest.fixture
+def picture():
+    picture = Image.new("RGB", (60, 40), "white")
+    picture.paste("red", (5, 5, 20, 20))
+    picture.paste("blue", (35, 15, 55, 35))
+    return picture
+
+
+def word_map(classifier, picture, word, side=300):
+    """The same map by the library's main road."""
+    scaled = excite.wrap(
+        classifier.module,
+        labels=["cat", "dog", "horse"],
+        layer="relu",
+        preprocess=classifier.preprocess.scaled(side / classifier.preprocess.shorter_side),
+        multilabel=True,
+    )
+    (found,) = excite.attend(scaled, picture, word)
+    return found.values
+
+
+def test_a_phrase_is_the_mean_of_its_words(classifier, picture):
+    (found,) = gaze(classifier, picture, ["a cat on two horses"], side=56, hints=False)
+    words = [word_map(classifier, picture, word, 56) for word in ("cat", "horse")]
+    expected = upsample(torch.stack(words).mean(0), picture.size).clamp(min=0)
+    np.testing.assert_allclose(found.plane, expected.numpy(), rtol=1e-5, atol=1e-8)
+    assert [word.concept for word in found.words] == ["cat", "horse"]
+
+
+def test_the_picture_is_seen_at_the_paper_s_size(classifier, picture):
+    (found,) = gaze(classifier, picture, ["cat"])
+    assert found.words[0].values.shape == word_map(classifier, picture, "cat", 300).shape == (149, 224)
+
+
+def test_all_phrases_come_from_one_forward_pass(classifier, picture):
+    passes = []
+    classifier.module.conv.register_forward_hook(lambda *_: passes.append(1))
+    gaze(classifier, picture, ["cat", "a dog and a horse", "the left dog"], side=56)
+    assert len(passes) == 1
+
+
+def test_each_word_is_looked_for_once(classifier, picture, monkeypatch):
+    asked = []
+    gazing = Gaze(classifier, picture, [C_MWP], side=56)
+    answer = gazing.look.answer
+
+    def spy(method, cues, pictures):
+        asked.extend(cues[0])
+        return answer(method, cues, pictures)
+
+    monkeypatch.setattr(gazing.look, "answer", spy)
+    gazing.maps(C_MWP, [read_phrase(text, gazing.labels) for text in ("cat", "cats and a dog", "dog")])
+    assert [concept.name for concept in asked] == ["cat", "dog"]
+
+
+def test_without_a_known_word_the_findings_stand_for_it(classifier, picture):
+    unknown, empty = gaze(classifier, picture, ["left gizmo", "the"], side=56)
+    assert not unknown.known
+    assert not empty.known
+    assert unknown.reading.skipped == ("gizmo",)
+    (found,) = unknown.words
+    assert set(found.units) == {0, 1, 2}  # all that there are, being fewer than usually taken
+    assert FINDINGS > 3
+
+
+def test_hints_weigh_the_map(classifier, picture):
+    (left,), (plain,) = (gaze(classifier, picture, ["left cat"], side=56, hints=hints) for hints in (True, False))
+    weights = np.linspace(0, 60, 61)[:-1] + 0.5
+    np.testing.assert_allclose(left.plane, plain.plane * (1 - weights / 60) ** 4, rtol=1e-5, atol=1e-9)
+
+
+def test_a_map_without_evidence_points_nowhere(classifier, picture):
+    with torch.no_grad():
+        classifier.module.conv.weight.zero_()
+    (found,) = gaze(classifier, picture, ["cat"], side=56)
+    assert found.point is None
+
+
+def test_the_point_is_the_maximum(classifier, picture):
+    (found,) = gaze(classifier, picture, ["dog"], side=56)
+    x, y = found.point
+    assert found.plane[y, x] == found.plane.max() > 0
+
+
+def test_networks_of_one_size_see_the_picture_as_usual(classifier):
+    square = excite.wrap(classifier.module, labels=list("abc"), preprocess=Preprocess(28, square=True))
+    own = excite.wrap(classifier.module, labels=list("abc"), preprocess=lambda picture: torch.zeros(3, 28, 28))
+    assert [enlargement(one, 56) for one in (classifier, square, own)] == [2, 1, 1]
+
+
+def test_without_labels_nothing_can_be_read(classifier, picture):
+    with pytest.raises(ConceptError, match="no labels"):
+        gaze(excite.wrap(classifier.module, layer="relu"), picture, ["cat"])
