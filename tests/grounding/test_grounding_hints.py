@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from excite.grounding.colours import COLOURS, colour_plane
-from excite.grounding.hints import FAINTEST, hinted
+from excite.grounding.hints import FAINTEST, heeded, hinted
 from excite.vocabulary import Labels, read_phrase
 from excite.vocabulary.looks import COLOURS as COLOUR_WORDS
 
@@ -27,7 +27,7 @@ PLAIN = {
 
 def weighed(phrase, picture=None, shape=(30, 40)):
     picture = picture or Image.new("RGB", shape[::-1])
-    return hinted(np.ones(shape), read_phrase(phrase, LABELS), picture)
+    return hinted(np.ones(shape), heeded(read_phrase(phrase, LABELS)), picture)
 
 
 def peak(plane):

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from excite.errors import ExciteError
-from excite.grounding.heeded import unheeded, weighing
+from excite.grounding.ground import WIDTH
+from excite.grounding.unheeded import span_of, unheeded
 from excite.readouts.grounded_figure import Told, WordMap, grounded_figure
 
 if TYPE_CHECKING:
@@ -18,26 +19,18 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.attention import AttentionMap
-    from excite.grounding.ground import Grounded
+    from excite.grounding.ground import Box, Grounded
     from excite.vocabulary import Reading
-
-    Box = tuple[float, float, float, float]
 
 __all__ = ["as_map", "draw_grounded", "percent"]
 
-WIDTH = 1200
-"""Pixels of a figure from left to right."""
 
-
-def draw_grounded(
-    grounded: Grounded, *, true_boxes: Sequence[Box] = (), hints: bool = True, width: int = WIDTH
-) -> Image.Image:
+def draw_grounded(grounded: Grounded, *, true_boxes: Sequence[Box] = (), width: int = WIDTH) -> Image.Image:
     """The picture with the regions of a phrase, the maps of the phrase and its words, and the words in their colours.
 
     Args:
         grounded: from `excite.ground`.
         true_boxes: where it really is, if that is known; they are dashed.
-        hints: whether words for places and colours were let weigh the map.
         width: of the figure in pixels.
 
     Raises:
@@ -50,10 +43,10 @@ def draw_grounded(
     reading, picture = grounded.map.reading, grounded.map.words[0].image
     if picture is None:
         raise ExciteError(f"the maps of {grounded.phrase!r} carry no picture to draw on: ask excite.ground for them.")
-    weigh = weighing(reading, picture, hints=hints)
+    hints = grounded.map.hints
     return grounded_figure(
         picture,
-        Told(grounded.phrase, weigh, unheeded(reading, weigh)),
+        Told(grounded.phrase, tuple(map(span_of, hints)), unheeded(reading, hints)),
         as_map(grounded).values,
         _word_maps(reading, grounded.map.words),
         [region.box for region in grounded.regions],
@@ -112,6 +105,6 @@ def _word_maps(reading: Reading, maps: Sequence[AttentionMap]) -> list[WordMap]:
 
 
 def _note(word: str, found: AttentionMap) -> str:
-    """What the word means to the classifier where that is another word, and how probable it is."""
-    meaning = "" if found.concept.casefold() == word.casefold() else found.concept
+    """What the word means to the classifier, unless that is itself or its singular, and how probable that is."""
+    meaning = "" if word.casefold().startswith(found.concept.casefold()) else found.concept
     return " ".join(filter(None, (meaning, percent(found.probability))))

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from excite.models import Classifier
     from excite.proposals import Source
 
+Box = tuple[float, float, float, float]
+
 __all__ = ["GAMMA", "METHOD", "MOST", "Grounded", "Region", "ground", "rank"]
 
-METHOD, GAMMA = "excite", 0.5  # the best in docs/grounding.md
+METHOD, GAMMA = "excite", 0.45  # the best in docs/grounding.md
 MOST = 10
+WIDTH = 1200  # pixels of a figure from left to right
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Region:
         score: how much of the phrase's map lies in it for its size; comparable within one picture and phrase.
     """
 
-    box: tuple[float, float, float, float]
+    box: Box
     score: float
 
 
@@ -58,6 +61,17 @@ class Grounded:
     regions: tuple[Region, ...]
     map: PhraseMap
 
+    def figure(self, *, true_boxes: Sequence[Box] = (), width: int = WIDTH) -> Image.Image:
+        """The picture with the regions, the maps of the phrase and its words, and the words in their colours.
+
+        Args:
+            true_boxes: where it really is, if that is known; they are dashed.
+            width: of the figure in pixels.
+        """
+        from excite.grounding.drawing import draw_grounded  # it draws what is defined here
+
+        return draw_grounded(self, true_boxes=true_boxes, width=width)
+
     def to_json(self) -> dict[str, Any]:
         """All but the maps, as plain values."""
         reading = self.map.reading
@@ -69,7 +83,7 @@ class Grounded:
                 {"word": word.text, "concept": word.concept.name, "probability": found.probability, "mass": found.mass}
                 for word, found in zip(reading.words, self.map.words, strict=self.map.known)
             ],
-            "hints": [place.text for place in reading.places] + [colour.text for colour in reading.colours],
+            "hints": [word.text for word in self.map.hints],
             "skipped": list(reading.skipped),
         }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from excite.errors import ConceptError, LostSignalWarning
-from excite.grounding.hints import hinted
+from excite.grounding.hints import heeded, hinted
 from excite.looking import Look
 from excite.methods import find_method
 from excite.models.preprocess import Preprocess
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from excite.attention import AttentionMap
     from excite.methods import Method
     from excite.models import Classifier
-    from excite.vocabulary import Reading
+    from excite.vocabulary import ColourWord, PlaceWord, Reading
 
     Plane = NDArray[np.floating[Any]]
 
@@ -48,12 +48,14 @@ class PhraseMap:
     Attributes:
         reading: what its words are to the classifier.
         words: the map of each word that the classifier knows; without any, the map of all that it finds.
-        plane: their mean, weighed by words for places and colours, at the size of the picture [height, width].
+        plane: their mean, weighed by the hints, at the size of the picture [height, width].
+        hints: the words for places and colours that weigh it.
     """
 
     reading: Reading
     words: tuple[AttentionMap, ...]
     plane: Plane
+    hints: tuple[PlaceWord | ColourWord, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -124,7 +126,8 @@ class Gaze:
     def _phrase(self, reading: Reading, words: tuple[AttentionMap, ...], *, hints: bool) -> PhraseMap:
         mean = torch.stack([word.values for word in words]).mean(dim=0)
         plane: Plane = upsample(mean, self.picture.size).clamp(min=0).numpy()
-        return PhraseMap(reading, words, hinted(plane, reading, self.picture) if hints else plane)
+        weighing = heeded(reading) if hints else ()
+        return PhraseMap(reading, words, hinted(plane, weighing, self.picture), weighing)
 
 
 def gaze(

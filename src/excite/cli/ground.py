@@ -1,0 +1,185 @@
+"""``excite ground``: which regions of a picture do these phrases refer to?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from excite.cli.grounded import print_grounded
+from excite.cli.options import FullyConvolutional, LabelsFile, Model, Size, Weights  # noqa: TC001 - typer reads them
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from excite.grounding import Grounded
+
+__all__ = ["EXAMPLES", "command"]
+
+EXAMPLES = """\b
+Examples:
+  excite ground photo.jpg "a man in a red hat"           its five best regions, and a picture of them
+  excite ground photo.jpg "the left dog" "a ball" --json two phrases at once, for a program
+  excite ground photo.jpg --phrases captions.txt         a phrase a line
+  excite ground photo.jpg "a dog" --proposals edge-boxes --gamma 0.25
+"""
+
+
+def command(
+    photo: Annotated[Path, typer.Argument(metavar="PHOTO", help="A picture.")],
+    phrases: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PHRASE", help="What to look for, in English; one phrase in quotes, or several."),
+    ] = None,
+    phrases_file: Annotated[
+        Path | None, typer.Option("--phrases", metavar="FILE", help="More phrases: one a line.")
+    ] = None,
+    model: Model = "words",
+    weights: Weights = None,
+    labels: LabelsFile = None,
+    size: Size = None,
+    fully_convolutional: FullyConvolutional = None,
+    layer: Annotated[str | None, typer.Option(help="Where to read the maps; see `excite ls layers`.")] = None,
+    method: Annotated[str | None, typer.Option(help="How to make the maps; see `excite ls methods`.")] = None,
+    proposals: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE|FOLDER",
+            help="The regions to choose from: hierarchy, edge-boxes, selective-search; or files.",
+        ),
+    ] = "hierarchy",
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keep the regions that were made there, for the next time.")
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        typer.Option(help="0: the region with most of the map wins; 1: the one with most of it in each pixel."),
+    ] = None,
+    trust: Annotated[
+        float | None,
+        typer.Option(help="How much the regions' own order counts, 0 to 1; 0: the map alone decides, as in the paper."),
+    ] = None,
+    side: Annotated[
+        int | None,
+        typer.Option(min=1, help="The shorter side of the picture as the classifier sees it; 300, or --size."),
+    ] = None,
+    hints: Annotated[
+        bool, typer.Option("--hints/--no-hints", help='Whether "left", "red" and such words weigh the map.')
+    ] = True,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="Tell at most so many regions.")] = 5,
+    out: Annotated[
+        Path, typer.Option(help="The folder for pictures; or the name of one, ending in .png, for one phrase.")
+    ] = Path("excite-out"),
+    overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw pictures.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Tell which regions of a picture phrases refer to, and draw them with the map of each word."""
+    from excite.grounding import ground
+    from excite.grounding.ground import GAMMA, METHOD
+    from excite.grounding.phrase_maps import SIDE
+    from excite.grounding.scoring import TRUST
+    from excite.images import read_image
+    from excite.methods import find_method
+    from excite.models import Choice
+    from excite.proposals import find_proposer
+
+    texts = _phrases(phrases or [], phrases_file)
+    if overlays and _is_picture(out) and len(texts) > 1:
+        raise typer.BadParameter(f"--out {out} is one picture for {len(texts)} phrases: name a folder")
+    gamma = GAMMA if gamma is None else _checked("--gamma", gamma)
+    trust = TRUST if trust is None else _checked("--trust", trust, 1)
+    method = find_method(METHOD if method is None else method).name
+    picture = read_image(photo)
+    found = find_proposer(proposals, cache).of(picture, photo.name, photo)
+    classifier = Choice(model, weights, labels, size, fully_convolutional).load()
+    grounded = ground(
+        classifier,
+        picture,
+        texts,
+        proposals=found,
+        method=method,
+        layer=layer,
+        gamma=gamma,
+        trust=trust,
+        side=side or size or SIDE,
+        hints=hints,
+        most=most,
+    )
+    files = _draw(grounded, photo, out) if overlays else [None] * len(grounded)
+    for one in grounded:
+        _tell_unknown(one, classifier.name)
+    if not as_json:
+        for number, (one, file) in enumerate(zip(grounded, files, strict=True)):
+            if number:
+                typer.echo()
+            print_grounded(one, file)
+        return
+    answer = {
+        "image": str(photo),
+        "model": classifier.name,
+        "method": method,
+        "layer": grounded[0].map.words[0].layer,
+        "gamma": gamma,
+        "trust": trust,
+        "proposals": proposals,
+        "phrases": [{**one.to_json(), "picture": file} for one, file in zip(grounded, files, strict=True)],
+    }
+    typer.echo(json.dumps(answer))
+
+
+def _phrases(given: Sequence[str], file: Path | None) -> list[str]:
+    """All phrases: those given, then those of the file."""
+    texts = [*given, *(_phrases_of(file) if file else [])]
+    if not texts:
+        raise typer.BadParameter('say what to look for: a phrase in quotes, such as "a man in a red hat"')
+    return texts
+
+
+def _phrases_of(file: Path) -> list[str]:
+    """The lines of a file that hold anything; how many do not is told."""
+    from excite.errors import DataError
+
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as error:
+        raise DataError(f"cannot read {str(file)!r}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{str(file)!r} is not text in UTF-8: save it as such, a phrase a line") from None
+    texts = [line.strip() for line in lines if line.strip()]
+    if not texts:
+        raise DataError(f"{str(file)!r} holds no phrase: write one a line")
+    if len(texts) < len(lines):
+        typer.echo(f"excite: note: blank lines of {str(file)!r} skipped: {len(lines) - len(texts)}", err=True)
+    return texts
+
+
+def _checked(name: str, value: float, most: float = sys.float_info.max) -> float:
+    """A number within its range; typer's own check lets pass what is not a number."""
+    if not 0 <= value <= most:
+        raise typer.BadParameter(f"{name} is a number from 0 to 1{'' if most == 1 else ' or more'}, not {value}")
+    return value
+
+
+def _is_picture(out: Path) -> bool:
+    return out.suffix.lower() == ".png" and not out.is_dir()
+
+
+def _draw(grounded: Sequence[Grounded], photo: Path, out: Path) -> list[str]:
+    """Draw each phrase, and tell into which file."""
+    from excite.album.drawing import draw
+    from excite.album.naming import file_names, map_names
+    from excite.grounding.drawing import as_map
+
+    names = map_names(file_names([photo])[photo], [as_map(one) for one in grounded])
+    files = [out] if _is_picture(out) else [out / f"{name}.png" for name in names]
+    return [str(draw(one.figure(), file)) for one, file in zip(grounded, files, strict=True)]
+
+
+def _tell_unknown(grounded: Grounded, model: str) -> None:
+    """An answer without any word of the phrase is one to another question; whoever reads it should know."""
+    if not grounded.map.known:
+        told = f"{model} knows no word of {grounded.phrase!r}: the answer is whatever it finds in the picture"
+        typer.echo(f"excite: note: {told}", err=True)

@@ -1,0 +1,193 @@
+"""``excite ground`` from the outside, with a classifier of colours and real regions."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from annotated import SIDE, colour_classifier, picture
+from PIL import Image
+
+from excite.grounding import ground
+from excite.grounding.ground import GAMMA, METHOD
+from excite.grounding.scoring import TRUST
+
+KEYS = ["image", "model", "method", "layer", "gamma", "trust", "proposals", "phrases"]
+PHRASE_KEYS = ["phrase", "regions", "point", "words", "hints", "skipped", "picture"]
+RED, GREEN = (4, 8, 16, 20), (28, 24, 44, 40)
+
+
+@pytest.fixture
+def photo(here, model):
+    """A red square and a green one."""
+    picture(here / "squares.png", [("red", RED), ("green", GREEN)])
+    return "squares.png"
+
+
+@pytest.fixture
+def run(excite, photo):
+    return lambda *arguments: excite("ground", photo, *arguments, "--side", SIDE)
+
+
+def boxes_file(boxes):
+    np.savez("boxes.npz", boxes=np.array(boxes, np.float32).reshape(-1, 4), scores=np.ones(len(boxes), np.float32))
+    return "boxes.npz"
+
+
+class TestJson:
+    def test_one_object_and_nothing_else(self, run):
+        ended = run("a red thing", "green on the right", "--json")
+        assert (ended.code, ended.err) == (0, "")
+        (answer,) = ended.answers
+        assert list(answer) == KEYS
+        assert [list(each) for each in answer["phrases"]] == [PHRASE_KEYS] * 2
+        assert {key: answer[key] for key in KEYS[:-1]} == {
+            "image": "squares.png",
+            "model": "colours",
+            "method": METHOD,
+            "layer": "2",
+            "gamma": GAMMA,
+            "trust": TRUST,
+            "proposals": "hierarchy",
+        }
+        for each in answer["phrases"]:
+            with Image.open(each["picture"]) as drawn:
+                assert (drawn.width, drawn.info["Software"]) == (1200, "excite")
+
+    def test_the_squares_are_found(self, run):
+        (answer,) = run("a red thing", "green", "--json", "--no-overlays").answers
+        assert [each["regions"][0]["box"] for each in answer["phrases"]] == [
+            list(map(float, box)) for box in (RED, GREEN)
+        ]
+        assert [each["words"][0]["word"] for each in answer["phrases"]] == ["red", "green"]
+
+    def test_it_says_what_the_library_says(self, run, photo):
+        options = {"gamma": 1.0, "trust": 0.0, "most": 2, "method": "mwp", "layer": "2", "hints": False}
+        (found,) = ground(colour_classifier(), photo, "a red thing", side=SIDE, **options)
+        arguments = "--gamma 1 --trust 0 --most 2 --method mwp --layer 2 --no-hints --no-overlays --json".split()
+        (answer,) = run("a red thing", *arguments).answers
+        assert answer["phrases"] == [{**json.loads(json.dumps(found.to_json())), "picture": None}]
+        assert (answer["gamma"], answer["method"], answer["layer"]) == (1.0, "mwp", "2")
+        assert not Path("excite-out").exists()
+
+    def test_regions_from_a_file(self, run):
+        (answer,) = run(
+            "red", "--json", "--no-overlays", "--proposals", boxes_file([[0, 0, 20, 24], [24, 20, 48, 48]])
+        ).answers
+        assert [region["box"] for region in answer["phrases"][0]["regions"]] == [[0, 0, 20, 24], [24, 20, 48, 48]]
+        assert answer["proposals"] == "boxes.npz"
+
+    def test_regions_are_kept_for_the_next_time(self, run):
+        answers = [run("red", "--json", "--cache", "kept", "--no-overlays").answers for _ in range(2)]
+        assert answers[0] == answers[1]
+        assert len([file for file in Path("kept").rglob("*") if file.is_file()]) == 1
+
+
+class TestText:
+    def test_words_regions_point_and_picture(self, run):
+        ended = run("the second red hat on the left", "--most", 1)
+        assert ended.err == ""
+        assert ended.out.splitlines()[:3] == [
+            "the second red hat on the left",
+            "word  meaning  probability  mass",
+            ended.out.splitlines()[2],
+        ]
+        assert ended.out.splitlines()[2].split()[:2] == ["red", "red"]
+        assert ended.out.splitlines()[3:6] == [
+            "weighed by: red, left",
+            "skipped: second, hat",
+            "rank  box           score",
+        ]
+        assert ended.out.splitlines()[6].startswith("1     4, 8, 16, 20  ")
+        assert ended.out.splitlines()[7].startswith("point: ")
+        assert ended.out.splitlines()[8:] == ["written: excite-out/squares.the-second-red-hat-on-the-left.png"]
+
+    def test_without_hints_nothing_weighs(self, run):
+        said = run("left red", "--no-hints", "--no-overlays").out
+        assert "weighed by" not in said
+        assert "skipped: left\n" in said
+        assert "written" not in said
+
+    def test_no_evidence(self, run, here):
+        Image.new("RGB", (SIDE, SIDE)).save("squares.png")
+        said = run("red", "--proposals", boxes_file([[0, 0, 20, 24]]), "--no-overlays").out
+        assert "regions: none, there is no evidence for it anywhere\npoint: nowhere\n" in said
+
+    def test_no_known_word_is_answered_and_told(self, run):
+        ended = run("a zebra", "red", "--no-overlays")
+        assert ended.code == 0
+        assert ended.err == (
+            "excite: note: colours knows no word of 'a zebra': the answer is whatever it finds in the picture\n"
+        )
+        assert "skipped: zebra\nrank" in ended.out
+
+
+class TestPhrases:
+    def test_from_a_file_behind_those_given(self, run):
+        Path("phrases.txt").write_text("\ufeffgreen\n\n  a red hat \r\n\t\n", encoding="utf-8")
+        ended = run("red", "--phrases", "phrases.txt", "--json", "--no-overlays")
+        assert [each["phrase"] for each in ended.answers[0]["phrases"]] == ["red", "green", "a red hat"]
+        assert ended.err == "excite: note: blank lines of 'phrases.txt' skipped: 2\n"
+
+    def test_phrases_of_one_name_have_a_picture_each(self, run):
+        (answer,) = run("red / ünd?", "red, ünd!", "--json").answers
+        files = [each["picture"] for each in answer["phrases"]]
+        assert len(set(files)) == 2
+        assert all(file.startswith("excite-out/squares.red-ünd.") for file in files)
+        assert all(Path(file).is_file() for file in files)
+
+
+class TestPictures:
+    def test_one_by_name(self, run):
+        (answer,) = run("red", "--json", "--out", "there/red.PNG").answers
+        assert answer["phrases"][0]["picture"] == "there/red.PNG"
+        assert Path("there/red.PNG").is_file()
+
+    def test_somebody_elses_is_kept(self, run, photo):
+        before = Path(photo).read_bytes()
+        assert "was not drawn by excite" in run("red", "--out", photo).complaint
+        assert Path(photo).read_bytes() == before
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("arguments", "code", "words"),
+        [
+            ([], 2, "say what to look for"),
+            (["  "], 1, "a phrase is blank"),
+            (["red", "green", "--out", "one.png"], 2, "one picture for 2 phrases"),
+            (["red", "--method", "no"], 1, "there is no method 'no'"),
+            (["red", "--layer", "no"], 1, "no layer 'no'"),
+            (["red", "--proposals", "no"], 1, "there are no proposals 'no'"),
+            (["red", "--gamma", "-1"], 2, "--gamma is a number from 0"),
+            (["red", "--trust", "nan"], 2, "--trust is a number from 0 to 1"),
+            (["--phrases", "no.txt"], 1, "cannot read 'no.txt'"),
+            (["--phrases", "squares.png"], 1, "'squares.png' is not text"),
+            (["--phrases", os.devnull], 1, "holds no phrase"),
+            (["red", "--out", "squares.png/folder"], 1, "cannot write"),
+        ],
+    )
+    def test_one_line(self, run, arguments, code, words):
+        ended = run(*arguments)
+        assert ended.code == code
+        assert words in ended.complaint
+        assert not Path("excite-out").exists()
+
+    @pytest.mark.parametrize(
+        ("name", "words"), [("no.jpg", "no file 'no.jpg'"), (".", "is a folder"), ("a.txt", "not a picture")]
+    )
+    def test_no_picture(self, excite, here, model, name, words):
+        Path("a.txt").write_text("Dear diary")
+        assert words in excite("ground", name, "red").complaint
+
+    def test_no_regions_for_this_picture(self, run):
+        ended = run("red", "--proposals", boxes_file([]))
+        assert (ended.code, "squares.png" in ended.complaint) == (1, True)
+
+    def test_a_missing_package_is_named(self, run, monkeypatch):
+        monkeypatch.setitem(sys.modules, "higra", None)
+        complaint = run("red").complaint
+        assert "higra" in complaint
+        assert "excite[ground]" in complaint

@@ -1,0 +1,219 @@
+"""A phrase in a picture: boxes, maps, and words in the colours of their maps."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from excite.errors import ExciteError
+from excite.readouts.boxes_drawn import BEST, MOST_BOXES, OTHERS, draw_boxes
+from excite.readouts.figure import GREY, INK, PAPER
+from excite.readouts.grounded_figure import MOST_MAPS, PALE, WORD_COLOURS, Told, WordMap, grounded_figure
+from excite.readouts.headed import Headed, draw_row, fitted
+from excite.readouts.letters import drawable
+from excite.readouts.overlay import DARK, LIGHT
+from excite.readouts.sentence import MOST_LINES, Mark, draw_sentence
+
+GREEN = (90, 120, 60)
+MAP = torch.eye(5)
+
+
+def having(picture, colour):
+    """Where a picture has exactly this colour."""
+    return (np.asarray(picture) == colour).all(axis=2)
+
+
+def around(picture, colour):
+    """The half-open box of all pixels of a colour."""
+    rows, columns = np.nonzero(having(picture, colour))
+    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+
+
+def photograph(width=320, height=240):
+    return Image.new("RGB", (width, height), GREEN)
+
+
+def words(count):
+    return [WordMap(f"w{k}", MAP, "87%", ((3 * k, 3 * k + 2),)) for k in range(count)]
+
+
+def page(told, maps=(), boxes=(), plane=MAP):
+    return grounded_figure(photograph(), told, plane, maps, boxes, width=600)
+
+
+def _long_runs(row):
+    """How many unbroken lines there are in a row of pixels, letters aside."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
+    return int((edges[1::2] - edges[::2] > 60).sum())
+
+
+class TestSentence:
+    def test_only_what_is_marked_has_its_colour(self):
+        page = draw_sentence("red hat", [Mark(4, 7, (0, 0, 255))], 300, 30)
+        blue, ink = around(page, (0, 0, 255)), around(page, INK)
+        assert ink[2] <= blue[0]
+        assert (page.width, page.height) == (300, 45)
+
+    def test_a_line_below_and_not_through_the_letters(self):
+        plain, lined = (draw_sentence("oxo cat", [Mark(0, 3, underlined=on)], 300, 30) for on in (False, True))
+        changed = np.nonzero((np.asarray(plain) != np.asarray(lined)).any(axis=2))
+        assert changed[0].min() > around(plain, INK)[3]
+        assert changed[1].max() < 80
+
+    def test_marks_that_meet_do_what_each_says(self):
+        both = draw_sentence("red", [Mark(0, 3, (0, 0, 255)), Mark(0, 3, underlined=True)], 100, 30)
+        coloured = draw_sentence("red", [Mark(0, 3, (0, 0, 255))], 100, 30)
+        assert having(both, (0, 0, 255)).sum() > having(coloured, (0, 0, 255)).sum()
+        assert not having(both, INK).any()
+
+    def test_many_words_are_many_lines(self):
+        one, many = (draw_sentence("word " * count, [], 200, 20) for count in (1, 20))
+        assert one.height < many.height <= MOST_LINES * 30
+        assert draw_sentence("word " * 2000, [], 200, 20).height == MOST_LINES * 30
+
+    def test_a_long_word_is_cut_and_none_of_it_lost(self):
+        page = draw_sentence("x" * 60, [Mark(0, 60, (0, 0, 255))], 200, 20)
+        letters = draw_sentence("x" * 10, [Mark(0, 10, (0, 0, 255))], 200, 20)
+        assert having(page, (0, 0, 255)).sum() == pytest.approx(6 * having(letters, (0, 0, 255)).sum(), rel=0.05)
+
+    @pytest.mark.parametrize("text", ["", "   ", "\n", "\udc80", "犬", "a\x00b"])
+    def test_odd_texts(self, text):
+        assert draw_sentence(text, [Mark(0, 99, (0, 0, 255)), Mark(-5, 1)], 100, 20).width == 100
+
+
+class TestLetters:
+    @pytest.mark.parametrize(
+        ("text", "drawn"),
+        [
+            ("plain", "plain"),
+            ("jalapeño", "jalapeno"),
+            ("cafe\N{COMBINING ACUTE ACCENT}", "cafe"),
+            ("straße", "strasse"),
+            ("犬", "犬"),
+            ("\udc80", "?"),
+        ],
+    )
+    def test_accents_are_left_out_and_nothing_else(self, text, drawn):
+        assert drawable(text) == drawn
+
+
+class TestBoxes:
+    def test_each_in_its_place_and_the_best_thicker(self):
+        drawn = draw_boxes(photograph(), [(20, 30, 150, 200), (200, 60, 300, 220)])
+        assert around(drawn, BEST) == (21, 31, 149, 199)  # within a dark line
+        assert around(drawn, OTHERS) == (201, 61, 299, 219)
+        row = np.asarray(drawn)[130]
+        assert (row == BEST).all(axis=1).sum() == 2 * (row == OTHERS).all(axis=1).sum()
+
+    def test_scaled(self):
+        assert around(draw_boxes(photograph(), [(10, 20, 50, 70)], scale=2), BEST) == (21, 41, 99, 139)
+
+    def test_the_right_one_is_dashed(self):
+        drawn = draw_boxes(photograph(), [], true_boxes=[(20, 30, 150, 200)])
+        edge = np.asarray(drawn)[30, 20:150]
+        light = (edge == LIGHT).all(axis=1)
+        assert (light | (edge == DARK).all(axis=1)).all()
+        assert np.abs(np.diff(light.astype(int))).sum() > 4
+        assert around(drawn, LIGHT)[:2] == (20, 30)
+
+    def test_numbers_do_not_hide_each_other(self):
+        one, three = (draw_boxes(photograph(), [(20, 30, 150, 200)] * count) for count in (1, 3))
+        assert having(three, OTHERS).sum() > 100  # the edges are below the best's: only numbers are seen
+        assert having(three, BEST)[30:60, 20:40].sum() == having(one, BEST)[30:60, 20:40].sum()
+
+    def test_more_than_can_be_told_apart_are_left_out(self):
+        boxes = [(20, 30, 150 + k, 200 + k) for k in range(MOST_BOXES)]
+        assert draw_boxes(photograph(), boxes) == draw_boxes(photograph(), [*boxes, (0, 0, 320, 240)])
+
+    @pytest.mark.parametrize("box", [(-50, -50, 900, 900), (5, 5, 5, 5), (400, 300, 500, 400), (319.6, 0, 320, 0.2)])
+    def test_boxes_beyond_the_picture(self, box):
+        assert having(draw_boxes(photograph(), [box]), BEST).any()
+
+    def test_the_picture_is_not_changed(self):
+        picture = photograph()
+        draw_boxes(picture, [(0, 0, 50, 50)])
+        assert having(picture, GREEN).all()
+
+
+class TestHeaded:
+    def test_a_long_title_is_shortened_and_its_note_is_whole(self):
+        cells = [Headed(photograph(80, 60), title, "87%", (0, 0, 255)) for title in ("w" * 90, "w")]
+        long, short = (draw_row([cell], 80, 8, 12) for cell in cells)
+        assert (long.width, having(long, GREY).sum()) == (80, having(short, GREY).sum())
+        assert having(long, (0, 0, 255)).sum() > having(short, (0, 0, 255)).sum() > 0
+
+    def test_towers_are_narrower(self):
+        width, height = fitted((100, 1000), 200)
+        assert height <= 1.2 * 200
+        assert width == 24
+
+
+class TestFigure:
+    def test_frames_and_words_share_their_colours(self):
+        plain = page(Told("w0 w1 no"), [WordMap("w0", MAP), WordMap("w1", MAP)])
+        marked = page(Told("w0 w1 no"), [WordMap("w0", MAP, spans=((0, 2),)), WordMap("w1", MAP, spans=((3, 5),))])
+        assert plain.size == marked.size
+        for colour in WORD_COLOURS[:2]:
+            assert having(plain, colour).sum() > 500  # the frame
+            assert not having(plain, colour)[-40:].any()
+            assert having(marked, colour)[-40:].any()
+        assert not having(marked, WORD_COLOURS[2]).any()
+
+    def test_what_is_skipped_is_pale(self):
+        assert not having(page(Told("a word")), PALE).any()
+        assert having(page(Told("a word", skipped=((2, 6),))), PALE).any()
+
+    def test_hints_are_underlined_in_their_own_colour(self):
+        pages = [page(Told("w0 w1", hints=hints), words(2)) for hints in ((), ((0, 2),))]
+        plain, lined = ([having(each, colour).sum() for colour in WORD_COLOURS[:2]] for each in pages)
+        assert lined[0] > plain[0]
+        assert lined[1] == plain[1]
+
+    def test_boxes_are_on_the_left_and_the_map_on_the_right(self):
+        drawn = page(Told("a"), boxes=[(0, 0, 160, 120)])
+        left, top, right, bottom = around(drawn, BEST)
+        assert (left, right) == (13, 13 + 282 // 2 - 2)  # half of the picture, within a dark line
+        assert bottom - top == 212 // 2 - 2
+        assert not having(drawn, BEST)[:, 306:].any()
+        assert not having(drawn, PAPER)[top : top + 200, 306:588].all(axis=1).any()
+
+    @pytest.mark.parametrize(("count", "rows"), [(0, []), (1, [1]), (5, [5]), (6, [3, 3]), (11, [4, 4, 3])])
+    def test_rows_of_five_at_most_and_of_one_length(self, count, rows):
+        drawn = page(Told("a"), words(count))
+        frames = np.any([having(drawn, colour) for colour in WORD_COLOURS], axis=0)
+        bottoms = [y for y in range(1, drawn.height) if _long_runs(frames[y - 1]) and not _long_runs(frames[y])]
+        upper_and_lower = [_long_runs(frames[y - 1]) for y in bottoms]
+        assert upper_and_lower == [count for count in rows for _ in range(2)]
+
+    def test_too_many_maps_are_told(self):
+        fewer, more = (page(Told("a"), words(count)) for count in (MOST_MAPS, MOST_MAPS + 7))
+        assert fewer.height < more.height < fewer.height + 50
+
+    @pytest.mark.parametrize("size", [(1, 1), (1, 900), (900, 1), (30, 20), (1600, 1200)])
+    def test_any_size_of_picture_is_a_page_of_one_width(self, size):
+        whole = [(0, 0, *size)]
+        drawn = grounded_figure(photograph(*size), Told("dog " * 50), MAP, words(3), whole, true_boxes=whole)
+        assert drawn.width == 1200
+        assert drawn.height < 1600
+
+    def test_text_stays_within_its_margins(self):
+        drawn = np.asarray(page(Told("wide words " * 90), words(5)))
+        for margin in (drawn[:12], drawn[-6:], drawn[:, :12], drawn[:, -12:]):
+            assert (margin == PAPER).all()
+
+    def test_without_evidence_there_is_no_ring(self):
+        shown, empty = (page(Told("dog"), plane=plane) for plane in (MAP, torch.zeros(3, 3)))
+        assert having(shown, LIGHT)[40:230, 306:588].any()
+        assert not having(empty, LIGHT)[40:230, 306:588].any()
+
+    def test_is_the_same_every_time(self):
+        pages = [page(Told("w0"), words(1), [(0, 0, 9, 9)]).tobytes() for _ in range(2)]
+        assert pages[0] == pages[1]
+
+    def test_too_narrow(self):
+        with pytest.raises(ExciteError, match="at least 400"):
+            grounded_figure(photograph(), Told("a"), MAP, [], [], width=399)
+
+    def test_no_map(self):
+        with pytest.raises(ExciteError, match="NaN"):
+            page(Told("a"), plane=torch.full((2, 2), torch.nan))
