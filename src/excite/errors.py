@@ -11,6 +11,7 @@ __all__ = [
     "MethodError",
     "ModelError",
     "NoRuleError",
+    "ProposalError",
     "ReplacedOperatorsWarning",
     "SignalError",
     "SizeError",
@@ -55,6 +56,10 @@ class ImageError(ExciteError):
 
 class DataError(ExciteError):
     """A data set, its annotations or one of its samples cannot be used."""
+
+
+class ProposalError(DataError):
+    """A picture has no proposals: callers can count such pictures and go on."""
 
 
 class FetchError(ExciteError):

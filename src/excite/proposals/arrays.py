@@ -1,0 +1,103 @@
+"""Proposals as named arrays in NPZ files: our own form, and the plain ones that others may write."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from excite.errors import DataError
+from excite.proposals.checking import best_first, checked_boxes, checked_scores
+from excite.proposals.parts import segment_boxes, segments_of_pixels
+from excite.proposals.proposals import Proposals, Segments
+from excite.proposals.resizing import enlarged_parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+__all__ = ["from_arrays", "read_npz"]
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """All arrays of a file; every byte is checked before it is believed.
+
+    Raises:
+        DataError: The file is not there, damaged, or holds more than numbers.
+
+    Example:
+        >>> sorted(read_npz(Path("a.npz")))  # doctest: +SKIP
+        ['boxes', 'scores']
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            contents = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
+        return {
+            name: np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+            for name, content in contents.items()
+        }
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"cannot read {str(path)!r} as NPZ: {reason}") from None
+
+
+def from_arrays(arrays: dict[str, Array], size: tuple[int, int]) -> Proposals:
+    """Proposals of a picture of this width and height.
+
+    The arrays are those of `Proposals.arrays` (where parts of a shrunk picture are enlarged), or ``boxes`` [n, 4]
+    half-open (x0, y0, x1, y1), or ``masks`` [n, height, width]; the last two with ``scores`` [n] or without.
+
+    Raises:
+        DataError: They do not fit together, or not to the picture.
+
+    Example:
+        >>> from_arrays({"masks": np.array([[[1, 1, 0]], [[0, 1, 0]]], bool)}, (3, 1)).boxes.tolist()
+        [[0.0, 0.0, 2.0, 1.0], [1.0, 0.0, 2.0, 1.0]]
+    """
+    if "size" in arrays and arrays["size"].tolist() != list(size):
+        raise DataError(f"they are of a picture of {arrays['size'].tolist()} pixels, not {list(size)}")
+    if "parts" in arrays:
+        segments = _segments(arrays, size)
+    elif "masks" in arrays:
+        segments = _of_masks(arrays["masks"], size)
+    elif "boxes" in arrays:
+        boxes = checked_boxes(arrays["boxes"], size)
+        return best_first(size, boxes, checked_scores(arrays.get("scores"), len(boxes)))
+    else:
+        raise DataError(f"there are no arrays 'boxes', 'masks' or 'parts', but {', '.join(sorted(arrays)) or 'none'}")
+    scores = checked_scores(arrays.get("scores"), len(segments))
+    return best_first(size, segment_boxes(segments), scores, segments)
+
+
+def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
+    missing = {"starts", "members"} - arrays.keys()
+    if missing:
+        raise DataError(f"'parts' are there, but not {' and '.join(sorted(missing))!r}")
+    parts, starts, members = arrays["parts"], arrays["starts"], arrays["members"]
+    whole = all(array.dtype.kind in "iu" for array in (parts, starts, members))
+    if not whole or parts.ndim != 2 or starts.ndim != 1 or members.ndim != 1 or parts.size == 0:
+        raise DataError("'parts' must be whole numbers [height, width], 'starts' and 'members' lists of them")
+    if len(starts) == 0 or starts[0] != 0 or starts[-1] != len(members) or (np.diff(starts) <= 0).any():
+        raise DataError("'starts' must go up from 0 to the number of members, each region having some")
+    there = np.unique(parts)
+    if not np.isin(members, there[there >= 0]).all():
+        raise DataError("'members' names parts that no pixel has")
+    return Segments(enlarged_parts(parts, size), starts.astype(np.int64), members.astype(np.int32))
+
+
+def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
+    if masks.ndim != 3 or masks.shape[1:] != size[::-1]:
+        raise DataError(f"'masks' must be [n, {size[1]}, {size[0]}] for this picture, not {list(masks.shape)}")
+    if masks.dtype.kind not in "biu":
+        raise DataError("'masks' must be true or false for each pixel")
+    regions = [np.flatnonzero(mask) for mask in masks]
+    empty = next((number for number, pixels in enumerate(regions) if len(pixels) == 0), None)
+    if empty is not None:
+        raise DataError(f"mask {empty} is empty")
+    return segments_of_pixels(size[::-1], regions)
