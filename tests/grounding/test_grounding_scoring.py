@@ -69,6 +69,12 @@ class TestSums:
         assert Scorer(proposals(np.zeros((1, 4), np.float32), segments)).sums(plane).tolist() == [0]
 
 
+    def test_parts_without_a_pixel(self, plane):
+        segments = Segments(np.zeros((HEIGHT, WIDTH), np.int32), np.array([0, 1, 3]), np.array([7, 0, 9], np.int32))
+        sums = Scorer(proposals(np.zeros((2, 4), np.float32), segments)).sums(plane)
+        np.testing.assert_allclose(sums, [0, plane.sum()])
+
+
 class TestScores:
     def test_are_the_paper_s(self):
         assert scored(np.array([6.0, 6.0]), np.array([4.0, 9.0]), 0.5).tolist() == [3.0, 2.0]

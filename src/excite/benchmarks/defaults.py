@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["HELD_OUT", "LOCALIZATION_METHODS", "POINTING_METHODS"]
+__all__ = ["GROUNDING_METHODS", "HELD_OUT", "LOCALIZATION_METHODS", "POINTING_METHODS"]
 
 POINTING_METHODS = "excite,c-mwp,mwp,center"
+GROUNDING_METHODS = "excite,c-mwp,mwp,grad,guided,lrp,cam,center"
 LOCALIZATION_METHODS = "grad,deconv,lrp,cam,grad-cam,mwp,c-mwp,extent"
 
 HELD_OUT = 0.2

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Table = NDArray[np.bool_]
+    Table = NDArray[np.bool_] | NDArray[np.integer[Any]]
 
 __all__ = ["RESAMPLES", "interval", "mean_shares", "resampled_means"]
 
@@ -27,8 +27,8 @@ def resampled_means(asked: Table, hits: Sequence[Table], resamples: int = RESAMP
     drawn. A category that a resample lacks is left out of its mean.
 
     Args:
-        asked: [pictures, categories], which pairs there are; each picture has at least one.
-        hits: for each contestant, which of those it hit.
+        asked: [pictures, categories], which pairs there are, or how many; each picture has at least one.
+        hits: for each contestant, which of those it hit, or how many.
         resamples: how often.
 
     Returns:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli import bench_speed, localization, pointing
+from excite.cli import bench_speed, grounding, localization, pointing
 from excite.cli.columns import print_columns
 from excite.cli.groups import group
 from excite.cli.options import Address, Engine, Workers, crew_of
@@ -22,6 +22,7 @@ __all__ = ["app"]
 app = group("Measure the engine itself, and how well its maps point and box.")
 app.command("pointing", epilog=pointing.EXAMPLES)(pointing.command)
 app.command("localization", epilog=localization.EXAMPLES)(localization.command)
+app.command("grounding", epilog=grounding.EXAMPLES)(grounding.command)
 app.command("speed", epilog=bench_speed.EXAMPLES)(bench_speed.command)
 
 

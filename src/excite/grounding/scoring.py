@@ -124,7 +124,8 @@ def _box_sums(boxes: NDArray[np.float32], plane: Numbers) -> Numbers:
 def _segment_sums(segments: Segments, plane: Numbers) -> Numbers:
     """The sums over sets of parts: the pixels of each part are added once, however many sets it is in."""
     numbers = segments.parts.ravel() + 1  # nobody's pixels have the number -1
-    of_parts = np.bincount(numbers, plane.ravel(), int(segments.parts.max(initial=-1)) + 2)[1:]
+    most = int(segments.members.max(initial=-1)) + 2  # a part may have no pixel
+    of_parts = np.bincount(numbers, plane.ravel(), most)[1:]
     members = np.append(of_parts[segments.members], 0.0)  # so that the last start is a place of the array
     sums = np.add.reduceat(members, segments.starts[:-1]) if len(segments) else np.zeros(0)
     return np.where(segments.starts[1:] > segments.starts[:-1], sums, 0.0)

@@ -1,0 +1,92 @@
+"""Tiny data sets with phrases about coloured squares, and proposals for them."""
+
+import json
+from pathlib import Path
+
+from annotated import SIDE, picture
+
+from excite.datasets.phrases import Described, Phrase, PhraseDataset
+
+RED, GREEN = (4, 4, 12, 12), (30, 28, 42, 44)
+WHOLE = (0, 0, SIDE, SIDE)
+
+
+class Said(PhraseDataset):
+    """Phrases given in a test: for each picture's name its squares and phrases."""
+
+    name = "said"
+    layout = "in a test"
+
+    def __init__(self, folder, pictures, groups=()):
+        self.pictures, self._groups = pictures, tuple(groups)
+        for name, (squares, _) in pictures.items():
+            if not (folder / name).exists():  # the same file, as if it had been there all along
+                picture(folder / name, squares)
+        super().__init__(folder, "val")
+
+    def _splits(self):
+        return ["val"]
+
+    def _read(self):
+        self.left_out["phrases without a box"] += 3
+        return list(self.pictures)
+
+    @classmethod
+    def is_in(cls, folder):
+        return False
+
+    @property
+    def groups(self):
+        return self._groups
+
+    def sample(self, name):
+        return Described(name, Path(self.folder) / name, tuple(self.pictures[name][1]), (SIDE, SIDE))
+
+
+def two_squares(k):
+    """A red and a green square, each moved by another picture's number, with a phrase for each and one for both."""
+    red = tuple(side + k % 5 for side in RED)
+    green = tuple(side - k % 7 if at % 2 else side for at, side in enumerate(GREEN))
+    squares = [("red", red), ("green", green)]
+    phrases = [
+        Phrase("the red square", (red,), "warm", "the red square on black"),
+        Phrase("green", (green,), "cold"),
+        Phrase("red and green", (red, green), "warm", also=("cold",)),
+    ]
+    return squares, phrases
+
+
+def pictures(count):
+    """So many pictures with two squares."""
+    return {f"{k:03}.png": two_squares(k) for k in range(count)}
+
+
+def around(squares):
+    """Proposals: first the whole picture, then quarters, boxes that fit a little, and the squares themselves."""
+    half = SIDE // 2
+    quarters = [(x, y, x + half, y + half) for x in (0, half) for y in (0, half)]
+    loose = [(x0 - 2, y0 - 2, x1 + 3, y1 + 3) for _, (x0, y0, x1, y1) in squares]
+    return [WHOLE, *quarters, *loose, *(box for _, box in squares)]
+
+
+def write_proposals(path, boxes):
+    """Boxes of pictures, the best first, as COCO results."""
+    entries = [
+        {"image_id": name, "bbox": [x0, y0, x1 - x0, y1 - y0], "score": round(1 - 0.05 * k, 2)}
+        for name, each in boxes.items()
+        for k, (x0, y0, x1, y1) in enumerate(each)
+    ]
+    text = json.dumps(entries)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    return path
+
+
+def make_rec(folder, described):
+    """RefCOCO's layout."""
+    lines = []
+    for name, (squares, phrases) in described.items():
+        picture(folder / "images" / name, squares)
+        lines += [json.dumps({"file": name, "phrase": one.text, "box": list(one.boxes[0])}) for one in phrases]
+    (folder / "val.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
