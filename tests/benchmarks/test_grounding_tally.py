@@ -5,7 +5,9 @@ import pytest
 from excite.benchmarks.grounding_marks import Mention, Standing, group_recalls
 from excite.benchmarks.grounding_rows import Chosen
 from excite.benchmarks.grounding_tally import Table, choose, mentions_of, spent, unknown_words
+from excite.benchmarks.grounding_work import GAMMAS, PAPERS_GAMMAS
 from excite.errors import DataError
+from excite.grounding.ground import GAMMA
 
 
 def mention(picture, hit, scores=(3.0, 2.0, 1.0), *, text="a dog", groups=("animals",), small=False, pointed=None):
@@ -77,7 +79,9 @@ class TestMarks:
 
 
 def hits(*ranks):
-    return [{"union": rank, "any": 1} for rank in ranks]
+    """At the paper's gammas; at all others nothing is right."""
+    of_gamma = dict(zip(PAPERS_GAMMAS, ranks, strict=True))
+    return [{"union": of_gamma.get(gamma), "any": 1} for gamma in GAMMAS]
 
 
 class TestChoosing:
@@ -85,14 +89,24 @@ class TestChoosing:
         first = {"found": [{"method": "mwp", "hits": hits(1, 6, 2, None, 9)}]}
         second = {"found": [{"method": "mwp", "hits": hits(None, 6, 5, 1, 9)}]}
         chosen = choose([{"phrases": [first]}, {"phrases": [second]}], "union")["mwp"]
-        assert chosen.curve == pytest.approx([50, 100 / 3, 200 / 3, 50, 100 / 3])
+        assert chosen.curve[::5] == pytest.approx([50, 100 / 3, 200 / 3, 50, 100 / 3])
         assert chosen.gamma == 0.5
-        assert choose([{"phrases": [first, second]}], "any")["mwp"].gamma == 0.0  # of equals the first
+
+    def test_of_equals_the_one_nearest_to_the_default(self):
+        same = [{"phrases": [{"found": [{"method": "mwp", "hits": hits(1, 1, 1, 1, 1)}]}]}]
+        assert choose(same, "any")["mwp"].gamma == GAMMA
+        assert choose(same, "any", PAPERS_GAMMAS)["mwp"].gamma == 0.5
+
+    def test_only_among_those_that_may_be(self):
+        best_between = [{"union": 1 if gamma == 0.3 else 2, "any": 1} for gamma in GAMMAS]
+        found = [{"phrases": [{"found": [{"method": "mwp", "hits": best_between}]}]}]
+        assert choose(found, "union")["mwp"].gamma == 0.3
+        assert choose(found, "union", PAPERS_GAMMAS)["mwp"].gamma in PAPERS_GAMMAS
 
     def test_each_method_has_its_own(self):
         found = [{"method": "mwp", "hits": hits(2, 1, 1, 1, 1)}, {"method": "grad", "hits": hits(2, 2, 2, 1, 2)}]
         chosen = choose([{"phrases": [{"found": found}]}], "union")
-        assert {method: one.gamma for method, one in chosen.items()} == {"mwp": 0.25, "grad": 0.75}
+        assert {method: one.gamma for method, one in chosen.items()} == {"mwp": 0.5, "grad": 0.75}
 
 
 def record(**more):

@@ -68,7 +68,6 @@ class TestSums:
         segments = Segments(np.full((HEIGHT, WIDTH), 3, np.int32), np.array([0, 1]), np.array([0], np.int32))
         assert Scorer(proposals(np.zeros((1, 4), np.float32), segments)).sums(plane).tolist() == [0]
 
-
     def test_parts_without_a_pixel(self, plane):
         segments = Segments(np.zeros((HEIGHT, WIDTH), np.int32), np.array([0, 1, 3]), np.array([7, 0, 9], np.int32))
         sums = Scorer(proposals(np.zeros((2, 4), np.float32), segments)).sums(plane)

@@ -15,7 +15,7 @@ from excite.benchmarks.grounding_protocol import Protocol, enlarged
 from excite.benchmarks.grounding_rows import Chosen
 from excite.benchmarks.grounding_run import Run
 from excite.benchmarks.grounding_tally import Table, choose, empty_maps, mentions_of, spent, unknown_words
-from excite.benchmarks.grounding_work import Choosing, Ranking
+from excite.benchmarks.grounding_work import GAMMAS, Choosing, Ranking
 from excite.benchmarks.holding_out import checked_share, held_out
 from excite.benchmarks.page_parts import main_method
 from excite.benchmarks.places import Places
@@ -60,7 +60,8 @@ class Grounding:
         layer: read all methods here, where they can be; None for each method's own place.
         proposals: who proposes regions: a name of `excite.proposals.PROPOSERS`, or precomputed ones.
         cache: a folder in which proposals are kept; None to make them anew each time.
-        gamma: how much a large region must hold; None to choose one for each method on held-out pictures.
+        gamma: how much a large region must hold; or those of `GAMMAS` of which one is chosen for each method on
+            held-out pictures.
         held_out: choose on this share of the pictures; the others are reported on.
         seed: another one holds out others.
         truth: one of `TRUTHS`.
@@ -94,7 +95,7 @@ class Grounding:
         layer: str | None = None,
         proposals: str | Path = "hierarchy",
         cache: Path | None = None,
-        gamma: float | None = None,
+        gamma: float | Sequence[float] = GAMMAS,
         held_out: float = HELD_OUT,
         seed: int = 0,
         truth: str = "union",
@@ -107,7 +108,9 @@ class Grounding:
         if skip < 0 or (limit is not None and limit < 1):
             raise DataError(f"skip {skip} and limit {limit} leave no pictures: give at least 0, and at least 1")
         self.classifier, self.dataset = classifier, dataset
-        self.truth, self.gamma = checked_truth(truth), gamma
+        self.truth = checked_truth(truth)
+        self.gamma = gamma if isinstance(gamma, (int, float)) else None
+        self.among = (gamma,) if isinstance(gamma, (int, float)) else tuple(gamma)
         self.share, self.seed = checked_share(held_out), seed
         self.cache = cache.absolute() if cache and str(proposals) in PROPOSERS else None  # seen from any machine
         self.names = dataset.names[skip:] if limit is None else dataset.names[skip : skip + limit]
@@ -133,7 +136,7 @@ class Grounding:
         if self.gamma is not None:
             return {method: Chosen(self.gamma) for method in self.protocol.layers}
         self._check_some_were_read(records, len(self.held), "to choose gamma on ")
-        return choose(records, self.truth)
+        return choose(records, self.truth, self.among)
 
     def records(self, out: Path, chosen: Mapping[str, Chosen], workers: int | Crew = 1) -> Iterator[Entry]:
         """Ask picture by picture, kept in ``records.jsonl``: started again, it goes on where it was.
@@ -186,7 +189,7 @@ class Grounding:
             "protocol": {
                 "proposals": self.protocol.proposals,
                 "truth": self.truth,
-                "gamma": "search" if self.gamma is None else self.gamma,
+                "gamma": list(self.among) if self.gamma is None else self.gamma,
                 "held_out": self.share if self.gamma is None else None,
                 "seed": self.seed,
                 "trust": self.protocol.trust,

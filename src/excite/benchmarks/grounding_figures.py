@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from excite.benchmarks.figure_parts import dots, legend, line_style, panels_of_methods, tens_around
 from excite.benchmarks.grounding_marks import CURVE
-from excite.benchmarks.grounding_work import GAMMAS
+from excite.benchmarks.grounding_work import GAMMAS, PAPERS_GAMMAS
 from excite.benchmarks.page_parts import methods_of, models_of
 from excite.benchmarks.plots import INK, LOOKS, check_plots, plain
 
@@ -72,9 +72,9 @@ def gammas_figure(rows: Sequence[Row]) -> Any:
     for k, row in searched:
         style = line_style(k)
         axes.plot(GAMMAS, row.chosen.curve, label=row.method, **style)
-        best = max(row.chosen.curve)
+        best = row.chosen.curve[GAMMAS.index(row.chosen.gamma)]
         axes.plot([row.chosen.gamma], [best], color=style["color"], marker=style["marker"], **OPEN)
-    axes.set_xticks(GAMMAS)
+    axes.set_xticks(PAPERS_GAMMAS)
     axes.set_xlabel("gamma: 0 for the largest regions, 1 for the densest", color=INK)
     axes.set_ylabel("mean of R@1, R@5 and R@10 [%]", color=INK)
     legend(figure, axes, columns=NAMES)

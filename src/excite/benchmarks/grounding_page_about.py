@@ -54,11 +54,13 @@ def _protocol(run: Run) -> Iterator[tuple[str, str]]:
 
 def _gamma(run: Run) -> str:
     about, protocol = run.about, run.about["protocol"]
-    if protocol["gamma"] != "search":
+    if isinstance(protocol["gamma"], float):
         return f"{protocol['gamma']:g} for all, so that all pictures are reported on"
+    first, second, *_, last = protocol["gamma"]
+    tried = f"{first:g}, {second:g} ... {last:g}"
     drawn = f"{protocol['held_out']:.0%}, drawn by the seed {protocol['seed']}"
     return (
-        f"for each method and network the best of 0, 0.25 ... 1 on {about['held_out_pictures']} held-out pictures "
+        f"for each method and network the best of {tried} on {about['held_out_pictures']} held-out pictures "
         f"({drawn}); all numbers are of the other {about['reported']}"
     )
 

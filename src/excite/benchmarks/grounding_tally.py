@@ -10,6 +10,7 @@ from excite.benchmarks.grounding_marks import RANKS, Mention, Standing, group_re
 from excite.benchmarks.grounding_rows import Chosen, Lead, Row
 from excite.benchmarks.grounding_work import GAMMAS
 from excite.errors import DataError
+from excite.grounding.ground import GAMMA
 from excite.metrics.phrase_ranking import recall_at
 
 if TYPE_CHECKING:
@@ -20,24 +21,25 @@ if TYPE_CHECKING:
 __all__ = ["Table", "choose", "empty_maps", "mentions_of", "spent", "unknown_words"]
 
 
-def choose(records: Sequence[Entry], truth: str) -> dict[str, Chosen]:
-    """The gamma of each method with the best mean of R@1, R@5 and R@10; of equals the first.
+def choose(records: Sequence[Entry], truth: str, among: Sequence[float] = GAMMAS) -> dict[str, Chosen]:
+    """The gamma of each method with the best mean of R@1, R@5 and R@10; of equals the one nearest to `ground`'s own.
 
     Args:
         records: from `Grounding.choosing`.
         truth: one of `TRUTHS`.
+        among: those of `GAMMAS` that may be chosen.
 
     Example:
-        >>> hits = [{"union": rank} for rank in (None, 3, 1, 1, 2)]
+        >>> hits = [{"union": 1 if gamma in {0.25, 0.3} else 2} for gamma in GAMMAS]
         >>> choose([{"phrases": [{"found": [{"method": "mwp", "hits": hits}]}]}], "union")["mwp"].gamma
-        0.5
+        0.3
     """
     ranks: dict[str, list[Sequence[int | None]]] = {}
     for record in records:
         for phrase in record["phrases"]:
             for found in phrase["found"]:
                 ranks.setdefault(found["method"], []).append([hit[truth] for hit in found["hits"]])
-    return {method: _best(of_method) for method, of_method in ranks.items()}
+    return {method: _best(of_method, among) for method, of_method in ranks.items()}
 
 
 def mentions_of(records: Sequence[Entry], method: str, truth: str) -> list[Mention]:
@@ -115,13 +117,15 @@ def spent(records: Sequence[Entry]) -> dict[str, float]:
     return dict(total)
 
 
-def _best(ranks: Sequence[Sequence[int | None]]) -> Chosen:
+def _best(ranks: Sequence[Sequence[int | None]], among: Sequence[float]) -> Chosen:
     """The gamma whose ranks, one for each gamma and phrase, are best."""
     curve = []
     for k in range(len(GAMMAS)):
         recalls = [recall_at((each[k] for each in ranks), rank) or 0.0 for rank in RANKS]
         curve.append(100 * sum(recalls) / len(recalls))
-    return Chosen(GAMMAS[curve.index(max(curve))], tuple(curve))
+    worth = dict(zip(GAMMAS, curve, strict=True))
+    best = max(among, key=lambda gamma: (worth[gamma], -abs(gamma - GAMMA)))
+    return Chosen(best, tuple(curve))
 
 
 def _mention(number: int, record: Entry, phrase: Entry, method: str, truth: str) -> Mention:

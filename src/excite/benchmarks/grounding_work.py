@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.floating[Any]]
     Matches = Mapping[str, NDArray[np.bool_]]
 
-__all__ = ["GAMMAS", "Choosing", "Ranking", "Work"]
+__all__ = ["GAMMAS", "PAPERS_GAMMAS", "Choosing", "Ranking", "Work"]
 
-GAMMAS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""The paper's, of which one is chosen for each method."""
+GAMMAS = tuple(step / 20 for step in range(21))
+"""All that are tried; one is chosen for each method. Between the paper's lie better ones (docs/grounding.md)."""
+
+PAPERS_GAMMAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 MOST_CHOSEN_BY = 10  # ranks: what comes later makes no difference to the choice
 MOST_SCORES = 100  # that are kept of a phrase, for average precision

@@ -41,7 +41,7 @@ Examples:
   excite bench grounding --data flickr30k --proposals MCG --trust 0 --no-hints --results CCA=cca.jsonl
 """
 
-SEARCH = "search"
+SEARCH, PAPER = "search", "paper"
 
 
 def command(
@@ -73,8 +73,9 @@ def command(
     gamma: Annotated[
         str,
         typer.Option(
-            metavar="search|NUMBER",
-            help="How much a large region must hold, 0 to 1; search chooses the best for each method.",
+            metavar="search|paper|NUMBER",
+            help="How much a large region must hold, 0 to 1; search chooses the best of 0, 0.05 ... 1 for each method, "
+            "paper that of 0, 0.25 ... 1.",
         ),
     ] = SEARCH,
     held_out: Annotated[
@@ -166,16 +167,18 @@ def command(
     tell_failures(failures_of(run.about for run in runs), runs[0].about["pictures"])
 
 
-def _gamma(text: str) -> float | None:
-    """The number, or None where it is to be searched."""
-    if text == SEARCH:
-        return None
+def _gamma(text: str) -> float | Sequence[float]:
+    """The number, or those among which it is to be searched."""
+    from excite.benchmarks.grounding_work import GAMMAS, PAPERS_GAMMAS
+
+    if text in {SEARCH, PAPER}:
+        return GAMMAS if text == SEARCH else PAPERS_GAMMAS
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1:
-        raise typer.BadParameter(f"--gamma is {SEARCH} or a number from 0 to 1, not {text!r}")
+        raise typer.BadParameter(f"--gamma is {SEARCH}, {PAPER} or a number from 0 to 1, not {text!r}")
     return number
 
 
