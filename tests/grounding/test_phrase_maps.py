@@ -98,8 +98,8 @@ def test_hints_weigh_the_map(classifier, picture):
     (left,), (plain,) = (gaze(classifier, picture, ["left cat"], side=56, hints=hints) for hints in (True, False))
     assert [word.text for word in left.hints] == ["left"]
     assert plain.hints == ()
-    weights = np.linspace(0, 60, 61)[:-1] + 0.5
-    np.testing.assert_allclose(left.plane, plain.plane * (1 - weights / 60) ** 4, rtol=1e-5, atol=1e-9)
+    weights = np.minimum((1 - (np.arange(60) + 0.5) / 60) / 0.8, 1) ** 6
+    np.testing.assert_allclose(left.plane, plain.plane * weights, rtol=1e-5, atol=1e-9)
 
 
 def test_a_map_without_evidence_points_nowhere(classifier, picture):

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["heeded", "hinted"]
 
-STEEPNESS = 4
+STEEPNESS = 6
 """The power of the ramp from one side of the picture to the other."""
 
-FAINTEST = 0.1
+THERE = 0.8
+"""From here on a place counts in full: nobody means the very edge of the picture."""
+
+FAINTEST = 0.05
 """What is left of the evidence where nothing has the colour: a colour is often named for a part, or wrongly."""
 
 
@@ -72,7 +75,7 @@ def hinted(plane: Plane, words: Sequence[PlaceWord | ColourWord], picture: Image
         >>> from excite.vocabulary import Labels, read_phrase
         >>> words = heeded(read_phrase("left dog", Labels(["dog"])))
         >>> hinted(np.ones((1, 4)), words, Image.new("RGB", (4, 1))).round(2).tolist()
-        [[0.59, 0.15, 0.02, 0.0]]
+        [[1.0, 0.23, 0.01, 0.0]]
     """
     for kind in dict.fromkeys(word.kind for word in words):
         if kind in SIDES:
@@ -86,4 +89,5 @@ def _ramp(kind: str, shape: tuple[int, ...]) -> Plane:
     """From 0 to 1, towards where the word sends the eye."""
     axis, towards = SIDES[kind]
     places = (np.arange(shape[axis]) + 0.5) / shape[axis]
-    return np.expand_dims(towards(places) ** STEEPNESS, 1 - axis)
+    ramp = (towards(places) / THERE).clip(max=1)
+    return np.expand_dims(ramp**STEEPNESS, 1 - axis)
