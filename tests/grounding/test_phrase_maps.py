@@ -8,7 +8,7 @@ from PIL import Image
 
 import excite
 from excite.errors import ConceptError
-from excite.grounding.phrase_maps import FINDINGS, Gaze, enlargement, gaze
+from excite.grounding.phrase_maps import FINDINGS, HEAD, Gaze, enlargement, gaze
 from excite.methods import find_method
 from excite.models import Preprocess
 from excite.readouts.upsample import upsample
@@ -56,6 +56,14 @@ def test_a_phrase_is_the_mean_of_its_words(classifier, picture):
     expected = upsample(torch.stack(words).mean(0), picture.size).clamp(min=0)
     np.testing.assert_allclose(found.plane, expected.numpy(), rtol=1e-5, atol=1e-8)
     assert [word.concept for word in found.words] == ["cat", "horse"]
+
+
+def test_what_is_meant_counts_more(classifier, picture):
+    (found,) = gaze(classifier, picture, ["a cat on two horses"], side=56)
+    assert found.reading.head.text == "cat"
+    cat, horse = (word_map(classifier, picture, word, 56) for word in ("cat", "horse"))
+    expected = upsample((HEAD * cat + horse) / (HEAD + 1), picture.size).clamp(min=0)
+    np.testing.assert_allclose(found.plane, expected.numpy(), rtol=1e-5, atol=1e-8)
 
 
 def test_the_picture_is_seen_at_the_paper_s_size(classifier, picture):
