@@ -40,7 +40,7 @@ format: $(VENV)/.dev  ## let ruff put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-pictures: $(VENV)/.demo  ## draw the README's picture again
+pictures: $(VENV)/.dev  ## draw the README's pictures again
 	$(BIN)/python recipes/readme_picture.py
 
 wheel: $(VENV)/.dev  ## build the package
