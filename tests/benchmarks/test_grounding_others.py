@@ -76,6 +76,11 @@ def test_the_same_words_twice(tmp_path):
         (json.dumps({**DOG, "scores": [1, float("nan")]}), "not four numbers and a score each"),
         (json.dumps({**DOG, "boxes": [[0, 0, 9, 9], [1, 2, 3]]}), "not four numbers and a score each"),
         (json.dumps({**DOG, "boxes": [[0, 0, 9, 9], [1, 2, 3, True]]}), "not four numbers and a score each"),
+        (json.dumps({**DOG, "boxes": [[0, 0, 9, 9], [1, 2, 10**400, 3]]}), "not four numbers and a score each"),
+        (json.dumps({**DOG, "scores": [1, 10**400]}), "not four numbers and a score each"),
+        (json.dumps({**DOG, "boxes": [[0, 0, 9, 9], [50, 60, 20, 10]]}), "a corner, width and height"),
+        ('{"image": %s}' % ("9" * 5000), "line 1: broken JSON"),
+        ("[%s]" % ("9" * 5000), "broken JSON"),
     ],
 )
 def test_other_files(tmp_path, text, words):
@@ -83,6 +88,13 @@ def test_other_files(tmp_path, text, words):
     path.write_text(text)
     with pytest.raises(DataError, match=words):
         read_results("CCA", path)
+
+
+def test_words_may_hold_rarer_line_breaks(tmp_path):
+    path = tmp_path / "cca.jsonl"
+    path.write_text(json.dumps({**DOG, "phrase": "a\u2028dog"}, ensure_ascii=False) + "\r\n", encoding="utf-8")
+    _, missing = read_results("CCA", path).mentions([record("a.jpg", "a dog")], "union")
+    assert missing == 0
 
 
 def test_no_file(tmp_path):

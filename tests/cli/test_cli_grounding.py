@@ -198,6 +198,7 @@ class TestBroken:
             (["--gamma", "nan"], 2, ["--gamma is search, paper or a number from 0 to 1, not 'nan'"]),
             (["--proposals", "hierarchi"], 1, ["no proposals 'hierarchi'", "did you mean hierarchy"]),
             (["--results", "cca.jsonl"], 2, ["--results is NAME=FILE"]),
+            (["--results", "a\nb=cca.jsonl"], 2, ["--results is NAME=FILE"]),
             (["--results", "mwp=cca.jsonl"], 2, ["a row 'mwp' already"]),
         ],
     )

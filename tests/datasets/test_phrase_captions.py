@@ -84,7 +84,7 @@ def test_pictures_without_a_phrase_or_a_file(tmp_path):
         CaptionPhrases(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"annotations": 1}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"annotations": 1}', "9" * 5000])
 def test_broken_captions(tmp_path, content):
     write(tmp_path, ["A dog."])
     (tmp_path / "annotations/captions_val2017.json").write_text(content)

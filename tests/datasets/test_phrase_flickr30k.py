@@ -151,6 +151,19 @@ def test_missing_files(tmp_path, file, what):
     assert dataset.left_out[f"names whose {what} is missing"] == 1
 
 
+def test_a_name_that_no_file_can_have(tmp_path):
+    with (add(tmp_path) / "test.txt").open("a") as file:
+        file.write("9" * 300)
+    dataset = Flickr30kEntities(tmp_path)
+    assert dataset.names == ("36979",)
+    assert dataset.left_out["names whose picture is missing"] == 1
+
+
+def test_words_may_hold_rarer_line_breaks(tmp_path):
+    (described,) = Flickr30kEntities(add(tmp_path, sentences="[/EN#1/people Two\u2028young men] .\r\n"))
+    assert [phrase.text for phrase in described.phrases] == ["Two young men"]
+
+
 @pytest.mark.parametrize("content", [b"<annotation", b"\xff\xfe", b"<!DOCTYPE a><annotation/>"])
 def test_broken_files(tmp_path, content):
     add(add(tmp_path), "2")

@@ -1,6 +1,7 @@
 """Referring expressions as JSON Lines."""
 
 import json
+import os
 
 import pytest
 from annotated import SIDE, picture
@@ -76,6 +77,10 @@ def test_public_forms(tmp_path, line, box):
         ({**LINE, "box": [SIDE, 2, SIDE + 9, 9]}, "boxes outside of their picture"),
         ({**LINE, "box": [-9, 2, 0, 9]}, "boxes outside of their picture"),
         ({**LINE, "file": "none.jpg"}, "lines whose picture is missing or broken"),
+        ({**LINE, "file": "a" * 300 + ".jpg"}, "lines whose picture is missing or broken"),
+        ({**LINE, "file": "a" * 300 + "/../none.jpg"}, "lines whose picture is missing or broken"),
+        ('{"file": "\\ud800.jpg", "phrase": "a", "box": [1, 2, 9, 9]}', "lines whose picture is missing or broken"),
+        ('{"file": "a.jpg", "phrase": "a", "box": [%s, 2, 9, 9]}' % ("9" * 5000), "lines that are no JSON objects"),
         ({**LINE, "file": "images"}, "lines whose picture is missing or broken"),
         ({**LINE, "file": "../../etc/"}, "lines whose picture is missing or broken"),
         ({**LINE, "width": 2 * SIDE, "height": SIDE}, "lines annotated for another size of their picture"),
@@ -101,6 +106,46 @@ def test_a_broken_picture(tmp_path):
     dataset = RecLines(tmp_path)
     assert dataset.names == ("a.jpg",)
     assert dataset.left_out == {"lines whose picture is missing or broken": 1}
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    write(tmp_path, LINE, {**LINE, "file": "b.jpg"})
+    (tmp_path / "images/b.jpg").unlink()
+    os.mkfifo(tmp_path / "images/b.jpg")
+    assert RecLines(tmp_path).left_out == {"lines whose picture is missing or broken": 1}
+
+
+def test_broken_exif_is_no_reason_to_leave_a_picture_out(tmp_path):
+    """Reading it warns, and takes it to be upright."""
+    write(tmp_path, LINE)
+    exif = b"Exif\0\0II*\0\xff\xff\xff\xff"
+    Image.new("RGB", (SIDE, SIDE)).save(tmp_path / "images/a.jpg", format="JPEG", exif=exif)
+    assert RecLines(tmp_path).sample("a.jpg").size == (SIDE, SIDE)
+
+
+def test_more_pixels_than_can_be_read(tmp_path, monkeypatch):
+    write(tmp_path, LINE, {**LINE, "file": "b.jpg"})
+    Image.new("RGB", (SIDE, SIDE + 1)).save(tmp_path / "images/b.jpg", format="PNG")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", SIDE * SIDE)
+    assert RecLines(tmp_path).left_out == {"lines whose picture is missing or broken": 1}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_on_any_system_and_nowhere_else(tmp_path, end):
+    write(tmp_path, LINE)
+    lines = (json.dumps({**LINE, "phrase": f"a{rare}cup"}, ensure_ascii=False) for rare in "\u2028\x85")
+    (tmp_path / "val.jsonl").write_bytes(end.join(lines).encode())
+    assert [phrase.text for phrase in RecLines(tmp_path).sample("a.jpg").phrases] == ["a\u2028cup", "a\x85cup"]
+
+
+@pytest.mark.parametrize("key", ["box", "xyxy", "xywh", "bbox_2d"])
+def test_lines_are_known_by_any_name_of_their_box(tmp_path, key):
+    write(tmp_path, {"file": "a.jpg", "phrase": "a cup", key: [1, 2, 9, 9]})
+    assert RecLines.is_in(tmp_path)
+
+
+def test_a_first_line_with_a_number_of_thousands_of_digits(tmp_path):
+    assert not RecLines.is_in(write(tmp_path, '{"file": %s}' % ("9" * 5000)))
 
 
 def test_a_picture_that_lies_on_its_side_is_seen_upright(tmp_path):

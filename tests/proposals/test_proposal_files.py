@@ -14,10 +14,10 @@ PICTURE = Image.new("RGB", (6, 4))
 SUPERPIXELS = np.array([[1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 3, 3], [4, 4, 4, 5, 5, 5], [4, 4, 4, 5, 5, 5]], np.uint16)
 
 
-def cells(*values):
+def cells(*values, kind=np.uint32):
     made = np.empty((len(values), 1), object)
     for place, value in enumerate(values):
-        made[place, 0] = np.array(value, np.uint32)
+        made[place, 0] = np.array(value, kind)
     return made
 
 
@@ -187,6 +187,8 @@ BOX = {"image_id": 1, "bbox": [0, 0, 1, 1]}
         ("1.mat", {"labels": cells([0]), "superpixels": SUPERPIXELS}, "proposal 1 names superpixels that are not"),
         ("1.mat", {"labels": cells([]), "superpixels": SUPERPIXELS}, "proposal 1 must be numbers"),
         ("1.mat", {"labels": cells([1]), "superpixels": SUPERPIXELS - 1}, "must be numbered from 1"),
+        ("1.mat", {"labels": cells([np.nan], kind=float), "superpixels": SUPERPIXELS}, "superpixels that are not"),
+        ("1.mat", {"labels": cells([1]), "superpixels": SUPERPIXELS + np.nan}, "must be numbered from 1"),
         ("1.mat", {"labels": [1, 2], "superpixels": SUPERPIXELS}, "must be a cell"),
         ("1.mat", {"labels": cells([1]), "superpixels": SUPERPIXELS, "scores": [1, 2]}, "one score for each of 1"),
         ("1.mat", {"bboxes": [[1, 1, 9, 9]]}, "is it of another size"),
@@ -197,7 +199,8 @@ BOX = {"image_id": 1, "bbox": [0, 0, 1, 1]}
         ("1.mat", {"other": 1}, "but other"),
         ("1.npz", {"boxes": [[0, 0, np.nan, 1]]}, "no finite numbers"),
         ("1.npz", {"boxes": [["a"] * 4]}, "four numbers each"),
-        ("1.npz", {"boxes": [[0, 0, 1, 1]], "scores": [np.nan]}, "some scores are no numbers"),
+        ("1.npz", {"boxes": [[0, 0, 1, 1]], "scores": [np.nan]}, "some scores are no finite numbers"),
+        ("1.npz", {"boxes": [[0, 0, 1, 1]], "scores": [1e300]}, "some scores are no finite numbers"),
         ("1.npz", {"boxes": [[0, 0, 1, 1]], "size": [4, 6]}, r"of a picture of \[4, 6\]"),
         ("1.npz", {"masks": np.zeros((1, 4, 6), bool)}, "mask 0 is empty"),
         ("1.npz", {"masks": np.ones((1, 6, 4), bool)}, r"must be \[n, 4, 6\]"),
@@ -205,11 +208,16 @@ BOX = {"image_id": 1, "bbox": [0, 0, 1, 1]}
         ("1.npz", {"parts": SUPERPIXELS}, "'members and starts'"),
         ("1.npz", {"parts": SUPERPIXELS, "starts": [0, 1], "members": [9]}, "no pixel has"),
         ("1.npz", {"parts": SUPERPIXELS, "starts": [0, 2], "members": [1]}, "must go up from 0"),
+        ("1.npz", {"parts": SUPERPIXELS, "starts": np.array([0, 9, 2], np.uint64), "members": [1, 2]}, "must go up"),
+        ("1.npz", {"parts": SUPERPIXELS.astype(int) << 40, "starts": [0, 1], "members": [2**40]}, "without large gaps"),
+        ("1.npz", {"parts": np.ones((40, 60), int), "starts": [0, 1], "members": [1]}, "more than the 4 x 6 pixels"),
         ("1.npz", {"parts": [1.5], "starts": [0], "members": [1]}, "whole numbers"),
         ("1.npz", {"boxes": np.array([None])}, "as NPZ"),
         ("1.json", [{"image_id": 1, "bbox": [0, 0, 1]}], "'bbox' of four numbers"),
         ("1.json", [{"image_id": 1}], "no numbers|four numbers"),
         ("1.json", [BOX, {**BOX, "score": 1}], "have a score and others"),
+        ("1.json", [{"image_id": 1, "bbox": [0, 0, 10**400, 1]}], "no numbers"),
+        ("1.json", [{"image_id": 1, "segmentation": []}], "has no pixels"),
         ("1.json", [{**BOX, "score": "high"}], "some scores are no numbers"),
         ("1.json", [BOX, {**BOX, "segmentation": [[0, 0, 1, 1, 2, 2]]}], "a segmentation and others"),
         ("1.json", [{"image_id": 1, "segmentation": {"size": [9, 9], "counts": [81]}}], "is for a picture of"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from excite.benchmarks.grounding_facts import matches_of, rank_of
 from excite.benchmarks.grounding_marks import Mention
 from excite.datasets.dataset import read_text
+from excite.datasets.lines import read_lines
+from excite.datasets.masks import FARTHEST
 from excite.errors import DataError
 
 if TYPE_CHECKING:
@@ -91,16 +93,21 @@ def _entries(path: Path) -> Iterator[tuple[str, Any]]:
     if text.lstrip().startswith("["):
         try:
             listed = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"{path}: broken JSON ({error})") from None
+        except (ValueError, RecursionError) as error:
+            raise _broken(str(path), error) from None
         yield from ((f"{path}, entry {number}", entry) for number, entry in enumerate(listed, 1))
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(read_lines(path), 1):
         if line.strip():
             try:
                 yield f"{path}, line {number}", json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
-                raise DataError(f"{path}, line {number}: broken JSON ({error})") from None
+            except (ValueError, RecursionError) as error:
+                raise _broken(f"{path}, line {number}", error) from None
+
+
+def _broken(where: str, error: Exception) -> DataError:
+    """Also a number of thousands of digits, which is a ValueError, is broken."""
+    return DataError(f"{where}: broken JSON ({error})")
 
 
 def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:
@@ -111,16 +118,18 @@ def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:
     boxes, scores = entry["boxes"], entry["scores"]
     if len(boxes) != len(scores) or not all(map(_is_number, scores)) or not all(map(_is_box, boxes)):
         raise DataError(f"{where}: its boxes are not four numbers and a score each; a result is {FORM}")
+    if any(x1 < x0 or y1 < y0 for x0, y0, x1, y1 in boxes):
+        raise DataError(f"{where}: a box is inside out: are these a corner, width and height? A result is {FORM}")
     order = sorted(range(len(scores)), key=lambda k: -scores[k])
     return entry["image"], entry["phrase"], ([boxes[k] for k in order], [float(scores[k]) for k in order])
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def _is_number(value: Any, most: float = sys.float_info.max) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= most  # NaN is not
 
 
 def _is_box(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 4 and all(map(_is_number, value))
+    return isinstance(value, list) and len(value) == 4 and all(_is_number(side, FARTHEST) for side in value)
 
 
 def _folded(text: str) -> str:

@@ -40,7 +40,7 @@ def _protocol(run: Run) -> Iterator[tuple[str, str]]:
     about, protocol = run.about, run.about["protocol"]
     yield "data", f"{run.dataset_name}, split {run.split}, in {about['data']['folder']}"
     yield "the network sees", f"each picture with its shorter side at {protocol['side']} pixels, where it can"
-    words = "; words for places and colours weigh it" if protocol["hints"] else ""
+    words = "; its head counts more, and words for places and colours weigh it" if protocol["hints"] else ""
     yield "map of a phrase", f"the mean of the maps of those of its words that the network knows{words}"
     yield "proposals", f"{protocol['proposals']}, {about['proposals']:.0f} in a picture on average"
     trust = f"; the last proposal counts {protocol['trust']:.0%} less than the first" if protocol["trust"] else ""

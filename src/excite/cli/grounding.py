@@ -190,7 +190,7 @@ def _others(said: Sequence[str], methods: Sequence[str]) -> list[Results]:
     found: dict[str, Results] = {}
     for one in said:
         name, _, path = one.partition("=")
-        if not name or not path:
+        if not name or not path or not name.isprintable():
             raise typer.BadParameter(f"--results is NAME=FILE, as in CCA=cca.jsonl, not {one!r}")
         if name in {*methods, OWN, *found}:
             raise typer.BadParameter(f"--results {one}: there is a row {name!r} already; call it otherwise")

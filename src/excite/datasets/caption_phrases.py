@@ -69,7 +69,7 @@ class CaptionPhrases(PhraseDataset):
         path = self.folder / f"{CAPTIONS}{self.split}.json"
         try:
             content = json.loads(read_text(path))
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
             raise DataError(f"{path}: broken JSON ({error})") from None
         entries = content.get("annotations") if isinstance(content, dict) else None
         if not isinstance(entries, list):

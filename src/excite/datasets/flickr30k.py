@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from excite.datasets.dataset import picture_called, read_text
 from excite.datasets.flickr30k_files import Annotation, Mention, mentions, read_annotation
+from excite.datasets.lines import read_lines
 from excite.datasets.phrases import Described, Phrase, PhraseDataset
 from excite.errors import DataError
 from excite.images import PICTURE_SUFFIXES
@@ -71,13 +72,17 @@ class Flickr30kEntities(PhraseDataset):
         """Keep a picture with its phrases, or count why it cannot be used."""
         sentences = self.folder / "Sentences" / f"{name}.txt"
         annotation = self.folder / "Annotations" / f"{name}.xml"
-        picture = picture_called(self._pictures, name, str(self.folder / f"{self.split}.txt"))
-        for path, what in ((picture, "picture"), (sentences, "file of sentences"), (annotation, "file of boxes")):
-            if not path.is_file():
-                self.left_out[f"names whose {what} is missing"] += 1
-                return
         try:
-            lines, boxes = read_text(sentences).splitlines(), read_annotation(annotation)
+            picture = picture_called(self._pictures, name, str(self.folder / f"{self.split}.txt"))
+            files = {"picture": picture, "file of sentences": sentences, "file of boxes": annotation}
+            missing = next((what for what, path in files.items() if not path.is_file()), "")
+        except OSError:  # no file's name is so long
+            missing = "picture"
+        if missing:
+            self.left_out[f"names whose {missing} is missing"] += 1
+            return
+        try:
+            lines, boxes = list(read_lines(sentences)), read_annotation(annotation)
         except DataError:
             self.left_out["pictures whose sentences or annotations are broken"] += 1
             return

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
     from excite.datasets.sample import Box
 
-__all__ = ["BoxProblem", "corners"]
+__all__ = ["BOX_KEYS", "BoxProblem", "corners"]
 
 CORNERS = ("box", "bbox_xyxy", "xyxy", "bbox_2d")
 SIDES = ("bbox_xywh", "xywh")
+BOX_KEYS = (*CORNERS, *SIDES, "bbox")
+"""Where a box may be, the first of these counting."""
+
 KNOWN_FORMS = (("img_path", "expression"), ("image", "sent"))
 """Of Shikra's lines, and of Qwen-VL's and InternVL's: there, ``bbox`` is two corners in pixels."""
 
@@ -39,7 +42,7 @@ def corners(line: Mapping[str, Any]) -> Box:
         >>> corners({"bbox_xywh": [10, 20, 5, 5]}), corners({"image": "a.jpg", "sent": "a cup", "bbox": [1, 2, 3, 4]})
         ((10.0, 20.0, 15.0, 25.0), (1.0, 2.0, 3.0, 4.0))
     """
-    key = next((key for key in (*CORNERS, *SIDES, "bbox") if line.get(key) is not None), None)
+    key = next((key for key in BOX_KEYS if line.get(key) is not None), None)
     if key is None:
         raise BoxProblem("lines without a box")
     if key == "bbox" and not any(set(form) <= set(line) for form in KNOWN_FORMS):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import warnings
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite.datasets.dataset import read_text
+from excite.datasets.lines import read_lines
 from excite.datasets.phrases import Described, Phrase, PhraseDataset
 from excite.datasets.pictures import pictures_by
-from excite.datasets.rec_box import BoxProblem, corners
+from excite.datasets.rec_box import BOX_KEYS, BoxProblem, corners
 from excite.errors import DataError
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class RecLines(PhraseDataset):
         self._files: dict[str, Path | None] = {}
         self._sizes: dict[str, tuple[int, int] | None] = {}
         self._phrases: dict[str, list[Phrase]] = {}
-        for text in read_text(self.folder / f"{self.split}.jsonl").splitlines():
+        for text in read_lines(self.folder / f"{self.split}.jsonl"):
             if text.strip():
                 self._add(text)
         return list(self._phrases)
@@ -110,10 +112,15 @@ class RecLines(PhraseDataset):
         alone = PurePosixPath(name.replace("\\", "/")).name
         if not alone or "\0" in name:
             return None
-        inside = (self.folder / name).resolve().is_relative_to(self.folder.resolve())
-        likely = [self.folder / name, self.folder / "images" / name] if inside else []
-        there = next((path for path in (*likely, self.folder / "images" / alone) if path.is_file()), None)
+        likely = [self.folder / name, self.folder / "images" / name] if self._is_inside(name) else []
+        there = next((path for path in (*likely, self.folder / "images" / alone) if _is_file(path)), None)
         return there or self._only_one_called(alone)
+
+    def _is_inside(self, name: str) -> bool:
+        try:
+            return (self.folder / name).resolve().is_relative_to(self.folder.resolve())
+        except (OSError, ValueError, RuntimeError):  # too long, no text that a system knows, or links in a circle
+            return False
 
     def _only_one_called(self, alone: str) -> Path | None:
         found = self._all_pictures.get(alone, [])
@@ -133,13 +140,13 @@ def _begins_well(path: Path) -> bool:
     except (OSError, UnicodeDecodeError):
         return False  # opening it says why, if nothing else is found
     words_there = line is not None and _first(line, PHRASE_KEYS) and _first(line, PICTURE_KEYS)
-    return bool(words_there) and any("box" in key for key in line or ())
+    return bool(words_there) and any(key in BOX_KEYS for key in line or ())
 
 
 def _parsed(text: str) -> Line | None:
     try:
         line = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # also numbers of thousands of digits
         return None
     return line if isinstance(line, dict) else None
 
@@ -160,12 +167,21 @@ def _outside(box: Box, size: tuple[int, int]) -> bool:
     return min(box[2], size[0]) <= max(box[0], 0) or min(box[3], size[1]) <= max(box[1], 0)
 
 
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 - Path's fails at long names
+
+
 def _size_of(path: Path) -> tuple[int, int] | None:
     """Width and height of a picture as it is read: upright. Only its first bytes are looked at."""
+    if not _is_file(path):
+        return None  # a pipe, which would be waited for
     try:
-        with Image.open(path) as picture:
-            width, height = picture.size
-            turned = picture.getexif().get(ORIENTATION) in TURNED
-    except (OSError, Image.DecompressionBombError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of broken EXIF data, whoever reads the picture is warned
+            warnings.simplefilter("error", Image.DecompressionBombWarning)  # nobody can read it
+            with Image.open(path) as picture:
+                width, height = picture.size
+                turned = picture.getexif().get(ORIENTATION) in TURNED
+    except Exception:  # noqa: BLE001 - Pillow raises errors of all kinds for a damaged file
         return None
     return (height, width) if turned else (width, height)

@@ -29,7 +29,7 @@ Box = tuple[float, float, float, float]
 
 __all__ = ["GAMMA", "METHOD", "MOST", "Grounded", "Region", "ground", "rank"]
 
-METHOD, GAMMA = "excite", 0.45  # the best in docs/grounding.md
+METHOD, GAMMA = "excite", 0.4  # the best in docs/grounding.md
 MOST = 10
 WIDTH = 1200  # pixels of a figure from left to right
 

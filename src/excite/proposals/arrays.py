@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["from_arrays", "read_npz"]
 
+LARGEST = 2**31
+"""No picture's proposals take so many bytes: a small file that says so would fill all memory when it is unpacked."""
+
 
 def read_npz(path: Path) -> dict[str, Array]:
     """All arrays of a file; every byte is checked before it is believed.
@@ -37,14 +39,20 @@ def read_npz(path: Path) -> dict[str, Array]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
+            _check_room(archive)
             contents = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
         return {
             name: np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
             for name, content in contents.items()
         }
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+    except Exception as error:  # noqa: BLE001 - zipfile and numpy raise errors of all kinds for a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"cannot read {str(path)!r} as NPZ: {reason}") from None
+
+
+def _check_room(archive: zipfile.ZipFile) -> None:
+    if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
+        raise DataError(f"unpacked it has more than {LARGEST >> 30} GB, which no picture's proposals have")
 
 
 def from_arrays(arrays: dict[str, Array], size: tuple[int, int]) -> Proposals:
@@ -83,12 +91,17 @@ def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
     whole = all(array.dtype.kind in "iu" for array in (parts, starts, members))
     if not whole or parts.ndim != 2 or starts.ndim != 1 or members.ndim != 1 or parts.size == 0:
         raise DataError("'parts' must be whole numbers [height, width], 'starts' and 'members' lists of them")
+    if parts.shape[0] > size[1] or parts.shape[1] > size[0]:
+        raise DataError(f"'parts' are {list(parts.shape)}, more than the {size[1]} x {size[0]} pixels of this picture")
+    if parts.max() >= parts.size:  # the largest number is how much room sums over them take
+        raise DataError("'parts' must be numbered from 0, without large gaps")
+    starts = starts.astype(np.int64)  # differences of numbers without a sign would never be below 0
     if len(starts) == 0 or starts[0] != 0 or starts[-1] != len(members) or (np.diff(starts) <= 0).any():
         raise DataError("'starts' must go up from 0 to the number of members, each region having some")
     there = np.unique(parts)
     if not np.isin(members, there[there >= 0]).all():
         raise DataError("'members' names parts that no pixel has")
-    return Segments(enlarged_parts(parts, size), starts.astype(np.int64), members.astype(np.int32))
+    return Segments(enlarged_parts(parts, size), starts, members.astype(np.int32))
 
 
 def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:

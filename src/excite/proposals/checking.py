@@ -64,9 +64,10 @@ def checked_scores(scores: Array | None, count: int) -> NDArray[np.float32]:
         raise DataError(
             f"there must be one score for each of {count} proposals, not {scores.dtype} {list(scores.shape)}"
         )
-    scores = scores.reshape(-1).astype(np.float32)
-    if np.isnan(scores).any():
-        raise DataError("some scores are no numbers")
+    with np.errstate(over="ignore"):  # what is beyond float32 is found below
+        scores = scores.reshape(-1).astype(np.float32)
+    if not np.isfinite(scores).all():
+        raise DataError("some scores are no finite numbers")
     return scores
 
 

@@ -108,12 +108,13 @@ def _proposals(entries: list[dict[str, Any]], size: tuple[int, int]) -> Proposal
 def _numbers(values: list[Any], what: str) -> NDArray[np.float64]:
     try:
         return np.array(values, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"some {what} are no numbers") from None
 
 
 def _pixels(segmentation: Any, size: tuple[int, int]) -> NDArray[np.int64]:
-    pixels = np.flatnonzero(Mask(json.dumps(segmentation)).pixels(size))
+    mask = np.zeros(0) if segmentation == [] else Mask(json.dumps(segmentation)).pixels(size)  # no polygons: no pixels
+    pixels = np.flatnonzero(mask)
     if len(pixels) == 0:
         raise DataError("the segmentation of a proposal has no pixels")
     return pixels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["ProposalFiles"]
 
 SUFFIXES = (".npz", ".mat")
+
+MOST = 10_000
+"""EdgeBoxes' authors write so many. All are compared with all, which more would not have memory for."""
 
 
 class ProposalFiles:
@@ -68,16 +72,19 @@ class ProposalFiles:
             raise DataError(f"the proposals for {name!r} in {str(file)!r} cannot be used: {error}") from None
         if found is None or len(found) == 0:
             raise ProposalError(f"{str(file)!r} has no proposals for the picture {name!r}.")
+        if len(found) > MOST:
+            raise DataError(f"{str(file)!r} has {len(found)} proposals for {name!r}: keep its best {MOST} at most")
         return found
 
     def _file(self, name: str) -> Path:
-        """The file of a picture in a folder."""
+        """The file of a picture in a folder, never one outside of it: names come from annotations."""
         picture = PurePosixPath(name)
-        places = [picture.stem] if picture.is_absolute() else [str(picture.parent / picture.stem), picture.stem]
+        leads_out = picture.is_absolute() or ".." in picture.parts
+        places = [picture.stem] if leads_out else [str(picture.parent / picture.stem), picture.stem]
         for place in places:
             for suffix in SUFFIXES:
                 file = self.path / f"{place}{suffix}"
-                if file.is_file():
+                if os.path.isfile(file):  # noqa: PTH113 - Path's fails at long names
                     return file
         raise ProposalError(f"the folder {str(self.path)!r} has no proposals for the picture {name!r}.")
 

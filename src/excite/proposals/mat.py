@@ -84,7 +84,7 @@ def _segments(variables: dict[str, Array], size: tuple[int, int]) -> Proposals:
         raise DataError(f"'superpixels' must be [{size[1]}, {size[0]}] for this picture, not {list(superpixels.shape)}")
     if cells.dtype != object:
         raise DataError("'labels' must be a cell with the superpixels of each proposal")
-    numbers = superpixels.astype(np.int64) - 1
+    numbers = _from_0(superpixels)
     if numbers.min() < 0 or numbers.max() >= numbers.size:
         raise DataError("'superpixels' must be numbered from 1")
     regions = [_pieces(cell, place) for place, cell in enumerate(cells.ravel(), start=1)]
@@ -100,7 +100,13 @@ def _pieces(cell: Any, place: int) -> NDArray[np.int64]:
     values = np.asarray(cell)
     if values.dtype.kind not in "iuf" or values.size == 0:
         raise DataError(f"'labels' of proposal {place} must be numbers of superpixels")
-    return values.ravel().astype(np.int64) - 1
+    return _from_0(values.ravel())
+
+
+def _from_0(numbers: Array) -> NDArray[np.int64]:
+    """Numbers of superpixels, which MATLAB counts from 1; what is no number at all becomes -1, which none has."""
+    usable = np.isfinite(numbers) & (np.abs(numbers) < 2**53)  # larger ones are not exact, and beyond any picture
+    return np.where(usable, numbers, 0).astype(np.int64) - 1
 
 
 def _mcg_boxes(rows: Array, scores: Array | None, size: tuple[int, int]) -> Proposals:
