@@ -164,7 +164,7 @@ class TestErrors:
             (["red", "--gamma", "-1"], 2, "--gamma is a number from 0"),
             (["red", "--trust", "nan"], 2, "--trust is a number from 0 to 1"),
             (["--phrases", "no.txt"], 1, "cannot read 'no.txt'"),
-            (["--phrases", "squares.png"], 1, "'squares.png' is not text"),
+            (["--phrases", "squares.png"], 1, "'squares.png': it is no UTF-8 text"),
             (["--phrases", os.devnull], 1, "holds no phrase"),
             (["red", "--out", "squares.png/folder"], 1, "cannot write"),
         ],

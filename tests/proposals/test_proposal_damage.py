@@ -25,6 +25,11 @@ def test_damaged_arrays(tmp_path, header):
     assert "\n" not in str(caught.value)
 
 
+def test_json_as_some_editors_save_it(tmp_path):
+    (tmp_path / "all.json").write_text('[{"image_id": 1, "bbox": [0, 0, 2, 2]}]', encoding="utf-8-sig")
+    assert len(ProposalFiles(tmp_path / "all.json").of(PICTURE, "1.jpg")) == 1
+
+
 def test_a_file_that_would_fill_the_memory(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "a.npz", boxes=np.zeros((10_000, 4)))
     monkeypatch.setattr("excite.proposals.arrays.LARGEST", 300_000)

@@ -63,7 +63,13 @@ def checked_truth(truth: str) -> str:
 
 
 def check_size(described: Described, size: tuple[int, int]) -> None:
-    """Raise a `DataError` if the picture has another size than its annotation says: its boxes would lie elsewhere."""
+    """Raise a `DataError` if the picture has another size than its annotation says: its boxes would lie elsewhere.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from excite.datasets.phrases import Described
+        >>> check_size(Described("a", Path("a.jpg"), (), size=(6, 4)), (6, 4))
+    """
     if described.size not in {None, size}:
         told = " x ".join(map(str, described.size))
         raise DataError(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "all_rows",
     "answer",
-    "group_lines",
     "group_values",
     "left_out_lines",
     "lines",
@@ -79,7 +78,7 @@ def lines(runs: Sequence[Run], *, small: bool = False) -> list[dict[str, str]]:
     return [_columns(row, marks) for row, marks in marked if marks is not None]
 
 
-def group_lines(runs: Sequence[Run]) -> list[dict[str, str]]:
+def _group_lines(runs: Sequence[Run]) -> list[dict[str, str]]:
     """Recall at 5 of each group, as people read it; nothing where the data know no groups."""
     if not runs[0].groups:
         return []
@@ -98,7 +97,7 @@ def titled_tables(runs: Sequence[Run]) -> dict[str, list[dict[str, str]]]:
     """All tables beside the first that there are, by their titles; the paper's where the data are the paper's."""
     tables = {
         "small instances, below a quarter of the picture": lines(runs, small=True),
-        GROUP_TITLE: group_lines(runs),
+        GROUP_TITLE: _group_lines(runs),
     }
     if runs[0].dataset_name == GROUNDED_DATA:
         tables |= paper_tables()

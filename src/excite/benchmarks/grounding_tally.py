@@ -91,7 +91,12 @@ class Table:
 
 
 def unknown_words(records: Sequence[Entry]) -> tuple[int, Counter[str]]:
-    """How many phrases the classifier knows no word of, and which words it skipped how often."""
+    """How many phrases the classifier knows no word of, and which words it skipped how often.
+
+    Example:
+        >>> unknown_words([{"phrases": [{"known": False, "skipped": ["Gizmo"]}, {"known": True, "skipped": []}]}])
+        (1, Counter({'gizmo': 1}))
+    """
     phrases = [phrase for record in records for phrase in record["phrases"]]
     skipped = Counter(word.lower() for phrase in phrases for word in phrase["skipped"])
     return sum(not phrase["known"] for phrase in phrases), skipped
@@ -110,7 +115,12 @@ def empty_maps(records: Sequence[Entry]) -> dict[str, int]:
 
 
 def spent(records: Sequence[Entry]) -> dict[str, float]:
-    """The seconds that each step took, all pictures together."""
+    """The seconds that each step took, all pictures together.
+
+    Example:
+        >>> spent([{"seconds": {"looking": 0.5}}, {"seconds": {"looking": 0.25}}])
+        {'looking': 0.75}
+    """
     total: Counter[str] = Counter()
     for record in records:
         total.update(record["seconds"])

@@ -140,14 +140,10 @@ def _phrases(given: Sequence[str], file: Path | None) -> list[str]:
 
 def _phrases_of(file: Path) -> list[str]:
     """The lines of a file that hold anything; how many do not is told."""
+    from excite.datasets.lines import read_lines
     from excite.errors import DataError
 
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise DataError(f"cannot read {str(file)!r}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{str(file)!r} is not text in UTF-8: save it as such, a phrase a line") from None
+    lines = list(read_lines(file))
     texts = [line.strip() for line in lines if line.strip()]
     if not texts:
         raise DataError(f"{str(file)!r} holds no phrase: write one a line")

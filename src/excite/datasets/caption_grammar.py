@@ -15,7 +15,6 @@ __all__ = [
     "MISLEADING",
     "NOUNS_LIKE_VERBS",
     "QUALITIES",
-    "VERBS",
 ]
 
 DETERMINERS = frozenset(

@@ -72,7 +72,7 @@ class CocoResults:
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read {str(path)!r} as JSON: {' '.join(str(error).split())}") from None
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-__all__ = ["edge_strength", "lab"]
+__all__ = ["edge_strength"]
 
 FAINTEST = 1e-4
 """A change of one grey level is ten times as strong; what is below is rounding, and must not make regions."""

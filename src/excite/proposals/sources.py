@@ -64,6 +64,12 @@ def checked(proposals: Proposals, name: str) -> Proposals:
 
     Raises:
         ProposalError: There are none.
+
+    Example:
+        >>> from PIL import Image
+        >>> from excite.proposals import Hierarchy
+        >>> len(checked(Hierarchy()(Image.new("RGB", (8, 8))), "black.png"))
+        1
     """
     if len(proposals) == 0:
         raise ProposalError(f"no regions were proposed for the picture {name!r}: try other proposals.")
