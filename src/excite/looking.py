@@ -180,7 +180,8 @@ def _explained(classifier: Classifier, inputs: Mapping[float, Tensor]) -> Iterat
     except RuntimeError as error:
         said = str(error).partition("\n")[0]
         sizes = " and ".join(" x ".join(map(str, batch.shape[1:])) for batch in inputs.values())
+        once = ", and choose a method that looks once, such as c-mwp" if len(inputs) > 1 else ""
         raise ModelError(
             f"{classifier.name} fails on a picture prepared as {sizes}: {said}. If it takes pictures of one size only, "
-            "load it with fully_convolutional=True, or prepare them with Preprocess(square=True)"
+            f"load it with fully_convolutional=True, or prepare them with Preprocess(square=True){once}"
         ) from error

@@ -1,5 +1,7 @@
 """Sums over proposals, their scores and their order, against slow versions written from the definitions."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -111,19 +113,28 @@ class TestKept:
         rng = np.random.default_rng(3)
         boxes = boxes_of(rng, 150).clip(0, 12)
         scores = rng.integers(0, 20, 150) / 20  # many are equal
-        assert kept(overlaps(boxes, boxes), scores).tolist() == slow_kept(boxes, scores)
+        assert Scorer(proposals(boxes)).ranked(scores).tolist() == slow_kept(boxes, scores)
         assert len(slow_kept(boxes, scores)) < 150
 
     def test_of_the_same_box_twice_the_first(self):
         boxes = np.array([[0, 0, 2, 2], [0, 0, 2, 2]], np.float32)
-        assert kept(overlaps(boxes, boxes), np.array([1.0, 1.0])).tolist() == [0]
+        assert Scorer(proposals(boxes)).ranked(np.array([1.0, 1.0])).tolist() == [0]
 
     def test_exactly_at_the_threshold_both_stay(self):
-        assert kept(np.array([[1, SAME], [SAME, 1]]), np.array([2.0, 1.0])).tolist() == [0, 1]
+        boxes = np.array([[0, 0, 10, 1], [0, 0, 7, 1]], np.float32)
+        assert overlaps(boxes, boxes)[0, 1] == SAME
+        assert Scorer(proposals(boxes)).ranked(np.array([2.0, 1.0])).tolist() == [0, 1]
+
+    def test_thousands_of_boxes_take_no_table_of_all_pairs(self):
+        boxes = boxes_of(np.random.default_rng(4), 10_000)
+        tracemalloc.start()
+        Scorer(proposals(boxes)).ranked(np.random.default_rng(5).random(10_000), most=50)
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+        tracemalloc.stop()
 
     def test_stops_after_so_many(self):
-        assert kept(np.eye(5), np.arange(5.0), most=2).tolist() == [4, 3]
+        assert kept(np.eye(5, dtype=bool).__getitem__, np.arange(5.0), most=2).tolist() == [4, 3]
 
     def test_boxes_without_an_area_do_not_hide_others(self):
         boxes = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 3, 3]], np.float32)
-        assert kept(overlaps(boxes, boxes), np.array([3.0, 2.0, 1.0])).tolist() == [0, 1, 2]
+        assert Scorer(proposals(boxes)).ranked(np.array([3.0, 2.0, 1.0])).tolist() == [0, 1, 2]

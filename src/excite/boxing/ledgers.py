@@ -45,6 +45,6 @@ def _begins(first: str, fields: set[str]) -> bool:
         return first.startswith(START) or START.startswith(first)
     try:
         entry = json.loads(first)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return False
     return isinstance(entry, dict) and entry.keys() >= fields

@@ -162,7 +162,7 @@ def _area(area: object, where: str) -> float | None:
 def _content(path: Path) -> Entry:
     try:
         content = json.loads(read_text(path), object_hook=_lean)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: broken JSON ({error})") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: it is no JSON object, so no instances file of COCO")

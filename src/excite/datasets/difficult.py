@@ -137,7 +137,7 @@ def _rows(text: str, path: Path, categories: Sequence[str]) -> Iterator[Row]:
 def _rows_of_json(text: str, path: Path) -> Iterator[Row]:
     try:
         content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: broken JSON ({error})") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: names of pictures for each category were expected, such as {{'cat': ['000004']}}")

@@ -9,6 +9,8 @@ import numpy as np
 from excite.metrics.phrase_ranking import overlaps
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from excite.proposals import Proposals, Segments
@@ -48,7 +50,7 @@ class Scorer:
         self.proposals = proposals
         self.weights = 1 - trust * np.arange(len(proposals)) / max(len(proposals), 1)
         self.areas = self.sums(np.ones(proposals.size[::-1]))
-        self._overlaps: Numbers | None = None
+        self._repeated: dict[int, NDArray[np.bool_]] = {}
 
     def sums(self, plane: Numbers) -> Numbers:
         """The sum of a map [height, width] over each proposal."""
@@ -67,9 +69,14 @@ class Scorer:
 
     def ranked(self, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
         """The proposals, best first, without those that nearly repeat a better one."""
-        if self._overlaps is None:
-            self._overlaps = overlaps(self.proposals.boxes, self.proposals.boxes)
-        return kept(self._overlaps, scores, most)
+        return kept(self._repeating, scores, most)
+
+    def _repeating(self, k: int) -> NDArray[np.bool_]:
+        """Which boxes nearly repeat this one; found when first asked, for of thousands few are."""
+        if k not in self._repeated:
+            boxes = self.proposals.boxes
+            self._repeated[k] = overlaps(boxes[k : k + 1], boxes)[0] > SAME
+        return self._repeated[k]
 
 
 def scored(sums: Numbers, areas: Numbers, gamma: float) -> Numbers:
@@ -83,29 +90,29 @@ def scored(sums: Numbers, areas: Numbers, gamma: float) -> Numbers:
     return scores
 
 
-def kept(overlap: Numbers, scores: Numbers, most: int | None = None, same: float = SAME) -> NDArray[np.intp]:
-    """Non-maximum suppression: from the best down, all that no better one told overlaps by more than ``same``.
+def kept(repeating: Callable[[int], NDArray[np.bool_]], scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
+    """Non-maximum suppression: from the best down, all that repeat no better one.
 
     Of equal scores the earlier proposal comes first, so the order is always the same.
 
     Args:
-        overlap: how much the boxes overlap [n, n].
+        repeating: for a box, which of all boxes [n] nearly repeat it.
         scores: of the boxes [n].
         most: stop after so many.
-        same: more than this is the same box.
 
     Example:
-        >>> kept(np.array([[1, 0.8, 0], [0.8, 1, 0], [0, 0, 1]]), np.array([1.0, 3.0, 2.0])).tolist()
+        >>> alike = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], bool)
+        >>> kept(alike.__getitem__, np.array([1.0, 3.0, 2.0])).tolist()
         [1, 2]
     """
     told: list[int] = []
     open_ = np.ones(len(scores), bool)
-    for k in np.argsort(-scores, kind="stable"):
+    for k in np.argsort(-scores, kind="stable").tolist():
         if open_[k]:
-            told.append(int(k))
+            told.append(k)
             if len(told) == most:
                 break
-            open_ &= overlap[k] <= same
+            open_ &= ~repeating(k)
     return np.array(told, np.intp)
 
 

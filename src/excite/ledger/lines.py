@@ -71,7 +71,7 @@ class Ledger:
         """A line of the ledger, if it is whole."""
         try:
             entry = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return None
         whole = isinstance(entry, dict) and isinstance(entry.get("key"), str) and self.required <= entry.keys()
         return entry if whole else None

@@ -140,7 +140,7 @@ def _labels_only(path: Path, folder: Path) -> Examples:
 def _line(line: str, where: str, folder: Path) -> Example:
     try:
         entry = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: broken JSON ({error})") from None
     if not isinstance(entry, dict) or not isinstance(entry.get("file"), str) or not _are_words(entry.get("labels")):
         raise DataError(f'{where}: {{"file": NAME, "labels": [CATEGORY, ...]}} was expected')

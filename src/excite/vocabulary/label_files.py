@@ -46,7 +46,7 @@ def read_entries(path: Path) -> Sequence[str | Sequence[str]]:
 def _json_array(path: Path, text: str) -> list[str | Sequence[str]]:
     try:
         content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConceptError(f"{path} is no JSON array of labels: {error}.") from None
     if not isinstance(content, list):
         raise ConceptError(
