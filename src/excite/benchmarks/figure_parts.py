@@ -10,7 +10,24 @@ from excite.benchmarks.plots import INK, LOOKS, check_plots, plain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Sided", "aside", "dots", "legend", "line", "line_style", "panels_of_methods", "tens_around"]
+__all__ = [
+    "NAMES",
+    "OPEN",
+    "Sided",
+    "aside",
+    "dots",
+    "legend",
+    "line",
+    "line_style",
+    "panel",
+    "panels_of_methods",
+    "tens_around",
+]
+
+SIZE = (5.6, 4.4)  # inches: two stand side by side
+NAMES = 4  # that fit side by side below it
+OPEN = {"markersize": 11, "markeredgewidth": 2, "markerfacecolor": "none", "linestyle": "none", "zorder": 4}
+"""A large open mark, at what was chosen."""
 
 STYLES = ("-", "--", ":", "-.")  # when there are more methods than looks
 
@@ -29,6 +46,21 @@ class Sided(Protocol):
     @property
     def high(self) -> float:
         """Where its interval ends."""
+
+
+def panel() -> tuple[Any, Any]:
+    """An empty figure of one panel, two of which stand side by side, and its axes.
+
+    Example:
+        >>> figure, axes = panel()
+    """
+    check_plots()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    plain(axes)
+    return figure, axes
 
 
 def panels_of_methods(methods: Sequence[str], models: Sequence[str], measure: str) -> tuple[Any, Mapping[str, Any]]:

@@ -14,7 +14,7 @@ from excite.benchmarks.grounding_facts import OWN, Asked, checked_truth
 from excite.benchmarks.grounding_protocol import Protocol, enlarged
 from excite.benchmarks.grounding_rows import Chosen
 from excite.benchmarks.grounding_run import Run
-from excite.benchmarks.grounding_tally import Table, choose, empty_maps, mentions_of, spent, unknown_words
+from excite.benchmarks.grounding_tally import Table, choose, empty_maps, mentions_of, reach, spent, unknown_words
 from excite.benchmarks.grounding_work import GAMMAS, Choosing, Ranking
 from excite.benchmarks.holding_out import checked_share, held_out
 from excite.benchmarks.page_parts import main_method
@@ -206,6 +206,7 @@ class Grounding:
                 "unreadable": self.places.unreadable,
             },
             "proposals": sum(record["proposals"] for record in records) / max(len(records), 1),
+            "reach": reach(records, self.truth),
             "seconds": spent(records),
             "failures": self.failures,
         }

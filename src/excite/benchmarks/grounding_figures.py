@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from excite.benchmarks.figure_parts import dots, legend, line_style, panels_of_methods, tens_around
+from excite.benchmarks.figure_parts import NAMES, OPEN, dots, legend, line_style, panel, panels_of_methods, tens_around
 from excite.benchmarks.grounding_marks import CURVE
 from excite.benchmarks.grounding_work import GAMMAS, PAPERS_GAMMAS
 from excite.benchmarks.page_parts import methods_of, models_of
-from excite.benchmarks.plots import INK, LOOKS, check_plots, plain
+from excite.benchmarks.plots import INK, LOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from excite.benchmarks.statistics import Estimate
 
 __all__ = ["gammas_figure", "ranks_figure", "recalls_figure"]
-
-SIZE = (5.6, 4.4)  # inches: two stand side by side
-NAMES = 4  # that fit side by side below it
-OPEN = {"markersize": 11, "markeredgewidth": 2, "markerfacecolor": "none", "linestyle": "none", "zorder": 4}
 
 
 def recalls_figure(rows: Sequence[Row], shared: Sequence[Row]) -> Any:
@@ -48,7 +44,7 @@ def recalls_figure(rows: Sequence[Row], shared: Sequence[Row]) -> Any:
 
 def ranks_figure(rows: Sequence[Row]) -> Any:
     """How many phrases have a right box among the first 1, 2 ... 10, a line for each row."""
-    figure, axes = _panel()
+    figure, axes = panel()
     for k, row in enumerate(rows):
         axes.plot(CURVE, row.all.curve, label=row.method, **line_style(k))
     axes.set_xticks(CURVE)
@@ -68,7 +64,7 @@ def gammas_figure(rows: Sequence[Row]) -> Any:
     searched = [(k, row) for k, row in enumerate(rows) if row.chosen.curve]
     if not searched:
         return None
-    figure, axes = _panel()
+    figure, axes = panel()
     for k, row in searched:
         style = line_style(k)
         axes.plot(GAMMAS, row.chosen.curve, label=row.method, **style)
@@ -85,13 +81,3 @@ def _firsts(row: Row) -> Mapping[str, Estimate]:
     """R@1 over all phrases, and over small instances where there are any."""
     small = {} if row.small is None else {"small instances": row.small.recalls[1]}
     return {"all phrases": row.all.recalls[1], **small}
-
-
-def _panel() -> tuple[Any, Any]:
-    check_plots()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=SIZE, layout="constrained")
-    axes = figure.add_subplot()
-    plain(axes)
-    return figure, axes

@@ -57,6 +57,7 @@ def answer(runs: Sequence[Run]) -> dict[str, Any]:
         "phrases": about["phrases"],
         "protocol": about["protocol"],
         "proposals": round(about["proposals"], 1),
+        "reach": round(about["reach"], 2),
         **{key: {run.classifier_name: run.about[key] for run in runs} for key in told},
         "failures": failures_of(run.about for run in runs),
     }
@@ -116,7 +117,8 @@ def sentences(runs: Sequence[Run]) -> list[str]:
         f"{run.dataset_name} {run.split}: {marks.all.phrases} phrases, {small} of them small, in {about['reported']} "
         f"pictures, with 95 % intervals{chosen}; right is a box that overlaps by a half with {truth}"
     )
-    proposed = f"proposals: {protocol['proposals']}, {about['proposals']:.0f} in a picture"
+    proposed = f"proposals: {protocol['proposals']}, {about['proposals']:.0f} in a picture; one of them is right for "
+    proposed += f"{about['reach']:.1f} % of the phrases"
     missing = [
         f"{row.method} has no result for {row.missing} of {row.all.phrases} phrases: misses"
         for row in run.shared

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from excite.ledger import Entry
 
-__all__ = ["Table", "choose", "empty_maps", "mentions_of", "spent", "unknown_words"]
+__all__ = ["Table", "choose", "empty_maps", "mentions_of", "reach", "spent", "unknown_words"]
 
 
 def choose(records: Sequence[Entry], truth: str, among: Sequence[float] = GAMMAS) -> dict[str, Chosen]:
@@ -112,6 +112,17 @@ def empty_maps(records: Sequence[Entry]) -> dict[str, int]:
     """
     phrases = [phrase for record in records for phrase in record["phrases"]]
     return dict(Counter(one["method"] for phrase in phrases for one in phrase["found"] if one["point"] is None))
+
+
+def reach(records: Sequence[Entry], truth: str) -> float:
+    """Of how many phrases, in percent, any of the proposals is right, once those that repeat others are dropped.
+
+    Example:
+        >>> reach([{"phrases": [{"own_hits": {"union": 7}}, {"own_hits": {"union": None}}]}], "union")
+        50.0
+    """
+    hits = [phrase["own_hits"][truth] for record in records for phrase in record["phrases"]]
+    return 100 * sum(hit is not None for hit in hits) / max(len(hits), 1)
 
 
 def spent(records: Sequence[Entry]) -> dict[str, float]:

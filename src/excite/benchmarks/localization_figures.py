@@ -6,7 +6,17 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from excite.benchmarks.figure_parts import dots, legend, line, line_style, panels_of_methods, tens_around
+from excite.benchmarks.figure_parts import (
+    NAMES,
+    OPEN,
+    dots,
+    legend,
+    line,
+    line_style,
+    panel,
+    panels_of_methods,
+    tens_around,
+)
 from excite.benchmarks.localization_page_words import WAYS
 from excite.benchmarks.page_parts import DASH, in_percent, methods_of, models_of
 from excite.benchmarks.plots import FAINT, INK, LOOKS, check_plots, plain
@@ -21,11 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["curves_figure", "errors_figure", "size_groups", "sizes_figure"]
 
 GROUPS = 5
-SIZE = (5.6, 4.4)  # inches: two stand side by side
-NAMES = 4  # that fit side by side below it
 ACROSS, SMALL = 5, (1.9, 1.75)  # at most so many small panels side by side, and the inches of each
 DOTS = {"paper": f"{WAYS['paper']} (the paper's)", "max-largest": WAYS["max-largest"]}
-OPEN = {"markersize": 11, "markeredgewidth": 2, "markerfacecolor": "none", "linestyle": "none", "zorder": 4}
 
 
 def errors_figure(rows: Sequence[Row]) -> Any:
@@ -61,7 +68,7 @@ def curves_figure(rows: Sequence[Row], rule: str, thresholds: Sequence[float], n
         thresholds: what is tried by that rule.
         name: what they are called.
     """
-    figure, axes = _panel()
+    figure, axes = panel()
     for k in _boxing(rows):
         row, found = rows[k], rows[k].rules[rule]
         style = {**line_style(k), "markersize": 4, "markevery": (k % 2, max(2, len(thresholds) // 10))}
@@ -147,13 +154,3 @@ def _small_panels(count: int) -> tuple[Any, list[Any]]:
     for above in panels[max(0, count - across) : across * (down - 1)]:
         above.tick_params(labelbottom=True)  # there is no panel below it
     return figure, list(panels[:count])
-
-
-def _panel() -> tuple[Any, Any]:
-    check_plots()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=SIZE, layout="constrained")
-    axes = figure.add_subplot()
-    plain(axes)
-    return figure, axes

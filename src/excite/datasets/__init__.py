@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from excite.datasets.coco import Coco
+from excite.datasets.collection import the_only
 from excite.datasets.dataset import Dataset
 from excite.datasets.imagenet import ImageNet
 from excite.datasets.masks import Mask
@@ -57,12 +58,7 @@ def open_dataset(folder: str | os.PathLike[str], split: str | None = None) -> Da
     found = _held_in(folder)
     if not found:
         _check_pictures(folder)
-        expected = "; ".join(f"{kind.name} ({kind.layout})" for kind in DATASETS.values())
-        raise DataError(f"{str(folder)!r} holds no data set that is known: {expected}")
-    if len(found) > 1:
-        choices = ", ".join(f"{str(root)!r} ({kind.name})" for root, kind in found)
-        raise DataError(f"{str(folder)!r} holds {len(found)} data sets: name one of {choices}")
-    root, kind = found[0]
+    root, kind = the_only(folder, found, DATASETS, "data set")
     return kind(root, split)
 
 

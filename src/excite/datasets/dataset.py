@@ -2,75 +2,41 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from difflib import get_close_matches
+from abc import abstractmethod
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
+from excite.datasets.collection import Collection
+from excite.datasets.sample import Sample
 from excite.errors import ConceptError, DataError
 from excite.images import PICTURE_SUFFIXES
 from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from excite.datasets.sample import Sample
     from excite.vocabulary import Concept, Labels
 
-__all__ = ["Dataset", "chosen_split", "picture_called", "picture_in", "read_text"]
+__all__ = ["Dataset", "picture_called", "picture_in", "read_text"]
 
 
-class Dataset(ABC):
+class Dataset(Collection[Sample]):
     """Annotated pictures in a defined order: iterating gives a `Sample` for each.
 
     Attributes:
-        name: Of the format, for people to read.
-        layout: What the format looks like on disk, for people to read.
         tolerance: How many pixels beside a box a point may lie and still be a hit, by this data set's custom.
         one_main_object: Each picture was chosen for one kind of object, which it shows large: a box around the
             attention is expected to be that object's.
-        names: The pictures, in the order in which they come.
     """
 
-    name: ClassVar[str]
-    layout: ClassVar[str]
     tolerance: ClassVar[int] = 15  # the Pointing Game's (paper, section 4.1)
     one_main_object: ClassVar[bool] = False
 
-    def __init__(self, folder: Path, split: str | None = None) -> None:
-        self.folder = folder
-        self.split = chosen_split(split, self._splits(), folder)
-        self.names = tuple(self._read())
-        if not self.names:
-            raise DataError(f"the split {self.split!r} of {str(folder)!r} lists no pictures")
-
-    @abstractmethod
-    def _splits(self) -> list[str]:
-        """The splits that are there."""
-
-    @abstractmethod
-    def _read(self) -> list[str]:
-        """Read what is needed to give samples of the split; the names of its pictures, in order."""
-
-    @classmethod
-    @abstractmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether this folder looks like a data set of this format."""
+    def _nothing(self) -> str:
+        return "lists no pictures"
 
     @property
     @abstractmethod
     def categories(self) -> tuple[str, ...]:
         """What its targets may be called, in the data set's own order."""
-
-    @abstractmethod
-    def sample(self, name: str) -> Sample:
-        """What is known about the picture of this name."""
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __iter__(self) -> Iterator[Sample]:
-        return (self.sample(name) for name in self.names)
 
     def also_called(self, name: str) -> tuple[str, ...]:
         """Other names of a picture, under which a list from elsewhere may have it: its own without the suffix."""
@@ -92,27 +58,6 @@ class Dataset(ABC):
         if begun and not any(f" {wanted} " in f" {word} " for word in words):
             raise ConceptError(f"No label is called {category!r}; {found.name!r} only begins so.")
         return found
-
-
-def chosen_split(split: str | None, splits: Sequence[str], folder: Path) -> str:
-    """The split of this name, or the only one that begins so ("val" for "val2017"); None for the validation split.
-
-    Example:
-        >>> chosen_split("val", ["train2017", "val2017"], Path("coco"))
-        'val2017'
-    """
-    wanted = "val" if split is None else split
-    begun = [one for one in splits if wanted and one.startswith(wanted)]
-    if wanted in splits:
-        return wanted
-    if len(begun) == 1:
-        return begun[0]
-    if split is None and len(splits) == 1:
-        return splits[0]
-    near = get_close_matches(wanted, splits, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    known = ", ".join(splits) or "none"
-    raise DataError(f"{str(folder)!r} has no split {wanted!r}{hint}: its splits are {known}")
 
 
 def read_text(path: Path) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from excite.datasets.caption_phrases import CaptionPhrases
+from excite.datasets.collection import the_only
 from excite.datasets.flickr30k import Flickr30kEntities
 from excite.datasets.refcoco import RecLines
 from excite.errors import DataError
@@ -42,14 +43,7 @@ def open_phrases(folder: str | os.PathLike[str], split: str | None = None) -> Ph
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"there is no folder {str(folder)!r}: name the folder of a data set with phrases")
-    found = _held_in(folder)
-    if not found:
-        expected = "; ".join(f"{kind.name} ({kind.layout})" for kind in PHRASE_DATASETS.values())
-        raise DataError(f"{str(folder)!r} holds no data set with phrases that is known: {expected}")
-    if len(found) > 1:
-        choices = ", ".join(f"{str(root)!r} ({kind.name})" for root, kind in found)
-        raise DataError(f"{str(folder)!r} holds {len(found)} data sets with phrases: name one of {choices}")
-    root, kind = found[0]
+    root, kind = the_only(folder, _held_in(folder), PHRASE_DATASETS, "data set with phrases")
     return kind(root, split)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import chosen_split
-from excite.errors import DataError
+from excite.datasets.collection import Collection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from excite.datasets.sample import Box
@@ -65,55 +63,25 @@ class Described:
     size: tuple[int, int] | None = None
 
 
-class PhraseDataset(ABC):
+class PhraseDataset(Collection[Described]):
     """Described pictures in a defined order: iterating gives a `Described` for each.
 
     Attributes:
-        name: Of the format, for people to read.
-        layout: What the format looks like on disk, for people to read.
-        names: The pictures that have phrases, in the order in which they come.
         left_out: What was not usable and why, with how often: "phrases without a box", "lines that are no JSON", ...
     """
 
-    name: ClassVar[str]
-    layout: ClassVar[str]
-
     def __init__(self, folder: Path, split: str | None = None) -> None:
-        self.folder = folder
-        self.split = chosen_split(split, self._splits(), folder)
         self.left_out: Counter[str] = Counter()
-        self.names = tuple(self._read())
-        if not self.names:
-            told = "; ".join(f"{why}: {count}" for why, count in self.left_out.items())
-            raise DataError(f"the split {self.split!r} of {str(folder)!r} has no phrases{f' ({told})' if told else ''}")
+        super().__init__(folder, split)
 
-    @abstractmethod
-    def _splits(self) -> list[str]:
-        """The splits that are there."""
-
-    @abstractmethod
-    def _read(self) -> list[str]:
-        """Read what is needed to describe the pictures of the split, counting what is left out; their names."""
-
-    @classmethod
-    @abstractmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether this folder looks like a data set of this format."""
+    def _nothing(self) -> str:
+        told = "; ".join(f"{why}: {count}" for why, count in self.left_out.items())
+        return f"has no phrases{f' ({told})' if told else ''}"
 
     @property
     @abstractmethod
     def groups(self) -> tuple[str, ...]:
         """The kinds of things that phrases may refer to, in the data set's own order; none if it knows none."""
-
-    @abstractmethod
-    def sample(self, name: str) -> Described:
-        """What was said about the picture of this name."""
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __iter__(self) -> Iterator[Described]:
-        return (self.sample(name) for name in self.names)
 
 
 def union(boxes: tuple[Box, ...]) -> Box:
