@@ -11,9 +11,10 @@ import typer
 
 from excite.benchmarks.defaults import GROUNDING_METHODS, HELD_OUT
 from excite.cli.columns import print_columns
-from excite.cli.comparing import AsJson, Limit, Methods, Models, Out, Skip, Split, WithPage, load_all
+from excite.cli.comparing import AsJson, Limit, Methods, Out, Skip, Split, WithPage, load_all
 from excite.cli.failures import tell_failures
 from excite.cli.options import (
+    MODEL_HELP,
     Address,
     Engine,
     FullyConvolutional,
@@ -35,9 +36,10 @@ __all__ = ["EXAMPLES", "command"]
 
 EXAMPLES = """\b
 Examples:
-  excite bench grounding --data flickr30k --model words --workers 2
+  excite bench grounding --data refcoco --workers 2
+  excite bench grounding --data flickr30k --methods excite,c-mwp,mwp,lrp --trust 0 --no-hints --gamma paper
   excite bench grounding --data coco --model everyday --methods c-mwp,grad --limit 200 --json
-  excite bench grounding --data refcoco --model everyday --gamma 0.5 --proposals edge-boxes
+  excite bench grounding --data refcoco --gamma 0.5 --proposals edge-boxes
   excite bench grounding --data flickr30k --proposals MCG --trust 0 --no-hints --results CCA=cca.jsonl
 """
 
@@ -51,7 +53,10 @@ def command(
         typer.Option(help="The folder of described pictures: Flickr30k Entities, COCO captions, RefCOCO, or your own."),
     ],
     split: Split = None,
-    model: Models = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help=f"{MODEL_HELP} May be given several times. words if none."),
+    ] = None,
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Size = None,
@@ -135,7 +140,7 @@ def command(
     others = _others(results or (), names)
     dataset = open_phrases(data, split)
     runs = []
-    for classifier in load_all(model, weights, labels, size, fully_convolutional):
+    for classifier in load_all(model or ["words"], weights, labels, size, fully_convolutional):
         asking = Grounding(
             classifier,
             dataset,
