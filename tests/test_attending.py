@@ -622,10 +622,17 @@ class TestNetworksOfOneSize:
         body = [nn.Conv2d(3, 4, 3, stride=4), nn.ReLU(), nn.Flatten()]
         return nn.Sequential(*body, nn.Linear(4 * 8 * 8, 5))
 
-    def test_a_clear_error_says_what_to_do(self):
-        classifier = excite.wrap(self.network(), layer="1", preprocess=Preprocess(shorter_side=32))
+    @pytest.mark.parametrize("layer", ["1", None])  # without one, a dry run looks for the best
+    def test_a_clear_error_says_what_to_do(self, layer):
+        classifier = excite.wrap(self.network(), layer=layer, preprocess=Preprocess(shorter_side=32))
         with pytest.raises(ModelError, match=r"Sequential fails on .* 3 x 32 x 48: .*fully_convolutional=True"):
             excite.attend(classifier, Image.new("RGB", (300, 200), "red"), 1)
+
+    def test_a_method_that_looks_twice_needs_other_sizes(self):
+        classifier = excite.wrap(self.network(), layer="1", preprocess=Preprocess(32, square=True))
+        assert excite.attend(classifier, Image.new("RGB", (300, 200), "red"), 1)
+        with pytest.raises(ModelError, match="choose a method that looks once, such as c-mwp"):
+            excite.attend(classifier, Image.new("RGB", (300, 200), "red"), 1, method="excite")
 
     def test_fully_convolutional_it_takes_them_all(self):
         preprocess = Preprocess(shorter_side=32)

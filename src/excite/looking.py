@@ -59,13 +59,13 @@ class Look:
         # A signal that already is a difference needs no dual units: the rivals are what it is contrasted with.
         rivals = listed(against) or []
         self.ways = {method: method.plain or method if rivals else method for method in methods}
-        layers = {
-            way: layers_of(way, classifier, inputs[1.0], layer[method] if isinstance(layer, Mapping) else layer)
-            for method, way in self.ways.items()
-        }
-        self.view = View(classifier.module, inputs.__getitem__, layers)
         self._explained = partial(_explained, classifier, inputs)
         with self._explained():
+            layers = {
+                way: layers_of(way, classifier, inputs[1.0], layer[method] if isinstance(layer, Mapping) else layer)
+                for method, way in self.ways.items()
+            }
+            self.view = View(classifier.module, inputs.__getitem__, layers)
             output = self.view.output
         self.probabilities = classifier.probabilities(output.float())
         self.labels = classifier.labels_for(self.probabilities.shape[1])
