@@ -30,7 +30,7 @@ def main() -> None:
     atomic_write(TARGET / HEAD, lambda file: print(f"{TARGET / HEAD}: {file.write(content)} bytes"))
     words = list(classifier.labels_for(layer.out_features))
     save_text("\n".join(words) + "\n", TARGET / "labels.txt")
-    print(f"{len(words)} words: WORDS_UNITS in {TARGET / '__init__.py'} must count as many")
+    print(f"{TARGET / 'labels.txt'}: {len(words)} words")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from PIL import Image
 
 from excite.errors import ExciteError
 from excite.readouts.box import DEFAULT_ALPHA, threshold_box
-from excite.readouts.figure import Cell, figure
+from excite.readouts.figure import Cell, figure, percent
 from excite.readouts.overlay import overlay
 from excite.readouts.point import maximum_point
 from excite.readouts.save import save_json, save_npy, save_png, to_numpy
@@ -317,14 +317,7 @@ def _caption(one: AttentionMap) -> str:
     """What is asked, and below how sure the classifier is and how the map was made."""
     about = [one.layer, one.method]
     if one.probability is not None:
-        about.insert(0, _percent(one.probability))
+        about.insert(0, percent(one.probability))
     if one.values.max() <= 0:
         about.append("no evidence")
     return f"{one.concept}\n{' · '.join(about)}"
-
-
-def _percent(probability: float) -> str:
-    """A probability with as many digits as say something: 87%, 2.4%, <0.1%."""
-    if probability < 0.001:
-        return "<0.1%"
-    return f"{probability:.0%}" if probability >= 0.1 else f"{probability:.1%}"

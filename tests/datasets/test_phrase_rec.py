@@ -7,6 +7,7 @@ import pytest
 from annotated import SIDE, picture
 from PIL import Image
 
+from excite.datasets.phrase_formats import open_phrases
 from excite.datasets.phrases import Phrase
 from excite.datasets.refcoco import RecLines
 from excite.errors import DataError
@@ -93,6 +94,12 @@ def test_lines_that_cannot_be_used(tmp_path, line, why):
     ((found, count),) = dataset.left_out.items()
     assert found.startswith(why)
     assert count == 1
+
+
+def test_a_broken_first_line_hides_nothing(tmp_path):
+    dataset = open_phrases(write(tmp_path, "{broken", LINE))
+    assert dataset.name == "rec"
+    assert dict(dataset.left_out) == {"lines that are no JSON objects": 1}
 
 
 def test_a_box_may_reach_beyond_its_picture(tmp_path):

@@ -9,9 +9,10 @@ from excite.attention import AttentionMap
 from excite.errors import ExciteError
 from excite.grounding import Grounded, PhraseMap, Region
 from excite.grounding import drawing as subject
-from excite.grounding.drawing import as_map, draw_grounded, percent
+from excite.grounding.drawing import as_map, draw_grounded
 from excite.grounding.hints import heeded
 from excite.grounding.unheeded import span_of, unheeded
+from excite.readouts.figure import percent
 from excite.vocabulary import Labels, read_phrase
 
 LABELS = Labels(["man", "person", "hat", "red", "traffic light", "hot dog"])

@@ -98,6 +98,13 @@ class TestScores:
         assert len(set(wary.scores(plane, 0.5))) == 1
         np.testing.assert_allclose(trusting.scores(plane, 0.5) / wary.scores(plane, 0.5), [1, 0.8, 0.6, 0.4])
 
+    def test_only_what_holds_evidence_is_told(self, plane):
+        plane[:, 12:] = 0
+        boxes = np.array([[14, 0, 20, 9], [0, 0, 6, 6]], np.float32)
+        scorer = Scorer(proposals(boxes))
+        scores = scorer.scores(plane, 0.5)
+        assert (scorer.ranked(scores).tolist(), scorer.told(scores).tolist()) == ([1, 0], [1])
+
 
 def slow_kept(boxes, scores, same=SAME):
     """From the definition: go down the list, drop what overlaps with something already kept."""

@@ -120,7 +120,7 @@ class Choosing(Work):
 
     def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _Truth) -> dict[str, Any]:
         sums = scorer.sums(found.plane)
-        orders = [_order(scorer, scorer.scores_of(sums, gamma), MOST_CHOSEN_BY) for gamma in GAMMAS]
+        orders = [scorer.told(scorer.scores_of(sums, gamma), MOST_CHOSEN_BY) for gamma in GAMMAS]
         return {"method": method, "hits": [_hits(order, truth) for order in orders]}
 
 
@@ -140,7 +140,7 @@ class Ranking(Work):
 
     def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _Truth) -> dict[str, Any]:
         scores = scorer.scores(found.plane, self.gammas[method])
-        order, point = _order(scorer, scores), found.point
+        order, point = scorer.told(scores), found.point
         return {
             "method": method,
             "hits": _hits(order, truth),
@@ -148,12 +148,6 @@ class Ranking(Work):
             "point": point and list(point),
             "pointed": pointed(point, truth.phrase.boxes),
         }
-
-
-def _order(scorer: Scorer, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
-    """The proposals that are told, best first: as `excite.grounding.ground.rank`, none without evidence."""
-    order = scorer.ranked(scores, most)
-    return order[scores[order] > 0]
 
 
 def _hits(order: NDArray[np.intp], truth: _Truth) -> dict[str, int | None]:

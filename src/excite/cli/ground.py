@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from excite.cli.grounded import print_grounded
-from excite.cli.options import FullyConvolutional, LabelsFile, Model, Size, Weights  # noqa: TC001 - typer reads them
+from excite.cli.options import (  # noqa: TC001 - typer reads them
+    FullyConvolutional,
+    Hints,
+    LabelsFile,
+    Model,
+    ProposalsFrom,
+    Size,
+    Weights,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,13 +52,7 @@ def command(
     fully_convolutional: FullyConvolutional = None,
     layer: Annotated[str | None, typer.Option(help="Where to read the maps; see `excite ls layers`.")] = None,
     method: Annotated[str | None, typer.Option(help="How to make the maps; see `excite ls methods`.")] = None,
-    proposals: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|FILE|FOLDER",
-            help="The regions to choose from: hierarchy, edge-boxes, selective-search; or files.",
-        ),
-    ] = "hierarchy",
+    proposals: ProposalsFrom = "hierarchy",
     cache: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Keep the regions that were made there, for the next time.")
     ] = None,
@@ -66,9 +68,7 @@ def command(
         int | None,
         typer.Option(min=1, help="The shorter side of the picture as the classifier sees it; 300, or --size."),
     ] = None,
-    hints: Annotated[
-        bool, typer.Option("--hints/--no-hints", help='Whether "left", "red" and such words weigh the map.')
-    ] = True,
+    hints: Hints = True,
     most: Annotated[int, typer.Option(min=1, metavar="N", help="Tell at most so many regions.")] = 5,
     out: Annotated[
         Path, typer.Option(help="The folder for pictures; or the name of one, ending in .png, for one phrase.")

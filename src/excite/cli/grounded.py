@@ -43,7 +43,7 @@ def _print_others(grounded: Grounded) -> None:
 
 
 def _word_row(word: str, found: AttentionMap) -> dict[str, str]:
-    from excite.grounding.drawing import percent
+    from excite.readouts.figure import percent
 
     return {
         "word": word,

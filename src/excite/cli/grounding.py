@@ -18,7 +18,9 @@ from excite.cli.options import (
     Address,
     Engine,
     FullyConvolutional,
+    Hints,
     LabelsFile,
+    ProposalsFrom,
     Size,
     Weights,
     Workers,
@@ -65,13 +67,7 @@ def command(
     layer: Annotated[
         str | None, typer.Option(help="Read all methods here, where they can be; each where it should be if none.")
     ] = None,
-    proposals: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME_OR_PATH",
-            help="The candidates: hierarchy, edge-boxes, selective-search, or precomputed ones.",
-        ),
-    ] = "hierarchy",
+    proposals: ProposalsFrom = "hierarchy",
     cache: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Keep proposals here; in the folder for results if none.")
     ] = None,
@@ -95,9 +91,7 @@ def command(
         typer.Option(min=0, max=1, help="How much the proposals' own order counts; 0 as in the paper, ours if none."),
     ] = None,
     side: Annotated[int, typer.Option(min=1, help="The shorter side of pictures as the classifier sees them.")] = 300,
-    hints: Annotated[
-        bool, typer.Option("--hints/--no-hints", help="Whether words for places and colours weigh the maps.")
-    ] = True,
+    hints: Hints = True,
     results: Annotated[
         list[str] | None,
         typer.Option(

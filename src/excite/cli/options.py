@@ -17,9 +17,11 @@ __all__ = [
     "CorpusArgument",
     "Engine",
     "FullyConvolutional",
+    "Hints",
     "LabelsFile",
     "Model",
     "ModelArgument",
+    "ProposalsFrom",
     "Size",
     "Weights",
     "Workers",
@@ -46,6 +48,20 @@ FullyConvolutional = Annotated[
     typer.Option(
         "--fully-convolutional/--whole-picture",
         help="Answer for each window of its training size, or once for the picture; by default as it needs.",
+    ),
+]
+ProposalsFrom = Annotated[
+    str,
+    typer.Option(
+        "--proposals",
+        metavar="NAME|FILE|FOLDER",
+        help="The regions to choose from: hierarchy, edge-boxes, selective-search; or files.",
+    ),
+]
+Hints = Annotated[
+    bool,
+    typer.Option(
+        "--hints/--no-hints", help='Whether "left", "red" and such words weigh the map, and the main word counts more.'
     ),
 ]
 Workers = Annotated[

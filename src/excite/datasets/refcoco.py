@@ -6,6 +6,7 @@ import json
 import os
 import warnings
 from functools import cached_property
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ __all__ = ["RecLines"]
 PICTURE_KEYS = ("file", "img_path", "image", "file_name", "filename", "image_path")
 PHRASE_KEYS = ("phrase", "expression", "sent", "sentence")
 """Shikra's files call the words expression, Qwen-VL's and InternVL's sent."""
+
+FIRST_LINES = 20  # that are looked at to tell what a file is: any of them may be broken
 
 TURNED = {5, 6, 7, 8}  # the EXIF orientations that lie on their side
 ORIENTATION = 0x0112
@@ -57,7 +60,7 @@ class RecLines(PhraseDataset):
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether the first line of some JSON Lines has a picture, words and a box."""
-        return any(_begins_well(path) for path in sorted(folder.glob("*.jsonl")))
+        return any(_looks_referring(path) for path in sorted(folder.glob("*.jsonl")))
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -133,14 +136,18 @@ class RecLines(PhraseDataset):
         return pictures_by(lambda path: path.name, self.folder)
 
 
-def _begins_well(path: Path) -> bool:
+def _looks_referring(path: Path) -> bool:
     try:
         with path.open(encoding="utf-8-sig") as file:
-            line = _parsed(next((text for text in file if text.strip()), ""))
+            lines = [_parsed(text) for text in islice((text for text in file if text.strip()), FIRST_LINES)]
     except (OSError, UnicodeDecodeError):
         return False  # opening it says why, if nothing else is found
-    words_there = line is not None and _first(line, PHRASE_KEYS) and _first(line, PICTURE_KEYS)
-    return bool(words_there) and any(key in BOX_KEYS for key in line or ())
+    return any(line is not None and _is_referring(line) for line in lines)
+
+
+def _is_referring(line: Line) -> bool:
+    words_there = _first(line, PHRASE_KEYS) and _first(line, PICTURE_KEYS)
+    return bool(words_there) and any(key in BOX_KEYS for key in line)
 
 
 def _parsed(text: str) -> Line | None:

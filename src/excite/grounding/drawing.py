@@ -11,6 +11,7 @@ import torch
 from excite.errors import ExciteError
 from excite.grounding.ground import WIDTH
 from excite.grounding.unheeded import span_of, unheeded
+from excite.readouts.figure import percent
 from excite.readouts.grounded_figure import Told, WordMap, grounded_figure
 
 if TYPE_CHECKING:
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.attention import AttentionMap
-    from excite.grounding.ground import Box, Grounded
+    from excite.grounding.ground import Grounded
+    from excite.readouts.boxes_drawn import Box
     from excite.vocabulary import Reading
 
-__all__ = ["as_map", "draw_grounded", "percent"]
+__all__ = ["as_map", "draw_grounded"]
 
 
 def draw_grounded(grounded: Grounded, *, true_boxes: Sequence[Box] = (), width: int = WIDTH) -> Image.Image:
@@ -71,20 +73,6 @@ def as_map(grounded: Grounded) -> AttentionMap:
         probability=None,
         units=(),
     )
-
-
-def percent(probability: float | None) -> str:
-    """A probability with as many digits as say something.
-
-    Example:
-        >>> [percent(value) for value in (0.874, 0.024, 0.0001, None)]
-        ['87%', '2.4%', '<0.1%', '']
-    """
-    if probability is None:
-        return ""
-    if probability < 0.001:
-        return "<0.1%"
-    return f"{probability:.0%}" if probability >= 0.1 else f"{probability:.1%}"
 
 
 def _word_maps(reading: Reading, maps: Sequence[AttentionMap]) -> list[WordMap]:

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ConceptError, DataError
-from excite.grounding.phrase_maps import SIDE, Gaze
+from excite.grounding.phrase_maps import SIDE, gaze
 from excite.grounding.scoring import TRUST, Scorer
 from excite.images import read_image
-from excite.methods import find_method
 from excite.proposals import Proposals, find_proposer
-from excite.vocabulary import read_phrase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +22,7 @@ if TYPE_CHECKING:
     from excite.grounding.phrase_maps import PhraseMap
     from excite.models import Classifier
     from excite.proposals import Source
-
-Box = tuple[float, float, float, float]
+    from excite.readouts.boxes_drawn import Box
 
 __all__ = ["GAMMA", "METHOD", "MOST", "Grounded", "Region", "ground", "rank"]
 
@@ -130,11 +127,8 @@ def ground(  # noqa: PLR0913 - all but three may be left out
         raise ConceptError("a phrase is blank: write what to look for, such as 'a man in a red hat'")
     picture = read_image(image)
     found = _proposals(proposals, picture, image)
-    chosen = find_method(method)
-    looked = Gaze(classifier, picture, [chosen], layer=layer, side=side)
-    readings = [read_phrase(text, looked.labels) for text in texts]
     scorer = Scorer(found, trust)
-    maps = looked.maps(chosen, readings, hints=hints)
+    maps = gaze(classifier, picture, texts, method=method, layer=layer, side=side, hints=hints)
     return [Grounded(text, rank(scorer, one, gamma, most), one) for text, one in zip(texts, maps, strict=True)]
 
 
@@ -148,9 +142,8 @@ def rank(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | Non
         most: how many to tell at most; None for all.
     """
     scores = scorer.scores(found.plane, gamma)
-    told = (k for k in scorer.ranked(scores, most) if scores[k] > 0)
-    boxes = scorer.proposals.boxes
-    return tuple(Region((*map(float, boxes[k]),), float(scores[k])) for k in told)  # type: ignore[arg-type] # four numbers
+    boxes = scorer.proposals.boxes.tolist()
+    return tuple(Region(tuple(boxes[k]), float(scores[k])) for k in scorer.told(scores, most))
 
 
 def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, image: ImageSource) -> Proposals:

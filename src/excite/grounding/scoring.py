@@ -71,6 +71,11 @@ class Scorer:
         """The proposals, best first, without those that nearly repeat a better one."""
         return kept(self._repeating, scores, most)
 
+    def told(self, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
+        """Those of the ranked proposals that hold any evidence."""
+        order = self.ranked(scores, most)
+        return order[scores[order] > 0]
+
     def _repeating(self, k: int) -> NDArray[np.bool_]:
         """Which boxes nearly repeat this one; found when first asked, for of thousands few are."""
         if k not in self._repeated:

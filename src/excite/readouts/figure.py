@@ -6,7 +6,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from excite.errors import ExciteError
 
-__all__ = ["Cell", "figure"]
+__all__ = ["Cell", "figure", "percent", "shortened"]
 
 Cell = tuple[Image.Image, str]
 """A picture and its caption; the caption's first line is set darker than the others."""
@@ -125,12 +125,26 @@ def _wrapped(words: list[str], font: Font, width: int, allowed: int) -> list[str
         count = len(words)
         while count > 1 and font.getlength(" ".join(words[:count])) > width:
             count -= 1
-        lines.append(_shortened(" ".join(words[:count]), font, width))
+        lines.append(shortened(" ".join(words[:count]), font, width))
         words = words[count:]
-    return [*lines, _shortened(" ".join(words), font, width)] if words else lines
+    return [*lines, shortened(" ".join(words), font, width)] if words else lines
 
 
-def _shortened(text: str, font: Font, width: int) -> str:
+def percent(probability: float | None) -> str:
+    """A probability with as many digits as say something; nothing where there is none.
+
+    Example:
+        >>> [percent(value) for value in (0.874, 0.024, 0.0001, None)]
+        ['87%', '2.4%', '<0.1%', '']
+    """
+    if probability is None:
+        return ""
+    if probability < 0.001:
+        return "<0.1%"
+    return f"{probability:.0%}" if probability >= 0.1 else f"{probability:.1%}"
+
+
+def shortened(text: str, font: Font, width: int) -> str:
     """The text, or as much of its beginning as fits in front of an ellipsis."""
     if font.getlength(text) <= width:
         return text

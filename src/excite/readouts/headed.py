@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image, ImageDraw, ImageFont
 
-from excite.readouts.figure import GREY, INK, PAPER, _shortened
+from excite.readouts.figure import GREY, INK, PAPER, shortened
 from excite.readouts.letters import drawable
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Im
 def _write(strip: Image.Image, cell: Headed, left: int, width: int, size: int) -> None:
     """The line above a picture; when it is long, what is said last is kept before what can be read elsewhere."""
     font = ImageFont.load_default(size=size)
-    note = _shortened(_in_a_line(cell.note), font, width)
+    note = shortened(_in_a_line(cell.note), font, width)
     blank = font.getlength("  ") if note else 0
-    title = _shortened(_in_a_line(cell.title), font, int(width - font.getlength(note) - blank))
+    title = shortened(_in_a_line(cell.title), font, int(width - font.getlength(note) - blank))
     draw = ImageDraw.Draw(strip)
     draw.text((left, 0), title, fill=cell.colour, font=font)
     draw.text((left + font.getlength(title) + blank, 0), note, fill=GREY, font=font)

@@ -41,4 +41,4 @@ def caption_words() -> tuple[str, ...]:
     return tuple(files(__name__).joinpath("labels.txt").read_text(encoding="utf-8").splitlines())
 
 
-WORDS_UNITS = range(EVERYDAY_UNITS.start, EVERYDAY_UNITS.stop + 465)
+WORDS_UNITS = range(EVERYDAY_UNITS.start, EVERYDAY_UNITS.stop + len(caption_words()))
