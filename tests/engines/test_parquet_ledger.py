@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 import time
 from pathlib import Path
 
@@ -231,3 +232,31 @@ class TestBoth:
         monkeypatch.setattr("excite.ledger.columns.import_module", missing)
         with pytest.raises(ExciteError, match="pip install pyarrow"):
             self.opened(tmp_path, parquet=False).read()
+
+
+def test_a_file_is_read_whole_while_it_is_replaced(tmp_path):
+    """Whoever watches a run reads the last file while it is written again and again."""
+    path = tmp_path / "part-00000.parquet"
+    contents = []
+    for count in (2, 300):
+        ledger = ParquetLedger(tmp_path / str(count), ())
+        for number in range(count):
+            ledger.add({"key": f"{count}-{number}", "text": "x" * (number % 7)})
+        ledger.close()
+        contents.append((tmp_path / str(count) / path.name).read_bytes())
+    path.write_bytes(contents[0])
+    done = threading.Event()
+
+    def swap():
+        while not done.is_set():
+            for content in contents:
+                (tmp_path / "new").write_bytes(content)
+                (tmp_path / "new").replace(path)
+
+    writer = threading.Thread(target=swap)
+    writer.start()
+    try:
+        assert {len(read_part(path)[1]) for _ in range(400)} <= {2, 300}
+    finally:
+        done.set()
+        writer.join()

@@ -54,16 +54,28 @@ def excite(*arguments):
     assert ended.value.code == 0
 
 
-def start(*arguments):
-    return subprocess.Popen(  # noqa: S603 - ours
-        [sys.executable, "-c", COMMAND, *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # where the tests run in the background of a shell, Ctrl-C is ignored and children inherit that: undo it
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-    )
+@pytest.fixture
+def start():
+    """Start the command in a process of its own; none outlives its test, whatever happens in it."""
+    started = []
+
+    def begin(*arguments):
+        process = subprocess.Popen(  # noqa: S603 - ours
+            [sys.executable, "-c", COMMAND, *arguments],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # where the tests run in the background of a shell, Ctrl-C is ignored and children inherit that: undo it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        with process:
+            process.kill()
 
 
 def rows(folder):
@@ -124,7 +136,7 @@ def test_a_worker_and_a_node_are_killed_in_the_middle(diary, make_cluster, capfd
     assert not Path("cluster/records.jsonl").exists()
 
 
-def test_the_command_is_killed_and_then_stopped_and_another_engine_goes_on(diary, make_cluster, monkeypatch):
+def test_the_command_is_killed_and_then_stopped_and_another_engine_goes_on(diary, make_cluster, start, monkeypatch):
     cluster, _ = make_cluster(nodes=1, cpus=1)
     arguments = (*BENCH, "--out", "out", "--engine", "ray", "--address", cluster.address)
     process = start(*arguments)

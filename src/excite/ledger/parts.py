@@ -52,10 +52,15 @@ def parts_of(folder: Path) -> dict[int, Path]:
 
 
 def read_part(path: Path, columns: Sequence[str] | None = None) -> tuple[Columns, Any]:
-    """The columns of a file and its table, perhaps with some of them only."""
+    """The columns of a file and its table, perhaps with some of them only.
+
+    The file is opened once: whoever writes may put another one in its place at any moment, and the end of one file
+    says nothing about the pages of another.
+    """
     pa = arrow()
     try:
-        table = pa.parquet.read_table(path, columns=columns)
+        with pa.parquet.ParquetFile(path) as file:
+            table = file.read(columns=columns)
     except (OSError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())
         raise ExciteError(f"cannot read {str(path)!r}: {reason}; move it away, or use another --out") from None
