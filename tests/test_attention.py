@@ -304,6 +304,15 @@ class TestCompare:
         single = compare([self.one()] * 2, cell_width=60)
         assert page.height == 6 + 3 * (single.height - 6)
 
+    def test_rows_are_of_one_length_as_far_as_possible(self):
+        page = compare([self.one()] * 5, columns=4, cell_width=60)
+        assert len(cells(page, 60, 6)) == 4  # the photograph and three maps; two below them
+
+    def test_equal_pictures_are_one(self):
+        """Each call of `attend` reads the picture anew."""
+        page = compare([self.one(), self.one(image=self.red.copy())], cell_width=60)
+        assert page.tobytes() == compare([self.one(), self.one()], cell_width=60).tobytes()
+
     def test_rows_by_layer(self):
         maps = [self.one(layer=layer, concept=concept) for concept in ("cat", "dog") for layer in ("pool2", "pool3")]
         page = compare(maps, rows="layer", cell_width=60)

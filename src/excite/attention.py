@@ -20,6 +20,7 @@ from PIL import Image
 from excite.errors import ExciteError
 from excite.readouts.box import DEFAULT_ALPHA, threshold_box
 from excite.readouts.figure import Cell, figure, percent
+from excite.readouts.notebook import map_html
 from excite.readouts.overlay import overlay
 from excite.readouts.point import maximum_point
 from excite.readouts.save import save_json, save_npy, save_png, to_numpy
@@ -84,6 +85,10 @@ class AttentionMap:
             f"AttentionMap({self.concept!r}, layer {self.layer!r}, {self.method}, {width} x {height} over "
             f"{self.image_size[0]} x {self.image_size[1]}, mass {self.mass:.3f}{probability})"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the overlay with its point and its box, beside what the map says."""
+        return map_html(self.to_dict(), self.values, self.image, self.image_size)
 
     def point(self, mode: Mode = "bicubic") -> tuple[int, int] | None:
         """The pixel ``(x, y)`` with the most evidence, or `None` when there is none.
@@ -255,7 +260,8 @@ def compare(
 ) -> Image.Image:
     """Maps side by side: the photograph first, then each map over it with its concept, confidence and layer.
 
-    Maps of several pictures may be given: each picture starts a row of its own, behind its photograph.
+    Maps of several pictures may be given: each picture starts a row of its own, behind its photograph. Pictures are
+    told apart by their pixels, so that maps from several calls of `excite.attend` stand together.
 
     Args:
         maps: the maps, in the order in which they shall appear.
@@ -283,10 +289,9 @@ def compare(
     if columns < 1:
         raise ExciteError(f"a row must hold at least one map, not {columns}: use columns=1 or more.")
     grid: list[list[Cell | None]] = []
-    pictures = {id(picture): picture for picture in (_picture(one, image) for one in maps)}
-    for key, picture in pictures.items():
+    for picture, about in _by_picture(maps, image):
         photograph: Cell | None = (picture, "photograph")
-        for row in _rows([one for one in maps if id(_picture(one, image)) == key], rows, columns):
+        for row in _rows(about, rows, columns):
             drawn = [(one.overlay(picture, point=point, box=box), _caption(one)) for one in row]
             grid.append([photograph, *drawn])
             photograph = None  # once is enough
@@ -301,10 +306,29 @@ def _picture(one: AttentionMap, image: Image.Image | None) -> Image.Image:
     return picture
 
 
+def _by_picture(
+    maps: Sequence[AttentionMap], image: Image.Image | None
+) -> list[tuple[Image.Image, list[AttentionMap]]]:
+    """Each picture with its maps, in order of appearance."""
+    found: list[tuple[Image.Image, list[AttentionMap]]] = []
+    for one in maps:
+        picture = _picture(one, image)
+        about = next((about for known, about in found if known is picture or known == picture), None)
+        if about is None:
+            found.append((picture, [one]))
+        else:
+            about.append(one)
+    return found
+
+
 def _rows(maps: Sequence[AttentionMap], rows: str | None, columns: int) -> list[list[AttentionMap]]:
-    """The maps in rows: one per value of an attribute in order of appearance, or of so many columns."""
+    """The maps in rows: one per value of an attribute in order of appearance, or of so many columns.
+
+    Rows of columns are of one length as far as possible: five are three and two, not four and one.
+    """
     if rows is None:
-        return [list(maps[start : start + columns]) for start in range(0, len(maps), columns)]
+        length = math.ceil(len(maps) / math.ceil(len(maps) / columns))
+        return [list(maps[start : start + length]) for start in range(0, len(maps), length)]
     if rows not in {"concept", "layer", "method"}:
         raise ExciteError(f"rows cannot be told apart by {rows!r}: use 'concept', 'layer' or 'method'.")
     grouped: dict[str, list[AttentionMap]] = {}

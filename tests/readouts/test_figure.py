@@ -140,3 +140,8 @@ def test_no_pictures(cells):
 def test_cells_too_small():
     with pytest.raises(ExciteError, match="39 pixels wide cannot hold a caption"):
         figure([[(Image.new("RGB", (20, 20)), "")]], cell_width=39)
+
+
+def test_accents_that_the_font_lacks_are_left_out():
+    font = ImageFont.load_default(size=12)
+    assert _caption_lines("gâteau — Őszi\nköln", font, 500) == [("gateau - Oszi", True), ("koln", False)]

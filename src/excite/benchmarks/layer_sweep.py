@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from excite.benchmarks.candidates import candidate_layers
 from excite.benchmarks.experiment import Experiment
 from excite.benchmarks.layer_report import NO_BOXES, report
 from excite.benchmarks.looks import look_at, maps_of
@@ -16,6 +15,7 @@ from excite.errors import DataError
 from excite.ledger import open_ledger
 from excite.loop import run
 from excite.methods import find_method
+from excite.models.candidates import candidate_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

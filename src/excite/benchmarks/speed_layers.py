@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from excite.benchmarks.candidates import candidate_layers
 from excite.benchmarks.conservation import passes_everything
+from excite.models.candidates import candidate_layers
 from excite.models.layers import spatial_layers
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from excite.cli import attend, bench, boxes, export, fetch, finetune, ground, layers, ls, tags, train
+from excite.cli import attend, bench, boxes, export, fetch, finetune, ground, layers, ls, serve, tags, train
 
 __all__ = ["main"]
 
@@ -32,6 +32,7 @@ app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("fetch", epilog=fetch.EXAMPLES)(fetch.command)
 app.command("finetune", epilog=finetune.EXAMPLES)(finetune.command)
 app.command("ground", epilog=ground.EXAMPLES)(ground.command)
+app.command("serve", epilog=serve.EXAMPLES)(serve.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(ls.app, name="ls")
 app.add_typer(tags.app, name="tags")

@@ -12,6 +12,7 @@ from excite.grounding.phrase_maps import SIDE, gaze
 from excite.grounding.scoring import TRUST, Scorer
 from excite.images import read_image
 from excite.proposals import Proposals, find_proposer
+from excite.readouts.notebook import shown_html
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ __all__ = ["GAMMA", "METHOD", "MOST", "Grounded", "Region", "ground", "rank"]
 METHOD, GAMMA = "excite", 0.4  # the best in docs/grounding.md
 MOST = 10
 WIDTH = 1200  # pixels of a figure from left to right
+WIDTH_IN_NOTEBOOKS, REGIONS_IN_NOTEBOOKS = 800, 3  # what fits between a notebook's margins
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,15 @@ class Grounded:
         from excite.grounding.drawing import draw_grounded  # it draws what is defined here
 
         return draw_grounded(self, true_boxes=true_boxes, width=width)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the figure, and the best regions in numbers."""
+        drawn = None if self.map.words[0].image is None else self.figure(width=WIDTH_IN_NOTEBOOKS)
+        told = [f"{', '.join(f'{side:g}' for side in one.box)} (score {one.score:.3g})" for one in self.regions]
+        rows = [(f"region {rank}", text) for rank, text in enumerate(told[:REGIONS_IN_NOTEBOOKS], start=1)]
+        skipped = [("skipped", ", ".join(self.map.reading.skipped))] if self.map.reading.skipped else []
+        best = f"most likely {told[0]}" if told else "no region"
+        return shown_html(drawn, f"Where {self.phrase} is: {best}.", [("phrase", self.phrase), *rows, *skipped])
 
     def to_json(self) -> dict[str, Any]:
         """All but the maps, as plain values."""

@@ -87,12 +87,13 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
     raise ImageError(f"{type(source).__name__} is not a picture: pass a file name, a PIL image, an array or a tensor.")
 
 
-def decode_image(content: bytes, name: str = "the picture") -> Image.Image:
+def decode_image(content: bytes, name: str = "the picture", *, most_pixels: int | None = None) -> Image.Image:
     """As `read_image`, from the bytes of a file that lies elsewhere than on a disk.
 
     Args:
         content: the whole file.
         name: what errors call it.
+        most_pixels: a stricter limit than Pillow's own; it is looked at before anything is decoded.
 
     Raises:
         ImageError: the picture cannot be read.
@@ -101,7 +102,12 @@ def decode_image(content: bytes, name: str = "the picture") -> Image.Image:
         >>> decode_image(b"P5 1 1 255 x").size
         (1, 1)
     """
-    return _decoded(_opened(BytesIO(content), name), name)
+    image = _opened(BytesIO(content), name)
+    if most_pixels is not None and image.width * image.height > most_pixels:
+        raise ImageError(
+            f"{name} has {image.width} x {image.height} pixels, more than the limit of {most_pixels:,}: make it smaller."
+        )
+    return _decoded(image, name)
 
 
 def picture_format(content: bytes, name: str = "the picture") -> str:

@@ -24,7 +24,7 @@ def won(view: View, method: Method, cue: Cue, scale: float = 1.0, **options: Any
 
 
 def _no_norm(view: View, cue: Cue) -> dict[str, Tensor]:
-    """The contrastive signal passed down without the normaliser of Eqn. 3. Its scale means nothing."""
+    """The contrastive signal passed down without the normaliser of Eqn. 4. Its scale means nothing."""
     maps = won(view, C_MWP_NO_NORM, cue, dual=-1.0, normalised=False)
     return {layer: normalised(each) for layer, each in maps.items()}
 

@@ -15,7 +15,7 @@ from excite.vocabulary import Labels
 __all__ = ["Classifier"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Classifier:
     """A network and the facts about it that its own code does not tell.
 
@@ -39,6 +39,10 @@ class Classifier:
     multilabel: bool | range = False
     layers: tuple[str, ...] = ()
     extent: str = ""
+
+    def __repr__(self) -> str:
+        words = "no labels" if self.labels is None else f"{len(self.labels)} labels"
+        return f"Classifier({self.name!r}, {type(self.module).__name__}, {words}, layer {self.layer!r})"
 
     def prepared(self, picture: Image.Image, scale: float = 1.0) -> Tensor:
         """The picture as the module takes it, [3, H, W]; at another scale, larger or smaller than usual.

@@ -33,7 +33,7 @@ BLOCK = 2**20  # numbers of a full connection's weights that are split and used 
 
 
 class Affine(Rule):
-    """The children of a unit share its probability in proportion to their excitation (Eqns. 3 and 10).
+    """The children of a unit share its probability in proportion to their excitation (Eqns. 4 and 10).
 
     Args:
         product: linear in its first argument: (child, weight) -> response without bias, and its transpose.

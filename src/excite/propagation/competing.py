@@ -1,4 +1,4 @@
-"""Operations whose units have several children, which compete (paper, Eqns. 3, 5 and 10): weights, pooling, sums."""
+"""Operations whose units have several children, which compete (paper, Eqns. 4, 5 and 10): weights, pooling, sums."""
 
 from __future__ import annotations
 

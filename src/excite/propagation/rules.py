@@ -12,9 +12,9 @@ output from one input (ReLU, max pooling, reshaping, concatenation, padding) nee
 the transition matrix of a unit with a single child.
 
 The paper assumes non-negative responses (A1): the children of a unit compete with their excitatory contributions
-``x_j * w_ji`` where ``w_ji >= 0`` (Eqn. 3). Networks without that property are met with the same idea: the winners
+``x_j * w_ji`` where ``w_ji >= 0`` (Eqn. 4). Networks without that property are met with the same idea: the winners
 are the children that pushed the unit the way it responded, that is the contributions ``x_j * w_ji`` that have the
-sign of its response. With non-negative inputs and a positive response this is Eqn. 3 to the letter.
+sign of its response. With non-negative inputs and a positive response this is Eqn. 4 to the letter.
 
 Which way a unit responded is not always seen in its own value: behind a convolution may stand a batch norm with a
 negative scale or a large shift, and the two are one neuron. So an operation with competing children (`Affine`,
@@ -49,7 +49,7 @@ class Rule(ABC):
     """One operation's way down: from the probabilities of its outputs to those of its traced inputs."""
 
     cued = False  # set above and at the classifier's own weights: the signal says that these units are on
-    normalised = True  # the paper's rules; without, the normaliser Z of Eqn. 3 is left out (the ablation "w/o norm")
+    normalised = True  # the paper's rules; without, the normaliser Z of Eqn. 4 is left out (the ablation "w/o norm")
 
     @abstractmethod
     def down(self, *probabilities: Tensor | None) -> Shares:

@@ -1,6 +1,6 @@
 """Carrying values down that no float could hold: every tensor on the way has a scale of its own.
 
-Without the normaliser of Eqn. 3 the values grow or shrink by a factor at every layer, and over fifty layers they leave
+Without the normaliser of Eqn. 4 the values grow or shrink by a factor at every layer, and over fifty layers they leave
 the range of floats. The way down is linear, so this does not matter as long as what meets at a unit has one scale.
 """
 

@@ -89,7 +89,7 @@ class Sweep:
             beta: and how much it takes from those that pushed it the other way: layer-wise relevance propagation
                 without biases (Bach et al. 2015, usually with ``alpha=2, beta=1``). Where no child pushed the
                 other way nothing is taken. Sums and pooling have no weights and share as always.
-            normalised: False leaves out the normaliser Z of the paper's Eqn. 3. What arrives at a layer then has a
+            normalised: False leaves out the normaliser Z of the paper's Eqn. 4. What arrives at a layer then has a
                 scale that means nothing, and is given with its largest value between 1/2 and 1.
             layers: the layers to read; None: all. What lies below them is not computed.
 

@@ -2,19 +2,26 @@
 
 A colour map shows order only if every step looks as large as any other, and to the eye a step is mostly a
 step in lightness. So a path is drawn through a handful of anchor colours, and the 256 colours are picked
-along it at *equal steps of lightness*: more evidence is always lighter, in print without colour as well. Both
+along it at *equal steps of lightness*: more evidence is always lighter, in print without colour as well. The
 tables live on the blue-yellow axis, which people with red-green colour blindness see as everyone does.
 """
 
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["evidence_colours", "lightness", "signed_colours"]
+__all__ = ["TABLES", "evidence_colours", "lightness", "signed_colours"]
 
 EVIDENCE_ANCHORS = ((16, 18, 64), (28, 74, 140), (16, 138, 146), (120, 196, 104), (255, 238, 110))
 """Dark blue, blue, teal, green, yellow."""
+
+EMBER_ANCHORS = ((12, 10, 30), (92, 24, 110), (196, 60, 78), (246, 150, 40), (255, 246, 190))
+"""Nearly black, purple, red, orange, pale yellow: for pictures that are blue or green themselves."""
+
+GREY_ANCHORS = ((0, 0, 0), (255, 255, 255))
+"""Black to white: for print, and for whoever sees no colours."""
 
 AGAINST_ANCHORS = ((0, 94, 196), (100, 165, 230), (244, 243, 240))
 """Blue to nearly white: what speaks against the concept, strongest first."""
@@ -32,6 +39,26 @@ def evidence_colours() -> NDArray[np.uint8]:
         (256, 3)
     """
     return _frozen(_even_steps(EVIDENCE_ANCHORS, 256))
+
+
+@cache
+def ember_colours() -> NDArray[np.uint8]:
+    """The 256 colours of a glow: nearly black for no evidence, over purple and orange, to pale yellow; read-only."""
+    return _frozen(_even_steps(EMBER_ANCHORS, 256))
+
+
+@cache
+def grey_colours() -> NDArray[np.uint8]:
+    """The 256 greys, at equal steps of lightness; read-only."""
+    return _frozen(_even_steps(GREY_ANCHORS, 256))
+
+
+TABLES: Mapping[str, Callable[[], NDArray[np.uint8]]] = {
+    "evidence": evidence_colours,
+    "ember": ember_colours,
+    "grey": grey_colours,
+}
+"""The colours that people may choose for evidence."""
 
 
 @cache

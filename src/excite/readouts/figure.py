@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from PIL import Image, ImageDraw, ImageFont
 
 from excite.errors import ExciteError
+from excite.readouts.letters import drawable
 
 __all__ = ["Cell", "figure", "percent", "shortened"]
 
@@ -109,8 +110,7 @@ def _caption_lines(caption: str, font: Font, width: int) -> list[tuple[str, bool
     Every paragraph keeps at least one line: a long concept is shortened before the probability and layer
     below it vanish.
     """
-    readable = caption.encode("utf-8", "replace").decode()  # a file name may hold what no font can draw
-    paragraphs = [paragraph for paragraph in readable.splitlines() if paragraph.strip()][:CAPTION_LINES]
+    paragraphs = [paragraph for paragraph in drawable(caption).splitlines() if paragraph.strip()][:CAPTION_LINES]
     lines: list[tuple[str, bool]] = []
     for number, paragraph in enumerate(paragraphs):
         allowed = CAPTION_LINES - len(lines) - (len(paragraphs) - number - 1)

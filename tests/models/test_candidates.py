@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import excite
-from excite.benchmarks.candidates import candidate_layers
 from excite.errors import LayerError
+from excite.models.candidates import candidate_layers
 
 
 def names(network, size=32, **options):

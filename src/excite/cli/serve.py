@@ -1,0 +1,139 @@
+"""``excite serve``: a page in the browser, and the same over HTTP for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from excite.cli.options import MODEL_HELP, FullyConvolutional, LabelsFile, Size, Weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from excite.models import Choice
+
+__all__ = ["EXAMPLES", "command"]
+
+EXAMPLES = """\b
+Examples:
+  excite serve --open                                    the page, in your browser
+  excite serve --model words --model torchvision:vgg16   choose which classifiers are offered
+  excite serve --model net.safetensors --labels names.txt
+  excite serve --host 0.0.0.0                            for others in the network; the address has a token
+  excite serve --port 0 --json                           any free port, told to a program
+"""
+
+OFFERED = ("words", "everyday", "efficientnet-lite0")
+REPORTS = Path("excite-out")
+MB = 2**20
+
+
+def command(
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            help=f"{MODEL_HELP} May be given several times, the first is the default; {', '.join(OFFERED)} if none is.",
+        ),
+    ] = None,
+    weights: Weights = None,
+    labels: LabelsFile = None,
+    size: Size = None,
+    fully_convolutional: FullyConvolutional = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen: this machine alone can ask at 127.0.0.1, all can at 0.0.0.0.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 7860,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EXCITE_TOKEN",
+            show_envvar=False,
+            help="What everybody needs who asks (or in EXCITE_TOKEN); one is made unless --host is a loopback address.",
+        ),
+    ] = None,
+    reports: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Show the pages of `excite bench` in it; excite-out if that is there."),
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Show the page in your browser.")] = False,
+    max_upload: Annotated[
+        int | None, typer.Option(min=1, metavar="MB", help="Refuse pictures of more megabytes; 25 if not said.")
+    ] = None,
+    max_pixels: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Refuse pictures of more pixels; 60 millions if not said.")
+    ] = None,
+    waiting: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="How many may wait for their turn; 32 if not said.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the address and the token as one JSON object.")
+    ] = False,
+) -> None:
+    """Open a page where pictures are dropped and concepts are pointed at, and answer programs over HTTP.
+
+    It ends with Ctrl-C. Pictures stay in memory and are forgotten; nothing is fetched from elsewhere.
+    """
+    from excite.models import Choice
+    from excite.web.limits import Limits
+    from excite.web.server import check_installed, serve
+    from excite.web.service import Service
+
+    check_installed()
+    one = Choice("", weights, labels, size, fully_convolutional)
+    changed = {
+        "upload": None if max_upload is None else max_upload * MB,
+        "pixels": max_pixels,
+        "waiting": waiting,
+    }
+    limits = Limits(**{name: value for name, value in changed.items() if value is not None})
+    service = Service(_choices(models or [], one), limits)
+    for name in service.offers if models else ():
+        _ = service.offer(name).classifier  # a wrong one is told now, and not to whoever asks first
+    serve(
+        service,
+        host=host,
+        port=port,
+        token=token,
+        reports=_reports(reports),
+        open_browser=open_browser,
+        announce=_announce if as_json else None,
+    )
+
+
+def _choices(models: Sequence[str], one: Choice) -> Mapping[str, Choice]:
+    """The classifiers by the names that people choose them by; options for one are for the only one."""
+    from dataclasses import replace
+
+    if one != replace(one, weights=None, labels=None, size=None, fully_convolutional=None) and len(models) != 1:
+        raise typer.BadParameter("--weights, --labels, --size and such are those of one classifier: give one --model")
+    named: dict[str, Choice] = {}
+    for model in models or OFFERED:
+        name = _name(model)
+        if name in named:
+            raise typer.BadParameter(f"two classifiers are called {name!r}: give each --model once, or rename a file")
+        named[name] = replace(one, model=model)
+    return named
+
+
+def _name(model: str) -> str:
+    """What a classifier is called on the page; that of a file is its own, without the folder."""
+    path = Path(model)
+    return path.stem or model if path.suffix or path.exists() else model
+
+
+def _reports(folder: Path | None) -> Path | None:
+    """The folder of reports, which has to be there if somebody names it."""
+    if folder is None:
+        return REPORTS if REPORTS.is_dir() else None
+    if not folder.is_dir():
+        raise typer.BadParameter(f"there is no folder {str(folder)!r}: `excite bench --out FOLDER` writes one")
+    return folder
+
+
+def _announce(url: str, token: str | None) -> None:
+    typer.echo(json.dumps({"url": url, "token": token}))

@@ -1,0 +1,151 @@
+"""What a notebook shows of an answer: a picture, and beside it what the answer says.
+
+A notebook may be light or dark, narrow or wide. So nothing here has a colour of its own, and the table goes below the
+picture where there is no room beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from excite.readouts.figure import percent
+from excite.readouts.overlay import overlay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from torch import Tensor
+
+__all__ = ["map_html", "shown_html"]
+
+SMALLEST, LARGEST = 240, 480
+"""The longer side of a map in pixels: a stamp is enlarged, a photograph reduced."""
+
+QUALITY = 85
+"""Of the JPEG: a notebook is a file that people send around."""
+
+DARK_SHEET, LIGHT_SHEET = (16, 16, 24), (255, 255, 255)
+"""What a map without a picture is drawn on: evidence is the lighter the stronger, a signed map the darker."""
+
+OVER_A_PICTURE, OVER_A_SHEET = 0.6, 1.0
+"""How much the strongest evidence covers; a picture is to be seen through it, a sheet is not."""
+
+BESIDE = "display: flex; flex-wrap: wrap; gap: 0.75em 1.5em; align-items: flex-start; margin: 0.5em 0;"
+PICTURE = "display: block; max-width: 100%; height: auto; margin: 0;"
+# The table has a class, because sites of documentation dress all tables that have none.
+TABLE = "display: table; width: auto; margin: 0; border: none; border-collapse: collapse; background: none;"
+ROW = "background: none; border: none;"
+CELL = "padding: 0.2em 0; border: none; text-align: left; vertical-align: baseline; white-space: normal;"
+NAME = f"{CELL} padding-right: 1.2em; font-weight: normal; opacity: 0.75;"
+VALUE = f"{CELL} max-width: 18em; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;"
+
+
+def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None, image_size: tuple[int, int]) -> str:
+    """A map as a notebook shows it: over its picture, with its point and its box, beside what it says.
+
+    Args:
+        told: what it says, as `AttentionMap.to_dict` gives it.
+        values: the map ``[h, w]``.
+        image: the picture; without it the map is drawn on an empty sheet.
+        image_size: ``(width, height)`` of the original picture.
+
+    Example:
+        >>> import torch
+        >>> told = {"concept": "<cat>", "probability": 0.87, "point": [3, 4], "box": [0, 0, 9, 9],
+        ...         "mass": 1.0, "layer": "pool2", "method": "mwp"}
+        >>> html = map_html(told, torch.eye(7), None, (70, 50))
+        >>> "&lt;cat&gt;" in html, "87%" in html, "3, 4" in html
+        (True, True, True)
+    """
+    scale = min(max(*image_size, SMALLEST), LARGEST) / max(image_size)
+    size = max(1, round(image_size[0] * scale)), max(1, round(image_size[1] * scale))
+    sheet = _sheet(values, size) if image is None else _resized(image, size)
+    point, box = told["point"], told["box"]
+    drawn = overlay(
+        sheet,
+        values,
+        opacity=OVER_A_SHEET if image is None else OVER_A_PICTURE,
+        point=None if point is None else _scaled_point(point, scale, size),
+        box=None if box is None else _scaled_box(box, scale, size),
+    )
+    rows = [
+        ("concept", told["concept"]),
+        ("probability", percent(told["probability"]) or "not known"),
+        ("point", "no evidence" if point is None else ", ".join(map(str, point))),
+        ("box", "none" if box is None else ", ".join(map(str, box))),
+        ("mass", f"{told['mass']:.3f}"),
+        ("layer", told["layer"]),
+        ("method", told["method"]),
+    ]
+    return shown_html(drawn, _alt(told, image_size), rows)
+
+
+def shown_html(picture: Image.Image | None, alt: str, rows: Iterable[tuple[str, str]]) -> str:
+    """A picture with words for those who do not see it, and beside it names and values; all text is escaped.
+
+    Args:
+        picture: as large as it is to be shown; None where there is none.
+        alt: what is to be seen in it.
+        rows: each a name and what it is.
+
+    Example:
+        >>> shown_html(None, "", [("phrase", "a < b")]).count("a &lt; b")
+        1
+    """
+    cells = "".join(
+        f'<tr style="{ROW}"><th scope="row" style="{NAME}">{_text(name)}</th>'
+        f'<td style="{VALUE}">{_text(value)}</td></tr>'
+        for name, value in rows
+    )
+    image = "" if picture is None else _img(picture, alt)
+    return f'<div style="{BESIDE}">{image}<table class="excite" style="{TABLE}"><tbody>{cells}</tbody></table></div>'
+
+
+def _img(picture: Image.Image, alt: str) -> str:
+    """The picture inside the text, so that the notebook is all there is."""
+    content = io.BytesIO()
+    picture.convert("RGB").save(content, format="JPEG", quality=QUALITY, optimize=True)
+    source = "data:image/jpeg;base64," + base64.b64encode(content.getvalue()).decode()
+    size = f'width="{picture.width}" height="{picture.height}"'
+    return f'<img alt="{_text(alt)}" {size} style="{PICTURE}" src="{source}">'
+
+
+def _text(text: str) -> str:
+    """The text as HTML; half a letter, as odd file names have, becomes a "?", for a notebook cannot be sent it."""
+    return escape(text.encode("utf-8", "replace").decode())
+
+
+def _alt(told: Mapping[str, Any], image_size: tuple[int, int]) -> str:
+    if told["point"] is None:
+        return f"No evidence for {told['concept']} in this picture."
+    (x, y), box = told["point"], told["box"]
+    within = "" if box is None else f", strong within {box[0]}, {box[1]} to {box[2]}, {box[3]}"
+    width, height = image_size
+    return f"Where the evidence for {told['concept']} is: most at {x}, {y}{within}, in {width} x {height} pixels."
+
+
+def _sheet(values: Tensor, size: tuple[int, int]) -> Image.Image:
+    return Image.new("RGB", size, LIGHT_SHEET if values.min() < 0 else DARK_SHEET)
+
+
+def _resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    smooth = Image.Resampling.LANCZOS if size[0] < image.width else Image.Resampling.BICUBIC
+    return image.convert("RGB").resize(size, smooth, reducing_gap=3.0)  # many times quicker for a large one
+
+
+def _scaled_point(point: Sequence[int], scale: float, size: tuple[int, int]) -> tuple[int, int]:
+    """The pixel in which the middle of the original one lies."""
+    x, y = (min(int((at + 0.5) * scale), most - 1) for at, most in zip(point, size, strict=True))
+    return x, y
+
+
+def _scaled_box(box: Sequence[int], scale: float, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The box, at least a pixel wide and high."""
+    x0, y0 = (min(round(at * scale), most - 1) for at, most in zip(box[:2], size, strict=True))
+    x1, y1 = (round(at * scale) for at in box[2:])
+    return x0, y0, max(x0 + 1, x1), max(y0 + 1, y1)

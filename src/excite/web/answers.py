@@ -1,0 +1,207 @@
+"""What the page shows for what a person has set: plain values in, plain values out, nothing of gradio."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from excite.errors import ConceptError, ExciteError
+from excite.grounding.ground import METHOD
+from excite.readouts.figure import percent
+from excite.vocabulary import read_phrase
+from excite.web.desk import GoneError
+from excite.web.views import map_view, phrase_view, picture_view
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from excite.web.desk import Sheet
+    from excite.web.examples import Example
+    from excite.web.service import Offer, Service
+
+__all__ = ["Answers", "Settings"]
+
+FINDINGS = 8
+MOST_CELLS = 24
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a person has set.
+
+    Attributes:
+        model: the name of the classifier.
+        question: a concept or a phrase; blank: whatever the classifier is most sure of.
+        against: concepts to contrast with, parted by commas.
+        method: how the map is made.
+        layer: the place of the layer among those of the classifier; None: as the method likes it.
+    """
+
+    model: str
+    question: str = ""
+    against: str = ""
+    method: str = METHOD
+    layer: int | None = None
+
+    @property
+    def rivals(self) -> list[str]:
+        """The concepts to contrast with."""
+        return listed(self.against)
+
+
+class Answers:
+    """Answers for the page.
+
+    Args:
+        service: what can be asked.
+        examples: pictures that are ready.
+    """
+
+    def __init__(self, service: Service, examples: Mapping[str, Example]) -> None:
+        self.service = service
+        self.examples = examples
+
+    def place(self, dropped: dict[str, Any] | None) -> Sheet | None:
+        """The picture that somebody has dropped or picked.
+
+        Raises:
+            GoneError: it is no longer kept.
+        """
+        example = self.examples.get((dropped or {}).get("example") or "")
+        if example is not None:
+            return self.service.desk.put(example.read())
+        key = (dropped or {}).get("picture")
+        return self.service.desk.find(str(key)) if key else None
+
+    def findings(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
+        """What the classifier finds, each with its map."""
+        found = self.service.findings(sheet, settings.model, FINDINGS, settings.method)
+        maps = self.service.attend(
+            sheet,
+            [one.concept for one in found],
+            model=settings.model,
+            method=settings.method,
+            layer=self.layer(settings),
+        )
+        return {
+            "findings": [
+                {
+                    "concept": one.concept,
+                    "probability": one.probability,
+                    "sure": percent(one.probability),
+                    "view": map_view(sheet, its),
+                }
+                for one, its in zip(found, maps, strict=True)
+            ]
+        }
+
+    def stage(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
+        """The picture with the map that was asked for; what cannot be answered is told beside the bare picture."""
+        shown = {"picture": picture_view(sheet), "view": None, "error": None}
+        try:
+            return {**shown, "view": self.view(sheet, settings)}
+        except ExciteError as error:
+            return {**shown, "error": sentence(error)}
+
+    def view(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
+        """The map of a concept or of a phrase.
+
+        Raises:
+            ExciteError: it cannot be made; the message says why.
+        """
+        question = settings.question.strip()
+        offer = self.service.offer(settings.model)
+        if question and not _is_concept(offer, question):
+            if settings.rivals:
+                raise ConceptError("a phrase has no contrast: ask for a single concept, or leave `but not` blank")
+            (found,) = self.service.ground(
+                sheet, [question], model=settings.model, method=settings.method, layer=self.layer(settings)
+            )
+            return phrase_view(sheet, found, settings.model)
+        concepts = (
+            [question] if question else [self.service.findings(sheet, settings.model, 1, settings.method)[0].concept]
+        )
+        (one,) = self.service.attend(
+            sheet,
+            concepts,
+            model=settings.model,
+            method=settings.method,
+            layer=self.layer(settings),
+            against=settings.rivals,
+        )
+        return map_view(sheet, one)
+
+    def grid(
+        self, sheet: Sheet, model: str, concepts: str, methods: Sequence[str], layers: Sequence[str]
+    ) -> dict[str, Any]:
+        """Maps side by side: a row for each concept, in it each method at each layer."""
+        shown: dict[str, Any] = {"picture": picture_view(sheet), "rows": [], "error": None}
+        wanted = listed(concepts) or [one.concept for one in self.service.findings(sheet, model, 2)]
+        cells = len(wanted) * len(methods) * max(1, len(layers))
+        if not methods:
+            return {**shown, "error": "Choose at least one method."}
+        if cells > MOST_CELLS:
+            return {**shown, "error": f"These are {cells} maps: choose fewer, at most {MOST_CELLS}."}
+        try:
+            columns = [
+                self.service.attend(sheet, wanted, model=model, method=method, layer=layer)
+                for method in methods
+                for layer in (layers or (None,))
+            ]
+        except ExciteError as error:
+            return {**shown, "error": sentence(error)}
+        rows = [[map_view(sheet, column[k]) for column in columns] for k in range(len(wanted))]
+        return {**shown, "rows": rows}
+
+    def layer(self, settings: Settings) -> str | None:
+        """The name of the layer that was chosen; None where it is the usual one, or nobody chose."""
+        offer = self.service.offer(settings.model)
+        if settings.layer is None or not 0 <= settings.layer < len(offer.layers):
+            return None
+        name = offer.layers[settings.layer]
+        return None if name == offer.layer else name
+
+    @staticmethod
+    def empty(error: Exception | None = None) -> dict[str, Any]:
+        """The stage without a picture."""
+        gone = sentence(error) if isinstance(error, GoneError) else None
+        return {"picture": None, "view": None, "error": gone}
+
+
+def listed(text: str) -> list[str]:
+    """Concepts as people write them down.
+
+    Example:
+        >>> listed("cat, red apple,")
+        ['cat', 'red apple']
+    """
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def sentence(error: Exception | None) -> str:
+    """An error as a sentence on a page.
+
+    Example:
+        >>> sentence(ValueError("there is no cat"))
+        'There is no cat.'
+    """
+    said = str(error).strip()
+    return said[:1].upper() + said[1:].rstrip(".") + "."
+
+
+def _is_concept(offer: Offer, text: str) -> bool:
+    """Whether the classifier has a concept of that name, or a phrase is meant.
+
+    Raises:
+        ConceptError: neither: it knows no word of it; the message has guesses.
+    """
+    labels = offer.classifier.labels
+    if labels is None:
+        return True  # numbers
+    try:
+        labels.find(text)
+    except ConceptError:
+        if not read_phrase(text, labels).words:
+            raise
+        return False
+    return True

@@ -1,0 +1,228 @@
+"""The HTTP interface for programs: the questions of the page, and a description of them at /openapi.json and /docs."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from excite.methods import METHODS
+from excite.web.api_answers import attend_answer, ground_answer, jpeg, labels_answer, models_answer, picture_answer
+from excite.web.api_docs import docs_page, question_body
+from excite.web.api_errors import RefusedError, add_error_answers
+from excite.web.api_forms import read_picture, read_question
+from excite.web.api_models import (
+    AttendAnswer,
+    AttendQuestion,
+    GroundAnswer,
+    GroundQuestion,
+    Health,
+    LabelsAnswer,
+    MethodAnswer,
+    ModelsAnswer,
+    PictureAnswer,
+    Problem,
+    Question,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from excite.web.api_forms import Sent
+    from excite.web.desk import Sheet
+    from excite.web.service import Service
+
+__all__ = ["create_api"]
+
+ABOUT = (
+    "Where in this picture is the evidence for that concept? Send a picture once to `POST /pictures` and ask for it by "
+    "its key as often as you like, or send it along with each question. Errors are one line of JSON in `error`."
+)
+KEPT = "private, max-age=86400, immutable"  # the key is made of the pixels
+SPARE_THREADS = 4
+
+Asked = TypeVar("Asked", bound=Question)
+Result = TypeVar("Result")
+
+
+def create_api(service: Service) -> FastAPI:
+    """The app that answers programs. Neither who asks nor how much they send is looked at here: see ``guard``.
+
+    Example:
+        >>> from excite.models import Choice
+        >>> from excite.web.service import Service
+        >>> sorted(create_api(Service({"words": Choice("words")})).openapi()["paths"])[:3]
+        ['/attend', '/ground', '/health']
+    """
+    app = FastAPI(
+        title="excite",
+        version=_version(),
+        summary="Where in this picture is the evidence for that concept?",
+        description=ABOUT,
+        docs_url=None,  # Swagger's page loads scripts from elsewhere
+        redoc_url=None,
+    )
+    add_error_answers(app)
+    app.include_router(_questions(_Hands(service)))
+    app.include_router(_facts(_Hands(service)))
+
+    @app.get("/docs", include_in_schema=False)
+    def docs(request: Request) -> HTMLResponse:
+        return HTMLResponse(docs_page(app.openapi(), str(request.base_url).rstrip("/")))
+
+    return app
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("excite")
+
+
+class _Hands:
+    """Does the work in threads, so that the loop stays free for whoever comes next.
+
+    Pictures are decoded when it is their turn: a file that is small may be a picture that is not.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        limits = service.limits
+        self._threads = CapacityLimiter(limits.at_once + limits.waiting + SPARE_THREADS)  # whoever waits has a thread
+        self._pens = threading.Semaphore(limits.at_once)  # drawing takes as much as answering
+
+    async def do(self, work: Callable[[], Result]) -> Result:
+        return await to_thread.run_sync(work, limiter=self._threads)
+
+    def draw(self, work: Callable[[], Result]) -> Result:
+        with self._pens:
+            return work()
+
+    def take(self, content: bytes) -> Sheet:
+        with self.service.gate.passed():
+            return self.service.desk.take(content)
+
+    def sheet(self, image: bytes | None, key: str | None) -> Sheet:
+        """The picture of a question."""
+        if (image is None) == (key is None):
+            raise RefusedError(
+                HTTPStatus.BAD_REQUEST, "send the picture as `image`, or the key of one sent before as `picture`"
+            )
+        return self.find(key) if image is None else self.take(image)
+
+    def find(self, key: str | None) -> Sheet:
+        if key is None or len(key) != 32 or not key.isascii() or not key.isalnum():
+            raise RefusedError(
+                HTTPStatus.NOT_FOUND, "this is no picture's key: send the picture to POST /pictures first"
+            )
+        return self.service.desk.find(key)
+
+
+def _problems(*codes: HTTPStatus) -> dict[int | str, dict[str, Any]]:
+    """The errors of a call for its description."""
+    about = {
+        HTTPStatus.BAD_REQUEST: "The question is wrong.",
+        HTTPStatus.NOT_FOUND: "There is no such classifier or picture.",
+        HTTPStatus.GONE: "The picture is no longer kept: send it again.",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Too many bytes.",
+        HTTPStatus.UNPROCESSABLE_ENTITY: "The file is not a picture, broken, or has too many pixels.",
+        HTTPStatus.SERVICE_UNAVAILABLE: "Too many are asking: try again after the seconds in Retry-After.",
+    }
+    return {int(code): {"model": Problem, "description": about[code]} for code in codes or about}
+
+
+def _questions(hands: _Hands) -> APIRouter:
+    """What is asked of pictures."""
+    router, limits = APIRouter(tags=["questions"]), hands.service.limits
+
+    @router.post(
+        "/pictures",
+        summary="Send a picture once, to ask for it often.",
+        description="The body is the picture file itself, or a form with the file `image`. It is kept in memory only.",
+        response_model=PictureAnswer,
+        responses=_problems(),
+        openapi_extra=question_body(None),
+    )
+    async def pictures(request: Request) -> JSONResponse:
+        content = await read_picture(request, limits)
+        return JSONResponse(picture_answer(await hands.do(partial(hands.take, content))))
+
+    @router.get(
+        "/pictures/{key}",
+        summary="A picture that is kept.",
+        response_class=Response,
+        responses={200: {"content": {"image/jpeg": {}}}, **_problems(*map(HTTPStatus, (400, 404, 410, 422)))},
+    )
+    async def picture(
+        key: str,
+        side: Annotated[int, Query(ge=1, le=2048, description="At most so many pixels on its longer side.")] = 1024,
+    ) -> Response:
+        found = hands.find(key)
+        content = await hands.do(partial(hands.draw, partial(jpeg, found.picture, side)))
+        return Response(content, media_type="image/jpeg", headers={"Cache-Control": KEPT})
+
+    @router.post(
+        "/attend",
+        summary="Where is the evidence for these concepts?",
+        response_model=AttendAnswer,
+        response_model_exclude_none=True,
+        responses=_problems(),
+        openapi_extra=question_body(AttendQuestion),
+    )
+    async def attend(request: Request) -> JSONResponse:
+        sent = await read_question(request, limits)
+        return JSONResponse(await hands.do(partial(_answered, sent, AttendQuestion, partial(attend_answer, hands))))
+
+    @router.post(
+        "/ground",
+        summary="Which regions do these phrases refer to?",
+        response_model=GroundAnswer,
+        responses=_problems(),
+        openapi_extra=question_body(GroundQuestion),
+    )
+    async def ground(request: Request) -> JSONResponse:
+        sent = await read_question(request, limits)
+        return JSONResponse(await hands.do(partial(_answered, sent, GroundQuestion, partial(ground_answer, hands))))
+
+    return router
+
+
+def _answered(sent: Sent, kind: type[Asked], answer: Callable[[bytes | None, Asked], dict[str, Any]]) -> dict[str, Any]:
+    """Check the question, then answer it."""
+    return answer(sent.image, kind.model_validate(sent.fields))
+
+
+def _facts(hands: _Hands) -> APIRouter:
+    """What there is to choose from."""
+    router, service = APIRouter(tags=["facts"]), hands.service
+
+    @router.get("/models", summary="The classifiers that can be asked.", response_model=ModelsAnswer)
+    async def models() -> JSONResponse:
+        return JSONResponse(await hands.do(partial(models_answer, service)))
+
+    @router.get("/methods", summary="The ways to make a map.", response_model=list[MethodAnswer])
+    async def methods() -> JSONResponse:
+        return JSONResponse([{"name": one.name, "description": one.description} for one in METHODS.values()])
+
+    @router.get(
+        "/labels",
+        summary="What a classifier can be asked for.",
+        response_model=LabelsAnswer,
+        responses=_problems(*map(HTTPStatus, (400, 404, 422))),
+    )
+    async def labels(
+        model: Annotated[str | None, Query(max_length=200, description="One of GET /models.")] = None,
+        search: Annotated[str, Query(max_length=200, description="Only those with a word that contains this.")] = "",
+    ) -> JSONResponse:
+        return JSONResponse(await hands.do(partial(labels_answer, service, model, search)))
+
+    @router.get("/health", summary="Whether the server is there.", response_model=Health)
+    async def health() -> JSONResponse:
+        return JSONResponse({"status": "ok", "version": _version()})
+
+    return router

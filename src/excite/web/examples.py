@@ -1,0 +1,75 @@
+"""Pictures that are ready to be looked at: the photographs of scikit-image, or a folder of one's own."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
+from excite.images import find_images, read_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["Example", "find_examples"]
+
+MOST = 12
+THUMBNAIL = 128
+PHOTOGRAPHS = {  # those with free licences that need no download, and a question to begin with
+    "chelsea": ("a cat", "cat"),
+    "coffee": ("a cup of coffee", "a spoon"),
+    "astronaut": ("an astronaut", "a woman in an orange suit"),
+    "rocket": ("a rocket", "missile"),
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A picture to try.
+
+    Attributes:
+        name: by which links know it.
+        title: what it shows.
+        question: a concept or phrase to try with it; none where nobody knows one.
+        read: gives the picture.
+    """
+
+    name: str
+    title: str
+    question: str
+    read: Callable[[], Image.Image]
+
+    def thumbnail(self) -> str:
+        """The picture, small, as a data: address."""
+        picture = self.read()
+        picture.thumbnail((THUMBNAIL * 2, THUMBNAIL))
+        file = io.BytesIO()
+        picture.save(file, "JPEG", quality=80)
+        return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
+    """The examples by name: the pictures in a folder, or those of scikit-image if that is installed.
+
+    Example:
+        >>> list(find_examples())
+        ['chelsea', 'coffee', 'astronaut', 'rocket']
+    """
+    if folder is not None:
+        files = find_images(str(folder))[:MOST]
+        return {file.stem: Example(file.stem, file.stem, "", partial(read_image, file)) for file in files}
+    if find_spec("skimage") is None:
+        return {}
+    return {name: Example(name, *about, partial(_photograph, name)) for name, about in PHOTOGRAPHS.items()}
+
+
+def _photograph(name: str) -> Image.Image:
+    from skimage import data
+
+    return Image.fromarray(getattr(data, name)())

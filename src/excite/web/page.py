@@ -1,0 +1,167 @@
+"""The page: which controls there are, and which of them leads to which answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from excite.methods import METHODS
+from excite.readouts.colours import TABLES
+from excite.web.answers import Answers
+from excite.web.components import drop_area, finding_list, map_grid, script, stage, style
+from excite.web.handlers import MARKS, METHOD, OPACITY, Handlers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fastapi import FastAPI
+
+    from excite.web.examples import Example
+    from excite.web.reports import Report
+    from excite.web.service import Service
+
+__all__ = ["mount_page"]
+
+SIDE_BY_SIDE = ["mwp", "c-mwp"]
+LINKED = ["model", "question", "against", "method", "layer", "opacity", "colours", "show"]
+MOST_EVENTS = 200  # that gradio holds; the service has a gate of its own
+MEANING = (
+    "A map shows where the classifier's evidence for a word lies, not what is true. Pictures are kept in the server's "
+    "memory only, for a while."
+)
+QUIET: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "always_last", "api_visibility": "private"}
+WAIT = "(...values) => { excite.busy(true); return values }"  # told at once: the answer may take a second
+SET_LOOK = "(...looks) => { excite.setLook(...looks) }"
+
+
+def mount_page(
+    app: FastAPI, service: Service, reports: Sequence[Report] = (), examples: Mapping[str, Example] | None = None
+) -> FastAPI:
+    """Put the page at ``/`` of a web application.
+
+    Args:
+        app: the application; its other addresses stay.
+        service: what can be asked.
+        reports: of benchmarks, for a tab of their own.
+        examples: pictures that are ready.
+    """
+    blocks = _Page(Handlers(Answers(service, examples or {}), reports)).build()
+    blocks.queue(default_concurrency_limit=service.limits.at_once + service.limits.waiting, max_size=MOST_EVENTS)
+    mounted: FastAPI = gr.mount_gradio_app(
+        app,
+        blocks,
+        path="/",
+        css=style(),
+        head=script(),
+        theme=gr.themes.Default(
+            primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
+        ),
+        footer_links=[],
+        ssr_mode=False,
+        allowed_paths=[],
+        pwa=False,
+    )
+    return mounted
+
+
+class _Page:
+    """The layout, and the wires between its controls."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self.handlers = handlers
+        self.service = handlers.service
+
+    def build(self) -> gr.Blocks:
+        blocks = gr.Blocks(title="excite", analytics_enabled=False, fill_width=True)
+        with blocks:
+            gr.Markdown("# excite\nWhere in this picture is the evidence for that concept?", elem_id="headline")
+            with gr.Tabs():
+                with gr.Tab("Look"), gr.Row(elem_id="look"):
+                    with gr.Column(scale=2, min_width=300):
+                        self._questions()
+                    with gr.Column(scale=3, min_width=320):
+                        self._answer()
+                with gr.Tab("Side by side"):
+                    self._side_by_side()
+                if self.handlers.reports:
+                    with gr.Tab("Benchmark reports"):
+                        self._reports()
+            gr.Markdown(f"{MEANING} [For programs](docs)")
+            self._wire(blocks)
+        return blocks
+
+    def _questions(self) -> None:
+        names = list(self.service.offers)
+        self.drop = drop_area(self.handlers.answers.examples)
+        self.question = gr.Textbox(
+            label="Look for",
+            placeholder="a word or a phrase: cat, the left dog, a man in a red hat",
+            elem_id="question",
+        )
+        self.against = gr.Textbox(label="But not", placeholder="another concept to contrast with", elem_id="against")
+        self.go = gr.Button("Show me", variant="primary", size="sm", elem_id="go")
+        gr.Markdown("**What the classifier finds**", elem_id="findings-title")
+        self.findings = finding_list()
+        with gr.Row(elem_classes="settings"):
+            self.model = gr.Dropdown(
+                names, value=names[0], label="Classifier", interactive=len(names) > 1, elem_id="model"
+            )
+
+    def _answer(self) -> None:
+        self.stage = stage()
+        with gr.Row(elem_classes="settings"):
+            self.method = gr.Dropdown(
+                list(METHODS), value=METHOD, label="Method", info=METHODS[METHOD].description, elem_id="method"
+            )
+            self.layer = gr.Slider(**self.handlers.layer_slider(self.service.default), elem_id="layer")
+        with gr.Row(elem_classes="settings"):
+            self.opacity = gr.Slider(0, 100, value=OPACITY, step=1, label="Opacity, %", elem_id="opacity")
+            self.colours = gr.Dropdown(list(TABLES), value=next(iter(TABLES)), label="Colours", elem_id="colours")
+            self.marks = gr.CheckboxGroup(MARKS, value=MARKS, label="Show", elem_id="marks")
+        with gr.Row(elem_classes="settings"):
+            self.share = gr.Button("Copy a link to this", size="sm", elem_id="share")
+            self.address = gr.Textbox(label="Link", visible=False, interactive=False, elem_id="address")
+
+    def _side_by_side(self) -> None:
+        with gr.Row():
+            self.concepts = gr.Textbox(
+                label="Concepts", placeholder="cat, dog; the first two findings if none", elem_id="concepts"
+            )
+            self.methods = gr.Dropdown(
+                list(METHODS), value=SIDE_BY_SIDE, multiselect=True, label="Methods", elem_id="methods"
+            )
+            self.layers = gr.Dropdown(
+                list(self.service.offer().layers), value=[], multiselect=True, label="Layers", elem_id="layers"
+            )
+        self.compare = gr.Button("Compare", variant="primary", elem_id="compare")
+        self.grid = map_grid()
+
+    def _reports(self) -> None:
+        titles = [(report.title, report.name) for report in self.handlers.reports.values()]
+        chosen = gr.Dropdown(titles, value=titles[0][1], label="Report", elem_id="report")
+        shown = gr.HTML(self.handlers.report_frame(titles[0][1]))
+        chosen.input(self.handlers.report_frame, chosen, shown, **QUIET)
+
+    def _wire(self, blocks: gr.Blocks) -> None:
+        do = self.handlers
+        settings = [self.drop, self.model, self.question, self.against, self.method, self.layer]
+        looks = [self.opacity, self.colours, self.marks]
+        whole = [self.drop, self.findings, self.stage]
+        opened = blocks.load(do.opened, None, [*settings, *looks], **QUIET)
+        opened.then(do.arrived, settings, whole, **QUIET).then(None, looks, None, js=SET_LOOK)
+        dropped = self.drop.upload(lambda: ("", ""), None, [self.question, self.against], **QUIET)
+        dropped.then(do.arrived, settings, whole, **QUIET)
+        changed = self.model.input(do.other_model, self.model, [self.layer, self.layers], **QUIET)
+        changed.then(do.arrived, settings, whole, js=WAIT, **QUIET)
+        self.findings.select(do.chosen, None, self.question, **QUIET).then(do.asked, settings, self.stage, **QUIET)
+        asking = [self.question.submit, self.against.submit, self.go.click]
+        gr.on(asking, do.asked, settings, self.stage, js=WAIT, **QUIET)
+        gr.on([self.method.input, self.layer.input], do.told, settings, [self.method, self.layer], **QUIET)
+        gr.on([self.method.input, self.layer.input], do.again, settings, [self.findings, self.stage], js=WAIT, **QUIET)
+        gr.on([self.opacity.change, self.colours.change, self.marks.change], None, looks, None, js=SET_LOOK)
+        beside = [self.drop, self.model, self.concepts, self.methods, self.layers]
+        gr.on([self.compare.click, self.concepts.submit], do.compared, beside, self.grid, **QUIET)
+        linked = f"(drop, ...values) => excite.link(drop, {LINKED}, values)"
+        shared = self.share.click(None, [*settings, *looks], self.address, js=linked)
+        shared.then(lambda: gr.update(visible=True), None, self.address, **QUIET)

@@ -1,0 +1,203 @@
+"""Starts the page and the HTTP interface, and ends them."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import re
+import secrets
+import socket
+import sys
+import threading
+import webbrowser
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from excite.errors import ExciteError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from fastapi import FastAPI
+
+    from excite.web.service import Service
+
+__all__ = ["build_app", "check_installed", "serve"]
+
+PORT = 7860
+TOKEN = re.compile(r"[!-~]{16,200}")
+ANY = {"0.0.0.0", "::", ""}  # noqa: S104 - how somebody says that all addresses are meant
+BACKLOG = 128
+QUIET = {  # gradio shall neither tell anybody nor fetch, keep or start anything
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "GRADIO_MCP_SERVER": "False",
+    "GRADIO_RUN_HISTORY": "False",
+    "GRADIO_SHARE": "False",
+    "GRADIO_SSR_MODE": "False",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+def serve(
+    service: Service,
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    token: str | None = None,
+    reports: Path | None = None,
+    open_browser: bool = False,
+    announce: Callable[[str, str | None], None] | None = None,
+) -> None:
+    """Serve the page and the HTTP interface until Ctrl-C or SIGTERM.
+
+    Args:
+        service: what answers.
+        host: where to listen; others than this machine's user can ask only where it is not a loopback address.
+        port: 0 for any that is free.
+        token: what everybody needs who asks, at least 16 letters; one is made where others can ask.
+        reports: a folder with the pages of experiments.
+        open_browser: show the page.
+        announce: told the address and the token once both can be used; without, one line is printed.
+
+    Raises:
+        ExciteError: the port is in use, the host is not this machine's, the token is too short, gradio is missing.
+
+    Example:
+        >>> from excite.models import Choice
+        >>> from excite.web.service import Service
+        >>> serve(Service({"words": Choice("words")}), port=8000)                    # doctest: +SKIP
+    """
+    check_installed()
+    token = _checked_token(host, token)
+    with _listening(host, port) as listening:
+        url = _url(host, listening.getsockname()[1], token)
+
+        def started() -> None:
+            (announce or _print_address)(url, token)
+            if open_browser:
+                webbrowser.open(url)
+
+        _run(service, host, token, reports, listening, started)
+
+
+def build_app(service: Service, reports: Path | None = None) -> FastAPI:
+    """The app: the HTTP interface, the reports, and the page around them."""
+    os.environ.update(QUIET)  # read when gradio is imported
+    from excite.web.api import create_api
+    from excite.web.examples import find_examples
+    from excite.web.page import mount_page
+    from excite.web.reports import find_reports, report_routes
+
+    found = find_reports(reports) if reports is not None else []
+    app = create_api(service)
+    app.include_router(report_routes(found))
+    return mount_page(app, service, found, find_examples())
+
+
+def check_installed() -> None:
+    """Whether the packages are there that only the page needs.
+
+    Raises:
+        ExciteError: one is missing.
+    """
+    missing = [name for name in ("gradio", "fastapi", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise ExciteError(f"the page needs {', '.join(missing)}: pip install 'excite[serve]'")
+
+
+def _run(
+    service: Service,
+    host: str,
+    token: str | None,
+    reports: Path | None,
+    listening: socket.socket,
+    started: Callable[[], None],
+) -> None:
+    from excite.web.api_notes import tell_warnings_in_answers
+    from excite.web.guard import Guard
+    from excite.web.guard_token import Token
+    from excite.web.server_wire import Server
+
+    own = socket.gethostname()
+    guard = Guard(
+        build_app(service, reports),
+        limits=service.limits,
+        hosts=[] if _is_loopback(host) else [host, own, f"{own}.local"],
+        any_address=host in ANY,
+        token=Token(token) if token else None,
+    )
+    loading = threading.Thread(target=_load, args=(service,), name="loading", daemon=True)
+    loading.start()
+    with tell_warnings_in_answers():
+        server = Server(guard, started)
+        server.run(sockets=[listening])
+    loading.join(timeout=10)
+    if not server.started:
+        raise ExciteError("the server could not start: the lines above say why")
+
+
+def _load(service: Service) -> None:
+    """Load the first classifier, so that the first question is answered soon; whoever asks is told what is wrong."""
+    try:
+        offer = service.offer()
+        offer.classifier, offer.layers  # noqa: B018 - both are made when they are asked for
+    except ExciteError as error:
+        sys.stderr.write(f"excite: note: {service.default} cannot be used: {error}\n")
+
+
+def _print_address(url: str, token: str | None) -> None:
+    secret = " (whoever has this address can ask)" if token else ""
+    sys.stdout.write(f"excite: open {url}{secret}; Ctrl-C ends it\n")
+    sys.stdout.flush()
+
+
+def _checked_token(host: str, token: str | None) -> str | None:
+    """The token, made if others can reach the server and none is given."""
+    if token is None:
+        return None if _is_loopback(host) else secrets.token_urlsafe(24)
+    if TOKEN.fullmatch(token) is None:
+        raise ExciteError("the token is too short or has odd letters: give 16 to 200 of ASCII, without spaces")
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens, before anything heavy is loaded."""
+    where = f"port {port} of {host or 'this machine'}"
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OverflowError as error:
+        raise ExciteError(f"there is no port {port}: choose one from 0 to 65535") from error
+    except socket.gaierror as error:
+        raise ExciteError(f"{host!r} is no name or address of this machine: use 127.0.0.1, or 0.0.0.0") from error
+    except OSError as error:
+        raise ExciteError(f"{where} cannot be used: {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    known = {
+        errno.EADDRINUSE: "something else listens there; end it, or choose another with --port, 0 for any that is free",
+        errno.EACCES: "it needs rights that you do not have; choose one above 1023",
+        errno.EADDRNOTAVAIL: "it is no address of this machine; use 127.0.0.1, or 0.0.0.0",
+    }
+    return known.get(error.errno or 0, error.strerror or type(error).__name__)
+
+
+def _url(host: str, port: int, token: str | None) -> str:
+    """The address for people to open."""
+    name = socket.gethostname() if host in ANY else host
+    shown = f"[{name}]" if ":" in name else name
+    return f"http://{shown}:{port}/" + (f"?{urlencode({'token': token})}" if token else "")

@@ -1,0 +1,221 @@
+"""What can be asked of a picture, for people and for programs: nothing here knows of pages or of HTTP."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
+from excite.errors import ConceptError, LayerError, ModelError
+from excite.grounding.ground import GAMMA, METHOD, MOST
+from excite.grounding.study import Study
+from excite.methods import find_method
+from excite.models.candidates import candidate_layers
+from excite.models.layers import default_layer, spatial_layers
+from excite.proposals import find_proposer
+from excite.remembering import Memory
+from excite.shelf import Shelf
+from excite.web.desk import Desk
+from excite.web.gate import Gate
+from excite.web.limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from excite.attention import AttentionMap
+    from excite.grounding import Grounded
+    from excite.models import Choice, Classifier
+    from excite.proposals import Proposals
+    from excite.web.desk import Sheet
+
+__all__ = ["Finding", "Offer", "Service"]
+
+MOST_LAYERS = 24
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that the classifier finds in a picture."""
+
+    concept: str
+    probability: float
+
+
+class Offer:
+    """A classifier that people may ask, loaded when the first one does.
+
+    Args:
+        name: as it is called here.
+        choice: which it is.
+        passes: how many bytes of forward passes are kept.
+    """
+
+    def __init__(self, name: str, choice: Choice, passes: int) -> None:
+        self.name = name
+        self._choice = choice
+        self._passes = passes
+        self._lock = threading.Lock()
+        self.studies: Shelf[Study] = Shelf(passes)
+
+    @cached_property
+    def _memory(self) -> Memory:
+        return Memory(self._choice.load(), most_bytes=self._passes)
+
+    @property
+    def memory(self) -> Memory:
+        """Answers questions about pictures, and remembers them."""
+        with self._lock:  # it is loaded once, however many come first
+            return self._memory
+
+    @property
+    def classifier(self) -> Classifier:
+        """The classifier itself."""
+        return self.memory.classifier
+
+    @cached_property
+    def layers(self) -> tuple[str, ...]:
+        """The layers worth reading, from the picture up."""
+        inputs = self._square
+        ends = [layer.name for layer in candidate_layers(self.classifier.module, inputs, MOST_LAYERS)]
+        known = [layer.name for layer in spatial_layers(self.classifier.module, inputs)]
+        return tuple(name for name in known if name in {*ends, self.layer})
+
+    @cached_property
+    def layer(self) -> str:
+        """The layer that is read when nobody names one."""
+        return self.classifier.layer or default_layer(self.classifier.module, self._square)
+
+    @property
+    def _square(self) -> Tensor:
+        return self.classifier.preprocess(Image.new("RGB", (256, 256)))[None]
+
+
+class Service:
+    """Answers questions about pictures; several threads may ask.
+
+    Args:
+        choices: the classifiers, by the names by which they are asked for; the first is the default.
+        limits: how much anybody may ask for.
+
+    Example:
+        >>> from excite.models import Choice
+        >>> service = Service({"words": Choice("words")})                     # doctest: +SKIP
+        >>> sheet = service.desk.take(Path("photo.jpg").read_bytes())         # doctest: +SKIP
+        >>> service.findings(sheet)[0].concept                                # doctest: +SKIP
+        'cat'
+    """
+
+    def __init__(self, choices: Mapping[str, Choice], limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.offers = {name: Offer(name, choice, self.limits.passes) for name, choice in choices.items()}
+        self.default = next(iter(self.offers))
+        self.desk = Desk(self.limits)
+        self.gate = Gate(self.limits.at_once, self.limits.waiting)
+        self._proposals: Shelf[Proposals] = Shelf(self.limits.pictures)
+
+    def offer(self, model: str | None = None) -> Offer:
+        """The classifier of that name; the default if none is named.
+
+        Raises:
+            ModelError: it is not offered here.
+        """
+        name = model or self.default
+        if name not in self.offers:
+            raise ModelError(f"the classifier {name!r} is not offered here: use one of {', '.join(self.offers)}")
+        return self.offers[name]
+
+    def findings(self, sheet: Sheet, model: str | None = None, most: int = 10, method: str = "c-mwp") -> list[Finding]:
+        """What the classifier finds, most probable first; what has several outputs is told once.
+
+        It is one look with what `attend` needs for this method next.
+        """
+        offer, chosen = self.offer(model), find_method(method)
+        with self.gate.passed():
+            return self._findings(sheet, offer, most, chosen.name)
+
+    def attend(
+        self,
+        sheet: Sheet,
+        concepts: Sequence[str] | None = None,
+        *,
+        model: str | None = None,
+        method: str = "c-mwp",
+        layer: str | None = None,
+        against: Sequence[str] = (),
+    ) -> list[AttentionMap]:
+        """As `excite.attend`; without concepts, for what the classifier finds.
+
+        Raises:
+            ExciteError: a concept, method, layer or classifier is unknown, or too much is asked for.
+        """
+        self._check_texts([*(concepts or ()), *against])
+        offer, chosen = self.offer(model), find_method(method)
+        with self.gate.passed():
+            wanted = (
+                [one.concept for one in self._findings(sheet, offer, 5, chosen.name)]
+                if concepts is None
+                else list(concepts)
+            )
+            self._check_layer(offer, layer)
+            return offer.memory.attend(
+                sheet.picture, wanted, method=chosen.name, layer=layer, against=list(against) or None
+            )
+
+    def ground(
+        self,
+        sheet: Sheet,
+        phrases: Sequence[str],
+        *,
+        model: str | None = None,
+        method: str = METHOD,
+        layer: str | None = None,
+        gamma: float = GAMMA,
+        most: int = MOST,
+    ) -> list[Grounded]:
+        """As `excite.ground`.
+
+        Raises:
+            ExciteError: a phrase is blank, or the classifier has no words, or too much is asked for.
+        """
+        self._check_texts(phrases)
+        offer, chosen = self.offer(model), find_method(method)
+        with self.gate.passed():
+            self._check_layer(offer, layer)
+            key = sheet.key, chosen.name, layer
+            study = offer.studies.get(key)
+            if study is None:
+                study = Study(
+                    offer.classifier, sheet.picture, self._proposals_of(sheet), method=chosen.name, layer=layer
+                )
+            found = study.ground(phrases, gamma=gamma, most=most)
+            offer.studies.put(key, study, study.size)
+            return found
+
+    @staticmethod
+    def _findings(sheet: Sheet, offer: Offer, most: int, method: str) -> list[Finding]:
+        return [Finding(*found) for found in offer.memory.findings(sheet.picture, most, method=method)]
+
+    def _proposals_of(self, sheet: Sheet) -> Proposals:
+        found = self._proposals.get(sheet.key)
+        if found is None:
+            found = find_proposer("hierarchy").of(sheet.picture, "the picture")
+            self._proposals.put(sheet.key, found, sum(each.nbytes for each in found.arrays().values()))
+        return found
+
+    def _check_texts(self, texts: Sequence[str]) -> None:
+        if len(texts) > self.limits.concepts:
+            raise ConceptError(f"{len(texts)} concepts at once: ask for at most {self.limits.concepts}")
+        longest = max((len(text) for text in texts), default=0)
+        if longest > self.limits.letters:
+            raise ConceptError(f"a concept of {longest} letters: write at most {self.limits.letters}")
+
+    @staticmethod
+    def _check_layer(offer: Offer, layer: str | None) -> None:
+        """Some networks have thousands of layers, and the error of the engine lists many."""
+        if layer is not None and layer not in dict(offer.classifier.module.named_modules()) and layer != "input":
+            raise LayerError(f"{offer.name} has no layer {layer!r}: use one of {', '.join(offer.layers)}")

@@ -1,0 +1,124 @@
+"""Answers as the page draws them: plain values, places as shares of the picture's width and height."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from excite.readouts.figure import percent
+from excite.readouts.save import to_numpy
+from excite.readouts.upsample import upsample
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from excite.attention import AttentionMap
+    from excite.grounding import Grounded
+    from excite.web.desk import Sheet
+
+__all__ = ["map_view", "phrase_view", "picture_view"]
+
+SIDE = 420  # pixels of a map as it is sent: it is smooth, and the browser stretches it
+REGIONS = 5
+
+
+def picture_view(sheet: Sheet) -> dict[str, Any]:
+    """Where the page finds the picture, and how large it was."""
+    return {"key": sheet.key, "url": f"pictures/{sheet.key}", "width": sheet.size[0], "height": sheet.size[1]}
+
+
+def map_view(sheet: Sheet, found: AttentionMap) -> dict[str, Any]:
+    """A map of a concept: what is drawn, what is told, and the files that can be had of it."""
+    point, box = found.point(), found.box()
+    told = {**found.to_dict(), "point": sheet.point(point), "box": sheet.box(box)}
+    told |= {
+        "units": list(found.units),
+        "image_size": list(sheet.size),
+        "dtype": "float32",
+    }  # as AttentionMap.load asks
+    about = [f"layer {found.layer}", found.method]
+    if found.probability is not None:
+        about.insert(0, f"the classifier says {percent(found.probability)}")
+    return {
+        "title": found.concept,
+        "about": about,
+        "strength": _strength(found.values, sheet),
+        "point": None if point is None else _shares([at + 0.5 for at in point], sheet),
+        "box": None if box is None else _shares(box, sheet),
+        "regions": [],
+        "words": [],
+        "notes": [] if found.values.max() > 0 else ["There is no evidence for it at this layer."],
+        "json": json.dumps({**told, "values": _rounded(found.values)}),
+        "npy": _npy(found.values),
+    }
+
+
+def phrase_view(sheet: Sheet, found: Grounded, model: str) -> dict[str, Any]:
+    """The map of a phrase with its regions, best first, and the map of each of its words."""
+    reading, told = found.map.reading, found.to_json()
+    notes = []
+    if not found.map.known:
+        notes.append(f"{model} knows no word of this: the map shows whatever it finds.")
+    elif reading.skipped:
+        notes.append(f"Words that {model} does not know: {', '.join(reading.skipped)}.")
+    if found.map.hints:
+        notes.append(f"Words that weigh the map: {', '.join(word.text for word in found.map.hints)}.")
+    told["regions"] = [{**region, "box": sheet.box(tuple(region["box"]))} for region in told["regions"]]
+    told["point"] = sheet.point(found.map.point)
+    plane = torch.from_numpy(np.asarray(found.map.plane, dtype=np.float32))
+    first = found.map.words[0]
+    return {
+        "title": found.phrase,
+        "about": ["phrase", f"layer {first.layer}", first.method],
+        "strength": _strength(plane, sheet),
+        "point": None if found.map.point is None else _shares([at + 0.5 for at in found.map.point], sheet),
+        "box": None,
+        "regions": [{"box": _shares(region.box, sheet), "score": region.score} for region in found.regions[:REGIONS]],
+        "words": [
+            {"word": word.text, "strength": _strength(one.values, sheet)}
+            for word, one in zip(reading.words, found.map.words, strict=found.map.known)
+        ],
+        "notes": notes,
+        "json": json.dumps({**told, "image_size": list(sheet.size)}),
+        "npy": _npy(plane),
+    }
+
+
+def _shares(places: Sequence[float], sheet: Sheet) -> list[float]:
+    """Pixels of the kept picture, x and y in turn, as shares of its sides."""
+    return [round(float(at) / sheet.picture.size[k % 2], 5) for k, at in enumerate(places)]
+
+
+def _strength(values: Tensor, sheet: Sheet) -> str:
+    """The map over the picture, divided by its maximum, as a grey picture in a data: address."""
+    width, height = sheet.picture.size
+    share = min(1, SIDE / max(width, height))
+    size = max(1, round(width * share)), max(1, round(height * share))
+    stretched = upsample(values.float(), size).clamp(min=0)
+    largest = stretched.max()
+    grey = to_numpy((stretched / largest if largest > 0 else stretched).mul(255).round()).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(grey).save(file, "PNG", compress_level=1)
+    return _address("image/png", file.getvalue())
+
+
+def _rounded(values: Tensor) -> list[list[float]]:
+    return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
+
+
+def _npy(values: Tensor) -> str:
+    file = io.BytesIO()
+    np.save(file, to_numpy(values), allow_pickle=False)
+    return _address("application/octet-stream", file.getvalue())
+
+
+def _address(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

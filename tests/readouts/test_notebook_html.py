@@ -1,0 +1,249 @@
+"""What a notebook shows of a map and of a phrase."""
+
+import base64
+import io
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from excite.attention import AttentionMap, compare
+from excite.grounding import Grounded, PhraseMap, Region
+from excite.readouts.notebook import map_html, shown_html
+from excite.vocabulary import Labels, read_phrase
+
+HOSTILE = """<script>alert('1')</script> & "cat" </td></table>"""
+
+
+class Page(HTMLParser):
+    """The tags of a page, its picture, and the text of its cells."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.cells, self.image = [], [], [], None
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag == "img":
+            self.image = dict(attrs)
+            return
+        self.open.append(tag)
+        if tag in {"th", "td"}:
+            self.cells.append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        assert self.open[-1] in {"th", "td"}
+        self.cells[-1] += data
+
+    @property
+    def table(self):
+        return dict(zip(self.cells[::2], self.cells[1::2], strict=True))
+
+    @property
+    def picture(self):
+        kind, _, content = self.image["src"].partition(";base64,")
+        assert kind == "data:image/jpeg"
+        with Image.open(io.BytesIO(base64.b64decode(content, validate=True))) as picture:
+            assert picture.size == (int(self.image["width"]), int(self.image["height"]))
+            return picture.convert("RGB")
+
+
+def spot(x=3, y=1, width=7, height=5):
+    values = torch.zeros(height, width)
+    values[y, x] = 0.75
+    return values
+
+
+def a_map(values=None, size=(960, 640), colour=(0, 0, 0), **changes):
+    fields = {"concept": "tabby", "layer": "pool4", "method": "c-mwp", "mass": 0.5, "image_size": size}
+    image = None if colour is None else Image.new("RGB", size, colour)
+    return AttentionMap(spot() if values is None else values, **{**fields, "image": image, **changes})
+
+
+def page_of(one):
+    return Page(one._repr_html_())
+
+
+def test_says_what_the_map_says():
+    one = a_map(probability=0.874)
+    x, y = one.point()
+    assert page_of(one).table == {
+        "concept": "tabby",
+        "probability": "87%",
+        "point": f"{x}, {y}",
+        "box": ", ".join(map(str, one.box())),
+        "mass": "0.500",
+        "layer": "pool4",
+        "method": "c-mwp",
+    }
+
+
+def test_says_in_words_what_is_to_be_seen():
+    one = a_map()
+    (x, y), (x0, y0, x1, y1) = one.point(), one.box()
+    place = f"most at {x}, {y}, strong within {x0}, {y0} to {x1}, {y1}, in 960 x 640 pixels"
+    assert page_of(one).image["alt"] == f"Where the evidence for tabby is: {place}."
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((960, 640), (480, 320)),
+        ((300, 2000), (72, 480)),
+        ((400, 300), (400, 300)),
+        ((24, 12), (240, 120)),
+        ((10_000, 1), (480, 1)),
+        ((1, 1), (240, 240)),
+    ],
+)
+def test_is_neither_large_nor_tiny(size, expected):
+    assert page_of(a_map(size=size)).picture.size == expected
+    assert page_of(a_map(size=size, colour=None)).picture.size == expected
+
+
+def test_is_the_overlay_with_its_marks():
+    one = a_map()
+    seen = np.asarray(page_of(one).picture).astype(int)
+    x, y = (at // 2 for at in one.point())
+    assert seen[y, x].min() > 180  # the dot in the middle of the ring
+    x0, y0, x1, y1 = (round(at / 2) for at in one.box())
+    assert seen[(y0 + y1) // 2, x0].min() > 150  # the left side of the box
+    assert seen[(y0 + y1) // 2, x1 - 1].min() > 150
+    assert seen[:, : x0 - 4].max() < 60  # a black picture elsewhere
+
+
+def test_shows_the_photograph():
+    assert np.asarray(page_of(a_map(torch.zeros(3, 3), colour=(200, 200, 200))).picture).mean() > 150
+
+
+def test_without_a_picture_the_map_alone():
+    right = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
+    seen = np.asarray(page_of(a_map(right, colour=None, size=(400, 400))).picture).astype(int)
+    assert seen[200, 50].max() < 50
+    red, green, blue = seen[200, 350]  # yellow, far from the ring at the upper edge
+    assert red > 150
+    assert green > 150
+    assert blue < 130
+
+
+def test_a_signed_map_is_blue_and_orange():
+    values = torch.zeros(4, 4)
+    values[0, 0], values[3, 3] = 1.0, -1.0
+    seen = np.asarray(page_of(a_map(values, colour=None, size=(400, 400))).picture).astype(int)
+    assert seen[380, 380, 2] > seen[380, 380, 0] + 60
+    assert seen[100, 20, 0] > seen[100, 20, 2] + 20
+    assert seen[20, 380].min() > 150  # nothing is light
+
+
+def test_without_evidence():
+    page = page_of(a_map(torch.zeros(3, 3), mass=0.0))
+    assert (page.table["point"], page.table["box"], page.table["probability"]) == ("no evidence", "none", "not known")
+    assert page.image["alt"] == "No evidence for tabby in this picture."
+
+
+@pytest.mark.parametrize("field", ["concept", "layer", "method"])
+def test_text_stays_text(field):
+    page = page_of(a_map(**{field: HOSTILE}))
+    assert page.table[field] == HOSTILE
+    assert set(page.tags) == {"div", "img", "table", "tbody", "tr", "th", "td"}
+
+
+def test_text_stays_text_in_the_words_for_a_picture():
+    assert HOSTILE in page_of(a_map(concept=HOSTILE)).image["alt"]
+
+
+def test_half_a_letter_can_be_sent():
+    html = a_map(concept="odd \udcff name")._repr_html_()
+    assert html.encode()
+    assert Page(html).table["concept"] == "odd ? name"
+
+
+def test_has_no_colours_of_its_own():
+    """Black text would be lost in a dark notebook."""
+    styles = re.findall(r'style="([^"]*)"', a_map()._repr_html_())
+    assert styles
+    for style in styles:
+        assert not re.search(r"color|#[0-9a-f]{3}|rgb|black|white(?!-space)|background: (?!none)", style), style
+
+
+def test_fetches_nothing():
+    assert not re.search(r"https?:|//\w+\.\w|url\(|<link|@import", a_map()._repr_html_().split("base64,")[0])
+
+
+def test_is_light():
+    """Noise is what JPEG can least make small."""
+    noise = np.random.default_rng(0).integers(0, 256, (900, 900, 3), dtype=np.uint8)
+    one = a_map(torch.rand(7, 7, generator=torch.Generator().manual_seed(0)), size=(900, 900))
+    assert len(map_html(one.to_dict(), one.values, Image.fromarray(noise), (900, 900))) < 150_000
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float64])
+def test_any_numbers(kind):
+    assert page_of(a_map(spot().to(kind).requires_grad_(), colour=None)).table["concept"] == "tabby"
+
+
+def test_the_map_is_not_changed():
+    one = a_map(colour=(90, 120, 150))
+    values, pixels = one.values.clone(), one.image.tobytes()
+    assert one._repr_html_() == one._repr_html_()
+    assert torch.equal(one.values, values)
+    assert one.image.tobytes() == pixels
+
+
+def test_several_maps_are_a_picture_that_notebooks_show():
+    with Image.open(io.BytesIO(compare([a_map(), a_map()], cell_width=60)._repr_png_())) as page:
+        assert page.format == "PNG"
+
+
+def test_no_picture_and_no_rows():
+    assert Page(shown_html(None, "", [])).tags == ["div", "table", "tbody"]
+
+
+LABELS = Labels(["man", "hat"])
+ONE_REGION = (Region((0.0, 1.0, 9.0, 9.5), 0.25),)
+
+
+def grounded(phrase, *, regions=ONE_REGION, picture=True):
+    reading = read_phrase(phrase, LABELS)
+    image = Image.new("RGB", (40, 30)) if picture else None
+    words = tuple(AttentionMap(torch.eye(3), "hat", "l", "mwp", 0.5, (40, 30), 0.25, image) for _ in reading.words)
+    return Grounded(phrase, regions, PhraseMap(reading, words, np.ones((30, 40))))
+
+
+class TestPhrase:
+    def test_figure_and_regions(self):
+        page = page_of(grounded("the hat of a gizmo"))
+        assert page.picture.width == 800
+        assert page.table == {
+            "phrase": "the hat of a gizmo",
+            "region 1": "0, 1, 9, 9.5 (score 0.25)",
+            "skipped": "gizmo",
+        }
+        assert page.image["alt"] == "Where the hat of a gizmo is: most likely 0, 1, 9, 9.5 (score 0.25)."
+
+    def test_only_the_best_regions(self):
+        many = tuple(Region((0.0, 0.0, 9.0 + k, 9.0), 1 / (k + 1)) for k in range(9))
+        assert list(page_of(grounded("hat", regions=many)).table) == ["phrase", "region 1", "region 2", "region 3"]
+
+    def test_no_region(self):
+        page = page_of(grounded("a hat", regions=()))
+        assert page.table == {"phrase": "a hat"}
+        assert page.image["alt"] == "Where a hat is: no region."
+
+    def test_without_a_picture(self):
+        page = page_of(grounded("a hat", picture=False))
+        assert page.image is None
+        assert page.table["region 1"]
+
+    def test_text_stays_text(self):
+        page = page_of(grounded(f"hat {HOSTILE}"))
+        assert page.table["phrase"] == f"hat {HOSTILE}"
+        assert "script" not in page.tags

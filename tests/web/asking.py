@@ -1,0 +1,128 @@
+"""A server to ask: in this process, or a real one with a classifier that needs no time."""
+
+import http.client
+import io
+import json
+import os
+import subprocess
+import sys
+import types
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from annotated import colour_classifier
+from PIL import Image
+
+from excite.web.limits import Limits
+from excite.web.service import Service
+
+__all__ = ["PATIENCE", "Instant", "Running", "colour_service", "encoded", "multipart", "red_square", "running"]
+
+PATIENCE = 120  # seconds; machines may be busy
+TESTS = Path(__file__).parents[1]
+SCRIPT = """
+import sys
+sys.path[:0] = {folders!r}
+from asking import run
+run({limits!r}, {options!r})
+"""
+
+
+class Instant:
+    """In place of a choice of classifier: one that is there at once and knows red and green."""
+
+    def load(self):
+        return colour_classifier()
+
+
+def colour_service(**limits):
+    return Service({"colours": Instant(), "again": Instant()}, Limits(**limits))
+
+
+def encoded(picture, kind="PNG", **options):
+    """A picture as the bytes of a file."""
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+def red_square(size=(96, 48), box=(60, 6, 84, 30)):
+    """A red square on black, and a smaller green one at the left: as a file."""
+    picture = Image.new("RGB", size)
+    picture.paste((255, 0, 0), box)
+    picture.paste((0, 255, 0), (4, 4, size[0] // 8, size[1] // 4))
+    return encoded(picture)
+
+
+def multipart(*parts, boundary="edge"):
+    """A form: each part is a name and a text, or a name, a file's name and its content."""
+    body = b""
+    for name, *rest in parts:
+        named = f'; filename="{rest[0]}"' if len(rest) == 2 else ""
+        content = rest[-1] if isinstance(rest[-1], bytes) else rest[-1].encode()
+        body += f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{named}\r\n\r\n'.encode() + content
+        body += b"\r\n"
+    return body + f"--{boundary}--\r\n".encode(), {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+
+
+@dataclass
+class Running:
+    """A server in a process of its own."""
+
+    process: subprocess.Popen
+    host: str
+    port: int
+    token: str | None
+
+    def ask(self, method, path, body=None, headers=None):
+        """The code, the headers and the content of an answer."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
+        try:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        finally:
+            connection.close()
+
+    def memory(self):
+        """Bytes that the process holds."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
+
+@contextmanager
+def running(limits=None, **options):
+    """A real server, as `excite serve` starts it, but without the page, which takes seconds to import."""
+    folders = [str(TESTS), str(TESTS / "web")]
+    script = SCRIPT.format(folders=folders, limits=limits or {}, options=options)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(  # noqa: S603 - ours
+        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        told = json.loads(process.stdout.readline() or process.stderr.read())
+        host, _, port = told["url"].removeprefix("http://").partition("/")[0].rpartition(":")
+        yield Running(process, host, int(port), told["token"])
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+
+
+def run(limits, options):
+    """In that process: serve until told to end."""
+    from excite.web.server import serve
+
+    page = types.ModuleType("excite.web.page")
+    page.mount_page = lambda app, *_: app
+    sys.modules["excite.web.page"] = page
+    serve(
+        colour_service(**limits),
+        port=0,
+        announce=lambda url, token: print(json.dumps({"url": url, "token": token}), flush=True),
+        **options,
+    )

@@ -1,0 +1,327 @@
+"""The HTTP interface, asked in this process."""
+
+import base64
+import io
+import json
+import re
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from asking import colour_service, encoded, multipart, red_square
+from PIL import Image
+from starlette.testclient import TestClient
+
+from excite.errors import LostSignalWarning
+from excite.web.api import create_api
+from excite.web.api_notes import noting, tell_warnings_in_answers
+
+
+@pytest.fixture(scope="module")
+def service():
+    return colour_service(upload=200_000, pixels=1_000_000, kept_pixels=5_000)
+
+
+@pytest.fixture(scope="module")
+def asked(service):
+    with TestClient(create_api(service), "http://localhost", raise_server_exceptions=False) as client:
+        yield client
+
+
+def sent(asked, content=None):
+    return asked.post("/pictures", content=red_square() if content is None else content).json()["picture"]
+
+
+def refused(answer, status):
+    assert answer.status_code == status, answer.text
+    assert list(answer.json()) == ["error"]
+    line = answer.json()["error"]
+    assert "\n" not in line
+    return line
+
+
+def test_a_picture_is_sent_once_and_asked_for_often(asked):
+    told = asked.post("/pictures", content=red_square(), headers={"Content-Type": "image/png"}).json()
+    assert (told["width"], told["height"]) == (96, 48)
+    body, headers = multipart(("image", "x.png", red_square()))
+    assert asked.post("/pictures", content=body, headers=headers).json() == told
+    for _ in range(2):
+        answer = asked.post("/attend", data={"picture": told["picture"], "concept": "red"}).json()
+        assert answer["picture"] == told["picture"]
+        (found,) = answer["maps"]
+        assert 60 <= found["point"][0] < 84
+        assert 6 <= found["point"][1] < 30
+        assert found["concept"] == "red"
+
+
+def test_points_and_boxes_are_those_of_the_picture_that_was_sent(asked, service):
+    """A picture that is kept smaller answers in its own pixels."""
+    large = red_square((960, 480), (600, 60, 840, 300))
+    answer = asked.post("/attend", files={"image": large}, data={"concept": "red"}).json()
+    assert service.desk.find(answer["picture"]).picture.width < 200
+    (found,) = answer["maps"]
+    assert 600 <= found["point"][0] < 840
+    assert 60 <= found["point"][1] < 300
+    assert found["box"][0] > 480
+    assert found["box"][2] <= 960
+    assert (answer["width"], answer["height"]) == (960, 480)
+
+
+@pytest.mark.parametrize("kind", ["form", "fields", "json"])
+def test_forms_and_json_ask_the_same(asked, kind):
+    key = sent(asked)
+    fields = {"picture": key, "concept": ["red", "green"], "method": "mwp", "layer": "1", "values": True}
+    if kind == "json":
+        answer = asked.post("/attend", json=fields)
+    elif kind == "fields":
+        answer = asked.post("/attend", data={**fields, "values": "true"})
+    else:
+        pairs = [("picture", key), ("concept", "red"), ("concept", "green"), ("method", "mwp"), ("layer", "1")]
+        body, headers = multipart(*pairs, ("values", "true"), ("model", ""))
+        answer = asked.post("/attend", content=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    maps = answer.json()["maps"]
+    assert [one["concept"] for one in maps] == ["red", "green"]
+    assert {(one["method"], one["layer"]) for one in maps} == {("mwp", "1")}
+    values = np.array(maps[0]["values"])
+    assert values.shape == (24, 48)
+    assert np.unravel_index(values.argmax(), values.shape)[1] > 24
+    assert values.sum() == pytest.approx(maps[0]["mass"], rel=1e-3)
+
+
+def test_an_image_in_json_and_its_overlay(asked):
+    image = base64.b64encode(red_square()).decode()
+    for text in (image, f"data:image/png;base64,{image}"):
+        answer = asked.post("/attend", json={"image": text, "concept": "red", "overlay": True}).json()
+        drawn = Image.open(io.BytesIO(base64.b64decode(answer["maps"][0]["overlay"])))
+        assert drawn.format == "PNG"
+        assert drawn.size == (96, 48)
+        assert "values" not in answer["maps"][0]
+
+
+def test_without_a_concept_what_is_found(asked):
+    maps = asked.post("/attend", data={"picture": sent(asked)}).json()["maps"]
+    assert [one["concept"] for one in maps] == ["red", "green"]
+    assert maps[0]["probability"] > maps[1]["probability"]
+
+
+def test_against_and_model_are_heard(asked):
+    key = sent(asked)
+    with_rival = {"picture": key, "concept": "red", "against": "green", "model": "again"}
+    answer = asked.post("/attend", data=with_rival).json()
+    assert answer["model"] == "again"
+    assert refused(asked.post("/attend", data={**with_rival, "against": "blue"}), 400).count("blue")
+
+
+def test_phrases_are_grounded(asked):
+    key = sent(asked)
+    answer = asked.post("/ground", json={"picture": key, "phrase": ["a red thing", "green"], "most": 2, "figure": True})
+    assert answer.status_code == 200, answer.text
+    red, green = answer.json()["phrases"]
+    assert [word["word"] for word in red["words"]] == ["red"]
+    assert 1 <= len(red["regions"]) <= 2
+    x0, y0, x1, y1 = red["regions"][0]["box"]
+    assert x0 <= 72 <= x1
+    assert y0 <= 18 <= y1
+    assert green["phrase"] == "green"
+    assert base64.b64decode(red["figure"]).startswith(b"\x89PNG")
+
+
+def test_a_kept_picture_is_shown_small_as_jpeg(asked):
+    key = sent(asked)
+    answer = asked.get(f"/pictures/{key}", params={"side": 32})
+    shown = Image.open(io.BytesIO(answer.content))
+    assert (answer.headers["content-type"], shown.format, shown.size) == ("image/jpeg", "JPEG", (32, 16))
+    assert "private" in answer.headers["cache-control"]
+    assert "immutable" in answer.headers["cache-control"]
+    assert Image.open(io.BytesIO(asked.get(f"/pictures/{key}").content)).size == (96, 48)  # never larger
+    assert "2048" in refused(asked.get(f"/pictures/{key}?side=2049"), 400)
+    refused(asked.get(f"/pictures/{key}?side=-1"), 400)
+
+
+def test_pictures_that_are_not_kept(asked):
+    assert "again" in refused(asked.get(f"/pictures/{'0' * 32}"), 410)
+    assert "again" in refused(asked.post("/attend", data={"picture": "0" * 32}), 410)
+    assert "POST /pictures" in refused(asked.get("/pictures/no-key"), 404)
+
+
+def test_facts(asked):
+    models = asked.get("/models").json()
+    assert models["default"] == "colours"
+    assert [one["name"] for one in models["models"]] == ["colours", "again"]
+    assert models["models"][0]["words"] is True
+    assert models["models"][0]["layer"] in models["models"][0]["layers"]
+    assert {"c-mwp", "excite"} <= {one["name"] for one in asked.get("/methods").json()}
+    assert asked.get("/labels").json()["count"] == 2
+    (red,) = asked.get("/labels?search=RED&model=again").json()["labels"]
+    assert red == {"index": 0, "label": "red", "synonyms": []}
+    assert "colours, again" in refused(asked.get("/labels?model=other"), 404)
+    assert asked.get("/health").json()["status"] == "ok"
+
+
+WRONG = {
+    "nothing": ({}, 400, "image"),
+    "both": ({"picture": "0" * 32, "image": "aGk="}, 400, "image"),
+    "an unknown field": ({"concpet": "red"}, 400, "'concpet'"),
+    "an unknown concept": ({"concept": "blue"}, 400, "blue"),
+    "an unknown method": ({"method": "mwq"}, 400, "mwp"),
+    "an unknown layer": ({"layer": "17"}, 400, "17"),
+    "an unknown model": ({"model": "vgg"}, 404, "colours, again"),
+    "numbers for concepts": ({"concept": [1, 2]}, 400, "concept"),
+    "not a yes or no": ({"values": "perhaps"}, 400, "values"),
+    "too many concepts": ({"concept": ["red"] * 51}, 400, "50"),
+    "a long concept": ({"concept": "red " * 300}, 400, "1000"),
+    "too many drawings": ({"concept": ["red"] * 11, "overlay": True}, 400, "10"),
+    "no picture's key": ({"picture": "../x"}, 404, "key"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_questions_are_told_in_one_line(asked, case):
+    fields, status, word = WRONG[case]
+    if "picture" not in fields and case != "nothing":
+        fields = {"picture": sent(asked), **fields}
+    assert word in refused(asked.post("/attend", json=fields), status)
+
+
+@pytest.mark.parametrize("gamma", ["-1", "nan", "inf", "1e9", "much"])
+def test_numbers_out_of_their_range(asked, gamma):
+    answer = asked.post("/ground", data={"picture": sent(asked), "phrase": "red", "gamma": gamma})
+    assert "gamma" in refused(answer, 400)
+
+
+def test_a_phrase_is_needed(asked):
+    key = sent(asked)
+    assert "phrase" in refused(asked.post("/ground", data={"picture": key}), 400)
+    assert "blank" in refused(asked.post("/ground", data={"picture": key, "phrase": "  "}), 400)
+
+
+def test_other_ways_to_send_are_refused(asked):
+    assert "multipart" in refused(asked.post("/attend", content=b"x", headers={"Content-Type": "text/plain"}), 415)
+    assert "JSON" in refused(asked.post("/attend", content=b"{", headers={"Content-Type": "application/json"}), 400)
+    assert "/docs" in refused(asked.get("/nothing"), 404)
+    assert "DELETE" in refused(asked.delete("/attend"), 405)
+
+
+def test_pictures_that_are_none(asked):
+    assert "picture" in refused(asked.post("/pictures", content=b"GIF, I promise"), 422)
+    assert "empty" in refused(asked.post("/pictures", content=b""), 422)
+    assert "200,000" in refused(asked.post("/pictures", content=b"x" * 200_001), 413)
+    wide = encoded(Image.new("1", (2000, 1000)))
+    assert "1,000,000" in refused(asked.post("/pictures", content=wide), 422)
+
+
+def test_an_error_that_nobody_foresaw_tells_nothing_of_the_machine(asked, service, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("/home/somebody/secret.py")
+
+    monkeypatch.setattr(service, "attend", broken)
+    line = refused(asked.post("/attend", data={"picture": sent(asked)}), 500)
+    assert "secret" not in line
+    assert "log" in line
+
+
+def test_too_many_at_once_are_told_when_to_come_again(asked, service):
+    key = sent(asked)
+    taken = service.limits.at_once + service.limits.waiting
+    for _ in range(taken):
+        assert service.gate._places.acquire(blocking=False)
+    try:
+        answer = asked.post("/attend", data={"picture": key})
+        assert "try again" in refused(answer, 503)
+        assert int(answer.headers["retry-after"]) >= 1
+        refused(asked.post("/pictures", content=red_square()), 503)
+    finally:
+        for _ in range(taken):
+            service.gate._places.release()
+    assert asked.post("/attend", data={"picture": key}).status_code == 200
+
+
+def test_a_large_file_of_a_form_is_not_written_to_the_disk(monkeypatch):
+    import tempfile
+
+    def disk(*_, **__):
+        raise AssertionError("a picture was written to the disk")
+
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", disk)
+    noise = np.random.default_rng(0).integers(0, 255, (800, 700, 3), dtype=np.uint8)
+    content = encoded(Image.fromarray(noise))
+    assert len(content) > 1.5e6  # starlette's own limit is one megabyte
+    with TestClient(create_api(colour_service()), "http://localhost") as client:
+        assert client.post("/pictures", files={"image": content}).json()["width"] == 700
+
+
+class TestDescription:
+    def test_every_field_is_described(self, asked):
+        document = asked.get("/openapi.json").json()
+        assert set(document["paths"]) == {
+            *("/pictures", "/pictures/{key}", "/attend", "/ground", "/models", "/methods", "/labels", "/health")
+        }
+        for path in ("/attend", "/ground"):
+            content = document["paths"][path]["post"]["requestBody"]["content"]
+            assert set(content) == {"multipart/form-data", "application/json"}
+            for kind in content.values():
+                assert all(field["description"] for field in kind["schema"]["properties"].values())
+        assert {"400", "410", "413", "422", "503"} <= set(document["paths"]["/attend"]["post"]["responses"])
+        references = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(document)))
+        assert references == set(document["components"]["schemas"])
+
+    def test_answers_are_as_described(self, asked):
+        from excite.web.api_models import AttendAnswer, GroundAnswer, ModelsAnswer, PictureAnswer
+
+        key = sent(asked)
+        fields = {"picture": key, "values": True, "overlay": True, "concept": "red"}
+        PictureAnswer.model_validate(asked.post("/pictures", content=red_square()).json(), strict=True)
+        AttendAnswer.model_validate(asked.post("/attend", json=fields).json(), strict=True)
+        GroundAnswer.model_validate(asked.post("/ground", json={"picture": key, "phrase": "red"}).json(), strict=True)
+        ModelsAnswer.model_validate(asked.get("/models").json(), strict=True)
+
+    def test_the_page_for_people_is_made_from_it_and_loads_nothing(self, asked):
+        page = asked.get("/docs").text
+        assert "<script" not in page
+        assert not re.search(r'(src|href)="(https?:)?//', page)
+        for path in asked.get("/openapi.json").json()["paths"]:
+            assert path in page
+        assert "curl -F image=@photo.jpg -F concept=&#x27;cat&#x27; &#x27;http://localhost/attend&#x27;" in page
+        assert asked.get("/docs").headers["content-type"].startswith("text/html")
+
+
+class TestNotes:
+    def test_each_thread_has_its_own(self):
+        """Two threads warn at the same time; each finds its own in its answer, every time."""
+        found, meet = {}, threading.Barrier(2, timeout=10)
+
+        def answer(name):
+            for turn in range(5):
+                with noting() as notes:
+                    meet.wait()
+                    warnings.warn(f"of {name}", LostSignalWarning, stacklevel=1)
+                    warnings.warn(f"of {name}", LostSignalWarning, stacklevel=1)
+                    meet.wait()
+                    found[name, turn] = list(notes)
+
+        with tell_warnings_in_answers():
+            threads = [threading.Thread(target=answer, args=(name,)) for name in "ab"]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert found == {(name, turn): [f"of {name}"] for name in "ab" for turn in range(5)}
+
+    def test_a_warning_is_told_in_the_answer(self, asked, service, monkeypatch):
+        attend = service.attend
+
+        def faint(*arguments, **options):
+            warnings.warn("hardly anything\narrived", LostSignalWarning, stacklevel=1)
+            return attend(*arguments, **options)
+
+        monkeypatch.setattr(service, "attend", faint)
+        with tell_warnings_in_answers():
+            for _ in range(2):
+                answer = asked.post("/attend", data={"picture": sent(asked), "concept": "red"})
+                assert answer.json()["notes"] == ["hardly anything arrived"]
+
+    def test_what_belongs_to_nobody_is_shown_as_before(self):
+        with pytest.warns(UserWarning, match="to all"), tell_warnings_in_answers():
+            warnings.warn("to all", UserWarning, stacklevel=1)
