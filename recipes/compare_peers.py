@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args(arguments)
+    if not options.page.is_file():
+        parser.error(f"there is no page {str(options.page)!r}")
     torch.set_num_threads(1)
     here = [peer for peer in PEERS if peer.installed]
     rows = [row for rows in GROUPS.values() for row in rows if row.quick or not options.quick]

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 PAGES = {"README.md": "overview.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+NOTEBOOK, TUTORIAL = "docs/tutorial.ipynb", "tutorial.md"  # recipes/site_notebook.py makes the one of the other
 FILES = {page: file for file, page in PAGES.items()}
+CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+TOGETHER = re.compile(r"\d[\d.]* (?:\([\d.]+-[\d.]+\)|/ \d[\d.]*)")  # as in 48.0 (40.5-55.7) and in 17.7 / 13.8
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -42,6 +45,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_others:
         if ":" in target:
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        if path == NOTEBOOK and uri != TUTORIAL:
+            path = f"docs/{TUTORIAL}"
         inside = PAGES.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
         if inside is not None:
             return f"{picture}[{words}]({posixpath.relpath(inside, posixpath.dirname(uri) or '.')}{anchor})"
@@ -53,8 +58,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_others:
 
 
 def on_page_content(html: str, **_others: object) -> str:
-    """Keep the source of the reference out of the search, which would find each word three times."""
-    return html.replace('<details class="mkdocstrings-source">', '<details class="mkdocstrings-source" data-search-exclude>')
+    """Keep numbers of tables with their intervals in one line, and the source of the reference out of the search."""
+    html = CELL.sub(lambda cell: TOGETHER.sub(r"<span class='together'>\g<0></span>", cell[0]), html)
+    return html.replace('class="mkdocstrings-source"', 'class="mkdocstrings-source" data-search-exclude')
 
 
 def _root(config: MkDocsConfig) -> Path:

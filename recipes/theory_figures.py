@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    Places = Mapping[tuple[int, int], tuple[float, float]]
+    Place = tuple[float, float]
+    Places = Mapping[tuple[int, int], Place]
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 INK, FAINT = "#222222", "#888888"
 COLOURS = mpl.colormaps["viridis"]
+LIGHT = 0.6  # of viridis: dark letters are read better above it
 LAYERS = ["blocks.14", "blocks.10", "blocks.4", "blocks.0"]
 COUNTS = (10, 100, 1000, 10_000)
 
@@ -72,29 +74,35 @@ def chain() -> Figure:
 def _draw(
     axes: Any, places: Places, matrices: Sequence[Tensor], texts: Sequence[Sequence[str]], won: Sequence[Tensor] | None
 ) -> None:
-    """Units as circles with a text, steps as lines as wide as they are probable."""
+    """Units as circles with a text; steps as lines as wide as they are probable, or as they are taken."""
     for row, matrix in enumerate(matrices):
-        for (i, parent), (j, share) in product(enumerate(matrix), enumerate(range(matrix.shape[1]))):
-            probability = float(parent[share])
+        for i, j in product(*map(range, matrix.shape)):
+            probability = float(matrix[i, j])
             taken = probability if won is None else probability * float(won[row][i])
-            (x0, y0), (x1, y1) = places[row, i], places[row + 1, j]
-            look = {"lw": 0.6 + 6 * taken, "color": INK, "alpha": 0.75} if taken else {"lw": 0.8, "color": FAINT, "ls": ":"}
-            axes.plot((x0, x1), (y0, y1), zorder=1, solid_capstyle="butt", **look)
+            _step(axes, places[row, i], places[row + 1, j], taken)
             if won is None and probability:
-                at = 0.36 + 0.16 * ((i + j) % 2)
-                box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-                axes.text(
-                    x0 + at * (x1 - x0), y0 + at * (y1 - y0), f"{probability:.2f}", size=8, ha="center", va="center", bbox=box
-                )
+                _label(axes, places[row, i], places[row + 1, j], f"{probability:.2f}", 0.36 + 0.16 * ((i + j) % 2))
     for (row, k), (x, y) in places.items():
         share = None if won is None else float(won[row][k])
-        face = "white" if share is None else COLOURS(share)
-        axes.scatter([x], [y], s=760, color=[face], edgecolors=INK, zorder=2)
-        axes.text(x, y, texts[row][k], ha="center", va="center", size=10, color="white" if share is not None and share < 0.6 else INK)
-    for (row, k), name in {(0, 0): "cat", (0, 1): "dog"}.items():
-        axes.text(places[row, k][0], places[row, k][1] + 0.3, name, ha="center", size=11, color=INK)
+        axes.scatter([x], [y], s=760, color=["white" if share is None else COLOURS(share)], edgecolors=INK, zorder=2)
+        ink = INK if share is None or share > LIGHT else "white"
+        axes.text(x, y, texts[row][k], ha="center", va="center", size=10, color=ink)
+    for k, name in enumerate(("cat", "dog")):
+        axes.text(places[0, k][0], places[0, k][1] + 0.3, name, ha="center", size=11, color=INK)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.3, 2.5))
     axes.axis("off")
+
+
+def _step(axes: Any, start: Place, end: Place, taken: float) -> None:
+    look = {"lw": 0.6 + 6 * taken, "color": INK, "alpha": 0.75} if taken else {"lw": 0.8, "color": FAINT, "ls": ":"}
+    axes.plot(*zip(start, end, strict=True), zorder=1, solid_capstyle="butt", **look)
+
+
+def _label(axes: Any, start: Place, end: Place, text: str, at: float) -> None:
+    """A text on the way from start to end."""
+    x, y = (a + at * (b - a) for a, b in zip(start, end, strict=True))
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    axes.text(x, y, text, size=8, ha="center", va="center", bbox=box)
 
 
 def layers() -> Image.Image:
@@ -106,14 +114,22 @@ def layers() -> Image.Image:
 def contrast() -> Image.Image:
     """MWP above, contrastive MWP below, for three concepts."""
     classifier, words = excite.load("everyday"), ["person", "flagpole", "space shuttle"]
-    maps = [found for method in ("mwp", "c-mwp") for found in excite.attend(classifier, data.astronaut(), words, method=method)]
+    maps = [
+        found
+        for method in ("mwp", "c-mwp")
+        for found in excite.attend(classifier, data.astronaut(), words, method=method)
+    ]
     return excite.compare(maps, rows="method", cell_width=230)
 
 
 def walks() -> Figure:
     """Where 10, 100, ... walks came through, the winning probabilities, and how far apart both are."""
     classifier, photo = excite.load(), Image.fromarray(data.coffee())
-    picture, unit, layer = classifier.prepared(photo, 1.0)[None], classifier.labels.find("espresso").units[0], "blocks.14"
+    picture, unit, layer = (
+        classifier.prepared(photo, 1.0)[None],
+        classifier.labels.find("espresso").units[0],
+        "blocks.14",
+    )
     exact = excite.mwp(classifier.module, picture, unit, layer=layer)[0].sum(dim=0)
     drawn = excite.sample_winners(classifier.module, picture, unit, layers=[layer], count=COUNTS[-1]).paths[layer]
     figure = Figure(figsize=(9.6, 3.7), layout="constrained")
@@ -130,7 +146,9 @@ def walks() -> Figure:
     gaps = [float((_share(drawn, count, exact) - exact).abs().sum()) for count in counts]
     curve = grid["curve"]
     curve.loglog(counts, gaps, color=COLOURS(0.25), lw=2, marker="o", ms=3, label="sum of the differences")
-    curve.loglog(counts, gaps[-1] * np.sqrt(counts[-1] / counts), color=INK, lw=1, ls="--", label="1 / square root of the count")
+    curve.loglog(
+        counts, gaps[-1] * np.sqrt(counts[-1] / counts), color=INK, lw=1, ls="--", label="1 / square root of the count"
+    )
     curve.set(xlabel="walks", ylabel="distance")
     curve.legend(frameon=False, fontsize=9)
     curve.spines[["top", "right"]].set_visible(False)

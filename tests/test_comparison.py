@@ -99,7 +99,7 @@ def test_what_is_not_installed_is_said_and_left(recipe, monkeypatch, tmp_path, c
     few = {group: rows[:1] for group, rows in recipe.GROUPS.items()}
     monkeypatch.setattr(recipe, "GROUPS", few)
     with pytest.raises(
-        SystemExit, match="^page.md differs in 1: 'has it' of excite is 'never' on the page and 'yes' h"
+        SystemExit, match=r"^page\.md differs in 1: 'has it' of excite is 'never' on the page and 'yes' h"
     ):
         recipe.main(["--check", "--quick", "--page", str(page)])
     recipe.main(["--write", "--quick", "--page", str(page)])

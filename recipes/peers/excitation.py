@@ -127,7 +127,8 @@ def unknown(peer: Peer) -> str:
         return NONE
     networks = [made(Strange(function)) for function in STRANGE]
     answers = [attempt(lambda net=net: mass_cell(peer.excitation(net, picture(), 1))) for net in networks]
-    return f"{sum(answer.startswith('refused') for answer in answers)} of {len(answers)}"
+    refused, failed = (sum(word in answer for answer in answers) for word in ("refused", "Error"))
+    return f"{refused} of {len(answers)}" + (f", {failed} fail" if failed else "")  # all others have a map
 
 
 ROWS = (

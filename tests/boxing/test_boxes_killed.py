@@ -29,13 +29,17 @@ COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 FORKING = """
-import json, os, sys, traceback
-from annotated import colour_classifier
+import gc, json, os, sys, tempfile, traceback
+from pathlib import Path
+from annotated import picture, scenes
 from boxfiles import make
-from PIL import Image
-from excite.boxing import making
-from excite.locating import locate
-locate(colour_classifier(), Image.new("RGB", (48, 48), "red"), "red")  # the first time takes long
+from excite.boxing import FORMATS, making
+with tempfile.TemporaryDirectory() as folder:  # the first time takes long
+    for name, squares in scenes(1):
+        picture(Path(folder, "photos", name + ".png"), squares)
+    for kind in FORMATS:
+        make(Path(folder, "photos"), Path(folder, kind), kind, ["red"])
+gc.freeze()  # what is there already is not looked through, and so not copied, by each child
 making.PAUSE = making.SHARE = 0  # write the files after every picture
 os.fsync = lambda file: None  # quicker, and a kill is no power cut
 for line in sys.stdin:

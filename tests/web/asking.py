@@ -4,11 +4,13 @@ import http.client
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import types
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from annotated import colour_classifier
@@ -17,7 +19,17 @@ from PIL import Image
 from excite.web.limits import Limits
 from excite.web.service import Service
 
-__all__ = ["PATIENCE", "Instant", "Running", "colour_service", "encoded", "multipart", "red_square", "running"]
+__all__ = [
+    "PATIENCE",
+    "Instant",
+    "Running",
+    "check_ends_well",
+    "colour_service",
+    "encoded",
+    "multipart",
+    "red_square",
+    "running",
+]
 
 PATIENCE = 120  # seconds; machines may be busy
 TESTS = Path(__file__).parents[1]
@@ -30,14 +42,27 @@ run({limits!r}, {options!r})
 
 
 class Instant:
-    """In place of a choice of classifier: one that is there at once and knows red and green."""
+    """In place of a choice of classifier: one that is there at once and knows red and green.
+
+    Args:
+        seconds: how long it takes to look at a picture.
+    """
+
+    def __init__(self, *, seconds=0):
+        self.seconds = seconds
 
     def load(self):
-        return colour_classifier()
+        classifier = colour_classifier()
+
+        def slowly(picture):
+            time.sleep(self.seconds)
+            return classifier.preprocess(picture)
+
+        return replace(classifier, preprocess=slowly) if self.seconds else classifier
 
 
-def colour_service(**limits):
-    return Service({"colours": Instant(), "again": Instant()}, Limits(**limits))
+def colour_service(second="again", seconds=0, **limits):
+    return Service({"colours": Instant(), second: Instant(seconds=seconds)}, Limits(**limits))
 
 
 def encoded(picture, kind="PNG", **options):
@@ -93,7 +118,7 @@ class Running:
 
 @contextmanager
 def running(limits=None, **options):
-    """A real server, as `excite serve` starts it, but without the page, which takes seconds to import."""
+    """A real server that has to end well; as `excite serve`, but without the page, which takes seconds to import."""
     folders = [str(TESTS), str(TESTS / "web")]
     script = SCRIPT.format(folders=folders, limits=limits or {}, options=options)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -104,24 +129,34 @@ def running(limits=None, **options):
         told = json.loads(process.stdout.readline() or process.stderr.read())
         host, _, port = told["url"].removeprefix("http://").partition("/")[0].rpartition(":")
         yield Running(process, host, int(port), told["token"])
+        check_ends_well(process)
     finally:
-        if process.poll() is None:
-            process.terminate()
-        try:
-            process.communicate(timeout=PATIENCE)
-        finally:
-            process.kill()
+        process.kill()
+        process.communicate()
+
+
+def check_ends_well(process, number=signal.SIGTERM):
+    """It ends when it is told to, soon, and without a word but that somebody has sent what is no HTTP."""
+    if process.poll() is None:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    assert out == ""
+    assert set(err.splitlines()) <= {"WARNING:  Invalid HTTP request received."}, err
 
 
 def run(limits, options):
-    """In that process: serve until told to end."""
+    """In that process: serve until told to end, with little patience."""
+    from excite.web import guard_answers, guard_body
     from excite.web.server import serve
+
+    guard_body.PATIENCE, guard_answers.LINGER = 1.5, 0.5
 
     page = types.ModuleType("excite.web.page")
     page.mount_page = lambda app, *_: app
     sys.modules["excite.web.page"] = page
     serve(
-        colour_service(**limits),
+        colour_service("slow", seconds=1, **limits),
         port=0,
         announce=lambda url, token: print(json.dumps({"url": url, "token": token}), flush=True),
         **options,

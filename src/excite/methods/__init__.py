@@ -28,6 +28,7 @@ METHODS: Mapping[str, Method] = {
         CENTER,
     )
 }
+"""Every method by its name."""
 
 
 def find_method(name: str) -> Method:

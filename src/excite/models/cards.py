@@ -196,3 +196,4 @@ CARDS = (
     ),
 )
 MODELS: Mapping[str, Card] = {card.name: card for card in CARDS}
+"""Every classifier that is known by name, with its card: what there is to know before it is loaded."""

@@ -8,6 +8,7 @@ original picture:
 * ``box``: the tightest box around strong evidence,
 * ``overlay``: the map drawn over the picture (``colours`` holds its colours),
 * ``figure``: several pictures side by side with captions,
+* ``notebook``: what a notebook shows for a map,
 * ``save``: files that are either whole or not there.
 
 Example:

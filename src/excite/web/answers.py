@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ConceptError, ExciteError
-from excite.grounding.ground import METHOD
+from excite.grounding.ground import METHOD as PHRASE
 from excite.readouts.figure import percent
 from excite.vocabulary import read_phrase
 from excite.web.desk import GoneError
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from excite.web.examples import Example
     from excite.web.service import Offer, Service
 
-__all__ = ["Answers", "Settings"]
+__all__ = ["PHRASE", "USUAL", "WORD", "Answers", "Settings"]
 
+USUAL, WORD = "usual", "c-mwp"  # the methods that the commands use when nobody names one
 FINDINGS = 8
 MOST_CELLS = 24
 
@@ -33,15 +34,25 @@ class Settings:
         model: the name of the classifier.
         question: a concept or a phrase; blank: whatever the classifier is most sure of.
         against: concepts to contrast with, parted by commas.
-        method: how the map is made.
+        method: how the map is made; "usual": as `excite attend` does it for a word, and `excite ground` for a phrase.
         layer: the place of the layer among those of the classifier; None: as the method likes it.
     """
 
     model: str
     question: str = ""
     against: str = ""
-    method: str = METHOD
+    method: str = USUAL
     layer: int | None = None
+
+    @property
+    def for_words(self) -> str:
+        """The method for a concept."""
+        return WORD if self.method == USUAL else self.method
+
+    @property
+    def for_phrases(self) -> str:
+        """The method for a phrase."""
+        return PHRASE if self.method == USUAL else self.method
 
     @property
     def rivals(self) -> list[str]:
@@ -74,26 +85,26 @@ class Answers:
         return self.service.desk.find(str(key)) if key else None
 
     def findings(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
-        """What the classifier finds, each with its map."""
-        found = self.service.findings(sheet, settings.model, FINDINGS, settings.method)
-        maps = self.service.attend(
-            sheet,
-            [one.concept for one in found],
-            model=settings.model,
-            method=settings.method,
-            layer=self.layer(settings),
-        )
+        """What the classifier finds, each with its map; where there can be none, the stage tells why."""
+        try:
+            found = self.service.findings(sheet, settings.model, FINDINGS, settings.for_words)
+        except ExciteError:
+            return {"findings": []}
+        views = self._views(sheet, [one.concept for one in found], settings)
         return {
             "findings": [
-                {
-                    "concept": one.concept,
-                    "probability": one.probability,
-                    "sure": percent(one.probability),
-                    "view": map_view(sheet, its),
-                }
-                for one, its in zip(found, maps, strict=True)
+                {"concept": one.concept, "probability": one.probability, "sure": percent(one.probability), "view": view}
+                for one, view in zip(found, views, strict=True)
             ]
         }
+
+    def _views(self, sheet: Sheet, concepts: Sequence[str], settings: Settings) -> list[dict[str, Any] | None]:
+        layer = self.layer(settings)
+        try:
+            maps = self.service.attend(sheet, concepts, model=settings.model, method=settings.for_words, layer=layer)
+        except ExciteError:
+            return [None] * len(concepts)
+        return [map_view(sheet, one) for one in maps]
 
     def stage(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
         """The picture with the map that was asked for; what cannot be answered is told beside the bare picture."""
@@ -115,17 +126,17 @@ class Answers:
             if settings.rivals:
                 raise ConceptError("a phrase has no contrast: ask for a single concept, or leave `but not` blank")
             (found,) = self.service.ground(
-                sheet, [question], model=settings.model, method=settings.method, layer=self.layer(settings)
+                sheet, [question], model=settings.model, method=settings.for_phrases, layer=self.layer(settings)
             )
             return phrase_view(sheet, found, settings.model)
         concepts = (
-            [question] if question else [self.service.findings(sheet, settings.model, 1, settings.method)[0].concept]
+            [question] if question else [self.service.findings(sheet, settings.model, 1, settings.for_words)[0].concept]
         )
         (one,) = self.service.attend(
             sheet,
             concepts,
             model=settings.model,
-            method=settings.method,
+            method=settings.for_words,
             layer=self.layer(settings),
             against=settings.rivals,
         )

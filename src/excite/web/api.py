@@ -41,7 +41,8 @@ __all__ = ["create_api"]
 
 ABOUT = (
     "Where in this picture is the evidence for that concept? Send a picture once to `POST /pictures` and ask for it by "
-    "its key as often as you like, or send it along with each question. Errors are one line of JSON in `error`."
+    "its key as often as you like, or send it along with each question. Errors are one line of JSON in `error`. If the "
+    "server was started with a token, send the header `Authorization: Bearer TOKEN` with each call."
 )
 KEPT = "private, max-age=86400, immutable"  # the key is made of the pixels
 SPARE_THREADS = 4
@@ -68,8 +69,9 @@ def create_api(service: Service) -> FastAPI:
         redoc_url=None,
     )
     add_error_answers(app)
-    app.include_router(_questions(_Hands(service)))
-    app.include_router(_facts(_Hands(service)))
+    hands = _Hands(service)
+    app.include_router(_questions(hands))
+    app.include_router(_facts(hands))
 
     @app.get("/docs", include_in_schema=False)
     def docs(request: Request) -> HTMLResponse:
@@ -103,9 +105,9 @@ class _Hands:
         with self._pens:
             return work()
 
-    def take(self, content: bytes) -> Sheet:
+    def take(self, image: bytes) -> Sheet:
         with self.service.gate.passed():
-            return self.service.desk.take(content)
+            return self.service.desk.take(image)
 
     def sheet(self, image: bytes | None, key: str | None) -> Sheet:
         """The picture of a question."""
@@ -145,12 +147,12 @@ def _questions(hands: _Hands) -> APIRouter:
         summary="Send a picture once, to ask for it often.",
         description="The body is the picture file itself, or a form with the file `image`. It is kept in memory only.",
         response_model=PictureAnswer,
-        responses=_problems(),
+        responses=_problems(*map(HTTPStatus, (400, 413, 422, 503))),
         openapi_extra=question_body(None),
     )
     async def pictures(request: Request) -> JSONResponse:
         content = await read_picture(request, limits)
-        return JSONResponse(picture_answer(await hands.do(partial(hands.take, content))))
+        return JSONResponse(await hands.do(partial(picture_answer, hands, content)))
 
     @router.get(
         "/pictures/{key}",
@@ -201,7 +203,12 @@ def _facts(hands: _Hands) -> APIRouter:
     """What there is to choose from."""
     router, service = APIRouter(tags=["facts"]), hands.service
 
-    @router.get("/models", summary="The classifiers that can be asked.", response_model=ModelsAnswer)
+    @router.get(
+        "/models",
+        summary="The classifiers that can be asked.",
+        response_model=ModelsAnswer,
+        responses=_problems(HTTPStatus.SERVICE_UNAVAILABLE),
+    )
     async def models() -> JSONResponse:
         return JSONResponse(await hands.do(partial(models_answer, service)))
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
         service: Service
 
+        def take(self, image: bytes) -> Sheet:
+            """Keep a picture."""
+
         def sheet(self, image: bytes | None, key: str | None) -> Sheet:
             """The picture of a question."""
 
@@ -44,9 +47,11 @@ MOST_LABELS = 200
 DRAWN_SIDE = 1024  # pixels of the longer side
 
 
-def picture_answer(sheet: Sheet) -> dict[str, Any]:
-    """A picture that is kept."""
-    return {"picture": sheet.key, "width": sheet.size[0], "height": sheet.size[1]}
+def picture_answer(hands: Hands, image: bytes) -> dict[str, Any]:
+    """A picture that is kept from now on."""
+    with noting() as notes:
+        sheet = hands.take(image)
+    return _about(sheet, notes)
 
 
 def attend_answer(hands: Hands, image: bytes | None, asked: AttendQuestion) -> dict[str, Any]:
@@ -66,7 +71,7 @@ def attend_answer(hands: Hands, image: bytes | None, asked: AttendQuestion) -> d
     if asked.values:
         _check_numbers(maps)
     told = hands.draw(lambda: [_map(sheet, one, values=asked.values, overlay=asked.overlay) for one in maps])
-    return {**picture_answer(sheet), "model": offer.name, "notes": notes, "maps": told}
+    return {**_about(sheet, notes), "model": offer.name, "maps": told}
 
 
 def ground_answer(hands: Hands, image: bytes | None, asked: GroundQuestion) -> dict[str, Any]:
@@ -85,7 +90,7 @@ def ground_answer(hands: Hands, image: bytes | None, asked: GroundQuestion) -> d
             most=asked.most,
         )
     told = hands.draw(lambda: [_phrase(sheet, one, figure=asked.figure) for one in found])
-    return {**picture_answer(sheet), "model": offer.name, "notes": notes, "phrases": told}
+    return {**_about(sheet, notes), "model": offer.name, "phrases": told}
 
 
 def models_answer(service: Service) -> dict[str, Any]:
@@ -129,6 +134,10 @@ def jpeg(picture: Image.Image, side: int) -> bytes:
     file = io.BytesIO()
     _smaller(picture, side).save(file, format="JPEG", quality=90)
     return file.getvalue()
+
+
+def _about(sheet: Sheet, notes: list[str]) -> dict[str, Any]:
+    return {"picture": sheet.key, "width": sheet.size[0], "height": sheet.size[1], "notes": notes}
 
 
 def _map(sheet: Sheet, one: AttentionMap, *, values: bool, overlay: bool) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ body { margin: 0 auto; padding: 1rem; max-width: 60rem; background: var(--paper)
   font: 1rem/1.5 system-ui, sans-serif; }
 h2 { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; font-family: ui-monospace, monospace; }
 pre { background: var(--card); padding: .8rem; overflow-x: auto; border-radius: .4rem; }
-table { border-collapse: collapse; display: block; overflow-x: auto; } caption { text-align: left; font-weight: 600; }
+table { border-collapse: collapse; display: block; overflow-x: auto; margin: 1rem 0; }
+caption { text-align: left; font-weight: 600; }
 th, td { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0; } th { color: var(--soft); }
 a { color: inherit; }
 """
@@ -65,7 +67,7 @@ def docs_page(document: Document, address: str) -> str:
         if method in {"get", "post"}
     ]
     about = document["info"]
-    parts = [f"<h1>{escape(about['title'])} {escape(about['version'])}: HTTP</h1><p>{escape(about['description'])}</p>"]
+    parts = [f"<h1>{escape(about['title'])} {escape(about['version'])}: HTTP</h1><p>{_prose(about['description'])}</p>"]
     parts.append('<p>For machines: <a href="openapi.json">openapi.json</a>. For people: <a href="./">the page</a>.</p>')
     links = [f'<li><a href="#{_anchor(m, p)}">{m.upper()} {escape(p)}</a>: {escape(c["summary"])}' for m, p, c in calls]
     parts.append(f"<ul>{''.join(links)}</ul>")
@@ -87,7 +89,7 @@ def _call(document: Document, address: str, method: str, path: str, call: Docume
     answer = call["responses"]["200"].get("content", {}).get(JSON, {}).get("schema", {})
     shown = [f'<h2 id="{_anchor(method, path)}">{method.upper()} {escape(path)}</h2><p>{escape(call["summary"])}</p>']
     if "description" in call:
-        shown.append(f"<p>{escape(call['description'])}</p>")
+        shown.append(f"<p>{_prose(call['description'])}</p>")
     shown.append(_table("Fields", fields))
     shown.append(_table("Answer", _fields(_resolved(document, answer), document)))
     errors = [(code, "", one["description"]) for code, one in call["responses"].items() if code != "200"]
@@ -137,10 +139,15 @@ def _kind(schema: Document) -> str:
     return f"{told}, usually {json.dumps(schema['default'])}" if schema.get("default") is not None else told
 
 
+def _prose(text: str) -> str:
+    """A sentence in which `code` stands between backticks."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _table(caption: str, rows: list[tuple[str, str, str]]) -> str:
     if not rows:
         return ""
-    lines = [f"<tr><th scope=row><code>{escape(a)}</code><td>{escape(b)}<td>{escape(c)}</tr>" for a, b, c in rows]
+    lines = [f"<tr><th scope=row><code>{escape(a)}</code><td>{escape(b)}<td>{_prose(c)}</tr>" for a, b, c in rows]
     return f"<table><caption>{caption}</caption>{''.join(lines)}</table>"
 
 

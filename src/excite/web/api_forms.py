@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from anyio import to_thread
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -78,7 +79,7 @@ async def read_question(request: Request, limits: Limits) -> Sent:
     if kind == "application/x-www-form-urlencoded":
         return Sent(None, _fields(_pairs(await request.body(), limits)))
     if kind == "application/json":
-        return _from_json(await request.body(), limits)
+        return await to_thread.run_sync(_from_json, await request.body(), limits)
     raise RefusedError(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a question is sent as multipart/form-data or application/json: see /docs"
     )

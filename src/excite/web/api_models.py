@@ -92,13 +92,13 @@ class PictureAnswer(BaseModel):
     picture: str = Field(description="Its key: ask for it with this instead of sending it again.")
     width: int = Field(description="Its width in pixels, turned upright.")
     height: int = Field(description="Its height in pixels.")
+    notes: list[str] = Field(description="What to keep in mind when reading the answer; usually nothing.")
 
 
 class Answer(PictureAnswer):
     """What all answers have."""
 
     model: str = Field(description="The classifier that answered.")
-    notes: list[str] = Field(description="What to keep in mind when reading the answer; usually nothing.")
 
 
 class MapAnswer(BaseModel):

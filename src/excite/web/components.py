@@ -39,7 +39,7 @@ def drop_area(examples: Mapping[str, Example]) -> gr.HTML:
           <b>Drop a picture here</b> or choose a file, or paste one</label>
         <p class="drop-told" role="status"></p>
         <ul class="examples" aria-label="Examples">{"".join(_example(one) for one in examples.values())}</ul>""",
-        "excite.drop(element, props, trigger)",
+        "excite.drop(element, trigger)",
         elem_id="drop",
     )
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from excite.errors import ExciteError
-from excite.grounding.ground import METHOD
 from excite.methods import METHODS
 from excite.readouts.colours import TABLES
-from excite.web.answers import Settings
+from excite.web.answers import PHRASE, USUAL, WORD, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +19,9 @@ if TYPE_CHECKING:
     from excite.web.desk import Sheet
     from excite.web.reports import Report
 
-__all__ = ["MARKS", "METHOD", "OPACITY", "Handlers"]
+__all__ = ["CHOICES", "MARKS", "OPACITY", "Handlers", "method_told"]
 
+CHOICES = [USUAL, *METHODS]
 MARKS = ["point", "box", "regions"]
 OPACITY = 60
 NO_FINDINGS: dict[str, Any] = {"findings": []}
@@ -46,7 +46,7 @@ class Handlers:
         """The settings that a link names; those of a new page otherwise."""
         said = dict(request.query_params)
         model = said.get("model", "") if said.get("model") in self.service.offers else self.service.default
-        method = said.get("method", "") if said.get("method") in METHODS else METHOD
+        method = said.get("method", "") if said.get("method") in METHODS else USUAL
         layers = self.layer_slider(model)
         layers["value"] = _number(said.get("layer"), layers["value"], layers["maximum"])
         dropped = {name: said[name] for name in ("example", "picture") if name in said}
@@ -57,7 +57,7 @@ class Handlers:
             model,
             said.get("question", ""),
             said.get("against", ""),
-            gr.update(value=method, info=METHODS[method].description),
+            gr.update(value=method, info=method_told(method)),
             gr.update(**{**layers, **self._layer_told(model, layers["value"])}),
             _number(said.get("opacity"), OPACITY, 100),
             said.get("colours") if said.get("colours") in TABLES else next(iter(TABLES)),
@@ -68,7 +68,7 @@ class Handlers:
         """A picture is there, or another classifier: everything is new."""
         sheet, error = self._place(dropped)
         if sheet is None:
-            return [None, NO_FINDINGS, self.answers.empty(error)]
+            return [None, _turned(dropped, NO_FINDINGS), _turned(dropped, self.answers.empty(error))]
         kept = {**(dropped or {}), "picture": sheet.key}
         return [kept, *self.again(kept, *settings)]
 
@@ -76,14 +76,16 @@ class Handlers:
         """The same question in another way: the maps of the findings are others too."""
         sheet, error = self._place(dropped)
         if sheet is None:
-            return [NO_FINDINGS, self.answers.empty(error)]
+            return [_turned(dropped, NO_FINDINGS), _turned(dropped, self.answers.empty(error))]
         said = Settings(*settings)
-        return [self.answers.findings(sheet, said), self.answers.stage(sheet, said)]
+        found, shown = self.answers.findings(sheet, said), self.answers.stage(sheet, said)
+        return [_turned(dropped, found), _turned(dropped, shown)]
 
     def asked(self, dropped: Dropped, *settings: Any) -> dict[str, Any]:
         """Another question about the same picture: one way down."""
         sheet, error = self._place(dropped)
-        return self.answers.empty(error) if sheet is None else self.answers.stage(sheet, Settings(*settings))
+        shown = self.answers.empty(error) if sheet is None else self.answers.stage(sheet, Settings(*settings))
+        return _turned(dropped, shown)
 
     def compared(
         self, dropped: Dropped, model: str, concepts: str, methods: list[str], layers: list[str]
@@ -99,7 +101,7 @@ class Handlers:
         """What the method and the layer are, beside where they are chosen."""
         said = Settings(*settings)
         place = said.layer or 0
-        return [gr.update(info=METHODS[said.method].description), gr.update(**self._layer_told(said.model, place))]
+        return [gr.update(info=method_told(said.method)), gr.update(**self._layer_told(said.model, place))]
 
     def other_model(self, model: str) -> list[Any]:
         """The layers of another classifier."""
@@ -147,6 +149,21 @@ class Handlers:
             return self.answers.place(dropped), None
         except ExciteError as error:
             return None, error
+
+
+def _turned(dropped: Dropped, shown: dict[str, Any]) -> dict[str, Any]:
+    """An answer with the number of its question: answers may overtake each other, and the browser shows the latest."""
+    return {**shown, "turn": (dropped or {}).get("turn", 0)}
+
+
+def method_told(method: str) -> str:
+    """What a method is, in a few words.
+
+    Example:
+        >>> method_told("usual")
+        'c-mwp for a word, excite for a phrase'
+    """
+    return f"{WORD} for a word, {PHRASE} for a phrase" if method == USUAL else METHODS[method].description
 
 
 def _number(said: str | None, usual: int, most: int) -> int:

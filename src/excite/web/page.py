@@ -10,7 +10,7 @@ from excite.methods import METHODS
 from excite.readouts.colours import TABLES
 from excite.web.answers import Answers
 from excite.web.components import drop_area, finding_list, map_grid, script, stage, style
-from excite.web.handlers import MARKS, METHOD, OPACITY, Handlers
+from excite.web.handlers import CHOICES, MARKS, OPACITY, Handlers, method_told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ MEANING = (
     "memory only, for a while."
 )
 QUIET: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "always_last", "api_visibility": "private"}
-WAIT = "(...values) => { excite.busy(true); return values }"  # told at once: the answer may take a second
+ASKED = "(...values) => excite.asked(values)"  # the browser knows best what was dropped, and what was asked last
 SET_LOOK = "(...looks) => { excite.setLook(...looks) }"
 
 
@@ -85,7 +85,7 @@ class _Page:
                 with gr.Tab("Side by side"):
                     self._side_by_side()
                 if self.handlers.reports:
-                    with gr.Tab("Benchmark reports"):
+                    with gr.Tab("Reports"):
                         self._reports()
             gr.Markdown(f"{MEANING} [For programs](docs)")
             self._wire(blocks)
@@ -112,7 +112,7 @@ class _Page:
         self.stage = stage()
         with gr.Row(elem_classes="settings"):
             self.method = gr.Dropdown(
-                list(METHODS), value=METHOD, label="Method", info=METHODS[METHOD].description, elem_id="method"
+                CHOICES, value=CHOICES[0], label="Method", info=method_told(CHOICES[0]), elem_id="method"
             )
             self.layer = gr.Slider(**self.handlers.layer_slider(self.service.default), elem_id="layer")
         with gr.Row(elem_classes="settings"):
@@ -149,19 +149,20 @@ class _Page:
         looks = [self.opacity, self.colours, self.marks]
         whole = [self.drop, self.findings, self.stage]
         opened = blocks.load(do.opened, None, [*settings, *looks], **QUIET)
-        opened.then(do.arrived, settings, whole, **QUIET).then(None, looks, None, js=SET_LOOK)
+        opened.then(do.arrived, settings, whole, js=ASKED, **QUIET).then(None, looks, None, js=SET_LOOK)
         dropped = self.drop.upload(lambda: ("", ""), None, [self.question, self.against], **QUIET)
-        dropped.then(do.arrived, settings, whole, **QUIET)
+        dropped.then(do.arrived, settings, whole, js=ASKED, **QUIET)
         changed = self.model.input(do.other_model, self.model, [self.layer, self.layers], **QUIET)
-        changed.then(do.arrived, settings, whole, js=WAIT, **QUIET)
-        self.findings.select(do.chosen, None, self.question, **QUIET).then(do.asked, settings, self.stage, **QUIET)
+        changed.then(do.arrived, settings, whole, js=ASKED, **QUIET)
+        chosen = self.findings.select(do.chosen, None, self.question, **QUIET)
+        chosen.then(do.asked, settings, self.stage, js=ASKED, **QUIET)
         asking = [self.question.submit, self.against.submit, self.go.click]
-        gr.on(asking, do.asked, settings, self.stage, js=WAIT, **QUIET)
+        gr.on(asking, do.asked, settings, self.stage, js=ASKED, **QUIET)
         gr.on([self.method.input, self.layer.input], do.told, settings, [self.method, self.layer], **QUIET)
-        gr.on([self.method.input, self.layer.input], do.again, settings, [self.findings, self.stage], js=WAIT, **QUIET)
+        gr.on([self.method.input, self.layer.input], do.again, settings, [self.findings, self.stage], js=ASKED, **QUIET)
         gr.on([self.opacity.change, self.colours.change, self.marks.change], None, looks, None, js=SET_LOOK)
         beside = [self.drop, self.model, self.concepts, self.methods, self.layers]
-        gr.on([self.compare.click, self.concepts.submit], do.compared, beside, self.grid, **QUIET)
+        gr.on([self.compare.click, self.concepts.submit], do.compared, beside, self.grid, js=ASKED, **QUIET)
         linked = f"(drop, ...values) => excite.link(drop, {LINKED}, values)"
         shared = self.share.click(None, [*settings, *looks], self.address, js=linked)
         shared.then(lambda: gr.update(visible=True), None, self.address, **QUIET)

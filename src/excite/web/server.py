@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import logging
 import os
 import re
 import secrets
@@ -79,7 +80,7 @@ def serve(
         def started() -> None:
             (announce or _print_address)(url, token)
             if open_browser:
-                webbrowser.open(url)
+                threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()  # some browsers take long
 
         _run(service, host, token, reports, listening, started)
 
@@ -130,6 +131,7 @@ def _run(
         any_address=host in ANY,
         token=Token(token) if token else None,
     )
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # a broken form is told to whoever sent it
     loading = threading.Thread(target=_load, args=(service,), name="loading", daemon=True)
     loading.start()
     with tell_warnings_in_answers():

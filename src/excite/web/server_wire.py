@@ -26,6 +26,7 @@ __all__ = ["Server"]
 CONNECTIONS = 256  # a browser opens half a dozen
 HEAD = 64 * 1024  # bytes of a request before its body; the guard is stricter, and says so better
 IDLE = 30.0  # seconds for a whole head
+LAST_WORDS = 1.0  # seconds to read why a connection is closed
 KEEP_ALIVE = 15  # seconds between two questions
 LAST_ANSWERS = 5  # seconds for what is being answered when the server ends
 
@@ -34,38 +35,59 @@ class Wire(H11Protocol):
     """A connection: whoever opens one says something soon, and a request that is none is answered like all others."""
 
     _waiting: asyncio.TimerHandle | None = None
+    _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """Somebody is there."""
         super().connection_made(transport)
-        self._waiting = self.loop.call_later(IDLE, self._leave)
+        self._wait()
 
     def data_received(self, data: bytes) -> None:
         """They say something."""
+        if self._refused:
+            return
         super().data_received(data)
-        if self.cycle is not None and self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+        if self.conn.their_state is h11.IDLE:  # a part of a head
+            self._wait()
+        else:
+            self._wait_no_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """They have left."""
-        if self._waiting is not None:
-            self._waiting.cancel()
+        self._wait_no_more()
         super().connection_lost(exc)
 
+    def _wait(self) -> None:
+        """For a whole head, from its first byte on."""
+        if self._waiting is None:
+            self._waiting = self.loop.call_later(IDLE, self._leave)
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP."""
+        """Answer what is no HTTP.
+
+        What still comes is thrown away for a moment: closed at once, the connection is broken before anybody has read
+        the answer.
+        """
         del msg
-        said = "this is no HTTP request that can be read, or its head is too large: send it again"
-        headers = {"Content-Type": "application/json", "Connection": "close", "Content-Security-Policy": CONTENT}
-        told = [(name.encode(), value.encode()) for name, value in {**headers, **SECURITY}.items()]
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:  # in the middle of another answer
+            self._leave()
+            return
+        body = json.dumps({"error": "this is no HTTP request that can be read, or its head is too large"}).encode()
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
+        told = {**headers, **SECURITY, "Content-Security-Policy": CONTENT}
         for event in (
-            h11.Response(status_code=400, headers=told, reason=b"Bad Request"),
-            h11.Data(data=json.dumps({"error": said}).encode()),
+            h11.Response(status_code=400, headers=[*told.items()], reason=b"Bad Request"),
+            h11.Data(data=body),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+        self._refused = True
+        self.loop.call_later(LAST_WORDS, self._leave)
 
     def _leave(self) -> None:
         if not self.transport.is_closing():

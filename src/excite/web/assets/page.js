@@ -139,7 +139,16 @@ window.excite = (() => {
 
   let main = null; // the large board
   const busy = (is) => { for (const one of document.querySelectorAll(".stage")) one.classList.toggle("is-busy", is); };
-  const glance = (view) => { if (main) { main.glance = view; main.draw(); } };
+  const glance = (view) => { if (main) { main.glance = view; main.draw().catch(() => {}); } }; // told when it was shown
+
+  // What was dropped or picked last, and how often something was asked: an answer that is older than the one which is
+  // shown comes too late, and is not shown.
+  let dropped = null, turn = 0;
+  const asked = (values) => {
+    busy(true);
+    return [{ ...(dropped || values[0] || {}), turn: ++turn }, ...values.slice(1)];
+  };
+  const isLate = (value, shown) => Boolean(shown) && (value.turn || 0) < (shown.turn || 0);
 
   const escaped = (text) => String(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
@@ -149,6 +158,7 @@ window.excite = (() => {
     let shown = null;
     const refresh = () => {
       const value = props.value || {};
+      if (isLate(value, shown)) return;
       shown = value;
       busy(false);
       Object.assign(main, { picture: value.picture || null, view: value.view || null, glance: null, region: null });
@@ -215,7 +225,7 @@ window.excite = (() => {
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   };
 
-  const drop = (element, props, trigger) => {
+  const drop = (element, trigger) => {
     const [input, area, told] = ["input", ".drop", ".drop-told"].map((name) => element.querySelector(name));
     const send = async (file) => {
       if (!file) return;
@@ -225,8 +235,7 @@ window.excite = (() => {
         const said = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
         if (!answer.ok) throw new Error(said.error);
         told.textContent = `${file.name || "The picture"}, ${said.width} × ${said.height}`;
-        props.value = { picture: said.picture };
-        busy(true);
+        dropped = { picture: said.picture };
         trigger("upload");
       } catch (error) {
         told.textContent = `This picture was not taken: ${error.message}`;
@@ -253,16 +262,18 @@ window.excite = (() => {
       const example = event.target.closest("[data-example]");
       if (!example) return;
       told.textContent = example.title;
-      props.value = { example: example.dataset.example };
-      busy(true);
+      dropped = { example: example.dataset.example };
       trigger("upload");
     });
   };
 
   const findings = (element, props, trigger) => {
     const list = element.querySelector(".findings");
+    let shown = null;
     const refresh = () => {
       const value = props.value || { findings: [] };
+      if (isLate(value, shown)) return;
+      shown = value;
       list.replaceChildren(...value.findings.map((one) => {
         const button = document.createElement("button");
         button.type = "button";
@@ -287,6 +298,7 @@ window.excite = (() => {
     const place = element.querySelector(".grid");
     const refresh = () => {
       const value = props.value || { picture: null, rows: [], error: null };
+      busy(false);
       element.querySelector(".grid-error").textContent = value.error || "";
       place.replaceChildren(...value.rows.map((row) => {
         const line = document.createElement("div");
@@ -320,6 +332,7 @@ window.excite = (() => {
   // A link that brings back the settings, and the picture for as long as the server keeps it.
   const link = (value, names, values) => {
     const query = new URLSearchParams();
+    value = { ...value, ...dropped };
     if (value && value.example) query.set("example", value.example);
     else if (value && value.picture) query.set("picture", value.picture);
     names.forEach((name, k) => {
@@ -332,5 +345,5 @@ window.excite = (() => {
     return address;
   };
 
-  return { stage, drop, findings, grid, setLook, link, busy };
+  return { stage, drop, findings, grid, setLook, link, asked };
 })();

@@ -1,0 +1,87 @@
+"""A real Chromium for the tests of the page, and a real server for it to visit."""
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+
+PATIENCE = 30_000  # milliseconds; the machine may be busy with other tests
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-default-apps --disable-domain-reliability"
+).split()
+FILES = """async ([content, name, kind, selector]) => {
+  const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+  const carried = new DataTransfer();
+  carried.items.add(new File([bytes], name, { type: kind }));
+  const place = document.querySelector(selector);
+  for (const event of ["dragenter", "dragover", "drop"]) {
+    place.dispatchEvent(new DragEvent(event, { dataTransfer: carried, bubbles: true, cancelable: true }));
+  }
+}"""
+
+
+@contextmanager
+def served(folder, *arguments):
+    """`excite serve` in a process of its own; gives its address."""
+    command = [sys.executable, "-m", "excite", "serve", "--port", "0", "--json", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - ours
+        try:
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
+            process.wait(30)
+    assert process.returncode == 0
+
+
+class Visitor:
+    """A page in the browser, with what was asked for and what went wrong in it."""
+
+    def __init__(self, context, url):
+        self.requests, self.faults, self.dialogs = [], [], []
+        self.page = context.new_page()
+        self.page.set_default_timeout(PATIENCE)
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
+        self.page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        self.page.goto(url)
+        self.page.wait_for_selector(".drop")
+
+    def drop(self, content, name="photo.jpg", kind="image/jpeg"):
+        self.page.evaluate(FILES, [base64.b64encode(content).decode(), name, kind, ".drop"])
+
+    def shows(self, title):
+        """Wait until the stage shows this."""
+        self.page.wait_for_function(
+            "title => document.querySelector('#stage canvas')?.dataset.shows === title", arg=title
+        )
+
+    def drawn(self):
+        """What is on the stage, pixel by pixel."""
+        picture = self.page.evaluate("document.querySelector('#stage canvas').toDataURL()")
+        return hashlib.sha256(picture.encode()).hexdigest()
+
+    def says(self, selector, text):
+        self.page.wait_for_function(
+            "([selector, text]) => document.querySelector(selector)?.textContent.includes(text)", arg=[selector, text]
+        )
+
+    def ask(self, text, field="question"):
+        entry = self.page.locator(f"#{field} textarea, #{field} input").first
+        entry.fill(text)
+        entry.press("Enter")
+
+    def findings(self):
+        return [one.get_attribute("data-concept") for one in self.page.locator("#findings button").all()]
+
+    def download(self, kind, folder):
+        with self.page.expect_download() as download:
+            self.page.click(f"[data-file={kind}]")
+        return download.value.path().rename(folder / download.value.suggested_filename)

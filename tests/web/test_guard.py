@@ -1,0 +1,342 @@
+"""Who may ask, how much they may send, and what is never served."""
+
+import asyncio
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from excite.web import guard_answers, guard_body
+from excite.web.guard import FORM_AROUND, Guard
+from excite.web.guard_paths import is_served
+from excite.web.guard_token import Token
+from excite.web.limits import Limits
+
+SECRET = "correct-horse-battery"  # noqa: S105 - nobody's
+LIMITS = Limits(upload=1000)
+MOST = LIMITS.upload + FORM_AROUND
+
+
+async def count(request):
+    return JSONResponse({"bytes": len(await request.body())})
+
+
+async def page(request):
+    return PlainTextResponse("the page", headers={"Access-Control-Allow-Origin": "*", "Server": "told"})
+
+
+async def broken(request):
+    raise RuntimeError("/home/somebody")
+
+
+def guarded(**options):
+    routes = [
+        Route("/", page),
+        Route("/pictures", count, methods=["POST"]),
+        Route("/gradio_api/queue/join", count, methods=["POST"]),
+        Route("/health", broken),
+    ]
+    return Guard(Starlette(routes=routes), limits=LIMITS, **options)
+
+
+def asked(base="http://localhost:7860", **options):
+    return TestClient(guarded(**options), base, raise_server_exceptions=False, follow_redirects=False)
+
+
+def refused(answer, status):
+    assert answer.status_code == status, answer.text
+    line = answer.json()["error"]
+    assert "\n" not in line
+    return line
+
+
+class TestHosts:
+    @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:7860", "[::1]:7860", "localhost."])
+    def test_own_names(self, host):
+        assert asked().get("/", headers={"Host": host}).status_code == 200
+
+    @pytest.mark.parametrize(
+        "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "192.168.1.2", "[::1", "a:b:c"]
+    )
+    def test_a_name_that_somebody_else_gave_this_machine(self, host):
+        assert "another name" in refused(asked().get("/", headers={"Host": host}), 403)
+
+    def test_the_host_that_was_told(self):
+        client = asked(hosts=["Lab.example"], any_address=True)
+        assert client.get("/", headers={"Host": "lab.example:80"}).status_code == 200
+        assert client.get("/", headers={"Host": "192.168.1.2:80"}).status_code == 200
+        refused(client.get("/", headers={"Host": "evil.example"}), 403)
+
+
+class TestOrigins:
+    @pytest.mark.parametrize("origin", ["http://localhost:7860", "http://LOCALHOST:7860"])
+    def test_the_own_page_may_ask(self, origin):
+        assert asked().post("/pictures", content=b"x", headers={"Origin": origin}).status_code == 200
+
+    @pytest.mark.parametrize("origin", ["http://evil.example", "http://localhost:1", "null", "", "http://[", "file://"])
+    def test_another_page_may_not(self, origin):
+        assert "own page" in refused(asked().post("/pictures", content=b"x", headers={"Origin": origin}), 403)
+
+    def test_a_browser_says_where_a_question_comes_from(self):
+        headers = {"Sec-Fetch-Site": "cross-site"}
+        refused(asked().post("/pictures", content=b"x", headers=headers), 403)
+        assert asked().get("/", headers=headers).status_code == 200  # a link may lead here
+
+    def test_other_pages_are_not_told_that_they_may(self):
+        preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+        answer = asked().options("/pictures", headers=preflight)
+        assert answer.status_code == 403
+        assert not [name for name in asked().get("/").headers if name.startswith("access-control")]
+
+
+class TestToken:
+    def test_nobody_without_it(self):
+        client = asked(token=Token(SECRET))
+        assert "Bearer" in refused(client.get("/health"), 401)
+        page = client.get("/", headers={"Accept": "text/html"})
+        assert page.status_code == 401
+        assert "open the address" in page.text
+        for wrong in (f"Bearer {SECRET}x", "Bearer", "Bearer é", f"Basic {SECRET}", SECRET, ""):
+            assert client.get("/", headers={"Authorization": wrong.encode()}).status_code == 401
+        assert client.get(f"/?token={SECRET}x").status_code == 401
+        assert client.get("/?token=%ff%00").status_code == 401
+        assert client.post(f"/pictures?token={SECRET}").status_code == 401
+        assert client.get("/", headers={"Cookie": f"excite={SECRET}; =; \x7f"}).status_code == 401
+        assert client.get("/etc/passwd").status_code == 401  # nor what there is
+
+    def test_a_program_with_it(self):
+        answer = asked(token=Token(SECRET)).get("/", headers={"Authorization": f"bearer {SECRET}"})
+        assert answer.text == "the page"
+
+    def test_a_browser_with_it_keeps_a_cookie_and_loses_the_address(self):
+        client = asked(token=Token(SECRET))
+        first = client.get(f"/?model=words&token={SECRET}&question=a+%3Ccat%3E")
+        assert first.status_code == 200
+        assert "the page" not in first.text
+        assert 'content="0;url=/?model=words&amp;question=a+%3Ccat%3E"' in first.text
+        assert SECRET not in first.text
+        cookie = first.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert SECRET not in cookie
+        assert client.get("/?model=words").text == "the page"
+        client.cookies.clear()
+        assert client.get("/?model=words").status_code == 401
+
+    def test_it_sends_nobody_elsewhere(self):
+        client = asked(token=Token(SECRET))
+        for path in ("//evil.example/", "/%2fevil.example", "/nothing"):
+            assert "refresh" not in client.get(f"http://localhost:7860{path}?token={SECRET}").text
+
+    def test_two_servers_of_a_host_do_not_share_a_cookie(self):
+        assert Token(SECRET).cookie.partition("=")[0] != Token(SECRET + "2").cookie.partition("=")[0]
+        other = {"cookie": Token(SECRET + "2").cookie.partition(";")[0]}
+        assert not Token(SECRET).is_in(other)
+        assert Token(SECRET + "2").is_in(other)
+
+    def test_no_sockets(self):
+        with pytest.raises(WebSocketDisconnect), asked().websocket_connect("/"):
+            pass
+
+
+class TestPaths:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/gradio_api/file=/etc/passwd",
+            "/gradio_api/file/etc/passwd",
+            "/gradio_api/proxy=http://evil.example",
+            "/gradio_api/upload",
+            "/gradio_api/component_server",
+            "/gradio_api/run/predict",
+            "/gradio_api/call/predict",
+            "/gradio_api/vibe-edit",
+            "/gradio_api/vibe-code",
+            "/gradio_api/stream/a/b/c/playlist-file",
+            "/gradio_api/info",
+            "/gradio_api/runs",
+            "/gradio_api/deep_link",
+            "/gradio_api/queue/join/x",
+            "/monitoring",
+            "/login",
+            "/file=/etc/passwd",
+            "/assets/../../etc/passwd",
+            "/assets/..\\..\\x",
+            "/assets//etc/passwd",
+            "/static/\0",
+            "/reports/../x",
+            "/reports/a/../../x",
+            "/reports/a",
+            "/pictures/../x",
+            "/docs/",
+            "/etc/passwd",
+            "",
+        ],
+    )
+    def test_what_nobody_needs_is_not_there(self, path):
+        assert not is_served(path)
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/",
+            "/config",
+            "/theme.css",
+            "/assets/index-Ab_1.js",
+            "/static/js/iframeResizer.contentWindow.min.js",
+            "/static/fonts/ui-sans-serif/ui-sans-serif-Regular.woff2",
+            "/gradio_api/queue/join",
+            "/gradio_api/queue/data",
+            "/gradio_api/heartbeat/wdkm48g4c4r",
+            "/reports/1-voc/pointing.html",
+            "/reports/1-voc/pictures/a cat (1).png",
+            "/pictures/4d6eb704a1edaf6edd9cf97e0c6b3844",
+            "/attend",
+            "/docs",
+        ],
+    )
+    def test_what_is_needed_is(self, path):
+        assert is_served(path)
+
+    def test_they_are_answered_in_one_line(self):
+        assert "/docs" in refused(asked().get("/gradio_api/file=/etc/passwd"), 404)
+
+
+def test_every_answer_says_what_the_browser_must_know():
+    client = asked()
+    for answer in (client.get("/"), client.get("/nothing"), client.get("/", headers={"Host": "evil.example"})):
+        headers = answer.headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["x-frame-options"] == "SAMEORIGIN"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert "http" not in headers["content-security-policy"]
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert "server" not in headers
+
+
+def test_an_error_that_nobody_foresaw_is_logged_once(caplog):
+    answer = asked().get("/health")
+    assert answer.status_code == 500
+    assert "somebody" not in answer.text
+    (record,) = caplog.records
+    assert "/health" in record.getMessage()
+    assert "somebody" in record.exc_text
+
+
+def test_long_addresses_and_heads():
+    assert "address" in refused(asked().get("/?q=" + "x" * 9000), 414)
+    assert "headers" in refused(asked().get("/", headers={"X-Long": "x" * 17_000}), 431)
+    many = {f"X-{k}": "x" * 20 for k in range(1000)}
+    refused(asked().get("/", headers=many), 431)
+
+
+# Bodies, as the server hands them over
+
+
+async def exchange(app, messages, path="/pictures", headers=()):
+    """What a request is answered, and how much of it was read; after the last message nothing comes any more."""
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "headers": [(b"host", b"localhost"), *headers],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 7860),
+    }
+    waiting, answer = list(messages), []
+
+    async def receive():
+        if not waiting:
+            await asyncio.sleep(3600)
+        return {"type": "http.request", **waiting.pop(0)}
+
+    async def send(message):
+        answer.append((message, len(waiting)))
+
+    await app(scope, receive, send)
+    (start, unread), *rest = answer
+    return start["status"], b"".join(message.get("body", b"") for message, _ in rest), unread
+
+
+def parts(count, size, more=True):
+    return [{"body": b"x" * size, "more_body": more or k < count - 1} for k in range(count)]
+
+
+def test_what_says_that_it_is_too_large_is_not_read():
+    told = exchange(guarded(), parts(3, 10, more=False), headers=[(b"content-length", str(MOST + 1).encode())])
+    status, body, unread = asyncio.run(told)
+    assert status == 413
+    assert unread == 3
+    assert b"smaller picture" in body
+
+
+def test_what_does_not_say_so_is_counted():
+    status, body, unread = asyncio.run(exchange(guarded(), parts(100, MOST // 10, more=False)))
+    assert status == 413
+    assert b"smaller picture" in body
+    assert 85 < unread < 95
+    status, body, _ = asyncio.run(exchange(guarded(), parts(10, MOST // 10, more=False)))
+    assert (status, body) == (200, b'{"bytes":%d}' % (MOST // 10 * 10))
+
+
+def test_the_page_sends_little():
+    path = "/gradio_api/queue/join"
+    told = exchange(guarded(), [], path=path, headers=[(b"content-length", b"3000000")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard_answers, "LINGER", 0.01)
+        assert asyncio.run(told)[0] == 413
+
+
+def test_whoever_stops_sending_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(guard_body, "PATIENCE", 0.02)
+    monkeypatch.setattr(guard_answers, "LINGER", 0.02)
+    status, body, _ = asyncio.run(exchange(guarded(), parts(2, 10)))
+    assert status == 408
+    assert b"again" in body
+
+
+def test_whoever_sends_for_ever_is_not_listened_to_for_ever(monkeypatch):
+    monkeypatch.setattr(guard_body, "ALTOGETHER", 0.0)
+    monkeypatch.setattr(guard_answers, "LINGER", 0.02)
+    assert asyncio.run(exchange(guarded(), []))[0] == 408
+
+
+def test_all_together_hold_no_more_than_there_is_room_for(monkeypatch):
+    """Whoever comes then is told to come again, and is let in when there is room."""
+    monkeypatch.setattr(guard_answers, "LINGER", 0.02)
+    app = guarded()
+    app._room.held = app._room.most  # others are sending
+    assert asyncio.run(exchange(app, parts(1, 100, more=False)))[0] == 503
+    app._room.held = 0
+    assert asyncio.run(exchange(app, parts(1, 100, more=False)))[0] == 200
+    assert app._room.held == 0  # all is given back
+
+
+def test_when_the_server_ends_whoever_only_listens_is_let_go():
+    ended = []
+
+    async def listening(scope, receive, send):
+        await receive()
+        ended.append((await receive())["type"])
+        await PlainTextResponse("bye")(scope, receive, send)
+
+    async def close_soon():
+        app = Guard(listening, limits=LIMITS)
+        asked = asyncio.ensure_future(exchange(app, parts(1, 1, more=False)))
+        await asyncio.sleep(0.02)
+        assert not asked.done()
+        app.close()
+        return await asyncio.wait_for(asked, 5)
+
+    assert asyncio.run(close_soon())[0] == 200
+    assert ended == ["http.disconnect"]

@@ -1,0 +1,245 @@
+"""The page as a person meets it: a real server, a real browser, real pictures."""
+
+import io
+import json
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from browser import ARGUMENTS, CHROMIUM, Visitor, served
+from PIL import Image
+
+import excite
+from excite.readouts.figure import percent
+
+pytest.importorskip("gradio", reason="the page needs excite[serve]")
+api = pytest.importorskip("playwright.sync_api", reason="the page is driven with playwright")
+data = pytest.importorskip("skimage.data")
+if CHROMIUM is None:
+    pytest.skip("there is no Chromium to look at the page with: apt-get install chromium", allow_module_level=True)
+
+REPORT = """<!doctype html><html lang=en><title>The Pointing Game</title><h1>91.3</h1>
+<script>document.querySelector("h1").textContent = "ran"</script>"""
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    report = folder / "excite-out" / "pointing"
+    report.mkdir(parents=True)
+    (report / "pointing.html").write_text(REPORT)
+    with served(folder) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, url):
+    """Open the page; afterwards nothing has gone wrong in it, and nothing was asked of anybody else."""
+    visitors = []
+
+    def visit(viewport=WIDE, query="", **more):
+        context = browser.new_context(viewport=viewport, accept_downloads=True, **more)
+        visitors.append(Visitor(context, url + query))
+        return visitors[-1]
+
+    yield visit
+    for visitor in visitors:
+        visitor.page.context.close()
+        hosts = {
+            urlsplit(address).hostname for address in visitor.requests if not address.startswith(("data:", "blob:"))
+        }
+        assert hosts == {"127.0.0.1"}
+        assert visitor.faults == []
+        assert visitor.dialogs == []
+
+
+@pytest.fixture(scope="module")
+def photograph():
+    file = io.BytesIO()
+    Image.fromarray(data.coffee()).save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["1280", "390"])
+def test_from_a_dropped_photograph_to_its_files(visit, photograph, viewport, tmp_path):
+    visitor = visit(viewport)
+    visitor.shows("cat")  # an example is there from the beginning
+    visitor.drop(photograph, "coffee.jpg")
+    visitor.says(".drop-told", "coffee.jpg, 600 \u00d7 400")
+    visitor.shows("cup")
+    found = visitor.findings()
+    assert found[0] == "cup"
+    assert len(found) == 8
+
+    before = visitor.drawn()
+    other = visitor.page.locator(f"#findings button[data-concept='{found[1]}']")
+    other.hover()
+    visitor.shows(found[1])  # at a glance
+    visitor.page.mouse.move(0, 0)
+    visitor.shows("cup")
+    other.click()
+    visitor.page.mouse.move(0, 0)
+    visitor.page.wait_for_function("document.activeElement.blur() || true")
+    visitor.shows(found[1])
+    assert other.get_attribute("aria-pressed") == "true"
+    chosen = visitor.drawn()
+    assert chosen != before
+
+    visitor.page.locator("#layer input[type=range]").focus()
+    visitor.page.keyboard.press("ArrowLeft")
+    visitor.page.keyboard.press("ArrowLeft")
+    visitor.says(".stage-about", "layer blocks.12")
+    visitor.page.wait_for_function("document.querySelector('#layer').textContent.includes('Layer blocks.12')")
+    assert visitor.drawn() != chosen
+
+    visitor.ask("the spoon on the right")
+    visitor.shows("the spoon on the right")
+    assert visitor.page.locator(".stage-words button").all_inner_texts() == ["spoon"]
+    assert len(visitor.page.locator(".stage-regions button").all()) == 5
+    assert "right" in visitor.page.inner_text(".stage-notes")
+    told = json.loads(visitor.download("json", tmp_path).read_text())
+    assert [word["word"] for word in told["words"]] == ["spoon"]
+
+    visitor.ask("spoon")
+    visitor.shows("spoon")
+    visitor.ask("cup", "against")
+    visitor.shows("spoon, not cup")
+    for kind in ("overlay", "map"):
+        with Image.open(visitor.download(kind, tmp_path)) as picture:
+            assert picture.size == (600, 400)
+    loaded = excite.AttentionMap.load(visitor.download("json", tmp_path))
+    assert (loaded.concept, loaded.layer, loaded.image_size) == ("spoon, not cup", "blocks.12", (600, 400))
+    np.testing.assert_allclose(np.load(visitor.download("npy", tmp_path)), loaded.numpy(), rtol=1e-4, atol=1e-9)
+    across = visitor.page.evaluate("document.documentElement.scrollWidth")
+    assert across <= viewport["width"]  # nothing sticks out
+
+
+def test_the_map_is_that_of_the_library(visit, photograph, tmp_path):
+    visitor = visit()
+    visitor.drop(photograph)
+    visitor.shows("cup")
+    shown = excite.AttentionMap.load(visitor.download("json", tmp_path))
+    (made,) = excite.attend(excite.load("words"), Image.open(io.BytesIO(photograph)), "cup")
+    np.testing.assert_allclose(shown.numpy(), made.numpy(), rtol=1e-4, atol=1e-7)
+    assert shown.point() == made.point()
+    assert percent(made.probability) in visitor.page.inner_text("#findings button >> nth=0")
+
+
+def test_opacity_and_colours_follow_without_asking(visit):
+    visitor = visit()
+    visitor.shows("cat")
+    seen = {visitor.drawn()}
+    visitor.page.wait_for_timeout(500)
+    asked = len(visitor.requests)
+    visitor.page.locator("#opacity input[type=range]").focus()
+    visitor.page.keyboard.press("End")
+    visitor.page.wait_for_timeout(300)
+    seen.add(visitor.drawn())
+    visitor.page.click("#colours input")
+    visitor.page.get_by_role("option", name="ember").click()
+    visitor.page.wait_for_timeout(300)
+    seen.add(visitor.drawn())
+    visitor.page.get_by_label("box").click()
+    visitor.page.wait_for_timeout(300)
+    seen.add(visitor.drawn())
+    assert len(seen) == 4
+    assert len(visitor.requests) == asked
+
+
+def test_with_the_keyboard_alone(visit):
+    visitor = visit()
+    visitor.shows("cat")
+    visitor.page.locator("[data-example=coffee]").focus()
+    visitor.page.keyboard.press("Enter")
+    visitor.shows("cup")
+    visitor.page.locator("#findings button").first.focus()
+    visitor.page.keyboard.press("Tab")
+    second = visitor.findings()[1]
+    visitor.shows(second)
+    visitor.page.keyboard.press("Enter")
+    visitor.says(".stage-title", second)
+    focus = "getComputedStyle(document.activeElement).outlineStyle"
+    assert visitor.page.evaluate(focus) != "none"
+
+
+def test_a_link_brings_the_settings_back(visit, photograph):
+    visitor = visit()
+    visitor.drop(photograph)
+    visitor.shows("cup")
+    visitor.ask("spoon")
+    visitor.shows("spoon")
+    visitor.page.click("#method input")
+    visitor.page.get_by_role("option", name="mwp", exact=True).click()
+    visitor.says(".stage-about", "· mwp")
+    visitor.page.click("#share")
+    visitor.page.wait_for_function("location.search.includes('question=spoon')")
+    drawn = visitor.drawn()
+    other = visit(query="?" + visitor.page.url.split("?")[1])
+    other.shows("spoon")
+    other.says(".stage-about", "· mwp")
+    assert other.drawn() == drawn
+    assert other.page.input_value("#question textarea, #question input") == "spoon"
+
+
+def test_what_cannot_be_answered_is_told(visit):
+    visitor = visit()
+    visitor.shows("cat")
+    visitor.drop(b"<svg onload='alert(1)'>", "evil.svg", "image/svg+xml")
+    visitor.says(".drop-told", "This picture was not taken: the picture is not a picture excite can read")
+    visitor.faults.clear()  # the browser notes that the server has refused
+    visitor.ask("<img src=x onerror=alert(1)> flurb")
+    visitor.says(".stage-error", "No label is called")
+    assert visitor.page.locator("#stage img").count() == 0
+    visitor.ask("cat")
+    visitor.shows("cat")
+    gone = visit(query="?picture=0123&question=cat")
+    gone.says(".stage-error", "This picture is no longer kept here: send it again.")
+
+
+def test_side_by_side(visit):
+    visitor = visit()
+    visitor.shows("cat")
+    visitor.page.get_by_role("tab", name="Side by side").click()
+    visitor.page.locator("#concepts textarea, #concepts input").first.fill("cat, dog")
+    visitor.page.click("#compare")
+    visitor.page.wait_for_function("document.querySelectorAll('.grid canvas[data-shows]').length === 4")
+    captions = visitor.page.locator(".grid figcaption").all_inner_texts()
+    assert [caption.split()[0] for caption in captions] == ["cat", "cat", "dog", "dog"]
+    assert [caption.split()[-1] for caption in captions] == ["mwp", "c-mwp", "mwp", "c-mwp"]
+
+
+def test_a_report_is_shown_and_runs_nothing(visit):
+    visitor = visit()
+    visitor.shows("cat")
+    visitor.page.get_by_role("tab", name="Reports").click()
+    frame = visitor.page.frame_locator("iframe.report")
+    assert frame.locator("h1").inner_text() == "91.3"
+    visitor.faults.clear()  # the browser notes that a script was not run
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["1280", "390"])
+def test_no_serious_fault_for_people_with_disabilities(visit, viewport, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    visitor = visit(viewport, color_scheme=scheme)
+    visitor.shows("cat")
+    visitor.ask("a cat on the left")
+    visitor.says(".stage-title", "a cat on the left")
+    for tab in ("Look", "Side by side", "Reports"):
+        visitor.page.get_by_role("tab", name=tab).click()
+        if tab == "Side by side":
+            visitor.page.click("#compare")
+            visitor.page.wait_for_selector(".grid canvas[data-shows]")
+        found = axe.run(visitor.page).response["violations"]
+        serious = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in {"serious", "critical"}]
+        assert serious == [], tab
+    visitor.faults.clear()  # scripts of the report are not run, and the browser says so

@@ -1,0 +1,230 @@
+"""`excite serve` as a process: it starts, answers, ends when it is told to, and leaves nothing behind."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+from asking import PATIENCE, Running, check_ends_well, colour_service, multipart, red_square
+
+from excite.cli import main
+from excite.cli import serve as command
+from excite.errors import ExciteError
+from excite.web import server as module
+from excite.web.server import serve
+
+TOKEN = "correct-horse-battery"  # noqa: S105 - nobody's
+SOON = 15.0  # seconds; machines may be busy
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing listens there
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@contextmanager
+def served(reports):
+    """The whole command with the page, as somebody starts it."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "EXCITE_TOKEN": TOKEN}
+    arguments = ["serve", "--model", "efficientnet-lite0", "--port", "0", "--json", "--reports", str(reports)]
+    process = subprocess.Popen(  # noqa: S603 - ours
+        [sys.executable, "-m", "excite", *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        told = json.loads(process.stdout.readline() or process.stderr.read())
+        yield told, Running(process, "127.0.0.1", int(told["url"].split(":")[2].split("/")[0]), told["token"])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_command_from_its_start_to_its_end(tmp_path):
+    """One test, and not one for each thing: the page takes seconds to start."""
+    (tmp_path / "voc").mkdir()
+    (tmp_path / "voc/pointing.html").write_text("<title>Pointing on VOC</title><p>a table")
+    with served(tmp_path) as (told, server):
+        assert told == {"url": f"http://127.0.0.1:{server.port}/?token={TOKEN}", "token": TOKEN}
+        check_token(server)
+        check_nothing_else(server)
+        check_report(server)
+        check_answer(server)
+        check_ends_though_a_page_is_open(server)
+
+
+def check_token(server):
+    """The page and the programs need it."""
+    for path in ("/", "/health", "/config", "/gradio_api/queue/data", "/docs"):
+        assert server.ask("GET", path)[0] == 401
+    assert server.ask("POST", "/attend")[0] == 401
+    assert json.loads(server.ask("GET", "/health", headers=BEARER)[2])["status"] == "ok"
+    cookie = server.ask("GET", f"/?token={TOKEN}")[1]["Set-Cookie"].partition(";")[0]
+    status, headers, page = server.ask("GET", "/", headers={"Cookie": cookie})
+    assert status == 200
+    assert b"gradio" in page
+    assert "default-src 'self'" in headers["Content-Security-Policy"]
+    assert headers["Server"] is None
+
+
+def check_nothing_else(server):
+    """What gradio could do besides is not served."""
+    for path in ("/gradio_api/file=/etc/passwd", "/gradio_api/info", "/monitoring", "/gradio_api/runs"):
+        status, _, content = server.ask("GET", path, headers=BEARER)
+        assert status == 404
+        assert list(json.loads(content)) == ["error"]
+
+
+def check_report(server):
+    """It is shown, and can do nothing."""
+    status, headers, content = server.ask("GET", "/reports/1-voc-pointing/pointing.html", headers=BEARER)
+    assert (status, content[:7]) == (200, b"<title>")
+    assert headers["Content-Security-Policy"].startswith("sandbox")
+    assert "script" not in headers["Content-Security-Policy"]
+
+
+def check_answer(server):
+    """By the classifier that was named."""
+    body, headers = multipart(("image", "photo.png", red_square()), ("concept", "cat"))
+    status, _, content = server.ask("POST", "/attend", body, {**headers, **BEARER})
+    assert status == 200, content
+    assert json.loads(content)["model"] == "efficientnet-lite0"
+
+
+def check_ends_though_a_page_is_open(server):
+    """The page keeps a connection open for as long as it is shown."""
+    open_page = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
+    open_page.request("GET", "/gradio_api/heartbeat/abc", headers=BEARER)
+    assert open_page.getresponse().status == 200
+    begun = time.monotonic()
+    check_ends_well(server.process, signal.SIGTERM)
+    assert time.monotonic() - begun < SOON
+    open_page.close()
+    socket.create_server(("127.0.0.1", server.port)).close()  # the port is free again
+
+
+# What is wrong is told before anything listens
+
+
+def test_a_port_that_is_in_use():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ExciteError, match=f"port {port} of 127.0.0.1 .* --port"):
+            serve(colour_service(), port=port)
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid", "999.1.1.1"])
+def test_a_host_that_is_another_machine(host):
+    with pytest.raises(ExciteError, match=r"127\.0\.0\.1"):
+        serve(colour_service(), host=host, port=0)
+
+
+@pytest.mark.parametrize("token", ["short", "fifteen-letters", "with spaces in between", "é" * 20, ""])
+def test_a_token_that_is_none(token):
+    with pytest.raises(ExciteError, match="16"):
+        serve(colour_service(), port=0, token=token)
+
+
+def test_a_package_that_is_missing(monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "gradio" else object())
+    with pytest.raises(ExciteError, match=r"gradio: pip install 'excite\[serve\]'"):
+        serve(colour_service(), port=0)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", False),
+        ("localhost", False),
+        ("::1", False),
+        ("127.9.9.9", False),
+        (EVERYWHERE, True),
+        ("::", True),
+    ],
+)
+def test_a_token_is_made_where_others_can_ask(host, expected):
+    made = module._checked_token(host, None)
+    assert (made is not None) == expected
+    assert made != module._checked_token(host, None) or not expected
+    assert made is None or len(made) >= 16
+
+
+def test_addresses_for_people():
+    assert module._url("::1", 80, None) == "http://[::1]:80/"
+    assert module._url("127.0.0.1", 80, "a+b/c=d&") == "http://127.0.0.1:80/?token=a%2Bb%2Fc%3Dd%26"
+    assert module._url(EVERYWHERE, 80, None) == f"http://{socket.gethostname()}:80/"
+
+
+# The command
+
+
+def complaint(capsys, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", *arguments])
+    said = capsys.readouterr()
+    assert ended.value.code not in {0, None}
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What the command would serve."""
+    found = {}
+    monkeypatch.setattr(module, "serve", lambda service, **options: found.update(options, service=service))
+    return found
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", *arguments])
+    assert ended.value.code == 0
+
+
+def test_what_is_offered_if_nothing_is_said(told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EXCITE_TOKEN", raising=False)
+    run()
+    assert list(told["service"].offers) == ["words", "everyday", "efficientnet-lite0"]
+    assert (told["host"], told["port"], told["token"], told["reports"]) == ("127.0.0.1", 7860, None, None)
+    (tmp_path / "excite-out").mkdir()
+    run("--max-upload", "2", "--max-pixels", "1000", "--waiting", "0")
+    limits = told["service"].limits
+    assert (limits.upload, limits.pixels, limits.waiting) == (2 * 2**20, 1000, 0)
+    assert str(told["reports"]) == "excite-out"
+
+
+def test_a_classifier_from_a_file_has_the_files_name(told, monkeypatch):
+    monkeypatch.setattr("excite.models.Choice.load", lambda choice: choice)
+    monkeypatch.setattr("excite.web.service.Memory", lambda classifier, **_: type("", (), {"classifier": classifier}))
+    run("--model", "nets/mine.safetensors", "--labels", "names.txt", "--size", "99")
+    (choice,) = [offer.classifier for offer in told["service"].offers.values()]
+    assert list(told["service"].offers) == ["mine"]
+    assert (choice.model, choice.labels, choice.size) == ("nets/mine.safetensors", "names.txt", 99)
+    run("--model", "torchvision:vgg16", "--model", "words")
+    assert list(told["service"].offers) == ["torchvision:vgg16", "words"]
+
+
+def test_wrong_options_are_told_in_one_line(capsys, told):
+    assert "'no-such-net'" in complaint(capsys, "--model", "no-such-net")
+    assert "nothing.safetensors" in complaint(capsys, "--model", "nothing.safetensors")
+    assert "one --model" in complaint(capsys, "--size", "99")
+    assert "one --model" in complaint(capsys, "--model", "words", "--model", "everyday", "--labels", "x")
+    assert "'words'" in complaint(capsys, "--model", "words", "--model", "words")
+    assert "no-folder" in complaint(capsys, "--reports", "no-folder")
+    assert "port" in complaint(capsys, "--port", "70000")
+    assert not told
+
+
+def test_help_has_examples(capsys):
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    said = capsys.readouterr().out
+    assert "excite serve --open" in said
+    assert command.EXAMPLES.splitlines()[1] in said
