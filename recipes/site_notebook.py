@@ -35,14 +35,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     if not path.is_file():
         return files
     cells = _read(path)
-    parts = [f"[The notebook itself]({NOTEBOOK}){{ .md-button }}"]
+    parts = [f"This page is [a notebook]({NOTEBOOK}), shown with what its cells gave when the site was built."]
     for k, cell in enumerate(cells):
         if cell["cell_type"] == "markdown":
             parts.append(cell["source"])
         elif cell["cell_type"] == "code":
             parts.append(f"```python\n{cell['source']}\n```")
             parts += [_output(output, f"{k}-{n}", files, config) for n, output in enumerate(cell["outputs"])]
-    title, parts[1:] = parts[1], parts[2:]  # the page's title first, then the button
+    title, parts[1:] = parts[1], parts[2:]  # the page's title first, then that line
     files.append(File.generated(config, PAGE, content="\n\n".join([title, *parts])))
     return files
 
@@ -83,12 +83,12 @@ def _output(output: dict[str, Any], name: str, files: Files, config: MkDocsConfi
     data = output.get("data", {})
     kind = next((kind for kind in PICTURES if kind in data), None)
     if "text/html" in data:
-        shown[place] = f"<div class='output'>{data['text/html']}</div>"
+        shown[place] = f"<div class='output' tabindex='0'>{data['text/html']}</div>"
     elif kind is not None:
         file = f"pictures/tutorial-{name}.{PICTURES[kind]}"
         files.append(File.generated(config, file, content=base64.b64decode(data[kind])))
         shown[place] = f"<div class='output'><img src='{file}' alt='what the cell above shows'></div>"
     else:
         text = output.get("text") or data.get("text/plain", "")
-        shown[place] = f"<pre class='output'>{escape(text)}</pre>"
+        shown[place] = f"<pre class='output' tabindex='0'>{escape(text)}</pre>"
     return place

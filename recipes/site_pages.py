@@ -63,5 +63,12 @@ def on_page_content(html: str, **_others: object) -> str:
     return html.replace('class="mkdocstrings-source"', 'class="mkdocstrings-source" data-search-exclude')
 
 
+def on_post_page(output: str, **_others: object) -> str:
+    """Name the search for those who hear the page: the theme does not."""
+    return output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
+
+
 def _root(config: MkDocsConfig) -> Path:
     return Path(config.docs_dir).parent

@@ -1,3 +1,4 @@
+import gc
 import os
 from pathlib import Path
 
@@ -11,6 +12,13 @@ def pytest_configure():
     """Each worker of pytest-xdist computes on one thread, or the workers fight over the same cores."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)
+        gc.disable()  # while it collects tests: all that is made then stays, and looking for waste takes seconds
+
+
+def pytest_collection_finish():
+    """From now on waste is collected again, but not looked for among the modules and the tests themselves."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

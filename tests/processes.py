@@ -1,13 +1,15 @@
 """Real processes, and when to stop them."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
-__all__ = ["PATIENCE", "check_killed_again_and_again", "wait_for_lines"]
+__all__ = ["PATIENCE", "Forking", "check_killed_again_and_again", "wait_for_lines"]
 
 PATIENCE = 120  # seconds; machines may be busy
 
@@ -21,9 +23,58 @@ def wait_for_lines(path, count, process):
         time.sleep(0.005)
 
 
+FORK = """
+import gc, json, os, sys, traceback
+gc.freeze()  # what is there already is not looked through, and so not copied, by each child
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what it prints is none of the answers below
+        try:
+            run(**json.loads(line))
+            os._exit(0)
+        except SystemExit as ended:
+            os._exit(ended.code or 0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Forking:
+    """Processes that begin at once: each is a copy of one that has imported everything, which takes seconds.
+
+    Args:
+        script: it imports what is needed and says what a process does: a function ``run`` of plain arguments.
+    """
+
+    def __init__(self, script):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        command, pipe = [sys.executable, "-c", script + FORK], subprocess.PIPE
+        self.parent = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)  # noqa: S603 - ours
+
+    def start(self, **arguments):
+        """Begin, and tell the number of the process."""
+        self.parent.stdin.write(json.dumps(arguments) + "\n")
+        self.parent.stdin.flush()
+        return int(self.parent.stdout.readline())
+
+    def ended(self):
+        """Wait for the process that was started last: its exit code, or minus the signal that killed it."""
+        return int(self.parent.stdout.readline())
+
+    def poll(self):
+        return self.parent.poll()
+
+    def close(self):
+        with self.parent:
+            self.parent.stdin.close()
+
+
 SLOW_BENCH = """
-import sys, time
-sys.path.insert(0, {tests!r})
+import time
 from annotated import colour_classifier
 from excite.benchmarks import {experiment}_work as work
 from excite.cli import main
@@ -33,30 +84,27 @@ def slowly(path, read=work.read_image):
     time.sleep(0.03)  # so that there is time to be killed in
     return read(path)
 
-work.read_image = slowly
-Choice.load = lambda choice: colour_classifier()
-main(["bench", {experiment!r}, "--data", {data!r}, "--methods", "c-mwp,mwp", "--no-page", "--out", "killed"])
+def run():
+    work.read_image = slowly
+    Choice.load = lambda choice: colour_classifier()
+    main(["bench", {experiment!r}, "--data", {data!r}, "--methods", "c-mwp,mwp", "--no-page", "--out", "killed"])
 """
 
 
 def check_killed_again_and_again(experiment, data, tables):
     """SIGKILL in the middle of an experiment on 24 pictures, twice; then it may finish, as the one in ``whole`` did."""
     ledger = Path("killed/records.jsonl")
-    for lines in (3, 13):
-        process = _start(experiment, data)
-        try:
-            wait_for_lines(ledger, lines, process)
-        finally:
-            process.send_signal(signal.SIGKILL)
-        assert process.wait(PATIENCE) == -signal.SIGKILL
-        assert not any(Path("killed", name).exists() for name in tables)
-    assert 13 <= ledger.read_text().count("\n") < 24
-    assert _start(experiment, data).wait(PATIENCE) == 0
+    with closing(Forking(SLOW_BENCH.format(experiment=experiment, data=str(data)))) as forking:
+        for lines in (3, 13):
+            process = forking.start()
+            try:
+                wait_for_lines(ledger, lines, forking)
+            finally:
+                os.kill(process, signal.SIGKILL)
+            assert forking.ended() == -signal.SIGKILL
+            assert not any(Path("killed", name).exists() for name in tables)
+        assert 13 <= ledger.read_text().count("\n") < 24
+        forking.start()
+        assert forking.ended() == 0
     for name in (*tables, "records.jsonl"):
         assert Path("killed", name).read_bytes() == Path("whole", name).read_bytes()
-
-
-def _start(experiment, data):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    script = SLOW_BENCH.format(tests=str(Path(__file__).parent), experiment=experiment, data=str(data))
-    return subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.DEVNULL)  # noqa: S603 - ours

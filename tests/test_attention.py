@@ -1,8 +1,6 @@
 """The attention map: what it refuses, what it answers, and that it survives a round trip."""
 
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -377,12 +375,3 @@ class TestCompare:
     def test_no_columns(self):
         with pytest.raises(ExciteError, match="at least one map"):
             compare([self.one()], columns=0)
-
-
-def test_nothing_heavy_is_imported():
-    """torch, numpy and Pillow are enough to read and to draw a map."""
-    code = "import sys, excite.attention, excite.images; print(*sorted({n.split('.')[0] for n in sys.modules}))"
-    loaded = subprocess.run(  # noqa: S603 - our own interpreter and our own code
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout.split()
-    assert not {"matplotlib", "skimage", "scipy", "torchvision", "typer", "pandas", "cv2"} & set(loaded)

@@ -33,7 +33,7 @@ LOADED = {  # what a browser fetches by itself, by tag
 LINKED = {"canonical", "prev", "next", "alternate", "license", "author"}  # <link>s that are not fetched
 KNOWN_IN_SCRIPTS = {  # addresses in the theme's scripts, and when they are fetched
     "https://unpkg.com/mermaid@11/dist/mermaid.min.js",  # by pages with a diagram: there is none, which is tested
-    "https://unpkg.com/resize-observer-polyfill",  # a name in a comment on browsers that have no such thing
+    "https://unpkg.com/resize-observer-polyfill",  # by browsers without ResizeObserver, which all have since 2020
     "https://api.github.com/repos/",  # where mkdocs.yml names a repository: it does not
     "https://api.github.com/users/",
     "https://clipboardjs.com/",  # comments

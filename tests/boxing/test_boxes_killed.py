@@ -1,12 +1,12 @@
 """Killed at any moment, the files are whole; started again, nothing is lost and nothing is done twice."""
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from annotated import picture, scenes
 from boxfiles import READERS, make, records, tree
 from PIL import Image
-from processes import PATIENCE, wait_for_lines
+from processes import PATIENCE, Forking, wait_for_lines
 from skimage import data
 
 import excite
@@ -26,65 +26,27 @@ MOMENTS = [(0, 0), (1, 0), (2, 0.001), (4, 0.002), (7, 0.004), (11, 0.008), (15,
 
 FILES = {"coco": "boxes.json", "csv": "boxes.csv", "voc": "ImageSets/Main/trainval.txt"}
 COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 FORKING = """
-import gc, json, os, sys, tempfile, traceback
+import os, tempfile
 from pathlib import Path
 from annotated import picture, scenes
-from boxfiles import make
+from boxfiles import make as run
 from excite.boxing import FORMATS, making
 with tempfile.TemporaryDirectory() as folder:  # the first time takes long
     for name, squares in scenes(1):
         picture(Path(folder, "photos", name + ".png"), squares)
     for kind in FORMATS:
-        make(Path(folder, "photos"), Path(folder, kind), kind, ["red"])
-gc.freeze()  # what is there already is not looked through, and so not copied, by each child
+        run(Path(folder, "photos"), Path(folder, kind), kind, ["red"])
 making.PAUSE = making.SHARE = 0  # write the files after every picture
 os.fsync = lambda file: None  # quicker, and a kill is no power cut
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        try:
-            make(**json.loads(line))
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-
-
-class Forking:
-    """Processes that begin at once: each is a copy of one that has imported everything."""
-
-    def __init__(self):
-        command = [sys.executable, "-c", FORKING]
-        pipe = subprocess.PIPE
-        self.parent = subprocess.Popen(command, env=ENVIRONMENT, stdin=pipe, stdout=pipe, text=True)  # noqa: S603
-
-    def start(self, **arguments):
-        self.parent.stdin.write(json.dumps(arguments) + "\n")
-        self.parent.stdin.flush()
-        return int(self.parent.stdout.readline())
-
-    def ended(self):
-        return int(self.parent.stdout.readline())
-
-    def poll(self):
-        return self.parent.poll()
-
-    def close(self):
-        with self.parent:
-            self.parent.stdin.close()
 
 
 @pytest.fixture(scope="module")
 def forking():
-    server = Forking()
-    yield server
-    server.close()
+    with closing(Forking(FORKING)) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

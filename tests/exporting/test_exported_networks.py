@@ -1,9 +1,7 @@
 """Files of small networks of every kind beside the library: onnxruntime and torch.export must give its maps."""
 
-import io
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +10,7 @@ from torch.nn import functional
 
 from excite.exporting.checking import compare
 from excite.exporting.onnx import open_onnx, write_onnx
+from excite.exporting.program import program
 from excite.exporting.pt2 import open_pt2, write_pt2
 from excite.exporting.quiet import quietly
 from excite.exporting.sizes import Sizes
@@ -88,6 +87,7 @@ def smooth():
 class Case:
     make: object
     layer: str
+    serves: str
     method: str = "c-mwp"
     side: int = 16
 
@@ -97,13 +97,13 @@ def plain():
 
 
 CASES = {
-    "plain": Case(plain, "1"),
-    "mwp": Case(plain, "1", "mwp"),
-    "at the picture": Case(plain, "input"),
-    "residual": Case(Residual, "stem"),
-    "local norms": Case(local_norms, "1"),
-    "pooled": Case(pooled, "1", side=17),
-    "smooth": Case(smooth, "1"),
+    "plain": Case(plain, "1", "any height and width from 4"),
+    "mwp": Case(plain, "1", "any height and width from 4", "mwp"),
+    "at the picture": Case(plain, "input", "any height and width from 4"),
+    "residual": Case(Residual, "stem", "any height and width from 5"),
+    "local norms": Case(local_norms, "1", "16 x 16 only"),  # its full connection wants one size
+    "pooled": Case(pooled, "1", "17 x 17 only", side=17),
+    "smooth": Case(smooth, "1", "any height and width from 3"),
 }
 
 
@@ -131,16 +131,22 @@ def written(name):
         return write_down(Looking(network(name), case.layer, case.method), Sizes(case.side, case.side, step=1))
 
 
-@pytest.fixture(params=["onnx", "pt2"])
-def opened(request, tmp_path):
-    write, reopen = {"onnx": (write_onnx, open_onnx), "pt2": (write_pt2, open_pt2)}[request.param]
+KINDS = {"pt2": (write_pt2, open_pt2), "onnx": (write_onnx, open_onnx)}
 
-    def get(name):
-        file = io.BytesIO()
-        with quietly():
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    """A network's file of a kind. Both kinds are made of the same program, and making that takes long: do it once."""
+    once = cache(program)
+    for kind in KINDS:
+        monkeypatch.setattr(f"excite.exporting.{kind}.program", once)
+
+    def get(name, kind):
+        write, reopen = KINDS[kind]
+        path = tmp_path / f"file.{kind}"
+        with quietly(), path.open("wb") as file:
             write(written(name), {"fact": name}, file)
-            path = Path(tmp_path / f"file.{request.param}")
-            path.write_bytes(file.getvalue())
+        with quietly():
             return reopen(path)
 
     return get
@@ -166,15 +172,27 @@ def check(run, name, batch, more=0):
     assert torch.allclose(answer, output, atol=1e-5)
 
 
+def check_dead(run, name):
+    """Where nothing excites anything every total is 0, and nothing may be divided by it: zeros, and no NaN."""
+    picture, signal = inputs(name, 2)
+    assert run(picture, signal * 0)[0].abs().sum() == 0
+    for far in (-1e4, 1e4):
+        assert run(torch.full_like(picture, far), signal)[0].isfinite().all()
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_file_gives_the_maps_of_the_library(name, opened):
-    run, facts = opened(name)
-    assert facts == {"fact": name}
-    for batch in (1, 3, 17):
-        check(run, name, batch)
+    """All questions about a network in one test: its files take seconds to write, and are written once."""
     sizes = written(name).sizes
-    if sizes.step is not None:
-        check(run, name, 2, 3 * sizes.step)
+    assert str(sizes) == CASES[name].serves
+    for kind in KINDS:
+        run, facts = opened(name, kind)
+        assert facts == {"fact": name}
+        for batch in (1, 3, 17):
+            check(run, name, batch)
+        if sizes.step is not None:
+            check(run, name, 2, 3 * sizes.step)
+        check_dead(run, name)
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
@@ -193,20 +211,6 @@ def test_a_head_that_slides_over_the_picture(dynamic, tmp_path):
     agreement = compare(run, looking, [torch.rand(3, 20, 24)], batch=dynamic)
     assert agreement.map <= CLOSE
     assert agreement.faintest > 0
-
-
-def test_which_sizes_a_network_serves():
-    assert str(written("residual").sizes).startswith("any height and width")
-    assert str(written("local norms").sizes) == "16 x 16 only"  # its full connection wants one size
-
-
-def test_a_dead_network_gives_zeros_and_no_nan(opened):
-    """Nothing excites anything: every total is 0, and nothing may be divided by it."""
-    run, _ = opened("plain")
-    picture, signal = inputs("plain", 2)
-    assert run(picture, signal * 0)[0].abs().sum() == 0
-    for far in (-1e4, 1e4):
-        assert run(torch.full_like(picture, far), signal)[0].isfinite().all()
 
 
 def test_work_that_is_never_needed_is_left_out():

@@ -9,6 +9,7 @@ from PIL import Image
 
 import excite
 from excite.errors import ConceptError
+from excite.grounding.ground import Study
 from excite.metrics.phrase_ranking import overlaps
 from excite.proposals import Proposals
 
@@ -99,3 +100,14 @@ def test_proposals_of_another_picture_are_refused(classifier, picture):
     wrong = Proposals((30, 20), BOXES, np.ones(len(BOXES), np.float32))
     with pytest.raises(excite.ExciteError, match="30 x 20"):
         excite.ground(classifier, picture, "sea", proposals=wrong)
+
+
+def test_a_study_answers_phrase_by_phrase_as_all_at_once(classifier, picture, proposals):
+    phrases = ["a ripe tomato", "the sea on the left"]
+    together = excite.ground(classifier, picture, phrases, proposals=proposals, method="mwp", side=56, gamma=0.5)
+    study = Study(classifier, picture, proposals, method="mwp", side=56)
+    for phrase, expected in zip(phrases, together, strict=True):
+        (found,) = study.ground([phrase], gamma=0.5)
+        assert found.to_json() == expected.to_json()
+        np.testing.assert_array_equal(found.map.plane, expected.map.plane)
+    assert study.size > proposals.boxes.nbytes

@@ -43,12 +43,14 @@ def answers(network, size=(96, 70)):
 
 class TestResNet50:
     def test_the_tensors_are_those_of_torchvision(self):
+        with torch.device("meta"):  # shapes are enough
+            ours, theirs = ResNet50(), torchvision_models().get_model("resnet50", weights=None)
         shapes = [
             [(name, tuple(tensor.shape), tensor.dtype) for name, tensor in network.state_dict().items()]
-            for network in (ResNet50(), torchvision_models().get_model("resnet50", weights=None))
+            for network in (ours, theirs)
         ]
         assert sorted(shapes[0]) == sorted(shapes[1])
-        assert sum(weight.numel() for weight in ResNet50().parameters()) == 25_557_032  # as published
+        assert sum(weight.numel() for weight in ours.parameters()) == 25_557_032  # as published
 
     def test_only_the_strides_differ(self):
         """The same weights give other answers; with the strides moved in three blocks, the very same."""
@@ -111,6 +113,26 @@ def real(request, shared_data):
     return request.param, path, load(path)
 
 
+@pytest.fixture(scope="module")
+def torchvisions(real):
+    """The weights of ResNet-50 in torchvision's network, whose strides are others; None for the other network."""
+    name, path, _ = real
+    return load("torchvision:resnet50", weights=path) if name == "resnet50-caffe" else None
+
+
+@pytest.fixture(scope="module")
+def scores(real, samples):
+    """Each picture, and what the classifier answers; several tests ask for it."""
+    _, _, classifier = real
+    answered = []
+    for path, _, _ in samples:
+        with Image.open(path) as picture:
+            upright = picture.convert("RGB")
+        with torch.no_grad():
+            answered.append((upright, classifier.module(classifier.preprocess(upright)[None])[0]))
+    return answered
+
+
 class TestRealWeights:
     def test_recognised_by_their_fingerprint(self, real):
         name, path, classifier = real
@@ -122,14 +144,11 @@ class TestRealWeights:
             assert all(tensor.dtype == torch.float32 for tensor in module.parameters())
         assert torch.equal(answers(classifier.module), answers(by_name.module))
 
-    def test_the_right_class_and_the_right_place(self, real, samples):
+    def test_the_right_class_and_the_right_place(self, real, samples, scores):
         name, _, classifier = real
         right, hits = 0, 0
-        for path, unit, boxes in samples:
-            with Image.open(path) as picture:
-                upright = picture.convert("RGB")
-            with torch.no_grad():
-                right += classifier.module(classifier.preprocess(upright)[None]).argmax().item() == unit
+        for (_, unit, boxes), (upright, logits) in zip(samples, scores, strict=True):
+            right += logits.argmax().item() == unit
             (found,) = excite.attend(classifier, upright, unit)
             assert found.layer == classifier.layer
             x, y = found.point()
@@ -137,27 +156,24 @@ class TestRealWeights:
         assert right >= RIGHT[name]
         assert hits >= HITS[name]
 
-    def test_surer_than_with_another_stride_or_order_of_channels(self, real, samples):
+    def test_surer_than_with_another_stride_or_order_of_channels(self, real, torchvisions, samples, scores):
         """What one might get wrong costs few top answers, but much of their probability."""
-        name, path, classifier = real
+        _, _, classifier = real
         module, prepare = classifier.module, classifier.preprocess
-        if name == "resnet50-caffe":
-            rival, rival_prepare = load("torchvision:resnet50", weights=path).module, prepare
+        if torchvisions is not None:
+            rival, rival_prepare = torchvisions.module, prepare
         else:
             rival, rival_prepare = module, replace(prepare, channels="rgb")
         gain = 0.0
         with torch.no_grad():
-            for file, unit, _ in samples[::2]:
-                with Image.open(file) as picture:
-                    upright = picture.convert("RGB")
-                gain += module(prepare(upright)[None]).softmax(1)[0, unit].item()
+            for (_, unit, _), (upright, logits) in list(zip(samples, scores, strict=True))[::2]:
+                gain += logits.softmax(0)[unit].item()
                 gain -= rival(rival_prepare(upright)[None]).softmax(1)[0, unit].item()
         assert gain / len(samples[::2]) > 0.05
 
-    def test_the_first_published_weights_fit_torchvisions_network(self, real):
+    def test_the_first_published_weights_fit_torchvisions_network(self, real, torchvisions):
         """By their shapes, that is: which of the two they are for, only the user knows."""
-        name, path, classifier = real
-        if name == "resnet50-caffe":
-            theirs = load("torchvision:resnet50", weights=path)
-            assert torch.equal(theirs.module.fc.weight, classifier.module.fc.weight)
-            assert not torch.allclose(answers(theirs.module), answers(classifier.module))
+        if torchvisions is not None:
+            ours, theirs = real[2].module, torchvisions.module
+            assert torch.equal(theirs.fc.weight, ours.fc.weight)
+            assert not torch.allclose(answers(theirs), answers(ours))

@@ -24,6 +24,10 @@ async def count(request):
     return JSONResponse({"bytes": len(await request.body())})
 
 
+async def echo(request):
+    return JSONResponse(await request.json())
+
+
 async def page(request):
     return PlainTextResponse("the page", headers={"Access-Control-Allow-Origin": "*", "Server": "told"})
 
@@ -36,7 +40,7 @@ def guarded(**options):
     routes = [
         Route("/", page),
         Route("/pictures", count, methods=["POST"]),
-        Route("/gradio_api/queue/join", count, methods=["POST"]),
+        Route("/gradio_api/queue/join", echo, methods=["POST"]),
         Route("/health", broken),
     ]
     return Guard(Starlette(routes=routes), limits=LIMITS, **options)
@@ -203,6 +207,41 @@ class TestPaths:
 
     def test_they_are_answered_in_one_line(self):
         assert "/docs" in refused(asked().get("/gradio_api/file=/etc/passwd"), 404)
+
+
+class TestEvents:
+    """What the page tells gradio, which would copy or fetch every file that it names."""
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            {"path": "/etc/passwd"},
+            {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}},
+            {"path": "http://127.0.0.1:9/", "meta": {"_type": "gradio.FileData"}},
+            {"path": None},
+            [[{"files": [{"p\u0061th": "/dev/zero"}]}]],
+        ],
+    )
+    def test_a_file_is_not_named(self, value):
+        answer = asked().post("/gradio_api/queue/join", json={"data": ["red", value], "fn_index": 1})
+        assert "no files" in refused(answer, 400)
+
+    @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe{", b"[" * 100_000, b'{"data": [\xff]}'])
+    def test_what_is_no_json(self, body):
+        assert "load it again" in refused(asked().post("/gradio_api/queue/join", content=body), 400)
+
+    def test_nothing_more_is_waited_for(self, monkeypatch):
+        """The whole event has come: the answer is the end."""
+        monkeypatch.delattr(guard_answers, "_listen")
+        refused(asked().post("/gradio_api/queue/join", content=b"{"), 400)
+
+    def test_values_come_through_as_they_were(self):
+        event = {"data": ["a path", {"picture": "1a", "grösse": [1.5, None, True]}, []], "session_hash": "x"}
+        answer = asked().post("/gradio_api/queue/join", json=event)
+        assert answer.json() == event
+        twice = b'{"data": {"path": "/etc/passwd"}, "data": "red"}'  # of two, the last counts, here and there
+        answer = asked().post("/gradio_api/queue/join", content=twice)
+        assert answer.json() == {"data": "red"}
 
 
 def test_every_answer_says_what_the_browser_must_know():

@@ -22,6 +22,7 @@ from excite.web.server import serve
 TOKEN = "correct-horse-battery"  # noqa: S105 - nobody's
 SOON = 15.0  # seconds; machines may be busy
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing listens there
+JSON = {"Content-Type": "application/json"}
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -78,6 +79,8 @@ def check_nothing_else(server):
         status, _, content = server.ask("GET", path, headers=BEARER)
         assert status == 404
         assert list(json.loads(content)) == ["error"]
+    event = {"data": [{"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}] * 6, "fn_index": 1}
+    assert server.ask("POST", "/gradio_api/queue/join", json.dumps(event), {**JSON, **BEARER})[0] == 400
 
 
 def check_report(server):

@@ -29,6 +29,7 @@ Examples:
 OFFERED = ("words", "everyday", "efficientnet-lite0")
 REPORTS = Path("excite-out")
 MB = 2**20
+MOST_PIXELS = 89_000_000  # Pillow refuses more by itself, whatever is said here
 
 
 def command(
@@ -65,7 +66,10 @@ def command(
         int | None, typer.Option(min=1, metavar="MB", help="Refuse pictures of more megabytes; 25 if not said.")
     ] = None,
     max_pixels: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Refuse pictures of more pixels; 60 millions if not said.")
+        int | None,
+        typer.Option(
+            min=1, max=MOST_PIXELS, metavar="N", help="Refuse pictures of more pixels; 60 millions if not said."
+        ),
     ] = None,
     waiting: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="How many may wait for their turn; 32 if not said.")

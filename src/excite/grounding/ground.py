@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ConceptError, DataError
-from excite.grounding.phrase_maps import SIDE, gaze
+from excite.grounding.phrase_maps import SIDE, Gaze
 from excite.grounding.scoring import TRUST, Scorer
 from excite.images import read_image
+from excite.methods import find_method
+from excite.propagation import held_bytes
 from excite.proposals import Proposals, find_proposer
 from excite.readouts.notebook import shown_html
+from excite.vocabulary import read_phrase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from excite.proposals import Source
     from excite.readouts.boxes_drawn import Box
 
-__all__ = ["GAMMA", "METHOD", "MOST", "Grounded", "Region", "ground", "rank"]
+__all__ = ["GAMMA", "METHOD", "MOST", "Grounded", "Region", "Study", "ground", "rank"]
 
 METHOD, GAMMA = "excite", 0.4  # the best in docs/grounding.md
 MOST = 10
@@ -132,15 +136,74 @@ def ground(  # noqa: PLR0913 - all but three may be left out
         >>> hat.regions[0].box, [word.text for word in hat.map.reading.words]               # doctest: +SKIP
         ((12.0, 30.0, 200.0, 180.0), ['man', 'hat'])
     """
-    texts = [phrases] if isinstance(phrases, str) else list(phrases)
-    blank = next((text for text in texts if not text.strip()), None)
-    if blank is not None or not texts:
-        raise ConceptError("a phrase is blank: write what to look for, such as 'a man in a red hat'")
+    texts = _checked([phrases] if isinstance(phrases, str) else list(phrases))
     picture = read_image(image)
-    found = _proposals(proposals, picture, image)
-    scorer = Scorer(found, trust)
-    maps = gaze(classifier, picture, texts, method=method, layer=layer, side=side, hints=hints)
-    return [Grounded(text, rank(scorer, one, gamma, most), one) for text, one in zip(texts, maps, strict=True)]
+    study = Study(
+        classifier,
+        picture,
+        _proposals(proposals, picture, image),
+        method=method,
+        layer=layer,
+        trust=trust,
+        side=side,
+    )
+    return study.ground(texts, gamma=gamma, hints=hints, most=most)
+
+
+class Study:
+    """As `excite.ground`, for phrases that come one after the other. Several threads may ask.
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        picture: in mode RGB.
+        proposals: of this picture.
+        method: a name from `excite.METHODS`.
+        layer: where to read it; None for the classifier's own best.
+        trust: see `excite.ground`.
+        side: the shorter side of the picture as the classifier sees it.
+
+    Example:
+        >>> study = Study(excite.load("words"), picture, find_proposer("hierarchy").of(picture))  # doctest: +SKIP
+        >>> study.ground(["a dog"])[0].regions[0].box, study.ground(["the left dog"])             # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        picture: Image.Image,
+        proposals: Proposals,
+        *,
+        method: str = METHOD,
+        layer: str | None = None,
+        trust: float = TRUST,
+        side: int = SIDE,
+    ) -> None:
+        self._method = find_method(method)
+        self._gaze = Gaze(classifier, picture, [self._method], layer=layer, side=side)
+        self._scorer = Scorer(proposals, trust)
+        self._module = classifier.module
+        self._lock = threading.Lock()  # a forward pass serves one question at a time
+
+    def ground(
+        self, phrases: Sequence[str], *, gamma: float = GAMMA, hints: bool = True, most: int = MOST
+    ) -> list[Grounded]:
+        """The regions that phrases refer to, see `excite.ground`.
+
+        Raises:
+            ConceptError: a phrase is blank, or there is none.
+        """
+        readings = [read_phrase(text, self._gaze.labels) for text in _checked(phrases)]
+        with self._lock:
+            maps = self._gaze.maps(self._method, readings, hints=hints)
+        return [
+            Grounded(text, rank(self._scorer, one, gamma, most), one) for text, one in zip(phrases, maps, strict=True)
+        ]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds."""
+        arrays = self._scorer.proposals.arrays().values()
+        return held_bytes(self._module, self._gaze.look.view.passes()) + sum(each.nbytes for each in arrays)
 
 
 def rank(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | None = MOST) -> tuple[Region, ...]:
@@ -155,6 +218,13 @@ def rank(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | Non
     scores = scorer.scores(found.plane, gamma)
     boxes = scorer.proposals.boxes.tolist()
     return tuple(Region(tuple(boxes[k]), float(scores[k])) for k in scorer.told(scores, most))
+
+
+def _checked(phrases: Sequence[str]) -> Sequence[str]:
+    """The phrases, if each says anything."""
+    if not phrases or not all(text.strip() for text in phrases):
+        raise ConceptError("a phrase is blank: write what to look for, such as 'a man in a red hat'")
+    return phrases
 
 
 def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, image: ImageSource) -> Proposals:

@@ -105,7 +105,7 @@ def decode_image(content: bytes, name: str = "the picture", *, most_pixels: int 
     image = _opened(BytesIO(content), name)
     if most_pixels is not None and image.width * image.height > most_pixels:
         raise ImageError(
-            f"{name} has {image.width} x {image.height} pixels, more than the limit of {most_pixels:,}: make it smaller."
+            f"{name} has {image.width} x {image.height} pixels, more than {most_pixels:,}: make it smaller."
         )
     return _decoded(image, name)
 

@@ -14,9 +14,10 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse
 
-from excite.web.api_errors import UNFORESEEN, problem
+from excite.web.api_errors import UNFORESEEN, RefusedError, problem
 from excite.web.guard_answers import Marked, Mouth, answer_at_once
 from excite.web.guard_body import Intake, Room, too_large
+from excite.web.guard_events import EVENTS, checked_event
 from excite.web.guard_paths import is_for_programs, is_served, is_small
 
 if TYPE_CHECKING:
@@ -85,23 +86,33 @@ class Guard:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope, Headers(scope=scope))
         if refusal is not None:
-            await answer_at_once(refusal, scope, receive, send)
+            await answer_at_once(refusal, receive, send)
             return
         intake = Intake(receive, self._most(scope["path"]), self._room, self._closing)
         mouth = Mouth(send, intake)
         try:
-            await self._app(scope, intake.receive, mouth.send)
+            instead = await self._passed_on(scope, intake, mouth)
+        finally:
+            intake.close()
+        if intake.refusal is not None:
+            instead = problem(*intake.refusal)
+        if instead is not None and not mouth.begun:
+            await answer_at_once(instead, None if intake.ended else receive, send)
+
+    async def _passed_on(self, scope: Scope, intake: Intake, mouth: Mouth) -> Response | None:
+        """Let the app answer; what is to be said instead if it does not."""
+        try:
+            heard = await checked_event(intake.receive) if scope["path"] == EVENTS else intake.receive
+            await self._app(scope, heard, mouth.send)
         except ClientDisconnect:
             pass  # nobody is there to be told
+        except RefusedError as error:
+            return problem(error.status, str(error))
         except Exception:
             if intake.refusal is None:
                 LOG.exception("an error that nobody foresaw, asked for %s %s", scope["method"], scope["path"])
-                if not mouth.begun:
-                    await answer_at_once(problem(HTTPStatus.INTERNAL_SERVER_ERROR, UNFORESEEN), scope, receive, send)
-        finally:
-            intake.close()
-        if intake.refusal is not None and not mouth.begun:
-            await answer_at_once(problem(*intake.refusal), scope, receive, send)
+                return problem(HTTPStatus.INTERNAL_SERVER_ERROR, UNFORESEEN)
+        return None
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """Why a request is not let through; looked at before any of its body is read."""

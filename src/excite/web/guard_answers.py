@@ -10,7 +10,7 @@ from starlette.datastructures import MutableHeaders
 
 if TYPE_CHECKING:
     from starlette.responses import Response
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Message, Receive, Send
 
     from excite.web.guard_body import Intake
 
@@ -62,16 +62,21 @@ class Marked:
         await self._send(message)
 
 
-async def answer_at_once(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer at once, and listen for a while to what is still being sent.
+async def answer_at_once(response: Response, receive: Receive | None, send: Send) -> None:
+    """Answer, and listen for a while to what is still being sent.
 
     A connection that is closed while somebody sends is broken before they have read why.
+
+    Args:
+        response: the answer.
+        receive: what may still come; None when everything has.
+        send: where to answer.
     """
     response.headers["Connection"] = "close"
     headers = response.raw_headers
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
     await send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})
-    if scope["method"] not in {"GET", "HEAD"}:
+    if receive is not None:
         with suppress(TimeoutError):
             await asyncio.wait_for(_listen(receive), LINGER)
     await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -33,6 +33,7 @@ class Intake:
         closing: set when the server ends; whoever listens on behind the body is told so.
 
     Attributes:
+        ended: whether all of it has come.
         refusal: a code and a sentence, once the body cannot be taken; whoever reads it then sees a broken connection.
     """
 
@@ -41,21 +42,21 @@ class Intake:
         self._receive, self._most, self._room = receive, most, room
         self._closing = closing
         self._bytes = 0
-        self._ended = False
+        self.ended = False
         self._deadline = asyncio.get_running_loop().time() + ALTOGETHER
 
     async def receive(self) -> Message:
         """The next part of the body; behind its end, what the server has to say of the connection."""
         if self.refusal is not None:
             return {"type": "http.disconnect"}
-        if self._ended:
+        if self.ended:
             return await self._listened()
         left = self._deadline - asyncio.get_running_loop().time()
         try:
             message = await asyncio.wait_for(self._receive(), min(PATIENCE, max(left, 0)))
         except TimeoutError:
             return self._refuse(HTTPStatus.REQUEST_TIMEOUT, "nothing more came for a while: send it again")
-        self._ended = message["type"] != "http.request" or not message.get("more_body", False)
+        self.ended = message["type"] != "http.request" or not message.get("more_body", False)
         self._count(len(message.get("body", b"")))
         return message if self.refusal is None else {"type": "http.disconnect"}
 

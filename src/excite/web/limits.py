@@ -26,8 +26,8 @@ class Limits:
     upload: int = 25 * MB
     pixels: int = 60_000_000
     kept_pixels: int = 2_000_000
-    pictures: int = 256 * MB
-    passes: int = 256 * MB
+    pictures: int = 128 * MB
+    passes: int = 128 * MB
     at_once: int = 2
     waiting: int = 32
     concepts: int = 50

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from excite.errors import ConceptError, LayerError, ModelError
-from excite.grounding.ground import GAMMA, METHOD, MOST
-from excite.grounding.study import Study
+from excite.grounding.ground import GAMMA, METHOD, MOST, Study
 from excite.methods import find_method
 from excite.models.candidates import candidate_layers
 from excite.models.layers import default_layer, spatial_layers
@@ -21,6 +20,7 @@ from excite.shelf import Shelf
 from excite.web.desk import Desk
 from excite.web.gate import Gate
 from excite.web.limits import Limits
+from excite.web.trimming import Trimmer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,6 +117,7 @@ class Service:
         self.desk = Desk(self.limits)
         self.gate = Gate(self.limits.at_once, self.limits.waiting)
         self._proposals: Shelf[Proposals] = Shelf(self.limits.pictures)
+        self._trimmer = Trimmer()
 
     def offer(self, model: str | None = None) -> Offer:
         """The classifier of that name; the default if none is named.
@@ -136,7 +137,9 @@ class Service:
         """
         offer, chosen = self.offer(model), find_method(method)
         with self.gate.passed():
-            return self._findings(sheet, offer, most, chosen.name)
+            found = self._findings(sheet, offer, most, chosen.name)
+            self._trimmer.trim()
+            return found
 
     def attend(
         self,
@@ -194,6 +197,7 @@ class Service:
                 )
             found = study.ground(phrases, gamma=gamma, most=most)
             offer.studies.put(key, study, study.size)
+            self._trimmer.trim()
             return found
 
     @staticmethod

@@ -1,0 +1,215 @@
+"""What can be asked, without any server: pictures that are kept, turns that are waited for, answers for the page."""
+
+import io
+import json
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import excite
+from excite.errors import ConceptError, ImageError, LayerError, ModelError
+from excite.models import Choice
+from excite.web.answers import Answers, Settings
+from excite.web.desk import Desk, GoneError
+from excite.web.examples import find_examples
+from excite.web.gate import BusyError, Gate
+from excite.web.limits import Limits
+from excite.web.service import Service
+
+data = pytest.importorskip("skimage.data")
+pytest.importorskip("higra")
+
+
+def jpeg(picture, **more):
+    file = io.BytesIO()
+    picture.save(file, "JPEG", **more)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def service():
+    return Service({"words": Choice("words"), "numbers": Choice("efficientnet-lite0")}, Limits(kept_pixels=60_000))
+
+
+@pytest.fixture(scope="module")
+def sheet(service):
+    return service.desk.put(Image.fromarray(data.coffee()))
+
+
+@pytest.fixture(scope="module")
+def answers(service):
+    return Answers(service, find_examples())
+
+
+class TestDesk:
+    def test_a_large_picture_is_kept_smaller_and_told_in_its_own_pixels(self):
+        desk = Desk(Limits(kept_pixels=1000))
+        sheet = desk.take(jpeg(Image.new("RGB", (400, 100))))
+        assert sheet.size == (400, 100)
+        assert sheet.picture.size == (63, 16)
+        assert sheet.box((0, 0, 63, 16)) == [0, 0, 400, 100]
+        assert sheet.point((62, 15)) == [396, 96]
+        assert sheet.point(None) is sheet.box(None) is None
+
+    def test_the_same_picture_has_the_same_key_and_another_has_another(self):
+        desk = Desk(Limits())
+        one = desk.put(Image.new("RGB", (8, 8)))
+        assert desk.put(Image.new("RGB", (8, 8))).key == one.key
+        assert desk.put(Image.new("RGB", (4, 16))).key != one.key  # as many pixels, and all black
+        assert desk.find(one.key).picture.size == (8, 8)
+
+    def test_the_oldest_are_forgotten(self):
+        desk = Desk(Limits(pictures=300))
+        keys = [desk.put(Image.new("RGB", (10, 5), (n, 0, 0))).key for n in range(3)]
+        with pytest.raises(GoneError, match="send it again"):
+            desk.find(keys[0])
+        assert desk.find(keys[2]).size == (10, 5)
+
+    @pytest.mark.parametrize(
+        ("content", "why"),
+        [(b"", "empty"), (b"x" * 2000, "more than 1,000 bytes"), (b"text", "not a picture")],
+    )
+    def test_what_is_no_picture_is_refused(self, content, why):
+        with pytest.raises(ImageError, match=why):
+            Desk(Limits(upload=1000)).take(content)
+
+    def test_too_many_pixels_are_refused_before_they_are_decoded(self):
+        with pytest.raises(ImageError, match=r"100 x 100 pixels, more than 9,999: make it smaller"):
+            Desk(Limits(pixels=9999)).take(b"P6 100 100 255 ")  # its pixels are not even there
+
+
+def test_a_gate_lets_so_many_through_and_has_so_many_wait():
+    gate = Gate(at_once=1, waiting=1)
+    inside, leave, order = threading.Event(), threading.Event(), []
+
+    def first():
+        with gate.passed():
+            inside.set()
+            leave.wait(10)
+            order.append("first")
+
+    def second():
+        with gate.passed():
+            order.append("second")
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert inside.wait(10)
+    threads[1].start()
+    while gate._places._value:  # until the second waits
+        pass
+    with pytest.raises(BusyError, match="try again"), gate.passed():
+        pass
+    leave.set()
+    for thread in threads:
+        thread.join(10)
+    assert order == ["first", "second"]
+    with gate.passed():  # and everybody has left
+        pass
+
+
+class TestService:
+    def test_the_network_looks_once(self, service, sheet):
+        memory = service.offer().memory
+        looks = memory.looks
+        found = service.findings(sheet)
+        service.attend(sheet, [found[0].concept])
+        service.attend(sheet, ["spoon", "table"])
+        assert memory.looks == looks + 1
+        assert len({one.concept for one in found}) == 10
+        assert found[0].concept == "cup"
+
+    def test_the_answers_are_those_of_the_library(self, service, sheet):
+        (found,) = service.attend(sheet, ["spoon"], method="mwp", layer="blocks.10", against=["cup"])
+        (made,) = excite.attend(
+            service.offer().classifier, sheet.picture, "spoon", method="mwp", layer="blocks.10", against="cup"
+        )
+        np.testing.assert_array_equal(found.numpy(), made.numpy())
+        (phrase,) = service.ground(sheet, ["the spoon on the right"])
+        (expected,) = excite.ground(service.offer().classifier, sheet.picture, "the spoon on the right")
+        assert phrase.to_json() == expected.to_json()
+        (again,) = service.ground(sheet, ["the spoon on the right"])  # this time nothing is made anew
+        assert again.to_json() == expected.to_json()
+
+    def test_without_concepts_the_findings_are_shown(self, service, sheet):
+        assert [one.concept for one in service.attend(sheet)] == [
+            one.concept for one in service.findings(sheet, most=5)
+        ]
+
+    @pytest.mark.parametrize(
+        ("question", "error", "why"),
+        [
+            ({"model": "/etc/passwd"}, ModelError, "not offered here: use one of words, numbers"),
+            ({"layer": "nowhere"}, LayerError, r"words has no layer 'nowhere': use one of .*blocks\.14"),
+            ({"concepts": ["cat"] * 51}, ConceptError, "at most 50"),
+            ({"concepts": ["c" * 1001]}, ConceptError, "at most 1000"),
+            ({"concepts": ["flurb"]}, ConceptError, "No label is called"),
+        ],
+    )
+    def test_what_cannot_be_answered(self, service, sheet, question, error, why):
+        with pytest.raises(error, match=why):
+            service.attend(sheet, **{"concepts": ["cat"], **question})
+
+    def test_the_usual_layer_is_among_the_layers(self, service):
+        offer = service.offer()
+        assert offer.layer == "blocks.14"
+        assert offer.layers.index("blocks.10") < offer.layers.index(offer.layer)
+        assert offer is service.offers["words"]
+
+
+class TestAnswers:
+    def test_a_word_a_phrase_and_nothing_said(self, answers, sheet):
+        word = answers.view(sheet, Settings("words", "spoon"))
+        assert (word["title"], word["about"][1:]) == ("spoon", ["layer blocks.14", "c-mwp"])
+        phrase = answers.view(sheet, Settings("words", "the spoon on the right"))
+        assert phrase["about"] == ["phrase", "layer blocks.14", "excite"]
+        assert [word["word"] for word in phrase["words"]] == ["spoon"]
+        nothing = answers.view(sheet, Settings("words"))
+        assert nothing["title"] == "cup"
+
+    def test_places_are_shares_and_numbers_are_pixels_as_sent(self, answers, sheet):
+        assert sheet.size != sheet.picture.size
+        view = answers.view(sheet, Settings("words", "cup"))
+        told = json.loads(view["json"])
+        assert told["image_size"] == [600, 400]
+        assert np.allclose(np.multiply(view["point"], sheet.size), told["point"], atol=2.1)
+        assert np.allclose(np.multiply(view["box"], [*sheet.size, *sheet.size]), told["box"], atol=0.1)
+        assert max(view["box"]) <= 1
+
+    def test_an_unknown_word_is_told_beside_the_picture(self, answers, sheet):
+        shown = answers.stage(sheet, Settings("words", "flurb"))
+        assert shown["view"] is None
+        assert shown["picture"]["key"] == sheet.key
+        assert shown["error"].startswith("No label is called 'flurb'")
+
+    def test_a_phrase_has_no_contrast(self, answers, sheet):
+        assert "a single concept" in answers.stage(sheet, Settings("words", "a small spoon", "cup"))["error"]
+
+    def test_the_layer_is_found_by_its_place(self, answers, service, sheet):
+        place = service.offer().layers.index("blocks.10")
+        assert answers.view(sheet, Settings("words", "cup", layer=place))["about"][1] == "layer blocks.10"
+        for odd in (-1, 999):
+            assert answers.layer(Settings("words", layer=odd)) is None
+
+    def test_too_many_maps_side_by_side_are_refused(self, answers, sheet):
+        told = answers.grid(sheet, "words", "cat, dog, cup", ["mwp"] * 9, [])
+        assert told["error"] == "These are 27 maps: choose fewer, at most 24."
+        assert answers.grid(sheet, "words", "cup", [], [])["error"] == "Choose at least one method."
+        rows = answers.grid(sheet, "words", "cup, spoon", ["mwp", "c-mwp"], ["blocks.10"])["rows"]
+        assert [[view["title"] for view in row] for row in rows] == [["cup", "cup"], ["spoon", "spoon"]]
+
+    def test_pictures_by_example_by_key_and_not_at_all(self, answers, sheet):
+        assert answers.place({"example": "chelsea"}).size == (451, 300)
+        assert answers.place({"picture": sheet.key}) is sheet
+        assert answers.place(None) is answers.place({}) is None
+        with pytest.raises(GoneError):
+            answers.place({"picture": "../../etc/passwd"})
+
+
+def test_examples_of_ones_own(tmp_path):
+    Image.new("RGB", (300, 100), "red").save(tmp_path / "mine.png")
+    (example,) = find_examples(tmp_path).values()
+    assert (example.name, example.read().size) == ("mine", (300, 100))
+    assert example.thumbnail().startswith("data:image/jpeg;base64,")
