@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST ?= $(BIN)/pytest --numprocesses 2
 
-.PHONY: demo test lint types check format pictures wheel clean help
+.PHONY: demo serve test lint types check format docs compare pictures wheel clean help
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
 
@@ -23,6 +23,13 @@ $(VENV)/.dev: $(VENV)/.demo
 
 demo: $(VENV)/.demo  ## the main job, on the embedded classifier and a real photograph
 	$(BIN)/python examples/demo.py
+
+serve: $(VENV)/.serve  ## the page, in your browser
+	$(BIN)/excite serve --open
+
+$(VENV)/.serve: $(VENV)/.demo
+	$(PIP) --editable '.[serve]'
+	touch $@
 
 test: lint types check  ## lint, types and all tests
 
@@ -40,11 +47,19 @@ format: $(VENV)/.dev  ## let ruff put the code in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-pictures: $(VENV)/.dev  ## draw the README's pictures again
+docs: $(VENV)/.dev  ## the documentation, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+compare: $(VENV)/.dev  ## is what docs/comparison.md says of other packages still so?
+	$(BIN)/python recipes/compare_peers.py --check
+
+pictures: $(VENV)/.dev  ## draw the pictures of the README and the docs again
 	$(BIN)/python recipes/readme_picture.py
+	$(BIN)/python recipes/theory_figures.py
+	$(BIN)/python recipes/page_picture.py
 
 wheel: $(VENV)/.dev  ## build the package
 	$(PIP) build && $(BIN)/python -m build
 
 clean:           ## forget the environment and what was built
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache

@@ -42,7 +42,7 @@ class Reference:
     """The steps of a small network, each taken on responses and on where winners end."""
 
     def layer(self, units: Units, module: nn.Conv2d | nn.Linear) -> Units:
-        """A convolution or a full connection: children share by what they excite (paper, Eqn. 3)."""
+        """A convolution or a full connection: children share by what they excite (paper, Eqn. 4)."""
         shape, size = units.responses.shape, units.responses.numel()
         linear = copy.deepcopy(module)
         linear.bias = None

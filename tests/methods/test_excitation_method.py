@@ -30,7 +30,7 @@ def features_and_weights(seen):
 
 
 def shared(features, weights):
-    """P(a_j) = a_j w_j+ / sum_k a_k w_k+: the paper's Eqn. 3 for a single cued unit, summed over channels."""
+    """P(a_j) = a_j w_j+ / sum_k a_k w_k+: the paper's Eqn. 4 for a single cued unit, summed over channels."""
     pushes = features * weights.clamp(min=0).view_as(features[0])
     return (pushes / pushes.sum((1, 2, 3), keepdim=True)).sum(1)
 
@@ -78,7 +78,7 @@ def test_a_method_leaves_nothing_behind_for_the_next(seen, name):
 
 
 def passed(network, x, sign, unit=2):
-    """Eqn. 3 without its normaliser, by hand: p_j = a_j * sum_i w_ji+ p_i, down to the last map."""
+    """Eqn. 4 without its normaliser, by hand: p_j = a_j * sum_i w_ji+ p_i, down to the last map."""
     features = network.features(x).flatten(1).detach()
     hidden = network.fc[:2](features).detach()
     top = (sign * network.fc[2].weight[unit].detach()).clamp(min=0)

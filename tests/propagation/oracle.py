@@ -40,7 +40,7 @@ def facing(response):
 
 
 def transitions(children, weights, towards=1.0):
-    """P[i, j] = P(a_j | a_i): the contributions x_j * w_ji with the sign ``towards`` share unit i (Eqn. 3)."""
+    """P[i, j] = P(a_j | a_i): the contributions x_j * w_ji with the sign ``towards`` share unit i (Eqn. 4)."""
     contributions = (children[:, None] * weights).T
     pushes = np.clip(contributions * np.broadcast_to(towards, len(contributions))[:, None], 0, None)
     total = pushes.sum(axis=1, keepdims=True)

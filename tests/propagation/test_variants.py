@@ -87,7 +87,7 @@ def test_alpha_beta_is_its_matrices(options):
 
 
 def pushes(units, towards):
-    """Eqn. 3 without its normaliser: a_j * w_ji+."""
+    """Eqn. 4 without its normaliser: a_j * w_ji+."""
     contributions = (units.child.rate[:, None] * units.weights).T
     return np.clip(contributions * np.broadcast_to(towards, len(contributions))[:, None], 0, None)
 

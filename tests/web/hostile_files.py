@@ -107,6 +107,7 @@ BOMBS = {
     "PPM of a thousand million squared": b"P6 999999999 999999999 255\n",
     "PPM with a number of a thousand digits": b"P6 " + b"9" * 1000 + b" 1 255\n",
     "a thousand million pixels in a row": png(1_000_000_000, 1),
+    "PNG that is a strip of one pixel by many": encoded(Image.new("1", (1, 900_000)), "PNG"),
     "PNG without any pixels": png(0, 0),
 }
 LAUGHS = "".join(f'<!ENTITY l{k} "{f"&l{k - 1};" * 10}">' for k in range(1, 12))

@@ -1,7 +1,7 @@
 """Which regions of a picture phrases refer to."""
 
-from excite.grounding.ground import Grounded, Region, ground
+from excite.grounding.ground import Grounded, Region, Study, ground
 from excite.grounding.phrase_maps import Gaze, PhraseMap, gaze
 from excite.grounding.scoring import Scorer
 
-__all__ = ["Gaze", "Grounded", "PhraseMap", "Region", "Scorer", "gaze", "ground"]
+__all__ = ["Gaze", "Grounded", "PhraseMap", "Region", "Scorer", "Study", "gaze", "ground"]

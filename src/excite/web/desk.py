@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Desk", "GoneError", "Sheet"]
 
+LONGEST = 100_000  # pixels of a side
+
 
 class GoneError(ExciteError):
     """The picture is no longer kept."""
@@ -79,8 +81,14 @@ class Desk:
         return self.put(decode_image(content, most_pixels=self._limits.pixels))
 
     def put(self, picture: Image.Image) -> Sheet:
-        """Keep a picture in mode RGB."""
+        """Keep a picture in mode RGB.
+
+        Raises:
+            ImageError: it is a strip of which nothing could be seen.
+        """
         size = picture.size
+        if max(size) > LONGEST:  # made smaller, a strip of one pixel by millions would take all memory
+            raise ImageError(f"the picture has {size[0]} x {size[1]} pixels: no side may have more than {LONGEST:,}")
         share = math.sqrt(self._limits.kept_pixels / (size[0] * size[1]))
         if share < 1:
             smaller = (max(1, round(size[0] * share)), max(1, round(size[1] * share)))
