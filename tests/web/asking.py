@@ -147,10 +147,10 @@ def check_ends_well(process, number=signal.SIGTERM):
 
 def run(limits, options):
     """In that process: serve until told to end, with little patience."""
-    from excite.web import guard_answers, guard_body
+    from excite.web import guard_answers, guard_body, server_wire
     from excite.web.server import serve
 
-    guard_body.PATIENCE, guard_answers.LINGER = 1.5, 0.5
+    guard_body.PATIENCE, guard_answers.LINGER, server_wire.IDLE = 1.5, 0.5, 1.5
 
     page = types.ModuleType("excite.web.page")
     page.mount_page = lambda app, *_: app

@@ -264,6 +264,7 @@ def wires():
         yield name, partial(refused_raw, status=status, sent=sent)
     yield "a second request behind a length that is too small", check_second_request
     yield "somebody who leaves in the middle", check_left_in_the_middle
+    yield "somebody who never comes to the point", check_half_a_head
 
 
 def check_second_request(server):
@@ -281,6 +282,21 @@ def check_left_in_the_middle(server):
     for _ in range(20):
         with socket.create_connection((server.host, server.port), timeout=PATIENCE) as wire:
             wire.sendall(HEAD + b"Content-Length: 500000\r\n\r\n" + b"x" * 1000)
+    check_next_person(server)
+
+
+def check_half_a_head(server):
+    """Neither at the beginning nor behind another request is a head waited for that does not end."""
+    begun = time.monotonic()
+    for before in (b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        with socket.create_connection((server.host, server.port), timeout=PATIENCE) as wire:
+            if before:
+                wire.sendall(before)
+                assert b" 200 " in wire.recv(65536)
+            wire.sendall(b"GET / HTTP/1.1\r\nHost: ")
+            while wire.recv(65536):
+                pass
+    assert time.monotonic() - begun < SOON
     check_next_person(server)
 
 

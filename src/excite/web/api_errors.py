@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["UNFORESEEN", "RefusedError", "add_error_answers", "problem"]
 
-LOG = logging.getLogger("excite.web")
 UNFORESEEN = "something went wrong here that should not have: the server's log says what; try another question"
 MOST_LETTERS = 600
 RETRY_AFTER = "3"  # seconds; a question takes about one

@@ -21,11 +21,11 @@ __all__ = ["Example", "find_examples"]
 
 MOST = 12
 THUMBNAIL = 128
-PHOTOGRAPHS = {  # those with free licences that need no download, and a question to begin with
-    "chelsea": ("a cat", "cat"),
-    "coffee": ("a cup of coffee", "a spoon"),
-    "astronaut": ("an astronaut", "a woman in an orange suit"),
-    "rocket": ("a rocket", "missile"),
+PHOTOGRAPHS = {  # those with free licences that need no download
+    "chelsea": "a cat",
+    "coffee": "a cup of coffee",
+    "astronaut": "an astronaut",
+    "rocket": "a rocket",
 }
 
 
@@ -36,13 +36,11 @@ class Example:
     Attributes:
         name: by which links know it.
         title: what it shows.
-        question: a concept or phrase to try with it; none where nobody knows one.
         read: gives the picture.
     """
 
     name: str
     title: str
-    question: str
     read: Callable[[], Image.Image]
 
     def thumbnail(self) -> str:
@@ -63,10 +61,10 @@ def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
     """
     if folder is not None:
         files = find_images(str(folder))[:MOST]
-        return {file.stem: Example(file.stem, file.stem, "", partial(read_image, file)) for file in files}
+        return {file.stem: Example(file.stem, file.stem, partial(read_image, file)) for file in files}
     if find_spec("skimage") is None:
         return {}
-    return {name: Example(name, *about, partial(_photograph, name)) for name, about in PHOTOGRAPHS.items()}
+    return {name: Example(name, title, partial(_photograph, name)) for name, title in PHOTOGRAPHS.items()}
 
 
 def _photograph(name: str) -> Image.Image:

@@ -82,7 +82,7 @@ class _Page:
                         self._questions()
                     with gr.Column(scale=3, min_width=320):
                         self._answer()
-                with gr.Tab("Side by side"):
+                with gr.Tab("Side by side") as self.beside:
                     self._side_by_side()
                 if self.handlers.reports:
                     with gr.Tab("Reports"):
@@ -162,7 +162,8 @@ class _Page:
         gr.on([self.method.input, self.layer.input], do.again, settings, [self.findings, self.stage], js=ASKED, **QUIET)
         gr.on([self.opacity.change, self.colours.change, self.marks.change], None, looks, None, js=SET_LOOK)
         beside = [self.drop, self.model, self.concepts, self.methods, self.layers]
-        gr.on([self.compare.click, self.concepts.submit], do.compared, beside, self.grid, js=ASKED, **QUIET)
+        comparing = [self.beside.select, self.compare.click, self.concepts.submit]
+        gr.on(comparing, do.compared, beside, self.grid, js=ASKED, **QUIET)
         linked = f"(drop, ...values) => excite.link(drop, {LINKED}, values)"
         shared = self.share.click(None, [*settings, *looks], self.address, js=linked)
         shared.then(lambda: gr.update(visible=True), None, self.address, **QUIET)
