@@ -61,6 +61,10 @@ def command(
         Path | None,
         typer.Option(metavar="FOLDER", help="Show the pages of `excite bench` in it; excite-out if that is there."),
     ] = None,
+    examples: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Show up to 12 pictures of it to try; a cat and others if not said."),
+    ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Show the page in your browser.")] = False,
     max_upload: Annotated[
         int | None, typer.Option(min=1, metavar="MB", help="Refuse pictures of more megabytes; 25 if not said.")
@@ -104,6 +108,7 @@ def command(
         port=port,
         token=token,
         reports=_reports(reports),
+        examples=examples,
         open_browser=open_browser,
         announce=_announce if as_json else None,
     )

@@ -58,6 +58,7 @@ def mount_page(
             primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
         ),
         footer_links=[],
+        show_error=False,  # what is foreseen is told on the page; what is not is nobody's business
         ssr_mode=False,
         allowed_paths=[],
         pwa=False,

@@ -43,13 +43,14 @@ QUIET = {  # gradio shall neither tell anybody nor fetch, keep or start anything
 }
 
 
-def serve(
+def serve(  # noqa: PLR0913 - all but one may be left out
     service: Service,
     *,
     host: str = "127.0.0.1",
     port: int = PORT,
     token: str | None = None,
     reports: Path | None = None,
+    examples: Path | None = None,
     open_browser: bool = False,
     announce: Callable[[str, str | None], None] | None = None,
 ) -> None:
@@ -61,6 +62,7 @@ def serve(
         port: 0 for any that is free.
         token: what everybody needs who asks, at least 16 letters; one is made where others can ask.
         reports: a folder with the pages of experiments.
+        examples: a folder of pictures to try; those of scikit-image if none.
         open_browser: show the page.
         announce: told the address and the token once both can be used; without, one line is printed.
 
@@ -82,10 +84,11 @@ def serve(
             if open_browser:
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()  # some browsers take long
 
-        _run(service, host, token, reports, listening, started)
+        app = build_app(service, reports, examples)
+        _run(app, service, host, token, listening, started)
 
 
-def build_app(service: Service, reports: Path | None = None) -> FastAPI:
+def build_app(service: Service, reports: Path | None = None, examples: Path | None = None) -> FastAPI:
     """The app: the HTTP interface, the reports, and the page around them."""
     os.environ.update(QUIET)  # read when gradio is imported
     from excite.web.api import create_api
@@ -96,7 +99,7 @@ def build_app(service: Service, reports: Path | None = None) -> FastAPI:
     found = find_reports(reports) if reports is not None else []
     app = create_api(service)
     app.include_router(report_routes(found))
-    return mount_page(app, service, found, find_examples())
+    return mount_page(app, service, found, find_examples(examples))
 
 
 def check_installed() -> None:
@@ -111,10 +114,10 @@ def check_installed() -> None:
 
 
 def _run(
+    app: FastAPI,
     service: Service,
     host: str,
     token: str | None,
-    reports: Path | None,
     listening: socket.socket,
     started: Callable[[], None],
 ) -> None:
@@ -125,7 +128,7 @@ def _run(
 
     own = socket.gethostname()
     guard = Guard(
-        build_app(service, reports),
+        app,
         limits=service.limits,
         hosts=[] if _is_loopback(host) else [host, own, f"{own}.local"],
         any_address=host in ANY,
