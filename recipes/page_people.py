@@ -54,7 +54,7 @@ class Person:
     """
 
     def __init__(self, place: SplitResult, name: str) -> None:
-        self.place, self.name, self.turn = place, name, 0
+        self.place, self.name = place, name
         config = json.loads(self.send("GET", "/config"))
         self.functions = {one["api_name"]: one["id"] for one in config["dependencies"] if one["api_name"]}
 
@@ -68,13 +68,11 @@ class Person:
         self._event("asked", question)
 
     def _event(self, function: str, question: str) -> None:
-        session = f"{self.name}-{self.turn}"
-        self.turn += 1
         number = next(number for name, number in self.functions.items() if name.startswith(function))
         data = [{"picture": self.picture}, "words", question, "", "usual", 15]
-        asked = {"data": data, "fn_index": number, "session_hash": session}
+        asked = {"data": data, "fn_index": number, "session_hash": self.name}
         self.send("POST", "/gradio_api/queue/join", json.dumps(asked).encode(), "application/json")
-        said = self.send("GET", f"/gradio_api/queue/data?session_hash={session}").decode()
+        said = self.send("GET", f"/gradio_api/queue/data?session_hash={self.name}").decode()
         told = [json.loads(line[5:]) for line in said.splitlines() if line.startswith("data:")]
         done = next((one for one in told if one["msg"] == "process_completed"), None)
         if done is None or not done["success"] or done["output"]["data"][-1]["error"]:

@@ -128,9 +128,9 @@ def test_a_worker_and_a_node_are_killed_in_the_middle(diary, make_cluster, capfd
     assert happened[1] < PICTURES, "all was done before the node was removed"
     said = capfd.readouterr()
     assert json.loads(said.out) == json.loads(Path("whole/rows.json").read_text())  # and nothing that Ray says
-    assert {line.split(" at ")[0] for line in said.err.splitlines()} == {
-        "excite: note: a worker of the cluster was lost"
-    }
+    slow = "excite: note: no worker of the Ray cluster is ready"  # so it is, on a busy machine
+    told = {line.split(" at ")[0] for line in said.err.splitlines() if not line.startswith(slow)}
+    assert told == {"excite: note: a worker of the cluster was lost"}
     check_tables("cluster")
     assert json.dumps(rows("cluster/records.parquet")) == json.dumps(lines("whole/records.jsonl"))  # each row once
     assert not Path("cluster/records.jsonl").exists()

@@ -107,8 +107,8 @@ def test_marks_show_on_any_background(grey, width, height):
     ringed = lightness(array(overlay(picture, nothing, point=(x, y))))
     changed = np.abs(ringed - bare)
     for direction in (changed[y, x:], changed[y, x::-1], changed[y:, x], changed[y::-1, x]):
-        assert direction[:3].max() > 30  # the dot
-        assert direction[3:25].max() > 30  # the ring
+        assert direction[:5].max() > 30  # the dot: light, with a dark edge
+        assert direction[5:25].max() > 30  # the ring
 
 
 def test_the_ring_is_around_the_point():

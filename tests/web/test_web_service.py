@@ -106,7 +106,7 @@ def test_a_gate_lets_so_many_through_and_has_so_many_wait():
     for thread in threads:
         thread.join(10)
     assert order == ["first", "second"]
-    with gate.passed():  # and everybody has left
+    with gate.passed(), gate.passed():  # everybody has left, and who is inside may ask again
         pass
 
 

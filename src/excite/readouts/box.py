@@ -7,7 +7,7 @@ from torch import Tensor
 from excite.errors import ExciteError
 from excite.readouts.upsample import Mode, checked_map, upsample
 
-__all__ = ["DEFAULT_ALPHA", "checked_alpha", "threshold_box"]
+__all__ = ["DEFAULT_ALPHA", "checked_alpha", "strong_box", "threshold_box"]
 
 DEFAULT_ALPHA = 1.0
 """Evidence is strong above this many times the map's mean (the paper's alpha, there chosen per method)."""
@@ -43,8 +43,17 @@ def threshold_box(
     """
     checked_alpha(alpha)
     stretched = upsample(values, size, mode)
-    if checked_map(values).max() <= 0:
-        return None
+    return None if checked_map(values).max() <= 0 else strong_box(stretched, alpha)
+
+
+def strong_box(stretched: Tensor, alpha: float = DEFAULT_ALPHA) -> tuple[int, int, int, int] | None:
+    """The same for a map that is as large as its picture and has evidence somewhere.
+
+    Example:
+        >>> import torch
+        >>> strong_box(torch.eye(3)[:2])
+        (0, 0, 2, 2)
+    """
     strong = stretched > (alpha * stretched.mean()).clamp(min=0)
     columns, rows = strong.any(dim=0).nonzero(), strong.any(dim=1).nonzero()
     if len(columns) == 0:

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from excite.readouts.upsample import Mode, checked_map, upsample
 
-__all__ = ["maximum_point"]
+__all__ = ["maximum_point", "peak"]
 
 
 def maximum_point(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> tuple[int, int] | None:
@@ -32,7 +32,16 @@ def maximum_point(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic")
         (4, 0)
     """
     stretched = upsample(values, size, mode)
-    if checked_map(values).max() <= 0:
-        return None
+    return None if checked_map(values).max() <= 0 else peak(stretched)
+
+
+def peak(stretched: Tensor) -> tuple[int, int]:
+    """The same for a map that is as large as its picture and has evidence somewhere.
+
+    Example:
+        >>> import torch
+        >>> peak(torch.eye(3).flip(0)[:2])
+        (2, 0)
+    """
     y, x = divmod(int(stretched.argmax()), stretched.shape[1])
     return x, y

@@ -87,10 +87,11 @@ class Answers:
     def findings(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
         """What the classifier finds, each with its map; where there can be none, the stage tells why."""
         try:
-            found = self.service.findings(sheet, settings.model, FINDINGS, settings.for_words)
+            with self.service.gate.passed():
+                found = self.service.findings(sheet, settings.model, FINDINGS, settings.for_words)
+                views = self._views(sheet, [one.concept for one in found], settings)
         except ExciteError:
             return {"findings": []}
-        views = self._views(sheet, [one.concept for one in found], settings)
         return {
             "findings": [
                 {"concept": one.concept, "probability": one.probability, "sure": percent(one.probability), "view": view}
@@ -129,18 +130,17 @@ class Answers:
                 sheet, [question], model=settings.model, method=settings.for_phrases, layer=self.layer(settings)
             )
             return phrase_view(sheet, found, settings.model)
-        concepts = (
-            [question] if question else [self.service.findings(sheet, settings.model, 1, settings.for_words)[0].concept]
-        )
-        (one,) = self.service.attend(
-            sheet,
-            concepts,
-            model=settings.model,
-            method=settings.for_words,
-            layer=self.layer(settings),
-            against=settings.rivals,
-        )
-        return map_view(sheet, one)
+        with self.service.gate.passed():
+            concept = question or self.service.findings(sheet, settings.model, 1, settings.for_words)[0].concept
+            (one,) = self.service.attend(
+                sheet,
+                [concept],
+                model=settings.model,
+                method=settings.for_words,
+                layer=self.layer(settings),
+                against=settings.rivals,
+            )
+            return map_view(sheet, one)
 
     def grid(
         self, sheet: Sheet, model: str, concepts: str, methods: Sequence[str], layers: Sequence[str]
@@ -207,12 +207,9 @@ def _is_concept(offer: Offer, text: str) -> bool:
         ConceptError: neither: it knows no word of it; the message has guesses.
     """
     labels = offer.classifier.labels
-    if labels is None:
-        return True  # numbers
-    try:
-        labels.find(text)
-    except ConceptError:
-        if not read_phrase(text, labels).words:
-            raise
+    if labels is None or labels.word(text) is not None:
+        return True  # without labels, numbers are meant
+    if " " in text and read_phrase(text, labels).words:
         return False
+    labels.find(text)  # slower, for it has guesses ready
     return True

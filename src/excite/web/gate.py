@@ -19,7 +19,7 @@ class BusyError(ExciteError):
 
 
 class Gate:
-    """Lets so many through at a time.
+    """Lets so many through at a time; whoever is inside may ask again without waiting.
 
     Args:
         at_once: how many.
@@ -28,22 +28,31 @@ class Gate:
     Example:
         >>> gate = Gate(at_once=1, waiting=0)
         >>> with gate.passed(), gate.passed():
-        ...     pass
-        Traceback (most recent call last):
-        excite.web.gate.BusyError: too many people are asking at the moment: try again in a few seconds
+        ...     print("inside")
+        inside
     """
 
     def __init__(self, at_once: int, waiting: int) -> None:
         self._places = threading.BoundedSemaphore(at_once + waiting)
         self._turns = threading.BoundedSemaphore(at_once)
+        self._mine = threading.local()  # whether this thread is inside
 
     @contextmanager
     def passed(self) -> Iterator[None]:
-        """Wait for one's turn, and have it for as long as the block lasts."""
+        """Wait for one's turn, and have it for as long as the block lasts.
+
+        Raises:
+            BusyError: too many are waiting.
+        """
+        if getattr(self._mine, "inside", False):
+            yield
+            return
         if not self._places.acquire(blocking=False):
             raise BusyError("too many people are asking at the moment: try again in a few seconds")
         try:
             with self._turns:
+                self._mine.inside = True
                 yield
         finally:
+            self._mine.inside = False
             self._places.release()

@@ -116,6 +116,7 @@ class Service:
         self.default = next(iter(self.offers))
         self.desk = Desk(self.limits)
         self.gate = Gate(self.limits.at_once, self.limits.waiting)
+        self._slowly = Gate(max(1, self.limits.at_once - 1), self.limits.waiting)  # phrases take long: one turn is free
         self._proposals: Shelf[Proposals] = Shelf(self.limits.pictures)
         self._trimmer = Trimmer()
 
@@ -187,7 +188,7 @@ class Service:
         """
         self._check_texts(phrases)
         offer, chosen = self.offer(model), find_method(method)
-        with self.gate.passed():
+        with self._slowly.passed(), self.gate.passed():
             self._check_layer(offer, layer)
             key = sheet.key, chosen.name, layer
             study = offer.studies.get(key)

@@ -8,6 +8,8 @@ import time
 
 __all__ = ["Trimmer"]
 
+ARENA_MAX, ARENAS = -8, 2  # as in malloc.h; each thread would have holes of its own
+
 
 class Trimmer:
     """Gives back what was freed, now and then.
@@ -27,7 +29,10 @@ class Trimmer:
         self._seconds = seconds
         self._last = -seconds
         self._lock = threading.Lock()
-        self._malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        library = ctypes.CDLL(None)
+        self._malloc_trim = getattr(library, "malloc_trim", None)
+        if self._malloc_trim is not None:
+            library.mallopt(ARENA_MAX, ARENAS)
 
     def trim(self) -> None:
         """Give back, unless it was done a moment ago."""

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from PIL import Image
+from torch.nn.functional import interpolate
 
+from excite.readouts.box import strong_box
 from excite.readouts.figure import percent
+from excite.readouts.point import peak
 from excite.readouts.save import to_numpy
-from excite.readouts.upsample import upsample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +39,18 @@ def picture_view(sheet: Sheet) -> dict[str, Any]:
 
 def map_view(sheet: Sheet, found: AttentionMap) -> dict[str, Any]:
     """A map of a concept: what is drawn, what is told, and the files that can be had of it."""
-    point, box = found.point(), found.box()
-    told = {**found.to_dict(), "point": sheet.point(point), "box": sheet.box(box)}
+    stretched = found.upsample()
+    is_there = bool(found.values.max() > 0)
+    point, box = (peak(stretched), strong_box(stretched)) if is_there else (None, None)
+    told = {
+        "concept": found.concept,
+        "probability": found.probability,
+        "point": sheet.point(point),
+        "box": sheet.box(box),
+        "mass": found.mass,
+        "layer": found.layer,
+        "method": found.method,
+    }
     told |= {
         "units": list(found.units),
         "image_size": list(sheet.size),
@@ -50,12 +62,12 @@ def map_view(sheet: Sheet, found: AttentionMap) -> dict[str, Any]:
     return {
         "title": found.concept,
         "about": about,
-        "strength": _strength(found.values, sheet),
+        "strength": _strength(stretched),
         "point": None if point is None else _shares([at + 0.5 for at in point], sheet),
         "box": None if box is None else _shares(box, sheet),
         "regions": [],
         "words": [],
-        "notes": [] if found.values.max() > 0 else ["There is no evidence for it at this layer."],
+        "notes": [] if is_there else ["There is no evidence for it at this layer."],
         "json": json.dumps({**told, "values": _rounded(found.values)}),
         "npy": _npy(found.values),
     }
@@ -78,12 +90,12 @@ def phrase_view(sheet: Sheet, found: Grounded, model: str) -> dict[str, Any]:
     return {
         "title": found.phrase,
         "about": ["phrase", f"layer {first.layer}", first.method],
-        "strength": _strength(plane, sheet),
+        "strength": _strength(plane),
         "point": None if found.map.point is None else _shares([at + 0.5 for at in found.map.point], sheet),
         "box": None,
         "regions": [{"box": _shares(region.box, sheet), "score": region.score} for region in found.regions[:REGIONS]],
         "words": [
-            {"word": word.text, "strength": _strength(one.values, sheet)}
+            {"word": word.text, "strength": _strength(one.upsample())}
             for word, one in zip(reading.words, found.map.words, strict=found.map.known)
         ],
         "notes": notes,
@@ -97,14 +109,14 @@ def _shares(places: Sequence[float], sheet: Sheet) -> list[float]:
     return [round(float(at) / sheet.picture.size[k % 2], 5) for k, at in enumerate(places)]
 
 
-def _strength(values: Tensor, sheet: Sheet) -> str:
-    """The map over the picture, divided by its maximum, as a grey picture in a data: address."""
-    width, height = sheet.picture.size
+def _strength(stretched: Tensor) -> str:
+    """A map as large as its picture, divided by its maximum, as a small grey picture in a data: address."""
+    height, width = stretched.shape
     share = min(1, SIDE / max(width, height))
-    size = max(1, round(width * share)), max(1, round(height * share))
-    stretched = upsample(values.float(), size).clamp(min=0)
-    largest = stretched.max()
-    grey = to_numpy((stretched / largest if largest > 0 else stretched).mul(255).round()).astype(np.uint8)
+    plane = stretched.float().clamp(min=0)[None, None]
+    small = interpolate(plane, (max(1, round(height * share)), max(1, round(width * share))), mode="area")[0, 0]
+    largest = small.max()
+    grey = to_numpy((small / largest if largest > 0 else small).mul(255).round()).astype(np.uint8)
     file = io.BytesIO()
     Image.fromarray(grey).save(file, "PNG", compress_level=1)
     return _address("image/png", file.getvalue())
