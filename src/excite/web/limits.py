@@ -28,7 +28,7 @@ class Limits:
     kept_pixels: int = 2_000_000
     pictures: int = 128 * MB
     passes: int = 128 * MB
-    at_once: int = 2
+    at_once: int = 3
     waiting: int = 32
     concepts: int = 50
     letters: int = 1000
