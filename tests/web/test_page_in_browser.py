@@ -2,6 +2,7 @@
 
 import io
 import json
+from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -12,7 +13,8 @@ from PIL import Image
 import excite
 from excite.readouts.figure import percent
 
-pytest.importorskip("gradio", reason="the page needs excite[serve]")
+if find_spec("gradio") is None:  # it is slow to import, and only the server needs it
+    pytest.skip("the page needs excite[serve]", allow_module_level=True)
 api = pytest.importorskip("playwright.sync_api", reason="the page is driven with playwright")
 data = pytest.importorskip("skimage.data")
 if CHROMIUM is None:
