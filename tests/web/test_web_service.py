@@ -15,11 +15,13 @@ from excite.web.answers import Answers, Settings
 from excite.web.desk import Desk, GoneError
 from excite.web.examples import find_examples
 from excite.web.gate import BusyError, Gate
+from excite.web.handlers import Handlers
 from excite.web.limits import Limits
 from excite.web.service import Service
 
 data = pytest.importorskip("skimage.data")
 pytest.importorskip("higra")
+pytest.importorskip("gradio")
 
 
 def jpeg(picture, **more):
@@ -184,6 +186,18 @@ class TestAnswers:
         assert shown["picture"]["key"] == sheet.key
         assert shown["error"].startswith("No label is called 'flurb'")
 
+    @pytest.mark.parametrize("text", ["umpire", "surf board"])
+    def test_words_that_are_no_labels_are_phrases(self, answers, sheet, text):
+        assert answers.view(sheet, Settings("words", text))["about"][0] == "phrase"
+
+    def test_endless_text_is_refused_before_it_is_read(self, answers, sheet):
+        assert answers.stage(sheet, Settings("words", "cat " * 100_000))["error"].endswith("write at most 1000.")
+        assert answers.stage(sheet, Settings("words", "cat", "dog" * 400))["error"].endswith("write at most 1000.")
+
+    def test_an_example_is_read_once(self, answers):
+        first = answers.place({"example": "rocket"})
+        assert answers.place({"example": "rocket"}) is first
+
     def test_a_phrase_has_no_contrast(self, answers, sheet):
         assert "a single concept" in answers.stage(sheet, Settings("words", "a small spoon", "cup"))["error"]
 
@@ -202,10 +216,18 @@ class TestAnswers:
 
     def test_pictures_by_example_by_key_and_not_at_all(self, answers, sheet):
         assert answers.place({"example": "chelsea"}).size == (451, 300)
-        assert answers.place({"picture": sheet.key}) is sheet
+        assert answers.place({"picture": sheet.key}).key == sheet.key
         assert answers.place(None) is answers.place({}) is None
         with pytest.raises(GoneError):
             answers.place({"picture": "../../etc/passwd"})
+
+    def test_an_example_that_cannot_be_read_is_told(self, service, tmp_path):
+        Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
+        handlers = Handlers(Answers(service, find_examples(tmp_path)), ())
+        (tmp_path / "a.png").write_bytes(b"broken")
+        _, _, shown = handlers.arrived({"example": "a", "turn": 3}, "words", "", "", "usual", None)
+        assert "not a picture excite can read" in shown["error"]
+        assert shown["turn"] == 3
 
 
 def test_examples_of_ones_own(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import re
 from html import escape
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from excite.benchmarks.plots import FAINT, INK
+from excite.readouts.embedded import data_address, jpeg
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -179,9 +179,7 @@ def picture(image: Image.Image, alt: str, *, width: int) -> Html:
     shown = image.convert("RGB")
     if shown.width > width:
         shown = shown.resize((width, max(1, round(shown.height * width / shown.width))), Image.Resampling.LANCZOS)
-    content = io.BytesIO()
-    shown.save(content, format="JPEG", quality=80, optimize=True)
-    source = "data:image/jpeg;base64," + base64.b64encode(content.getvalue()).decode()
+    source = data_address("image/jpeg", jpeg(shown, quality=80))
     return Html(f'<img alt="{escape(alt)}" width="{shown.width}" height="{shown.height}" src="{source}">')
 
 

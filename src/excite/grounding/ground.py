@@ -202,8 +202,7 @@ class Study:
     @property
     def size(self) -> int:
         """About how many bytes it holds."""
-        arrays = self._scorer.proposals.arrays().values()
-        return held_bytes(self._module, self._gaze.look.view.passes()) + sum(each.nbytes for each in arrays)
+        return held_bytes(self._module, self._gaze.look.view.passes()) + self._scorer.proposals.nbytes
 
 
 def rank(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | None = MOST) -> tuple[Region, ...]:

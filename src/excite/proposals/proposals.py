@@ -77,6 +77,11 @@ class Proposals:
             segments = Segments(segments.parts, starts, segments.members[: starts[-1]])
         return Proposals(self.size, self.boxes[:count], self.scores[:count], segments)
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it holds."""
+        return sum(each.nbytes for each in self.arrays().values())
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it as named arrays, for a file."""
         kept: dict[str, NDArray[Any]] = {"size": np.array(self.size), "boxes": self.boxes, "scores": self.scores}

@@ -6,13 +6,12 @@ picture where there is no room beside it.
 
 from __future__ import annotations
 
-import base64
-import io
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from excite.readouts.embedded import data_address, jpeg
 from excite.readouts.figure import percent
 from excite.readouts.overlay import overlay
 
@@ -108,9 +107,7 @@ def shown_html(picture: Image.Image | None, alt: str, rows: Iterable[tuple[str, 
 
 def _img(picture: Image.Image, alt: str) -> str:
     """The picture inside the text, so that the notebook is all there is."""
-    content = io.BytesIO()
-    picture.convert("RGB").save(content, format="JPEG", quality=QUALITY, optimize=True)
-    source = "data:image/jpeg;base64," + base64.b64encode(content.getvalue()).decode()
+    source = data_address("image/jpeg", jpeg(picture, QUALITY))
     size = f'width="{picture.width}" height="{picture.height}"'
     return f'<img alt="{_text(alt)}" {size} style="{PICTURE}" src="{source}">'
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from excite.errors import ConceptError, ExciteError
+from excite.errors import ConceptError, ExciteError, MethodError
 from excite.grounding.ground import METHOD as PHRASE
 from excite.readouts.figure import percent
 from excite.vocabulary import read_phrase
@@ -71,6 +71,7 @@ class Answers:
     def __init__(self, service: Service, examples: Mapping[str, Example]) -> None:
         self.service = service
         self.examples = examples
+        self._keys: dict[str, str] = {}  # of examples that were read: nobody reads them for every question
 
     def place(self, dropped: dict[str, Any] | None) -> Sheet | None:
         """The picture that somebody has dropped or picked.
@@ -80,9 +81,18 @@ class Answers:
         """
         example = self.examples.get((dropped or {}).get("example") or "")
         if example is not None:
-            return self.service.desk.put(example.read())
+            return self._example(example)
         key = (dropped or {}).get("picture")
         return self.service.desk.find(str(key)) if key else None
+
+    def _example(self, example: Example) -> Sheet:
+        desk = self.service.desk
+        try:
+            return desk.find(self._keys.get(example.name, ""))
+        except GoneError:
+            sheet = desk.put(example.read())
+        self._keys[example.name] = sheet.key
+        return sheet
 
     def findings(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
         """What the classifier finds, each with its map; where there can be none, the stage tells why."""
@@ -122,6 +132,7 @@ class Answers:
             ExciteError: it cannot be made; the message says why.
         """
         question = settings.question.strip()
+        self.service.check_texts([question, *settings.rivals])  # before anything reads them
         offer = self.service.offer(settings.model)
         if question and not _is_concept(offer, question):
             if settings.rivals:
@@ -147,22 +158,27 @@ class Answers:
     ) -> dict[str, Any]:
         """Maps side by side: a row for each concept, in it each method at each layer."""
         shown: dict[str, Any] = {"picture": picture_view(sheet), "rows": [], "error": None}
-        wanted = listed(concepts) or [one.concept for one in self.service.findings(sheet, model, 2)]
-        cells = len(wanted) * len(methods) * max(1, len(layers))
-        if not methods:
-            return {**shown, "error": "Choose at least one method."}
-        if cells > MOST_CELLS:
-            return {**shown, "error": f"These are {cells} maps: choose fewer, at most {MOST_CELLS}."}
         try:
-            columns = [
-                self.service.attend(sheet, wanted, model=model, method=method, layer=layer)
-                for method in methods
-                for layer in (layers or (None,))
-            ]
+            with self.service.gate.passed():
+                return {**shown, "rows": self._rows(sheet, model, listed(concepts), methods, layers)}
         except ExciteError as error:
             return {**shown, "error": sentence(error)}
-        rows = [[map_view(sheet, column[k]) for column in columns] for k in range(len(wanted))]
-        return {**shown, "rows": rows}
+
+    def _rows(
+        self, sheet: Sheet, model: str, concepts: list[str], methods: Sequence[str], layers: Sequence[str]
+    ) -> list[list[dict[str, Any]]]:
+        wanted = concepts or [one.concept for one in self.service.findings(sheet, model, 2)]
+        cells = len(wanted) * len(methods) * max(1, len(layers))
+        if not methods:
+            raise MethodError("choose at least one method")
+        if cells > MOST_CELLS:
+            raise ConceptError(f"these are {cells} maps: choose fewer, at most {MOST_CELLS}")
+        columns = [
+            self.service.attend(sheet, wanted, model=model, method=method, layer=layer)
+            for method in methods
+            for layer in (layers or (None,))
+        ]
+        return [[map_view(sheet, column[k]) for column in columns] for k in range(len(wanted))]
 
     def layer(self, settings: Settings) -> str | None:
         """The name of the layer that was chosen; None where it is the usual one, or nobody chose."""
@@ -175,8 +191,7 @@ class Answers:
     @staticmethod
     def empty(error: Exception | None = None) -> dict[str, Any]:
         """The stage without a picture."""
-        gone = sentence(error) if isinstance(error, GoneError) else None
-        return {"picture": None, "view": None, "error": gone}
+        return {"picture": None, "view": None, "error": None if error is None else sentence(error)}
 
 
 def listed(text: str) -> list[str]:
@@ -189,7 +204,7 @@ def listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def sentence(error: Exception | None) -> str:
+def sentence(error: Exception) -> str:
     """An error as a sentence on a page.
 
     Example:
@@ -207,9 +222,12 @@ def _is_concept(offer: Offer, text: str) -> bool:
         ConceptError: neither: it knows no word of it; the message has guesses.
     """
     labels = offer.classifier.labels
-    if labels is None or labels.word(text) is not None:
-        return True  # without labels, numbers are meant
-    if " " in text and read_phrase(text, labels).words:
+    if labels is None:
+        return True  # a number is meant
+    try:
+        labels.find(text)
+    except ConceptError:
+        if not read_phrase(text, labels).words:  # a phrase has words that are no labels: "umpire", "surf board"
+            raise
         return False
-    labels.find(text)  # slower, for it has guesses ready
     return True

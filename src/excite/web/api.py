@@ -12,7 +12,14 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from excite.methods import METHODS
-from excite.web.api_answers import attend_answer, ground_answer, jpeg, labels_answer, models_answer, picture_answer
+from excite.web.api_answers import (
+    attend_answer,
+    ground_answer,
+    labels_answer,
+    models_answer,
+    picture_answer,
+    small_jpeg,
+)
 from excite.web.api_docs import docs_page, question_body
 from excite.web.api_errors import RefusedError, add_error_answers
 from excite.web.api_forms import read_picture, read_question
@@ -165,7 +172,7 @@ def _questions(hands: _Hands) -> APIRouter:
         side: Annotated[int, Query(ge=1, le=2048, description="At most so many pixels on its longer side.")] = 1024,
     ) -> Response:
         found = hands.find(key)
-        content = await hands.do(partial(hands.draw, partial(jpeg, found.picture, side)))
+        content = await hands.do(partial(hands.draw, partial(small_jpeg, found.picture, side)))
         return Response(content, media_type="image/jpeg", headers={"Cache-Control": KEPT})
 
     @router.post(

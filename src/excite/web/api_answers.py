@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from excite.readouts.embedded import jpeg
 from excite.web.api_errors import RefusedError
 from excite.web.api_notes import noting
+from excite.web.telling import Stretched, map_told, phrase_told, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
             """Draw when it is one's turn."""
 
 
-__all__ = ["attend_answer", "ground_answer", "jpeg", "labels_answer", "models_answer", "picture_answer"]
+__all__ = ["attend_answer", "ground_answer", "labels_answer", "models_answer", "picture_answer", "small_jpeg"]
 
 MOST_DRAWN = 10  # maps of an answer
 MOST_NUMBERS = 500_000  # of an answer
@@ -124,16 +126,14 @@ def labels_answer(service: Service, model: str | None, search: str) -> dict[str,
     return {"model": offer.name, "count": len(found), "labels": told}
 
 
-def jpeg(picture: Image.Image, side: int) -> bytes:
+def small_jpeg(picture: Image.Image, side: int) -> bytes:
     """A picture for a page, at most so large.
 
     Example:
-        >>> Image.open(io.BytesIO(jpeg(Image.new("RGB", (40, 20)), 20))).size
+        >>> Image.open(io.BytesIO(small_jpeg(Image.new("RGB", (40, 20)), 20))).size
         (20, 10)
     """
-    file = io.BytesIO()
-    _smaller(picture, side).save(file, format="JPEG", quality=90)
-    return file.getvalue()
+    return jpeg(_smaller(picture, side), quality=90)
 
 
 def _about(sheet: Sheet, notes: list[str]) -> dict[str, Any]:
@@ -141,17 +141,16 @@ def _about(sheet: Sheet, notes: list[str]) -> dict[str, Any]:
 
 
 def _map(sheet: Sheet, one: AttentionMap, *, values: bool, overlay: bool) -> dict[str, Any]:
-    told = {**one.to_dict(), "point": sheet.point(one.point()), "box": sheet.box(one.box())}
+    told = map_told(sheet, Stretched.of(one))
     if values:
-        told["values"] = [[float(f"{value:.6g}") for value in row] for row in one.values.tolist()]
+        told["values"] = rounded(one.values)
     if overlay:
         told["overlay"] = _png(one.overlay(_smaller(sheet.picture, DRAWN_SIDE), point=True, box=True))
     return told
 
 
 def _phrase(sheet: Sheet, one: Grounded, *, figure: bool) -> dict[str, Any]:
-    regions = [{"box": sheet.box(region.box), "score": region.score} for region in one.regions]
-    told = {**one.to_json(), "regions": regions, "point": sheet.point(one.map.point)}
+    told = phrase_told(sheet, one)
     if figure:
         told["figure"] = _png(one.figure())
     return told

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from excite.images import find_images, read_image
+from excite.readouts.embedded import data_address, jpeg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,9 +46,7 @@ class Example:
         """The picture, small, as a data: address."""
         picture = self.read()
         picture.thumbnail((THUMBNAIL * 2, THUMBNAIL))
-        file = io.BytesIO()
-        picture.save(file, "JPEG", quality=80)
-        return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+        return data_address("image/jpeg", jpeg(picture, quality=80))
 
 
 def find_examples(folder: Path | None = None) -> Mapping[str, Example]:

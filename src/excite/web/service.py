@@ -157,7 +157,7 @@ class Service:
         Raises:
             ExciteError: a concept, method, layer or classifier is unknown, or too much is asked for.
         """
-        self._check_texts([*(concepts or ()), *against])
+        self.check_texts([*(concepts or ()), *against])
         offer, chosen = self.offer(model), find_method(method)
         with self.gate.passed():
             wanted = (
@@ -186,7 +186,7 @@ class Service:
         Raises:
             ExciteError: a phrase is blank, or the classifier has no words, or too much is asked for.
         """
-        self._check_texts(phrases)
+        self.check_texts(phrases)
         offer, chosen = self.offer(model), find_method(method)
         with self._slowly.passed(), self.gate.passed():
             self._check_layer(offer, layer)
@@ -209,10 +209,15 @@ class Service:
         found = self._proposals.get(sheet.key)
         if found is None:
             found = find_proposer("hierarchy").of(sheet.picture, "the picture")
-            self._proposals.put(sheet.key, found, sum(each.nbytes for each in found.arrays().values()))
+            self._proposals.put(sheet.key, found, found.nbytes)
         return found
 
-    def _check_texts(self, texts: Sequence[str]) -> None:
+    def check_texts(self, texts: Sequence[str]) -> None:
+        """Whether concepts or phrases are few and short enough to be looked at.
+
+        Raises:
+            ConceptError: they are not.
+        """
         if len(texts) > self.limits.concepts:
             raise ConceptError(f"{len(texts)} concepts at once: ask for at most {self.limits.concepts}")
         longest = max((len(text) for text in texts), default=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,10 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
-from excite.readouts.box import strong_box
+from excite.readouts.embedded import data_address
 from excite.readouts.figure import percent
-from excite.readouts.point import peak
 from excite.readouts.save import to_numpy
+from excite.web.telling import Stretched, map_told, phrase_told, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,43 +38,28 @@ def picture_view(sheet: Sheet) -> dict[str, Any]:
 
 def map_view(sheet: Sheet, found: AttentionMap) -> dict[str, Any]:
     """A map of a concept: what is drawn, what is told, and the files that can be had of it."""
-    stretched = found.upsample()
-    is_there = bool(found.values.max() > 0)
-    point, box = (peak(stretched), strong_box(stretched)) if is_there else (None, None)
-    told = {
-        "concept": found.concept,
-        "probability": found.probability,
-        "point": sheet.point(point),
-        "box": sheet.box(box),
-        "mass": found.mass,
-        "layer": found.layer,
-        "method": found.method,
-    }
-    told |= {
-        "units": list(found.units),
-        "image_size": list(sheet.size),
-        "dtype": "float32",
-    }  # as AttentionMap.load asks
+    one = Stretched.of(found)
+    loadable = {"units": list(found.units), "image_size": list(sheet.size), "dtype": "float32"}  # by AttentionMap.load
     about = [f"layer {found.layer}", found.method]
     if found.probability is not None:
         about.insert(0, f"the classifier says {percent(found.probability)}")
     return {
         "title": found.concept,
         "about": about,
-        "strength": _strength(stretched),
-        "point": None if point is None else _shares([at + 0.5 for at in point], sheet),
-        "box": None if box is None else _shares(box, sheet),
+        "strength": _strength(one.plane),
+        "point": _middle(one.point, sheet),
+        "box": None if one.box is None else _shares(one.box, sheet),
         "regions": [],
         "words": [],
-        "notes": [] if is_there else ["There is no evidence for it at this layer."],
-        "json": json.dumps({**told, "values": _rounded(found.values)}),
+        "notes": [] if one.point else ["There is no evidence for it at this layer."],
+        "json": json.dumps({**map_told(sheet, one), **loadable, "values": rounded(found.values)}),
         "npy": _npy(found.values),
     }
 
 
 def phrase_view(sheet: Sheet, found: Grounded, model: str) -> dict[str, Any]:
     """The map of a phrase with its regions, best first, and the map of each of its words."""
-    reading, told = found.map.reading, found.to_json()
+    reading = found.map.reading
     notes = []
     if not found.map.known:
         notes.append(f"{model} knows no word of this: the map shows whatever it finds.")
@@ -83,15 +67,13 @@ def phrase_view(sheet: Sheet, found: Grounded, model: str) -> dict[str, Any]:
         notes.append(f"Words that {model} does not know: {', '.join(reading.skipped)}.")
     if found.map.hints:
         notes.append(f"Words that weigh the map: {', '.join(word.text for word in found.map.hints)}.")
-    told["regions"] = [{**region, "box": sheet.box(tuple(region["box"]))} for region in told["regions"]]
-    told["point"] = sheet.point(found.map.point)
     plane = torch.from_numpy(np.asarray(found.map.plane, dtype=np.float32))
     first = found.map.words[0]
     return {
         "title": found.phrase,
         "about": ["phrase", f"layer {first.layer}", first.method],
         "strength": _strength(plane),
-        "point": None if found.map.point is None else _shares([at + 0.5 for at in found.map.point], sheet),
+        "point": _middle(found.map.point, sheet),
         "box": None,
         "regions": [{"box": _shares(region.box, sheet), "score": region.score} for region in found.regions[:REGIONS]],
         "words": [
@@ -99,9 +81,14 @@ def phrase_view(sheet: Sheet, found: Grounded, model: str) -> dict[str, Any]:
             for word, one in zip(reading.words, found.map.words, strict=found.map.known)
         ],
         "notes": notes,
-        "json": json.dumps({**told, "image_size": list(sheet.size)}),
+        "json": json.dumps({**phrase_told(sheet, found), "image_size": list(sheet.size)}),
         "npy": _npy(plane),
     }
+
+
+def _middle(point: tuple[int, int] | None, sheet: Sheet) -> list[float] | None:
+    """The middle of a pixel."""
+    return None if point is None else _shares([at + 0.5 for at in point], sheet)
 
 
 def _shares(places: Sequence[float], sheet: Sheet) -> list[float]:
@@ -119,18 +106,10 @@ def _strength(stretched: Tensor) -> str:
     grey = to_numpy((small / largest if largest > 0 else small).mul(255).round()).astype(np.uint8)
     file = io.BytesIO()
     Image.fromarray(grey).save(file, "PNG", compress_level=1)
-    return _address("image/png", file.getvalue())
-
-
-def _rounded(values: Tensor) -> list[list[float]]:
-    return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
+    return data_address("image/png", file.getvalue())
 
 
 def _npy(values: Tensor) -> str:
     file = io.BytesIO()
     np.save(file, to_numpy(values), allow_pickle=False)
-    return _address("application/octet-stream", file.getvalue())
-
-
-def _address(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+    return data_address("application/octet-stream", file.getvalue())
