@@ -4,7 +4,7 @@
 * ``desk``: the pictures that people have sent, kept in memory only,
 * ``gate``: how many are served at once, and how many may wait,
 * ``service``: what can be asked; knows nothing of HTTP or of pages,
-* ``telling``: what maps and phrases say, the same for both of these:
+* ``telling``: what maps and phrases say, for programs and for people alike,
 * ``api``: the same for programs, over HTTP,
 * ``guard``: who may ask, and what is never served,
 * ``page`` and its parts: the same for people, with gradio,
