@@ -285,6 +285,7 @@ class TestLeftOut:
         _, (record,), run = measured(asked(one_picture(*phrases), gamma=1.0), tmp_path / "out")
         left_out = run.about["left_out"]
         assert (left_out["unknown"], left_out["skipped"]) == (1, {"zebra": 2, "okapi": 1})
+        assert left_out["skipped_in_all"] == 3
         assert left_out["data"] == {"phrases without a box": 3}
         assert record["phrases"][0]["found"][0]["point"] is not None
 
@@ -329,6 +330,10 @@ class TestRefused:
             ({"skip": 9}, "none of these 0 pictures has phrases"),
             ({"limit": 1}, "too few pictures"),
             ({"held_out": 1.0}, "a share of 1 of the pictures"),
+            ({"gamma": (0.25, 0.33)}, "gamma cannot be 0.33: give those of GAMMAS"),
+            ({"gamma": ()}, "gamma cannot be one of none"),
+            ({"gamma": float("nan")}, "gamma cannot be nan: give a number from 0 to 1"),
+            ({"trust": float("nan")}, "the trust .* from 0 to 1, not nan"),
         ],
     )
     def test_options(self, asked, options, words):

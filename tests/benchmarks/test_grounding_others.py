@@ -38,6 +38,12 @@ def test_pictures_by_their_names(tmp_path, image, called):
     assert missing == 0
 
 
+@pytest.mark.parametrize("called", ["36979", "36979.jpg", "36979.png"])
+def test_pictures_of_flickr30k_are_numbers(tmp_path, called):
+    _, missing = results(tmp_path, {**DOG, "image": called}).mentions([record("36979", "a dog")], "any")
+    assert missing == 0
+
+
 def test_missing_ones_are_counted_and_missed(tmp_path):
     records = [record("a.jpg", "a cat", "a dog"), record("b.jpg", "a dog")]
     found, missing = results(tmp_path, DOG).mentions(records, "union")

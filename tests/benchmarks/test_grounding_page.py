@@ -77,6 +77,11 @@ def test_two_networks_a_given_gamma_and_pictures_that_vanished(make_run, tmp_pat
     assert "<img " not in text
 
 
+@pytest.mark.parametrize(("gamma", "told"), [(1, "1 for all"), ((0.25, 0.5), "the best of 0.25, 0.5 on 1 held-out")])
+def test_gammas_of_ones_own(make_run, tmp_path, gamma, told):
+    assert told in Page(write(tmp_path, [make_run(3, gamma=gamma)]).read_text()).text
+
+
 def test_examples_of_each_kind():
     def found(method, hit, pointed):
         return {"method": method, "hits": {"union": hit, "any": hit}, "pointed": {"union": pointed, "any": pointed}}

@@ -162,6 +162,7 @@ class TestErrors:
             (["red", "--layer", "no"], 1, "no layer 'no'"),
             (["red", "--proposals", "no"], 1, "there are no proposals 'no'"),
             (["red", "--gamma", "-1"], 2, "--gamma is a number from 0"),
+            (["red", "--gamma", "1000"], 2, "--gamma is a number from 0 to 1, 10 at most"),
             (["red", "--trust", "nan"], 2, "--trust is a number from 0 to 1"),
             (["--phrases", "no.txt"], 1, "cannot read 'no.txt'"),
             (["--phrases", "squares.png"], 1, "'squares.png': it is no UTF-8 text"),

@@ -140,6 +140,11 @@ class TestAnswers:
         assert any(line.startswith("left out of the data: ") for line in told)
         assert "groups.csv" in told[-1]
 
+    def test_the_size_is_the_side_where_none_is_given(self, excite, model, rec):
+        asked = ["--data", rec, "--proposals", "boxes.json", "--methods", "mwp", "--gamma", 0.5, "--limit", 1]
+        (answer,) = excite("bench", "grounding", *asked, "--size", 40, "--no-page", "--json").answers
+        assert answer["protocol"]["side"] == 40
+
     def test_usual_methods(self, measure):
         (answer,) = measure("--gamma", 0.5, "--limit", 2, "--json", methods=GROUNDING_METHODS).answers
         told = [what.split(" at ")[0] for what in answer["left_out"]["colours"]["unreadable"]]

@@ -25,12 +25,12 @@ INSTANCES = [
 DOGS = ((1, 2, 11, 22), (20, 2, 25.5, 7))
 
 
-def write(folder, captions, instances=INSTANCES):
-    """One picture, number 7; captions are texts about it, or whole entries."""
+def write(folder, captions, instances=INSTANCES, others=()):
+    """One picture, number 7; captions are texts about it, or whole entries. Others are further pictures."""
     image = {"id": 7, "file_name": "7.jpg", "width": SIDE, "height": SIDE}
     entries = [{"image_id": 7, "caption": one} if isinstance(one, str) else one for one in captions]
     (folder / "annotations").mkdir(exist_ok=True)
-    content = {"images": [image], "categories": CATEGORIES, "annotations": instances}
+    content = {"images": [image, *others], "categories": CATEGORIES, "annotations": instances}
     (folder / "annotations/instances_val2017.json").write_text(json.dumps(content))
     (folder / "annotations/captions_val2017.json").write_text(json.dumps({"images": [image], "annotations": entries}))
     picture(folder / "val2017/7.jpg", [])
@@ -74,6 +74,14 @@ def test_what_cannot_be_used_is_counted(tmp_path):
         "words for a category that seem to be part of another name": 1,
         "captions of pictures without instances": 1,
     }
+
+
+def test_a_picture_with_a_broken_annotation_is_counted(tmp_path):
+    captions = ["A dog.", {"image_id": 8, "caption": "A dog."}]
+    instances = [*INSTANCES, {"image_id": 8, "category_id": 18, "bbox": None}]
+    dataset = CaptionPhrases(write(tmp_path, captions, instances, [{"id": 8, "file_name": "8.jpg"}]))
+    assert dataset.names == ("7.jpg",)
+    assert dataset.left_out == {"crowd regions": 1, "pictures whose annotations are broken": 1}
 
 
 def test_pictures_without_a_phrase_or_a_file(tmp_path):

@@ -67,6 +67,12 @@ def test_what_is_none(caption):
     assert found(caption) == {}
 
 
+@pytest.mark.parametrize("before", ["black and ", "group of ", "a "])
+def test_endless_captions(before):
+    (phrase,) = noun_phrases(f"{before * 3000}black cats", coco_categories())
+    assert len(phrase.text) > len(before) * 2900
+
+
 def test_the_longest_name_counts():
     assert found("a hot dog") == {"a hot dog": "hot dog"}
     assert found("some traffic lights") == {"some traffic lights": "traffic light"}

@@ -23,7 +23,7 @@ def make_cluster(monkeypatch):
     made = []
 
     def make(nodes=2, cpus=2):
-        Path("/tmp/ray").mkdir(exist_ok=True)  # Ray notes the address there, and supposes that it has run before
+        Path("/tmp/ray").mkdir(exist_ok=True)  # noqa: S108 - where Ray notes addresses, as if it had run before
         folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # a short name: that of a socket may have 107 bytes
         head = {"num_cpus": cpus, "include_dashboard": False, "temp_dir": folder}
         cluster = Cluster(initialize_head=True, head_node_args={**head, "object_store_memory": 80 << 20})

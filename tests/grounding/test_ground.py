@@ -8,7 +8,7 @@ from learning import TINY, trained
 from PIL import Image
 
 import excite
-from excite.errors import ConceptError
+from excite.errors import ConceptError, DataError
 from excite.grounding.ground import Study
 from excite.metrics.phrase_ranking import overlaps
 from excite.proposals import Proposals
@@ -82,6 +82,15 @@ def test_as_plain_values(classifier, picture, proposals):
     assert told["point"] == list(found.map.point)
 
 
+@pytest.mark.parametrize(("hints", "weighed"), [(True, ["left"]), (False, [])])
+def test_of_each_word_it_is_told_what_became_of_it(classifier, picture, proposals, hints, weighed):
+    phrase = "second big gizmo from the left by the sea"
+    (found,) = excite.ground(classifier, picture, phrase, proposals=proposals, method="mwp", side=56, hints=hints)
+    told = found.to_json()
+    assert told["hints"] == weighed
+    assert told["skipped"] == ["second", "big", "gizmo", *([] if hints else ["left"])]
+
+
 def test_a_phrase_that_nobody_knows_is_told_as_such(classifier, picture, proposals):
     (found,) = excite.ground(classifier, picture, "gizmo", proposals=proposals, side=56, method="mwp")
     told = found.to_json()
@@ -94,6 +103,15 @@ def test_a_phrase_that_nobody_knows_is_told_as_such(classifier, picture, proposa
 def test_blank_phrases_are_refused(classifier, picture, proposals, phrases):
     with pytest.raises(ConceptError, match="blank"):
         excite.ground(classifier, picture, phrases, proposals=proposals)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("gamma", -1), ("gamma", np.nan), ("gamma", 1000), ("trust", 5), ("trust", np.nan), ("most", 0), ("side", 0)],
+)
+def test_numbers_that_mean_nothing_are_refused(classifier, picture, proposals, option, value):
+    with pytest.raises(DataError, match=r"gamma is|trust .* is|regions are none|a side of 0"):
+        excite.ground(classifier, picture, "sea", proposals=proposals, method="mwp", **{"side": 56, option: value})
 
 
 def test_proposals_of_another_picture_are_refused(classifier, picture):

@@ -1,6 +1,7 @@
 """Precomputed proposals: the conventions of each kind of file, and one clear line for each fault."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,6 +138,18 @@ def test_coco_results_that_name_their_pictures(save):
     assert source.of(PICTURE, "cat1.jpg").boxes.tolist() == [[0, 0, 2, 2]]
 
 
+def test_coco_results_of_a_data_set_without_suffixes(save):
+    """Flickr30k's picture is called 2; its file says which one is meant, and 2 is another picture's number."""
+    content = {
+        "images": [{"id": 1, "file_name": "2.jpg"}, {"id": 2, "file_name": "1.jpg"}],
+        "annotations": [{"image_id": 1, "bbox": [0, 0, 1, 1]}, {"image_id": 2, "bbox": [0, 0, 2, 2]}],
+    }
+    file = Path("flickr30k-images/2.jpg")
+    assert save("a.json", content).of(PICTURE, "2", file).boxes.tolist() == [[0, 0, 1, 1]]
+    rows = [{"image_id": "2.jpg", "bbox": [0, 0, 1, 1]}]
+    assert save("b.json", rows).of(PICTURE, "2", file).boxes.tolist() == [[0, 0, 1, 1]]
+
+
 def test_coco_masks(save):
     pytest.importorskip("pycocotools")
     runs = {"size": [4, 6], "counts": [4, 2, 18]}  # down the columns: two pixels of the second one
@@ -174,6 +187,25 @@ def test_a_folder(tmp_path):
     for name in ("c.jpg", "none.jpg", "", "/c.jpg"):
         with pytest.raises(ProposalError, match=f"no proposals for the picture '{name}'"):
             source.of(PICTURE, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.mat", {"bbs": np.zeros((0, 0))}),
+        ("a.mat", {"bbs": np.zeros((0, 5))}),
+        ("a.mat", {"bboxes": np.zeros((0, 0)), "bboxes_scores": np.zeros((0, 0))}),
+        ("a.mat", {"superpixels": SUPERPIXELS, "labels": np.zeros((0, 0), object), "scores": np.zeros((0, 0))}),
+        ("a.npz", {"boxes": []}),
+        ("a.npz", {"boxes": np.zeros((0, 4)), "scores": []}),
+        ("a.npz", {"masks": []}),
+        ("a.npz", {"masks": np.zeros((0, 4, 6), bool)}),
+    ],
+)
+def test_a_file_that_says_that_there_is_nothing(save, name, content):
+    """That is no broken file: the phrases of such a picture are missed, where those of a broken one are left out."""
+    with pytest.raises(ProposalError, match=r"has no proposals for the picture 'a\.jpg'"):
+        save(name, content).of(PICTURE, "a.jpg")
 
 
 BOX = {"image_id": 1, "bbox": [0, 0, 1, 1]}

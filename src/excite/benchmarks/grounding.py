@@ -23,7 +23,7 @@ from excite.engines import Crew
 from excite.errors import DataError
 from excite.grounding.ground import Grounded, rank
 from excite.grounding.phrase_maps import SIDE
-from excite.grounding.scoring import TRUST
+from excite.grounding.scoring import TRUST, checked_trust
 from excite.images import read_image
 from excite.ledger import open_ledger
 from excite.loop import answered
@@ -109,8 +109,10 @@ class Grounding:
             raise DataError(f"skip {skip} and limit {limit} leave no pictures: give at least 0, and at least 1")
         self.classifier, self.dataset = classifier, dataset
         self.truth = checked_truth(truth)
-        self.gamma = gamma if isinstance(gamma, (int, float)) else None
-        self.among = (gamma,) if isinstance(gamma, (int, float)) else tuple(gamma)
+        self.gamma = float(gamma) if isinstance(gamma, (int, float)) else None
+        self.among = _checked_gammas(
+            (gamma,) if isinstance(gamma, (int, float)) else gamma, searched=self.gamma is None
+        )
         self.share, self.seed = checked_share(held_out), seed
         self.cache = cache.absolute() if cache and str(proposals) in PROPOSERS else None  # seen from any machine
         self.names = dataset.names[skip:] if limit is None else dataset.names[skip : skip + limit]
@@ -123,7 +125,7 @@ class Grounding:
         chosen = [find_method(name) for name in dict.fromkeys(methods)]
         self.places = Places(enlarged(classifier, side), chosen, None if layer is None else [layer])
         layers = {method: found[:1] for method, found in self.places.layers.items()}
-        self.protocol = Protocol(classifier, layers, source, str(proposals), trust, side, hints)
+        self.protocol = Protocol(classifier, layers, source, str(proposals), checked_trust(trust), side, hints)
         self.held = self._held()
 
     def choosing(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
@@ -201,6 +203,7 @@ class Grounding:
                 "data": dict(data.left_out),
                 "unknown": unknown,
                 "skipped": dict(skipped.most_common(MOST_WORDS)),
+                "skipped_in_all": skipped.total(),
                 "without_proposals": sum(not record["proposals"] for record in records),
                 "empty": empty_maps(records),
                 "unreadable": self.places.unreadable,
@@ -254,3 +257,12 @@ class Grounding:
         if not records:
             first = f"; the first: {self.failures[0]}" if self.failures else ""
             raise DataError(f"none of the {asked} pictures {why}could be read{first}")
+
+
+def _checked_gammas(gammas: Sequence[float], *, searched: bool) -> tuple[float, ...]:
+    """Those to choose from, of which all have to be tried; or the given one, which may be any."""
+    wrong = [gamma for gamma in gammas if not (gamma in GAMMAS if searched else 0 <= gamma <= 1)]
+    if wrong or not gammas:
+        which = "those of GAMMAS (0, 0.05 ... 1)" if searched else "a number from 0 to 1"
+        raise DataError(f"gamma cannot be {wrong[0] if wrong else 'one of none'}: give {which}")
+    return tuple(gammas)

@@ -15,6 +15,7 @@ from excite.datasets.dataset import read_text
 from excite.datasets.lines import read_lines
 from excite.datasets.masks import FARTHEST
 from excite.errors import DataError
+from excite.images import PICTURE_SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Results", "read_results"]
 
 FORM = '{"image": ..., "phrase": ..., "boxes": [[x0, y0, x1, y1], ...], "scores": [...]}'
+
+USUAL_SUFFIXES = (".jpg", ".jpeg", ".png")
 
 Ranked = tuple[list[list[float]], list[float]]  # boxes and their scores, best first
 
@@ -61,7 +64,9 @@ class Results:
         return found, missing
 
     def _answers(self, image: str, text: str) -> Sequence[Ranked]:
-        names = (image, PurePosixPath(image).name, PurePosixPath(image).stem)
+        path = PurePosixPath(image)  # Flickr30k Entities calls its pictures by their numbers alone
+        missing = () if path.suffix.lower() in PICTURE_SUFFIXES else USUAL_SUFFIXES
+        names = (image, path.name, path.stem, *(f"{path.name}{one}" for one in missing))
         return next((self.answers[name, text] for name in names if (name, text) in self.answers), ())
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["measured"]
 
+MOST_TOLD = 5  # gammas that are told one by one: the paper's
+
 TRUTHS = {
     "union": "with the smallest box around all that the phrase refers to",
     "any": "with any of the boxes that the phrase refers to",
@@ -57,8 +59,10 @@ def _gamma(run: Run) -> str:
     about, protocol = run.about, run.about["protocol"]
     if isinstance(protocol["gamma"], float):
         return f"{protocol['gamma']:g} for all, so that all pictures are reported on"
-    first, second, *_, last = protocol["gamma"]
-    tried = f"{first:g}, {second:g} ... {last:g}"
+    tried = ", ".join(f"{gamma:g}" for gamma in protocol["gamma"])
+    if len(protocol["gamma"]) > MOST_TOLD:
+        first, second, *_, last = protocol["gamma"]
+        tried = f"{first:g}, {second:g} ... {last:g}"
     drawn = f"{protocol['held_out']:.0%}, drawn by the seed {protocol['seed']}"
     return (
         f"for each method and network the best of {tried} on {about['held_out_pictures']} held-out pictures "

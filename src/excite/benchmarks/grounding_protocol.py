@@ -110,7 +110,10 @@ def _source() -> str:
     """Changes when what words mean, or how regions are scored, does: that is tuned more often than versions count."""
     parts = [files(f"excite.{part}") for part in ("grounding", "vocabulary")]
     texts = [
-        file.read_bytes() for part in parts for file in sorted(part.iterdir(), key=str) if file.name.endswith(".py")
+        file.read_bytes()
+        for part in parts
+        for file in sorted(part.iterdir(), key=str)
+        if file.name.endswith((".py", ".txt"))  # the tables of words too
     ]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
 

@@ -142,12 +142,13 @@ def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:
     """What a network could not do, for people to read.
 
     Example:
-        >>> left_out_lines({"unknown": 2, "skipped": {"hat": 3}, "without_proposals": 0, "empty": {}, "unreadable": {}})
+        >>> skipped = {"skipped": {"hat": 3}, "skipped_in_all": 3}
+        >>> left_out_lines({"unknown": 2, **skipped, "without_proposals": 0, "empty": {}, "unreadable": {}})
         ['phrases without a word that it knows, for which its own findings stand: 2', 'words skipped most: hat (3)']
     """
     said = {
         "phrases without a word that it knows, for which its own findings stand": left_out["unknown"],
-        "words skipped most": _counted(left_out["skipped"]),
+        "words skipped most": _counted(left_out["skipped"]) + _and_more(left_out),
         "pictures without proposals, whose phrases are misses": left_out["without_proposals"],
         "maps without any evidence, which find nothing": _counted(left_out["empty"]),
         "methods that cannot be read there (rows.json says why)": ", ".join(left_out["unreadable"]),
@@ -157,6 +158,12 @@ def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:
 
 def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in counts.items())
+
+
+def _and_more(left_out: Mapping[str, Any]) -> str:
+    """How often further words were skipped than those that are named."""
+    more = left_out["skipped_in_all"] - sum(left_out["skipped"].values())
+    return f" and others ({more})" if more else ""
 
 
 def _columns(row: Row, marks: Marks) -> dict[str, str]:

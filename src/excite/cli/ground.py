@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,7 +77,7 @@ def command(
 ) -> None:
     """Tell which regions of a picture phrases refer to, and draw them with the map of each word."""
     from excite.grounding import ground
-    from excite.grounding.ground import GAMMA, METHOD
+    from excite.grounding.ground import GAMMA, METHOD, MOST_GAMMA
     from excite.grounding.phrase_maps import SIDE
     from excite.grounding.scoring import TRUST
     from excite.images import read_image
@@ -89,7 +88,7 @@ def command(
     texts = _phrases(phrases or [], phrases_file)
     if overlays and _is_picture(out) and len(texts) > 1:
         raise typer.BadParameter(f"--out {out} is one picture for {len(texts)} phrases: name a folder")
-    gamma = GAMMA if gamma is None else _checked("--gamma", gamma)
+    gamma = GAMMA if gamma is None else _checked("--gamma", gamma, MOST_GAMMA)
     trust = TRUST if trust is None else _checked("--trust", trust, 1)
     method = find_method(METHOD if method is None else method).name
     picture = read_image(photo)
@@ -152,10 +151,12 @@ def _phrases_of(file: Path) -> list[str]:
     return texts
 
 
-def _checked(name: str, value: float, most: float = sys.float_info.max) -> float:
+def _checked(name: str, value: float, most: float) -> float:
     """A number within its range; typer's own check lets pass what is not a number."""
     if not 0 <= value <= most:
-        raise typer.BadParameter(f"{name} is a number from 0 to 1{'' if most == 1 else ' or more'}, not {value}")
+        raise typer.BadParameter(
+            f"{name} is a number from 0 to 1{'' if most == 1 else f', {most:g} at most'}, not {value}"
+        )
     return value
 
 

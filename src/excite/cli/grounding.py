@@ -90,7 +90,10 @@ def command(
         float | None,
         typer.Option(min=0, max=1, help="How much the proposals' own order counts; 0 as in the paper, ours if none."),
     ] = None,
-    side: Annotated[int, typer.Option(min=1, help="The shorter side of pictures as the classifier sees them.")] = 300,
+    side: Annotated[
+        int | None,
+        typer.Option(min=1, help="The shorter side of pictures as the classifier sees them; 300, or --size."),
+    ] = None,
     hints: Hints = True,
     results: Annotated[
         list[str] | None,
@@ -123,6 +126,7 @@ def command(
     from excite.benchmarks.holding_out import checked_share
     from excite.benchmarks.plots import check_plots
     from excite.datasets.phrase_formats import open_phrases
+    from excite.grounding.phrase_maps import SIDE
     from excite.grounding.scoring import TRUST
 
     crew = crew_of(workers, engine, address)
@@ -147,7 +151,7 @@ def command(
             seed=seed,
             truth=wanted,
             trust=TRUST if trust is None else trust,
-            side=side,
+            side=side or size or SIDE,
             hints=hints,
             skip=skip,
             limit=limit,

@@ -44,9 +44,14 @@ class CaptionPhrases(PhraseDataset):
         self._meanings = _words_for(self._kinds)
         captions = self._captions_by_number()
         self._described: dict[str, Described] = {}
-        for sample in coco:
-            number = coco.also_called(sample.name)[-1]
-            self._add(sample, captions.pop(number, []))
+        for name in coco.names:
+            said = captions.pop(coco.also_called(name)[-1], [])
+            try:
+                sample = coco.sample(name)
+            except DataError:
+                self._count("pictures whose annotations are broken")
+                continue
+            self._add(sample, said)
         self._count("captions of pictures without instances", sum(map(len, captions.values())))
         return list(self._described)
 

@@ -114,14 +114,22 @@ def _ends(words: Sequence[str], end: int) -> bool:
 
 def _start(words: Sequence[str], place: int) -> int:
     """Where the phrase of the noun at this place begins."""
+    start, goes_on = _group(words, place)
+    while goes_on:
+        start, goes_on = _group(words, start - 2)
+    return start
+
+
+def _group(words: Sequence[str], place: int) -> tuple[int, bool]:
+    """Where the words begin that belong to the one at this place, and whether the phrase has more two words before."""
     start = place
     while start > 0 and place - start < MOST_WORDS and _describes(words, start - 1):
         start -= 1
     if start > 1 and words[start - 1] in {"and", ","} and {words[start], words[start - 2]} <= QUALITIES:
-        return _start(words, start - 2)  # "a black and white cat"
+        return start, True  # "a black and white cat"
     while start > 0 and (words[start - 1] in DETERMINERS or words[start - 1].isdigit()):
         start -= 1
-    return _start(words, start - 2) if _after_group_word(words, start) else start
+    return start, _after_group_word(words, start)
 
 
 def _after_group_word(words: Sequence[str], start: int) -> bool:

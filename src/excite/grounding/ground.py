@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from excite.errors import ConceptError, DataError
 from excite.grounding.phrase_maps import SIDE, Gaze
 from excite.grounding.scoring import TRUST, Scorer
+from excite.grounding.unheeded import unheeded
 from excite.images import read_image
 from excite.methods import find_method
 from excite.propagation import held_bytes
@@ -33,6 +34,8 @@ __all__ = ["GAMMA", "METHOD", "MOST", "Grounded", "Region", "Study", "ground", "
 
 METHOD, GAMMA = "excite", 0.4  # the best in docs/grounding.md
 MOST = 10
+MOST_GAMMA = 10.0
+"""With much more, areas to that power are no numbers any more."""
 WIDTH = 1200  # pixels of a figure from left to right
 WIDTH_IN_NOTEBOOKS, REGIONS_IN_NOTEBOOKS = 800, 3  # what fits between a notebook's margins
 
@@ -96,7 +99,7 @@ class Grounded:
                 for word, found in zip(reading.words, self.map.words, strict=self.map.known)
             ],
             "hints": [word.text for word in self.map.hints],
-            "skipped": list(reading.skipped),
+            "skipped": [reading.text[start:end] for start, end in unheeded(reading, self.map.hints)],
         }
 
 
@@ -112,7 +115,7 @@ def ground(  # noqa: PLR0913 - all but three may be left out
     trust: float = TRUST,
     side: int = SIDE,
     hints: bool = True,
-    most: int = MOST,
+    most: int | None = MOST,
 ) -> list[Grounded]:
     """Which regions of this picture do those phrases refer to?
 
@@ -128,7 +131,7 @@ def ground(  # noqa: PLR0913 - all but three may be left out
         trust: how much the order counts in which the proposals come, 0 to 1.
         side: the shorter side of the picture as the classifier sees it.
         hints: let words for places ("left") and colours ("red") weigh the map.
-        most: how many regions to tell at most.
+        most: how many regions to tell at most; None for all.
 
     Example:
         >>> classifier = excite.load("words")                                               # doctest: +SKIP
@@ -178,6 +181,8 @@ class Study:
         trust: float = TRUST,
         side: int = SIDE,
     ) -> None:
+        if side < 1:
+            raise DataError(f"nothing can be seen in a picture with a side of {side}: give at least 1")
         self._method = find_method(method)
         self._gaze = Gaze(classifier, picture, [self._method], layer=layer, side=side)
         self._scorer = Scorer(proposals, trust)
@@ -185,13 +190,18 @@ class Study:
         self._lock = threading.Lock()  # a forward pass serves one question at a time
 
     def ground(
-        self, phrases: Sequence[str], *, gamma: float = GAMMA, hints: bool = True, most: int = MOST
+        self, phrases: Sequence[str], *, gamma: float = GAMMA, hints: bool = True, most: int | None = MOST
     ) -> list[Grounded]:
         """The regions that phrases refer to, see `excite.ground`.
 
         Raises:
             ConceptError: a phrase is blank, or there is none.
+            DataError: gamma is no number from 0 to 10, or no region is wanted.
         """
+        if not 0 <= gamma <= MOST_GAMMA:
+            raise DataError(f"gamma is a number from 0 to 1, {MOST_GAMMA:g} at most, not {gamma}")
+        if most is not None and most < 1:
+            raise DataError(f"at most {most} regions are none: ask for at least 1")
         readings = [read_phrase(text, self._gaze.labels) for text in _checked(phrases)]
         with self._lock:
             maps = self._gaze.maps(self._method, readings, hints=hints)

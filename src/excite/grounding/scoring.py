@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from excite.errors import DataError
 from excite.metrics.phrase_ranking import overlaps
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.floating[Any]]
 
-__all__ = ["SAME", "TRUST", "Scorer", "kept", "scored"]
+__all__ = ["SAME", "TRUST", "Scorer", "checked_trust", "kept", "scored"]
 
 SAME = 0.7
 """Boxes that overlap by more than this are told once (the paper's)."""
@@ -37,6 +38,9 @@ class Scorer:
     Attributes:
         areas: how many pixels each covers.
 
+    Raises:
+        DataError: the trust is no number from 0 to 1.
+
     Example:
         >>> from excite.proposals import Proposals
         >>> boxes = np.array([[0, 0, 2, 2], [0, 0, 4, 2]], np.float32)
@@ -48,7 +52,7 @@ class Scorer:
 
     def __init__(self, proposals: Proposals, trust: float = TRUST) -> None:
         self.proposals = proposals
-        self.weights = 1 - trust * np.arange(len(proposals)) / max(len(proposals), 1)
+        self.weights = 1 - checked_trust(trust) * np.arange(len(proposals)) / max(len(proposals), 1)
         self.areas = self.sums(np.ones(proposals.size[::-1]))
         self._repeated: dict[int, NDArray[np.bool_]] = {}
 
@@ -82,6 +86,18 @@ class Scorer:
             boxes = self.proposals.boxes
             self._repeated[k] = overlaps(boxes[k : k + 1], boxes)[0] > SAME
         return self._repeated[k]
+
+
+def checked_trust(trust: float) -> float:
+    """A trust that leaves no proposal a weight below 0.
+
+    Example:
+        >>> checked_trust(0.8)
+        0.8
+    """
+    if not 0 <= trust <= 1:
+        raise DataError(f"the trust in the proposals' order is a number from 0 to 1, not {trust}")
+    return trust
 
 
 def scored(sums: Numbers, areas: Numbers, gamma: float) -> Numbers:

@@ -105,6 +105,8 @@ def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
 
 
 def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
+    if masks.size == 0 and len(masks) == 0:
+        return segments_of_pixels(size[::-1], [])
     if masks.ndim != 3 or masks.shape[1:] != size[::-1]:
         raise DataError(f"'masks' must be [n, {size[1]}, {size[0]}] for this picture, not {list(masks.shape)}")
     if masks.dtype.kind not in "biu":

@@ -29,7 +29,11 @@ def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
     Example:
         >>> checked_boxes(np.array([[0, 0, 10.4, 5]]), (10, 8)).tolist()
         [[0.0, 0.0, 10.0, 5.0]]
+        >>> checked_boxes(np.array([]), (10, 8)).shape
+        (0, 4)
     """
+    if boxes.size == 0:  # nothing found, in whichever shape that was saved: MATLAB's [] is [0, 0], NumPy's [0]
+        return np.zeros((0, 4), np.float32)
     if boxes.ndim != 2 or boxes.shape[1] != 4 or boxes.dtype.kind not in "iuf":
         raise DataError(f"boxes must be four numbers each, [n, 4], not {boxes.dtype} {list(boxes.shape)}")
     boxes = boxes.astype(np.float64)

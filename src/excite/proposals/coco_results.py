@@ -52,19 +52,30 @@ class CocoResults:
                 raise DataError(f"{str(path)!r}: result {number} has no 'image_id'")
             self._entries[entry["image_id"]].append(entry)
 
-    def proposals(self, name: str, size: tuple[int, int]) -> Proposals | None:
+    def proposals(self, name: str, size: tuple[int, int], file_name: str = "") -> Proposals | None:
         """The proposals of a picture of this name, width and height; None if the file has none for it.
+
+        Args:
+            name: What it is called in its data set.
+            size: Its width and height.
+            file_name: What its file is called, where that is another name: 36979.jpg of Flickr30k's picture 36979.
 
         Raises:
             DataError: They are broken, or not of this picture.
         """
-        found = next((self._entries[key] for key in self._keys(name) if key in self._entries), None)
+        names = dict.fromkeys(filter(None, (name, file_name)))
+        known = [each for each in names if self._is_named(each)]
+        keys = [key for each in known or names for key in self._keys(each)]
+        found = next((self._entries[key] for key in keys if key in self._entries), None)
         return None if found is None else _proposals(found, size)
+
+    def _is_named(self, name: str) -> bool:
+        return name in self._ids or PurePosixPath(name).name in self._ids
 
     def _keys(self, name: str) -> list[int | str]:
         """What the picture's id may be, most certain first."""
         file = PurePosixPath(name)
-        if name in self._ids or file.name in self._ids:
+        if self._is_named(name):
             return [self._ids.get(name, self._ids.get(file.name, name))]
         digits = re.search(r"\d+$", file.stem)
         return [name, file.name, file.stem, *([int(digits.group())] if digits else [])]

@@ -58,7 +58,7 @@ class ProposalFiles:
         elif suffix not in SUFFIXES:
             raise DataError(f"cannot read proposals from {str(path)!r}: give a folder, or a JSON, NPZ or MAT file.")
 
-    def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:  # noqa: ARG002 - the name tells
+    def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:
         """The proposals of a picture.
 
         Raises:
@@ -67,7 +67,10 @@ class ProposalFiles:
         """
         file = self.path if self.path.is_file() else self._file(name)
         try:
-            found = self._results.proposals(name, picture.size) if self._results else _read(file, picture.size)
+            if self._results:
+                found = self._results.proposals(name, picture.size, path.name if path else "")
+            else:
+                found = _read(file, picture.size)
         except DataError as error:
             raise DataError(f"the proposals for {name!r} in {str(file)!r} cannot be used: {error}") from None
         if found is None or len(found) == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +104,10 @@ def grow_tree(picture: NDArray[np.uint8]) -> SegmentTree:
 
 def _higra() -> Any:
     try:
+        if "higra" not in sys.modules:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Python finds fault with backslashes in its texts when it compiles it
+                import higra
         import higra
     except ImportError:
         raise ExciteError("segments of a picture need higra: pip install 'excite[ground]'") from None

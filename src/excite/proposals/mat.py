@@ -111,6 +111,8 @@ def _from_0(numbers: Array) -> NDArray[np.int64]:
 
 def _mcg_boxes(rows: Array, scores: Array | None, size: tuple[int, int]) -> Proposals:
     """From up, left, down, right, counted from 1 and inclusive."""
+    if rows.size == 0:
+        return best_first(size, checked_boxes(rows, size), checked_scores(None, 0))
     if rows.ndim != 2 or rows.shape[1] != 4 or rows.dtype.kind not in "iuf":
         raise DataError(f"boxes of MCG must be [n, 4] (up, left, down, right), not {list(rows.shape)}")
     up, left, down, right = rows.astype(np.float64).T
@@ -120,6 +122,8 @@ def _mcg_boxes(rows: Array, scores: Array | None, size: tuple[int, int]) -> Prop
 
 def _edge_boxes(rows: Array, size: tuple[int, int]) -> Proposals:
     """From x, y, width, height, score, x and y counted from 1."""
+    if rows.size == 0:
+        return best_first(size, checked_boxes(rows, size), checked_scores(None, 0))
     if rows.dtype == object:
         raise DataError("'bbs' is a cell of many pictures: save one file for each picture")
     if rows.ndim != 2 or rows.shape[1] not in (4, 5) or rows.dtype.kind not in "iuf":
