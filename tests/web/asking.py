@@ -151,6 +151,7 @@ def run(limits, options):
     from excite.web.server import serve
 
     guard_body.PATIENCE, guard_answers.LINGER, server_wire.IDLE = 1.5, 0.5, 1.5
+    server_wire.CONNECTIONS = 20
 
     page = types.ModuleType("excite.web.page")
     page.mount_page = lambda app, *_: app

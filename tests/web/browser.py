@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 PATIENCE = 30_000  # milliseconds; the machine may be busy with other tests
@@ -67,6 +68,18 @@ class Visitor:
         """What is on the stage, pixel by pixel."""
         picture = self.page.evaluate("document.querySelector('#stage canvas').toDataURL()")
         return hashlib.sha256(picture.encode()).hexdigest()
+
+    def redrawn(self, *before):
+        """Wait until something else is on the stage."""
+        deadline = time.monotonic() + PATIENCE / 1000
+        while (drawn := self.drawn()) in before:
+            assert time.monotonic() < deadline, "nothing new is drawn"
+            self.page.wait_for_timeout(50)
+        return drawn
+
+    def questions(self):
+        """How often the server was asked something, or for a picture."""
+        return sum("/gradio_api/queue/join" in address or "/pictures" in address for address in self.requests)
 
     def says(self, selector, text):
         self.page.wait_for_function(

@@ -141,6 +141,14 @@ class TestToken:
         assert not Token(SECRET).is_in(other)
         assert Token(SECRET + "2").is_in(other)
 
+    @pytest.mark.parametrize("other", ['theme={"dark": true}', "name=a b c", "flag", "map[x]=1", "name=\xe9", "a b=1"])
+    def test_cookies_that_other_servers_of_the_host_have_set(self, other):
+        """A browser sends them to all ports, and they may be as odd as they like."""
+        own = Token(SECRET).cookie.partition(";")[0]
+        assert Token(SECRET).is_in({"cookie": f"{other}; {own}"})
+        assert Token(SECRET).is_in({"cookie": f"{own}; {other}"})
+        assert not Token(SECRET).is_in({"cookie": other})
+
     def test_no_sockets(self):
         with pytest.raises(WebSocketDisconnect), asked().websocket_connect("/"):
             pass

@@ -6,9 +6,8 @@ import json
 import re
 import signal
 import socket
-import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import chain
 
@@ -265,6 +264,7 @@ def wires():
     yield "a second request behind a length that is too small", check_second_request
     yield "somebody who leaves in the middle", check_left_in_the_middle
     yield "somebody who never comes to the point", check_half_a_head
+    yield "somebody who takes all connections", check_all_connections
 
 
 def check_second_request(server):
@@ -300,16 +300,33 @@ def check_half_a_head(server):
     check_next_person(server)
 
 
+def check_all_connections(server):
+    """Whoever comes then is told to come again, and is answered when they do."""
+    with ExitStack() as held:
+        for _ in range(20):
+            held.enter_context(socket.create_connection((server.host, server.port), timeout=PATIENCE))
+        begun = time.monotonic()
+        status, headers, content = server.ask("GET", "/health")
+        assert "connected" in check_refused(content, begun)
+    assert (status, headers["Retry-After"], headers["X-Content-Type-Options"]) == (503, "3", "nosniff")
+    while server.ask("GET", "/health")[0] == 503:  # until it has seen that they left
+        assert time.monotonic() - begun < SOON
+    check_next_person(server)
+
+
 def check_ends_in_the_middle_of_an_answer(server):
     """What is being answered when somebody presses Ctrl-C is answered first."""
-    answers = []
-    form = multipart(("image", "photo.png", red_square()), ("model", "slow"), ("concept", "red"))
-    asking = threading.Thread(target=lambda: answers.append(server.ask("POST", "/attend", *form)[0]))
-    asking.start()
-    time.sleep(0.4)
-    check_ends_well(server.process, signal.SIGINT)
-    asking.join()
-    assert answers == [200]
+    body, headers = multipart(("image", "photo.png", red_square()), ("model", "slow"), ("concept", "red"))
+    told = {"Host": "localhost", "Expect": "100-continue", "Content-Length": len(body), **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as wire:
+        wire.sendall(f"POST /attend HTTP/1.1\r\n{head}\r\n".encode())
+        assert wire.recv(65536).startswith(b"HTTP/1.1 100")  # it has begun to listen
+        wire.sendall(body)
+        check_ends_well(server.process, signal.SIGINT)
+        answer = http.client.HTTPResponse(wire)
+        answer.begin()
+        assert answer.status == 200
     socket.create_server((server.host, server.port)).close()  # the port is free again
 
 

@@ -91,8 +91,8 @@ def test_from_a_dropped_photograph_to_its_files(visit, photograph, viewport, tmp
     other.click()
     visitor.page.mouse.move(0, 0)
     visitor.page.evaluate("document.activeElement.blur()")  # neither pointed at nor focused: it was chosen
+    visitor.page.wait_for_selector(f"#findings button[data-concept='{found[1]}'][aria-pressed=true]")
     visitor.shows(found[1])
-    assert other.get_attribute("aria-pressed") == "true"
     chosen = visitor.drawn()
     assert chosen != before
 
@@ -101,7 +101,8 @@ def test_from_a_dropped_photograph_to_its_files(visit, photograph, viewport, tmp
     visitor.page.keyboard.press("ArrowLeft")
     visitor.says(".stage-about", "layer blocks.12")
     visitor.page.wait_for_function("document.querySelector('#layer').textContent.includes('Layer blocks.12')")
-    assert visitor.drawn() != chosen
+    visitor.redrawn(chosen)
+    assert not visitor.page.locator("#layer input[type=number], #layer .reset-button").first.is_visible()
 
     visitor.ask("the spoon on the right")
     visitor.shows("the spoon on the right")
@@ -139,22 +140,17 @@ def test_the_map_is_that_of_the_library(visit, photograph, tmp_path):
 def test_opacity_and_colours_follow_without_asking(visit):
     visitor = visit()
     visitor.shows("cat")
-    seen = {visitor.drawn()}
-    visitor.page.wait_for_timeout(500)
-    asked = len(visitor.requests)
+    seen = [visitor.drawn()]
+    asked = visitor.questions()
     visitor.page.locator("#opacity input[type=range]").focus()
     visitor.page.keyboard.press("End")
-    visitor.page.wait_for_timeout(300)
-    seen.add(visitor.drawn())
+    seen.append(visitor.redrawn(*seen))
     visitor.page.click("#colours input")
     visitor.page.get_by_role("option", name="ember").click()
-    visitor.page.wait_for_timeout(300)
-    seen.add(visitor.drawn())
+    seen.append(visitor.redrawn(*seen))
     visitor.page.get_by_label("box").click()
-    visitor.page.wait_for_timeout(300)
-    seen.add(visitor.drawn())
-    assert len(seen) == 4
-    assert len(visitor.requests) == asked
+    visitor.redrawn(*seen)
+    assert visitor.questions() == asked
 
 
 def test_with_the_keyboard_alone(visit):
@@ -179,17 +175,54 @@ def test_a_link_brings_the_settings_back(visit, photograph):
     visitor.shows("cup")
     visitor.ask("spoon")
     visitor.shows("spoon")
+    seen = [visitor.drawn()]
     visitor.page.click("#method input")
     visitor.page.get_by_role("option", name="mwp", exact=True).click()
     visitor.says(".stage-about", "· mwp")
+    seen.append(visitor.redrawn(*seen))
+    for mark in ("point", "box"):
+        visitor.page.get_by_label(mark).click()
+        seen.append(visitor.redrawn(*seen))
+    visitor.page.get_by_label("regions").click()  # a word has none
     visitor.page.click("#share")
     visitor.page.wait_for_function("location.search.includes('question=spoon')")
-    drawn = visitor.drawn()
     other = visit(query="?" + visitor.page.url.split("?")[1])
     other.shows("spoon")
     other.says(".stage-about", "· mwp")
-    assert other.drawn() == drawn
+    assert other.redrawn(*seen[:-1]) == seen[-1]
     assert other.page.input_value("#question textarea, #question input") == "spoon"
+    assert not any(other.page.get_by_label(mark).is_checked() for mark in ("point", "box", "regions"))
+
+
+def test_what_was_dropped_last_is_shown(visit, photograph):
+    """Also if an earlier picture takes longer to be sent."""
+    visitor, held = visit(), []
+    visitor.shows("cat")
+    visitor.page.route("**/pictures", lambda route: route.continue_() if held else held.append(route))
+    visitor.drop(photograph, "slow.jpg")
+    visitor.says(".drop-told", "Sending")
+    while not held:
+        visitor.page.wait_for_timeout(20)
+    visitor.drop(photograph, "quick.jpg")
+    visitor.shows("cup")
+    with visitor.page.expect_response("**/pictures"):
+        held[0].continue_()
+    visitor.page.wait_for_timeout(100)
+    assert visitor.page.inner_text(".drop-told") == "quick.jpg, 600 \u00d7 400"
+
+
+def test_that_there_is_no_answer_is_told(visit):
+    visitor = visit()
+    visitor.shows("cat")
+    visitor.page.route("**/gradio_api/queue/join*", lambda route: route.fulfill(status=503, body='{"detail": "full"}'))
+    visitor.ask("dog")
+    visitor.says(".stage-error", "The server gave no answer")
+    assert visitor.page.locator(".stage.is-busy").count() == 0
+    visitor.page.unroute("**/gradio_api/queue/join*")
+    visitor.ask("dog")
+    visitor.shows("dog")
+    assert visitor.page.inner_text(".stage-error") == ""
+    visitor.faults.clear()  # the browser notes that there was none
 
 
 def test_what_cannot_be_answered_is_told(visit):

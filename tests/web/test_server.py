@@ -9,14 +9,19 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from itertools import chain
 
 import pytest
 from asking import PATIENCE, Running, check_ends_well, colour_service, multipart, red_square
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 
 from excite.cli import main
 from excite.cli import serve as command
 from excite.errors import ExciteError
 from excite.web import server as module
+from excite.web.guard import Guard
+from excite.web.limits import Limits
 from excite.web.server import serve
 
 TOKEN = "correct-horse-battery"  # noqa: S105 - nobody's
@@ -157,6 +162,15 @@ def test_a_token_is_made_where_others_can_ask(host, expected):
     assert made is None or len(made) >= 16
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", "lab.example"])
+def test_the_address_that_is_told_can_be_asked(host):
+    async def page(scope, receive, send):
+        await PlainTextResponse("the page")(scope, receive, send)
+
+    guard = Guard(page, limits=Limits(), hosts=module._names(host))
+    assert TestClient(guard).get(module._url(host, 7860, None)).text == "the page"
+
+
 def test_addresses_for_people():
     assert module._url("::1", 80, None) == "http://[::1]:80/"
     assert module._url("127.0.0.1", 80, "a+b/c=d&") == "http://127.0.0.1:80/?token=a%2Bb%2Fc%3Dd%26"
@@ -210,8 +224,9 @@ def test_a_classifier_from_a_file_has_the_files_name(told, monkeypatch):
     (choice,) = [offer.classifier for offer in told["service"].offers.values()]
     assert list(told["service"].offers) == ["mine"]
     assert (choice.model, choice.labels, choice.size) == ("nets/mine.safetensors", "names.txt", 99)
-    run("--model", "torchvision:vgg16", "--model", "words")
-    assert list(told["service"].offers) == ["torchvision:vgg16", "words"]
+    named = ["torchvision:vgg16", "words", "timm:resnet50.a1_in1k", "timm:resnet50.a2_in1k"]
+    run(*chain.from_iterable(("--model", name) for name in named))
+    assert list(told["service"].offers) == named
 
 
 def test_wrong_options_are_told_in_one_line(capsys, told):

@@ -1,17 +1,20 @@
 """What can be asked, without any server: pictures that are kept, turns that are waited for, answers for the page."""
 
+import asyncio
 import io
 import json
 import threading
+import warnings
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import excite
-from excite.errors import ConceptError, ImageError, LayerError, ModelError
+from excite.errors import ConceptError, ImageError, LayerError, LostSignalWarning, ModelError
 from excite.models import Choice
 from excite.web.answers import Answers, Settings
+from excite.web.api_notes import tell_warnings_in_answers
 from excite.web.desk import Desk, GoneError
 from excite.web.examples import find_examples
 from excite.web.gate import BusyError, Gate
@@ -219,6 +222,19 @@ class TestAnswers:
         with pytest.raises(GoneError):
             answers.place({"picture": "../../etc/passwd"})
 
+    def test_warnings_are_told_beside_the_map_and_not_in_the_log(self, answers, service, sheet, monkeypatch, capsys):
+        def attend(*asked, **more):
+            warnings.warn("hardly anything arrived", LostSignalWarning, stacklevel=1)
+            return Service.attend(service, *asked, **more)
+
+        monkeypatch.setattr(service, "attend", attend)
+        with tell_warnings_in_answers():
+            assert answers.stage(sheet, Settings("words", "cup"))["view"]["notes"] == ["Hardly anything arrived."]
+            told = answers.grid(sheet, "words", "cup", ["mwp", "c-mwp"], [])
+            assert (told["error"], len(told["rows"])) == ("Hardly anything arrived.", 1)
+            assert len(answers.findings(sheet, Settings("words"))["findings"]) == 8
+        assert capsys.readouterr().err == ""
+
     def test_an_example_that_cannot_be_read_is_told(self, service, tmp_path):
         Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
         handlers = pytest.importorskip("excite.web.handlers").Handlers(Answers(service, find_examples(tmp_path)), ())
@@ -227,9 +243,29 @@ class TestAnswers:
         assert "not a picture excite can read" in shown["error"]
         assert shown["turn"] == 3
 
+    def test_gradio_forgets_what_pages_have_shown(self, service, monkeypatch):
+        page = pytest.importorskip("excite.web.page")
+        monkeypatch.setattr(page.gr, "mount_gradio_app", lambda app, blocks, **_: blocks)
+
+        async def mounted():  # gradio wants a loop, and would leave one of its own open
+            return page.mount_page(None, service)
+
+        assert asyncio.run(mounted()).state_session_capacity == page.SESSIONS
+
 
 def test_examples_of_ones_own(tmp_path):
     Image.new("RGB", (300, 100), "red").save(tmp_path / "mine.png")
     (example,) = find_examples(tmp_path).values()
     assert (example.name, example.read().size) == ("mine", (300, 100))
     assert example.thumbnail().startswith("data:image/jpeg;base64,")
+
+
+def test_examples_of_the_same_name_and_of_odd_names(tmp_path):
+    (tmp_path / "b").mkdir()
+    for name in ("cat.jpg", "cat.png", "b/cat.png", "${alert(1)}.png", "{{#each}}.png", "\udcff.png"):
+        Image.new("RGB", (9, 9)).save(tmp_path / name)
+    found = find_examples(tmp_path)
+    assert sorted(found) == ["${alert(1)}", "?", "cat", "cat (2)", "cat (3)", "{{#each}}"]
+    drop = pytest.importorskip("excite.web.components").drop_area(found)
+    assert "{{" not in drop.html_template  # gradio would run it
+    assert "${" not in drop.html_template

@@ -132,7 +132,8 @@ def _choices(models: Sequence[str], one: Choice) -> Mapping[str, Choice]:
 def _name(model: str) -> str:
     """What a classifier is called on the page; that of a file is its own, without the folder."""
     path = Path(model)
-    return path.stem or model if path.suffix or path.exists() else model
+    is_file = path.exists() or (path.suffix and ":" not in model)  # timm:NAME.TAG has a dot, and is no file
+    return path.stem or model if is_file else model
 
 
 def _reports(folder: Path | None) -> Path | None:

@@ -9,6 +9,7 @@ from excite.errors import ConceptError, ExciteError, MethodError
 from excite.grounding.ground import METHOD as PHRASE
 from excite.readouts.figure import percent
 from excite.vocabulary import read_phrase
+from excite.web.api_notes import noting
 from excite.web.desk import GoneError
 from excite.web.views import map_view, phrase_view, picture_view
 
@@ -97,7 +98,7 @@ class Answers:
     def findings(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
         """What the classifier finds, each with its map; where there can be none, the stage tells why."""
         try:
-            with self.service.gate.passed():
+            with self.service.gate.passed(), noting():  # the stage tells what there is to say of its own map
                 found = self.service.findings(sheet, settings.model, FINDINGS, settings.for_words)
                 views = self._views(sheet, [one.concept for one in found], settings)
         except ExciteError:
@@ -121,9 +122,11 @@ class Answers:
         """The picture with the map that was asked for; what cannot be answered is told beside the bare picture."""
         shown = {"picture": picture_view(sheet), "view": None, "error": None}
         try:
-            return {**shown, "view": self.view(sheet, settings)}
+            with noting() as notes:
+                view = self.view(sheet, settings)
         except ExciteError as error:
             return {**shown, "error": sentence(error)}
+        return {**shown, "view": {**view, "notes": [*view["notes"], *map(sentence, notes)]}}
 
     def view(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
         """The map of a concept or of a phrase.
@@ -159,10 +162,11 @@ class Answers:
         """Maps side by side: a row for each concept, in it each method at each layer."""
         shown: dict[str, Any] = {"picture": picture_view(sheet), "rows": [], "error": None}
         try:
-            with self.service.gate.passed():
-                return {**shown, "rows": self._rows(sheet, model, listed(concepts), methods, layers)}
+            with self.service.gate.passed(), noting() as notes:
+                rows = self._rows(sheet, model, listed(concepts), methods, layers)
         except ExciteError as error:
             return {**shown, "error": sentence(error)}
+        return {**shown, "rows": rows, "error": " ".join(map(sentence, notes)) or None}
 
     def _rows(
         self, sheet: Sheet, model: str, concepts: list[str], methods: Sequence[str], layers: Sequence[str]
@@ -204,8 +208,8 @@ def listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def sentence(error: Exception) -> str:
-    """An error as a sentence on a page.
+def sentence(error: Exception | str) -> str:
+    """An error or a note as a sentence on a page.
 
     Example:
         >>> sentence(ValueError("there is no cat"))

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from excite.web.examples import Example
 
-__all__ = ["drop_area", "finding_list", "map_grid", "script", "stage", "style"]
+__all__ = ["drop_area", "finding_list", "inert", "map_grid", "script", "stage", "style"]
+
+TEMPLATE_SIGNS = "$`{}\\@"  # of JavaScript's templates, of Handlebars, and of @children
 
 
 def script() -> str:
@@ -93,11 +95,21 @@ def _component(template: str, on_load: str, **more: Any) -> gr.HTML:
 
 
 def _example(example: Example) -> str:
-    name, title = html.escape(example.name), html.escape(example.title)
+    name, title = inert(example.name), inert(example.title)
     return (
         f'<li><button type="button" data-example="{name}" title="{title}">'
         f'<img src="{example.thumbnail()}" alt="Example: {title}"></button></li>'
     )
+
+
+def inert(text: str) -> str:
+    """Text for a template of gradio, which would run what stands in ``${...}`` or ``{{...}}``.
+
+    Example:
+        >>> inert("${a} <b>")
+        '&#36;&#123;a&#125; &lt;b&gt;'
+    """
+    return "".join(f"&#{ord(sign)};" if sign in TEMPLATE_SIGNS else sign for sign in html.escape(text))
 
 
 def _asset(name: str) -> str:

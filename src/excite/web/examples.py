@@ -13,7 +13,7 @@ from excite.images import find_images, read_image
 from excite.readouts.embedded import data_address, jpeg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["Example", "find_examples"]
@@ -58,10 +58,29 @@ def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
     """
     if folder is not None:
         files = find_images(str(folder))[:MOST]
-        return {file.stem: Example(file.stem, file.stem, partial(read_image, file)) for file in files}
+        return {name: Example(name, name, partial(read_image, file)) for name, file in _named(files).items()}
     if find_spec("skimage") is None:
         return {}
     return {name: Example(name, title, partial(_photograph, name)) for name, title in PHOTOGRAPHS.items()}
+
+
+def _named(files: Sequence[Path]) -> dict[str, Path]:
+    """Files by what they are called on the page; half a letter, as odd file names have, becomes a "?".
+
+    Example:
+        >>> from pathlib import Path
+        >>> list(_named([Path("a/cat.jpg"), Path("b/cat.png")]))
+        ['cat', 'cat (2)']
+    """
+    found: dict[str, Path] = {}
+    for file in files:
+        stem = name = file.stem.encode("utf-8", "replace").decode()
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{stem} ({number})"
+        found[name] = file
+    return found
 
 
 def _photograph(name: str) -> Image.Image:

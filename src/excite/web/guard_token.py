@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
+
+from starlette.requests import cookie_parser
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,11 +38,9 @@ class Token:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self._is(given.strip()):
             return True
-        try:
-            kept = SimpleCookie(headers.get("cookie", "")).get(self._name)
-        except CookieError:
-            return False
-        return kept is not None and hmac.compare_digest(kept.value.encode(), self._value.encode())
+        cookies = cookie_parser(headers.get("cookie", ""))  # whatever other servers of the host have put there
+        kept = cookies.get(self._name, "")
+        return hmac.compare_digest(kept.encode("utf-8", "replace"), self._value.encode())
 
     def without(self, query: str) -> str | None:
         """The query without the token, if it has it.

@@ -26,12 +26,14 @@ __all__ = ["mount_page"]
 SIDE_BY_SIDE = ["mwp", "c-mwp"]
 LINKED = ["model", "question", "against", "method", "layer", "opacity", "colours", "show"]
 MOST_EVENTS = 200  # that gradio holds; the service has a gate of its own
+SESSIONS = 100  # gradio keeps what each page shows, for links of its own, also when the page is long closed
 MEANING = (
     "A map shows where the classifier's evidence for a word lies, not what is true. Pictures are kept in the server's "
     "memory only, for a while."
 )
 QUIET: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "always_last", "api_visibility": "private"}
 ASKED = "(...values) => excite.asked(values)"  # the browser knows best what was dropped, and what was asked last
+FAILED = "() => { excite.failed() }"
 SET_LOOK = "(...looks) => { excite.setLook(...looks) }"
 
 
@@ -48,6 +50,7 @@ def mount_page(
     """
     blocks = _Page(Handlers(Answers(service, examples or {}), reports)).build()
     blocks.queue(default_concurrency_limit=service.limits.at_once + service.limits.waiting, max_size=MOST_EVENTS)
+    blocks.state_session_capacity = SESSIONS
     mounted: FastAPI = gr.mount_gradio_app(
         app,
         blocks,
@@ -115,7 +118,9 @@ class _Page:
             self.method = gr.Dropdown(
                 CHOICES, value=CHOICES[0], label="Method", info=method_told(CHOICES[0]), elem_id="method"
             )
-            self.layer = gr.Slider(**self.handlers.layer_slider(self.service.default), elem_id="layer")
+            self.layer = gr.Slider(
+                **self.handlers.layer_slider(self.service.default), precision=0, buttons=[], elem_id="layer"
+            )
         with gr.Row(elem_classes="settings"):
             self.opacity = gr.Slider(0, 100, value=OPACITY, step=1, label="Opacity, %", elem_id="opacity")
             self.colours = gr.Dropdown(list(TABLES), value=next(iter(TABLES)), label="Colours", elem_id="colours")
@@ -150,21 +155,25 @@ class _Page:
         looks = [self.opacity, self.colours, self.marks]
         whole = [self.drop, self.findings, self.stage]
         opened = blocks.load(do.opened, None, [*settings, *looks], **QUIET)
-        opened.then(do.arrived, settings, whole, js=ASKED, **QUIET).then(None, looks, None, js=SET_LOOK)
+        shown = opened.then(do.arrived, settings, whole, js=ASKED, **QUIET)
+        shown.then(None, looks, None, js=SET_LOOK)
         dropped = self.drop.upload(lambda: ("", ""), None, [self.question, self.against], **QUIET)
-        dropped.then(do.arrived, settings, whole, js=ASKED, **QUIET)
+        taken = dropped.then(do.arrived, settings, whole, js=ASKED, **QUIET)
         changed = self.model.input(do.other_model, self.model, [self.layer, self.layers], **QUIET)
-        changed.then(do.arrived, settings, whole, js=ASKED, **QUIET)
+        seen = changed.then(do.arrived, settings, whole, js=ASKED, **QUIET)
         chosen = self.findings.select(do.chosen, None, self.question, **QUIET)
-        chosen.then(do.asked, settings, self.stage, js=ASKED, **QUIET)
+        picked = chosen.then(do.asked, settings, self.stage, js=ASKED, **QUIET)
         asking = [self.question.submit, self.against.submit, self.go.click]
-        gr.on(asking, do.asked, settings, self.stage, js=ASKED, **QUIET)
+        asked = gr.on(asking, do.asked, settings, self.stage, js=ASKED, **QUIET)
         gr.on([self.method.input, self.layer.input], do.told, settings, [self.method, self.layer], **QUIET)
-        gr.on([self.method.input, self.layer.input], do.again, settings, [self.findings, self.stage], js=ASKED, **QUIET)
+        other = [self.method.input, self.layer.input]
+        again = gr.on(other, do.again, settings, [self.findings, self.stage], js=ASKED, **QUIET)
         gr.on([self.opacity.change, self.colours.change, self.marks.change], None, looks, None, js=SET_LOOK)
         beside = [self.drop, self.model, self.concepts, self.methods, self.layers]
         comparing = [self.beside.select, self.compare.click, self.concepts.submit]
-        gr.on(comparing, do.compared, beside, self.grid, js=ASKED, **QUIET)
+        compared = gr.on(comparing, do.compared, beside, self.grid, js=ASKED, **QUIET)
+        for each in (shown, taken, seen, picked, asked, again, compared):
+            each.failure(None, None, None, js=FAILED)
         linked = f"(drop, ...values) => excite.link(drop, {LINKED}, values)"
         shared = self.share.click(None, [*settings, *looks], self.address, js=linked)
         shared.then(lambda: gr.update(visible=True), None, self.address, **QUIET)

@@ -126,11 +126,10 @@ def _run(
     from excite.web.guard_token import Token
     from excite.web.server_wire import Server
 
-    own = socket.gethostname()
     guard = Guard(
         app,
         limits=service.limits,
-        hosts=[] if _is_loopback(host) else [host, own, f"{own}.local"],
+        hosts=_names(host),
         any_address=host in ANY,
         token=Token(token) if token else None,
     )
@@ -174,6 +173,12 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def _names(host: str) -> list[str]:
+    """By which the server is asked, beside those that each machine has for itself."""
+    own = socket.gethostname()
+    return [host] if _is_loopback(host) else [host, own, f"{own}.local"]
 
 
 def _listening(host: str, port: int) -> socket.socket:

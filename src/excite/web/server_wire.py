@@ -6,18 +6,22 @@ import json
 import signal
 import threading
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from excite.web.guard_answers import CONTENT, SECURITY
+from excite.web.api_errors import problem
+from excite.web.guard_answers import CONTENT, SECURITY, Marked, answer_at_once
 
 if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Callable, Iterator
+
+    from starlette.types import Receive, Scope, Send
 
     from excite.web.guard import Guard
 
@@ -40,6 +44,8 @@ class Wire(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """Somebody is there."""
         super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS:
+            self.app = _crowded
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -94,6 +100,12 @@ class Wire(H11Protocol):
             self.transport.close()
 
 
+async def _crowded(_scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer whoever comes when there is no connection left for them; uvicorn's own way tells them nothing."""
+    answer = problem(HTTPStatus.SERVICE_UNAVAILABLE, "too many are connected at the moment: try again in a few seconds")
+    await answer_at_once(answer, receive, Marked(send).send)
+
+
 class Server(uvicorn.Server):
     """Serves an app until it is told to end.
 
@@ -113,7 +125,6 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=CONNECTIONS,
                 timeout_keep_alive=KEEP_ALIVE,
                 timeout_graceful_shutdown=LAST_ANSWERS,
                 h11_max_incomplete_event_size=HEAD,

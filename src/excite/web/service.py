@@ -166,9 +166,11 @@ class Service:
                 else list(concepts)
             )
             self._check_layer(offer, layer)
-            return offer.memory.attend(
+            maps = offer.memory.attend(
                 sheet.picture, wanted, method=chosen.name, layer=layer, against=list(against) or None
             )
+            self._trimmer.trim()
+            return maps
 
     def ground(
         self,

@@ -112,6 +112,7 @@ window.excite = (() => {
   class Board {
     constructor(canvas, side) {
       Object.assign(this, { canvas, side, picture: null, view: null, glance: null, region: null, turn: 0 });
+      for (const other of boards) if (!other.canvas.isConnected) boards.delete(other);
       boards.add(this);
     }
     async draw() {
@@ -132,6 +133,7 @@ window.excite = (() => {
 
   const described = (view) => {
     if (!view) return "The photograph.";
+    if (view.point === undefined) return `Evidence for ${view.title}.`; // of a word within a phrase only the map is known
     if (!view.point) return `${view.title}: no evidence in this picture.`;
     const [x, y] = view.point.map((share) => Math.round(100 * share));
     return `Evidence for ${view.title}: strongest ${x} per cent from the left and ${y} per cent from the top.`;
@@ -147,6 +149,12 @@ window.excite = (() => {
   const asked = (values) => {
     busy(true);
     return [{ ...(dropped || values[0] || {}), turn: ++turn }, ...values.slice(1)];
+  };
+  const failed = () => {
+    busy(false);
+    for (const one of document.querySelectorAll(".stage-error, .grid-error")) {
+      one.textContent = "The server gave no answer: try again, or load the page again.";
+    }
   };
   const isLate = (value, shown) => Boolean(shown) && (value.turn || 0) < (shown.turn || 0);
 
@@ -169,9 +177,9 @@ window.excite = (() => {
       find(".stage-error").textContent = value.error || "";
       find(".stage-notes").textContent = view ? view.notes.join(" ") : "";
       chips(find(".stage-words"), view ? view.words : [], (word) => word.word,
-        (word) => glance(word && { ...view, title: word.word, strength: word.strength, regions: [], point: null }));
+        (word) => glance(word && { ...view, title: word.word, strength: word.strength, regions: [], point: undefined }));
       chips(find(".stage-regions"), view ? view.regions : [], (region, k) => `region ${k + 1}`,
-        (region, k) => { main.region = region ? k : null; main.draw(); });
+        (region, k) => { main.region = region ? k : null; main.draw().catch(() => {}); });
       find(".stage-files").hidden = !view;
       for (const button of document.querySelectorAll(".findings button")) {
         button.setAttribute("aria-pressed", String(Boolean(view) && button.dataset.concept === view.title));
@@ -227,29 +235,33 @@ window.excite = (() => {
 
   const drop = (element, trigger) => {
     const [input, area, told] = ["input", ".drop", ".drop-told"].map((name) => element.querySelector(name));
+    let choice = 0; // what was chosen last counts, also if an earlier picture takes longer to be sent
     const send = async (file) => {
-      if (!file) return;
+      const mine = ++choice;
       told.textContent = "Sending the picture …";
       try {
         const answer = await fetch("pictures", { method: "POST", body: file });
         const said = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
+        if (mine !== choice) return;
         if (!answer.ok) throw new Error(said.error);
-        told.textContent = `${file.name || "The picture"}, ${said.width} × ${said.height}`;
+        told.textContent = [`${file.name || "The picture"}, ${said.width} × ${said.height}`, ...said.notes].join("; ");
         dropped = { picture: said.picture };
         trigger("upload");
       } catch (error) {
-        told.textContent = `This picture was not taken: ${error.message}`;
+        if (mine === choice) told.textContent = `This picture was not taken: ${error.message}`;
       } finally {
         input.value = "";
       }
     };
-    input.addEventListener("change", () => send(input.files[0]));
+    input.addEventListener("change", () => { if (input.files[0]) send(input.files[0]); });
     area.addEventListener("dragover", (event) => { event.preventDefault(); area.classList.add("is-over"); });
     area.addEventListener("dragleave", () => area.classList.remove("is-over"));
     area.addEventListener("drop", (event) => {
       event.preventDefault();
       area.classList.remove("is-over");
-      send(event.dataTransfer.files[0]);
+      const file = event.dataTransfer.files[0];
+      if (file) send(file);
+      else told.textContent = "This is no file: save the picture first, then drop it here.";
     });
     document.addEventListener("paste", (event) => {
       const file = [...((event.clipboardData && event.clipboardData.files) || [])][0];
@@ -261,6 +273,7 @@ window.excite = (() => {
     element.addEventListener("click", (event) => {
       const example = event.target.closest("[data-example]");
       if (!example) return;
+      choice++;
       told.textContent = example.title;
       dropped = { example: example.dataset.example };
       trigger("upload");
@@ -312,7 +325,7 @@ window.excite = (() => {
           setTimeout(() => { // once it is in the page
             const board = new Board(canvas, 420);
             Object.assign(board, { picture: value.picture, view });
-            board.draw();
+            board.draw().catch((error) => { element.querySelector(".grid-error").textContent = error.message; });
           });
           return figure;
         }));
@@ -326,18 +339,17 @@ window.excite = (() => {
   const setLook = (opacity, colours, shown) => {
     Object.assign(look, { opacity: opacity / 100, colours });
     for (const mark of ["point", "box", "regions"]) look[mark] = shown.includes(mark);
-    for (const board of boards) board.draw();
+    for (const board of boards) board.draw().catch(() => {}); // told when it was shown
   };
 
   // A link that brings back the settings, and the picture for as long as the server keeps it.
   const link = (value, names, values) => {
-    const query = new URLSearchParams();
-    value = { ...value, ...dropped };
-    if (value && value.example) query.set("example", value.example);
-    else if (value && value.picture) query.set("picture", value.picture);
+    const query = new URLSearchParams(), place = dropped || value || {};
+    if (place.example) query.set("example", place.example);
+    else if (place.picture) query.set("picture", place.picture);
     names.forEach((name, k) => {
-      const said = Array.isArray(values[k]) ? values[k].join(",") : values[k];
-      if (said !== null && said !== "" && said !== undefined) query.set(name, said);
+      if (Array.isArray(values[k])) query.set(name, values[k].join(",")); // also if nothing is chosen
+      else if (values[k] !== null && values[k] !== "" && values[k] !== undefined) query.set(name, values[k]);
     });
     const address = `${location.origin}${location.pathname}?${query}`;
     history.replaceState(null, "", address);
@@ -345,5 +357,5 @@ window.excite = (() => {
     return address;
   };
 
-  return { stage, drop, findings, grid, setLook, link, asked };
+  return { stage, drop, findings, grid, setLook, link, asked, failed };
 })();
