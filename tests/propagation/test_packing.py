@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from excite.propagation import mwp, packing, products
+from excite.propagation.connected import Mixing
 from excite.propagation.signed_weights import KEPT
 
 KERNELS = {
@@ -62,3 +63,19 @@ def test_small_and_exact_weights_are_not_packed():
     assert not packing.can_pack(x, torch.randn(8, 64, 3, 3))
     assert not packing.can_pack(x, torch.randn(64, 64, 1, 1))
     assert not packing.can_pack(x.double(), torch.randn(64, 64, 3, 3).double())
+
+
+def test_of_the_cued_channels_only_their_rows_are_read(monkeypatch):
+    """A classifier that answers place by place ends in a kernel of one place with a row for each class."""
+    torch.manual_seed(4)
+    net = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 4096, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    blocks, read = Mixing._blocks, []
+
+    def noted(self, *arguments, **more):
+        for rows, parts in blocks(self, *arguments, **more):
+            read.append(parts[0].shape[0])
+            yield rows, parts
+
+    monkeypatch.setattr(Mixing, "_blocks", noted)
+    mwp(net.eval(), torch.randn(1, 3, 12, 12), {7: 0.5, 9: 0.5}, layer="1", contrastive=True)
+    assert read == [2, 2]  # the units and their duals

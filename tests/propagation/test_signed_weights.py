@@ -29,7 +29,7 @@ X = torch.rand(1, 3, 6, 6)
 
 
 def kept_part(kept, weight, sign, turns=None):
-    return kept.part(weight, sign, turns, "as it is", torch.clone)
+    return kept.part(weight, sign, turns, "as it is", lambda: signed_part(weight, sign, turns))
 
 
 def rows(change):

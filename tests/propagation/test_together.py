@@ -5,8 +5,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from excite.propagation import Sweep, affine, held_bytes, mwp, sweep
-from excite.propagation.affine import Affine, Connected
+from excite.propagation import Sweep, connected, held_bytes, mwp, sweep
+from excite.propagation.affine import Affine
+from excite.propagation.connected import Connected
 from excite.propagation.deciding import for_all_pictures
 from excite.propagation.graph import nodes_below, rule_of
 
@@ -108,18 +109,20 @@ def test_one_parameter_in_convolutions_of_other_steps():
 @pytest.mark.parametrize("block", [1, 7, 10**6])
 def test_rows_in_blocks(net, monkeypatch, block):
     expected = mwp(net, X, SIGNALS, layer="norm", contrastive=True)
-    monkeypatch.setattr(affine, "BLOCK", block)
+    monkeypatch.setattr(connected, "BLOCK", block)
     torch.testing.assert_close(mwp(net, X, SIGNALS, layer="norm", contrastive=True), expected, rtol=1e-12, atol=1e-15)
 
 
 def test_full_connections_look_only_at_rows_that_won(net, monkeypatch):
     asked = []
-    blocks = Connected._blocks
-    monkeypatch.setattr(
-        Connected,
-        "_blocks",
-        lambda self, won, *rest, **more: asked.append(won.tolist()) or blocks(self, won, *rest, **more),
-    )
+    rows = Connected._rows_at_a_time
+
+    def noted(self, *arguments):
+        (won,) = rows(self, *arguments)
+        asked.append(won.tolist())
+        return [won]
+
+    monkeypatch.setattr(Connected, "_rows_at_a_time", noted)
     looked = Sweep(net, X, ["same"])
     looked.down(torch.eye(7, dtype=torch.float64)[[2, 2, 4]], dual=-1.0)
     top, fc = asked[:2], asked[2:]

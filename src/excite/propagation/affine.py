@@ -1,10 +1,10 @@
-"""The rule of convolutions, full connections and pooling: children win in proportion to their excitation."""
+"""The rule of everything that is weighted: children win in proportion to their excitation."""
 
 from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,19 +17,18 @@ from excite.propagation.rules import Rule, total_of
 from excite.propagation.signed_weights import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
     from excite.propagation.keeping import Kept
-    from excite.propagation.products import Convolution, Product
+    from excite.propagation.products import Product
     from excite.propagation.rules import Shares
 
-__all__ = ["Affine", "Connected", "Mixing"]
+__all__ = ["Affine", "Push", "Side"]
 
 Push = tuple[Tensor, int]  # children that are all on one side of their rest, and which side that is
 Side = tuple[int, bool]  # pushed up (1) or down (-1), and whether by rows that were turned
 
 SIDES: tuple[Side, ...] = ((1, False), (-1, False), (1, True), (-1, True))  # in the order of the ports
-BLOCK = 2**20  # numbers of a full connection's weights that are split and used at once: they fit into a CPU's cache
 
 
 class Affine(Rule):
@@ -167,70 +166,6 @@ class Contest:
         if not self.fresh:  # what autograd gives may be its argument itself
             return total_of([back(ratio) * push for push, back in self.pushes])
         return total_of([back(ratio).mul_(push) for push, back in self.pushes])
-
-
-class Connected(Affine):
-    """A full connection. Only the units that won need their rows, and these come a block at a time.
-
-    So a large matrix is read once, and neither copied as a whole nor kept in parts.
-    """
-
-    def _competition(self, side: Side, probability: Tensor) -> Tensor:
-        if not is_known():  # then all rows compete at once
-            return super()._competition(side, probability)
-        pushes = [(push.reshape(-1, push.shape[-1]), sign) for push, sign in self.pushes]
-        shares = self._shared(side, pushes, probability.reshape(len(probability), -1, probability.shape[-1]))
-        return shares.view(len(probability), *self.child.tensor.shape)
-
-    def _shared(self, side: Side, pushes: Sequence[Push], probability: Tensor) -> Tensor:
-        """What children [places, inputs] get of the probability [signals, places, outputs]."""
-        direction, turned = side
-        earned = [push.new_zeros(len(probability) * len(push), push.shape[1]) for push, _ in pushes]
-        won = probability.flatten(0, 1).any(0).nonzero()[:, 0]
-        for rows, parts in self._blocks(won, [direction * sign for _, sign in pushes], turned=turned):
-            total = total_of([push @ part.t() for (push, _), part in zip(pushes, parts, strict=True)])
-            ratio = (probability.index_select(2, rows) * self.earned(total, direction)).flatten(0, 1)
-            for each, part in zip(earned, parts, strict=True):
-                each.addmm_(ratio, part)
-        return total_of(
-            [each.view(len(probability), *push.shape) * push for each, (push, _) in zip(earned, pushes, strict=True)]
-        )
-
-    def _blocks(self, won: Tensor, signs: Sequence[int], *, turned: bool) -> Iterator[tuple[Tensor, list[Tensor]]]:
-        """Some rows at a time, with the parts of their weights of those signs, always in the same memory."""
-        weight = cast("Tensor", self.weight).detach().flatten(1)
-        some = max(1, BLOCK // weight.shape[1])
-        spaces = [weight.new_empty(min(some, len(won)), weight.shape[1]) for _ in signs]
-        for rows in torch.split(won, some):
-            parts = [torch.index_select(weight, 0, rows, out=space[: len(rows)]) for space in spaces]
-            for part, sign in zip(parts, signs, strict=True):
-                if turned and self.orientation is not None:
-                    part.mul_(self.orientation.index_select(0, rows).to(part.dtype)[:, None])
-                part.clamp_(min=0) if sign > 0 else part.clamp_(max=0)
-            yield rows, [part.to(self._dtype) for part in parts]
-
-
-class Mixing(Connected):
-    """A convolution whose kernel is one place wide: a full connection of the channels, at each place."""
-
-    def _competition(self, side: Side, probability: Tensor) -> Tensor:
-        if not is_known():
-            return super()._competition(side, probability)
-        steps = cast("Convolution", self.product).stride
-        seen = tuple(slice(None, None, step) for step in steps)
-        pushes = [(_channels_last(push[:, :, *seen]).flatten(0, -2), sign) for push, sign in self.pushes]
-        places = _channels_last(probability.flatten(0, 1)).flatten(1, -2)
-        shares = self._shared(side, pushes, places.reshape(len(probability), -1, places.shape[-1]))
-        wide = shares.view(*probability.shape[:2], *probability.shape[3:], shares.shape[-1]).movedim(-1, 2)
-        if all(step == 1 for step in steps):
-            return wide.contiguous()
-        whole = shares.new_zeros(len(probability), *self.child.tensor.shape)
-        whole[:, :, :, *seen] = wide
-        return whole
-
-
-def _channels_last(values: Tensor) -> Tensor:
-    return values.movedim(1, -1).contiguous()
 
 
 def _apart(child: Tensor) -> list[Push]:

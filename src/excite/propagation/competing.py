@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from excite.propagation.affine import Affine, Connected, Mixing
+from excite.propagation.affine import Affine
+from excite.propagation.connected import Connected, Mixing
 from excite.propagation.notes import Note, is_live, is_traced, note_of, set_note
 from excite.propagation.passing import negation, scaled
 from excite.propagation.products import Connection, Convolution, Traced

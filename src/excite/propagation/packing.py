@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -37,15 +37,18 @@ def can_pack(child: Tensor, weight: Tensor) -> bool:
 
 
 def pack(
-    weight: Tensor,
+    weight: Callable[[], Tensor],
     padding: Sequence[int],
     stride: Sequence[int],
     dilation: Sequence[int],
     groups: int,
     shape: torch.Size,
 ) -> Tensor:
-    """The weights as the kernel for inputs of that shape reads them; other shapes work too, if not as fast."""
-    packed: Tensor = _REORDER(weight.to_mkldnn(), padding, stride, dilation, groups, shape)  # type: ignore[misc]  # `can_pack` has looked
+    """The weights as the kernel for inputs of that shape reads them; other shapes work too, if not as fast.
+
+    ``weight`` makes them, so that they are gone as soon as they were read.
+    """
+    packed: Tensor = _REORDER(weight().to_mkldnn(), padding, stride, dilation, groups, shape)  # type: ignore[misc]  # `can_pack` has looked
     return packed
 
 
@@ -63,7 +66,7 @@ def convolve(
         >>> weight, child = torch.randn(64, 64, 3, 3), torch.randn(1, 64, 5, 5)
         >>> options = [1, 1], [1, 1], [1, 1], 1
         >>> if can_pack(child, weight):
-        ...     found = convolve(child, pack(weight, *options, child.shape), *options)
+        ...     found = convolve(child, pack(lambda: weight, *options, child.shape), *options)
         ...     torch.testing.assert_close(found, torch.conv2d(child, weight, None, 1, 1), atol=1e-3, rtol=1e-3)
     """
     answer: Tensor = _CONVOLVE(child, packed, None, padding, stride, dilation, groups, "none", [], "")  # type: ignore[misc]  # as above

@@ -83,7 +83,7 @@ class Convolution:
 
     def __call__(self, child: Tensor, part: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """See `Product`."""
-        one_place = not any(self.padding) and all(side == 1 for side in part.weight.shape[2:])
+        one_place = self._sees_one(part.weight.shape[2:])
         if one_place and any(step != 1 for step in self.stride):
             return self._on_some(child, part)
         if part.kept and can_pack(child, part.weight):
@@ -93,12 +93,20 @@ class Convolution:
             return response, lambda signals: _mixed(signals, part.tensor)
         return response, lambda signals: self._back(signals, child.shape, part.tensor)
 
+    def _sees_one(self, kernel: Sequence[int]) -> bool:
+        return not any(self.padding) and all(side == 1 for side in kernel)
+
+    @property
+    def _places(self) -> tuple[slice, ...]:
+        """The places that a kernel of one place comes to."""
+        return tuple(slice(None, None, step) for step in self.stride)
+
     def _up(self, child: Tensor, part: Part) -> Tensor:
         return self.function(child, part.tensor, None, self.stride, self.padding, self.dilation, self.groups)
 
     def _on_some(self, child: Tensor, part: Part) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """A kernel of one place that takes steps: only the places that it comes to have any part in it."""
-        places = tuple(slice(None, None, step) for step in self.stride)
+        places = self._places
         every = Convolution(self.function, [1] * len(places), self.padding, self.dilation, self.groups)
         response, back = every(child[:, :, *places].contiguous(), part)
 
@@ -112,11 +120,13 @@ class Convolution:
     def _packed(self, child: Tensor, part: Part) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """With weights in the order in which kernels read them.
 
-        The transpose of a convolution of stride 1 is a convolution too, with the kernel turned round.
+        The transpose of a convolution of stride 1 is a convolution too, with the kernel turned round; or, which is the
+        same, with everything else turned round: signals and shares, which are smaller.
         """
         options = self.padding, self.stride, self.dilation, self.groups
         if child.shape[2] * child.shape[3] <= FEW_PLACES:
-            response = convolve(child, part.form("up", lambda weight: pack(weight, *options, child.shape)), *options)
+            up = part.form("up", lambda: pack(lambda: part.tensor, *options, child.shape))
+            response = convolve(child, up, *options)
         else:
             response = self._up(child, part)
         around = [
@@ -128,9 +138,9 @@ class Convolution:
         turned = around, self.stride, self.dilation, self.groups
 
         def back(signals: Tensor) -> Tensor:
-            flat = signals.flatten(0, 1)
-            weight = part.form("down", lambda weight: pack(_turned(weight), *turned, flat.shape))
-            return convolve(flat, weight, *turned).view(*signals.shape[:2], *child.shape[1:])
+            flat = signals.flatten(0, 1).flip(2, 3)
+            down = part.form("down", lambda: pack(lambda: _given(part.tensor), *turned, flat.shape))
+            return convolve(flat, down, *turned).flip(2, 3).view(*signals.shape[:2], *child.shape[1:])
 
         return response, back
 
@@ -160,6 +170,6 @@ def _mixed(signals: Tensor, weight: Tensor) -> Tensor:
     return shares.view(*signals.shape[:2], weight.shape[1], *signals.shape[3:])
 
 
-def _turned(kernel: Tensor) -> Tensor:
+def _given(kernel: Tensor) -> Tensor:
     """From what each output takes to what each input gives."""
-    return kernel.flip(2, 3).transpose(0, 1).contiguous()
+    return kernel.transpose(0, 1).contiguous()

@@ -48,13 +48,11 @@ class SignedWeights:
 
     Example:
         >>> kept, weight = SignedWeights(), torch.nn.Parameter(torch.tensor([[1.0, -2.0]]))
-        >>> kept.part(weight, -1, None, "turned", torch.t)
-        tensor([[ 0.],
-                [-2.]])
+        >>> kept.part(weight, -1, None, "as it is", lambda: signed_part(weight, -1))
+        tensor([[ 0., -2.]])
         >>> weight.data[:] = -3.0
-        >>> kept.part(weight, -1, None, "turned", torch.t)
-        tensor([[-3.],
-                [-3.]])
+        >>> kept.part(weight, -1, None, "as it is", lambda: signed_part(weight, -1))
+        tensor([[-3., -3.]])
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -68,11 +66,11 @@ class SignedWeights:
         sign: int,
         orientation: Tensor | None,
         form: str,
-        make: Callable[[Tensor], Tensor],
+        make: Callable[[], Tensor],
     ) -> Tensor:
         """What is positive (``sign`` 1) or negative (-1) of a parameter whose rows were turned by ``orientation``.
 
-        ``make`` brings it to the form that is kept under that name.
+        ``make`` makes it, in the form that is kept under that name.
         """
         mark, sample = (version_of(weight), weight.data_ptr(), weight.dtype), _sample(weight)
         with self._lock:
@@ -82,7 +80,7 @@ class SignedWeights:
                 self._entries[id(weight)] = entry
             self._entries.move_to_end(id(weight))
             if (sign, form) not in entry.parts:
-                entry.parts[sign, form] = make(signed_part(weight, sign, orientation))
+                entry.parts[sign, form] = make()
                 self._make_room()
             return entry.parts[sign, form]
 
@@ -130,8 +128,8 @@ class Part:
         part = signed_part(self.weight, self.sign, self.orientation)
         return part if part.dtype == self.dtype else part.to(self.dtype)
 
-    def form(self, name: str, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """Made into another form, once for all pictures."""
+    def form(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+        """Another form of them, made once for all pictures."""
         return KEPT.part(self.weight, self.sign, self.orientation, name, make)
 
 

@@ -145,7 +145,9 @@ class PhraseAnswer(BaseModel):
     point: list[int] | None = Field(description="x and y of the pixel with the most evidence.")
     words: list[WordAnswer] = Field(description="The words that were looked for; none: whatever is found.")
     hints: list[str] = Field(description="The words for places and colours that weighed the map.")
-    skipped: list[str] = Field(description="The words that were not heeded: unknown, or said of order, size and the like.")
+    skipped: list[str] = Field(
+        description="The words that were not heeded: unknown, or said of order, size and the like."
+    )
     figure: str | None = Field(None, description="A PNG file as base64; only if asked for.")
 
 
