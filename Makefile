@@ -7,6 +7,9 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 PYTEST ?= $(BIN)/pytest --numprocesses 2
 
+# What was imported once is kept compiled: the tests start hundreds of processes, and torch alone takes 5 s otherwise.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo serve test lint types check format docs compare pictures wheel clean help
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
