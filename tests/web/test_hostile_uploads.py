@@ -282,6 +282,10 @@ def check_left_in_the_middle(server):
     for _ in range(20):
         with socket.create_connection((server.host, server.port), timeout=PATIENCE) as wire:
             wire.sendall(HEAD + b"Content-Length: 500000\r\n\r\n" + b"x" * 1000)
+    deadline = time.monotonic() + PATIENCE
+    while server.ask("GET", "/health")[0] == 503:  # it may not have heard yet that they are gone
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     check_next_person(server)
 
 
