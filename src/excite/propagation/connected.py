@@ -82,8 +82,7 @@ class Mixing(Connected):
     def _competition(self, side: Side, probability: Tensor) -> Tensor:
         if not is_known():
             return super()._competition(side, probability)
-        steps = cast("Convolution", self.product).stride
-        seen = tuple(slice(None, None, step) for step in steps)
+        seen = cast("Convolution", self.product).places
         pushes = [(push[:, :, *seen].movedim(1, -1).flatten(0, -2), sign) for push, sign in self.pushes]
         places = _turned(probability.flatten(3)).flatten(1, 2)
         earned = self._earned(side, pushes, places)

@@ -83,7 +83,7 @@ class Convolution:
 
     def __call__(self, child: Tensor, part: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """See `Product`."""
-        one_place = self._sees_one(part.weight.shape[2:])
+        one_place = not any(self.padding) and all(side == 1 for side in part.weight.shape[2:])
         if one_place and any(step != 1 for step in self.stride):
             return self._on_some(child, part)
         if part.kept and can_pack(child, part.weight):
@@ -93,11 +93,8 @@ class Convolution:
             return response, lambda signals: _mixed(signals, part.tensor)
         return response, lambda signals: self._back(signals, child.shape, part.tensor)
 
-    def _sees_one(self, kernel: Sequence[int]) -> bool:
-        return not any(self.padding) and all(side == 1 for side in kernel)
-
     @property
-    def _places(self) -> tuple[slice, ...]:
+    def places(self) -> tuple[slice, ...]:
         """The places that a kernel of one place comes to."""
         return tuple(slice(None, None, step) for step in self.stride)
 
@@ -106,7 +103,7 @@ class Convolution:
 
     def _on_some(self, child: Tensor, part: Part) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """A kernel of one place that takes steps: only the places that it comes to have any part in it."""
-        places = self._places
+        places = self.places
         every = Convolution(self.function, [1] * len(places), self.padding, self.dilation, self.groups)
         response, back = every(child[:, :, *places].contiguous(), part)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from excite.grounding.ground import GAMMA, METHOD, MOST
+from excite.grounding.ground import GAMMA, METHOD, MOST, MOST_GAMMA
 
 __all__ = [
     "AttendAnswer",
@@ -23,7 +23,6 @@ __all__ = [
 ]
 
 MOST_REGIONS = 100
-MOST_GAMMA = 10.0
 
 
 def _listed(given: Any) -> Any:

@@ -179,7 +179,7 @@ window.excite = (() => {
       chips(find(".stage-words"), view ? view.words : [], (word) => word.word,
         (word) => glance(word && { ...view, title: word.word, strength: word.strength, regions: [], point: undefined }));
       chips(find(".stage-regions"), view ? view.regions : [], (region, k) => `region ${k + 1}`,
-        (region, k) => { main.region = region ? k : null; main.draw().catch(() => {}); });
+        (region, k) => { main.region = region ? k : null; main.draw().catch(() => {}); }); // told when it was shown
       find(".stage-files").hidden = !view;
       for (const button of document.querySelectorAll(".findings button")) {
         button.setAttribute("aria-pressed", String(Boolean(view) && button.dataset.concept === view.title));
