@@ -11,6 +11,7 @@ __all__ = [
     "MethodError",
     "ModelError",
     "NoRuleError",
+    "NumberError",
     "ProposalError",
     "ReplacedOperatorsWarning",
     "SignalError",
@@ -32,6 +33,10 @@ class LayerError(ExciteError):
 
 class SignalError(ExciteError):
     """The top-down signal does not fit the output, or asks for nothing."""
+
+
+class NumberError(ExciteError):
+    """A number is NaN or infinite: in the input, in the weights, in a layer or on the way down."""
 
 
 class SizeError(ExciteError):

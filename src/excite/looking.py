@@ -117,7 +117,7 @@ class Look:
         self, k: int, concept: Concept, method: Method, layer: str, raw: Tensor, picture: Image.Image
     ) -> AttentionMap:
         values = raw.detach().float().clamp(min=0)
-        mass = float(values.sum())
+        mass = float(values.double().sum())  # gradients may be near the largest float
         names = [concept.name, *(f"not {rival.name}" for rival in self.rivals)]
         if mass < (FAINT if method.way == "winners" else 0):  # the size of a gradient means nothing
             warnings.warn(

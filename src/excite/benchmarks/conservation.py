@@ -10,7 +10,6 @@ import gc
 import hashlib
 import math
 import time
-import zlib
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from excite import propagation
+from excite.benchmarks.leaving import state_of
 from excite.benchmarks.losses import explain
 from excite.benchmarks.randomising import fold_norms, randomise
+from excite.benchmarks.rounding import gaps
 from excite.errors import ExciteError, LayerError
 from excite.models.layers import default_layer, spatial_layers
 from excite.propagation import Sweep
@@ -40,7 +41,7 @@ KEPT = 0.9
 SAME_MAP = 0.01  # of two maps of mass 1: by rounding, a unit whose response is nearly 0 may turn round
 FIELDS = ("source", "family", "model", "status")
 
-OWN_FILES = ("architectures", "conservation", "losses", "randomising")
+OWN_FILES = ("architectures", "conservation", "leaving", "losses", "randomising", "rounding")
 
 Row = dict[str, Any]
 
@@ -123,11 +124,13 @@ def _measure(row: Row, network: nn.Module, picture: Tensor, seed: int) -> None:
     if "lowest" not in row:
         row.setdefault("reason", "all of the signal passes no layer that is a map: read a layer inside by its name")
         return
-    layer = row["lowest"]["layer"]
+    places = {place: row[place]["layer"] for place in ("lowest", "default") if place in row}
+    layer = places["lowest"]
     signals = _signals(main_output(network(picture)).detach())
     if status(row) in {"kept", "lost"}:
         worst = min(range(len(signals)), key=lambda cue: row["lowest"]["mass"][cue])
         row["lost"] = explain(network, picture, layer, signals[worst])
+    row["rounding"] = _rounding(network, picture, places, signals)
     row["turned"] = _turned(network, picture, layer, signals[0])
     randomise(network, picture, seed, biases=True)
     row["biased"] = float(Sweep(network, picture, [layer]).down(signals[0])[layer].sum())
@@ -185,13 +188,13 @@ def _read(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Row:
 def _readings(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Row:
     expected = main_output(network(picture)).detach()
     signals = _signals(expected)
-    before = _state(network)
+    before = state_of(network)
     sweep = Sweep(network, picture, list(dict.fromkeys(places.values())))
     units = [sweep.down(signal) for signal in signals]
     duals = [sweep.down(signal, unit=0.0, dual=1.0) for signal in signals]
     row: Row = {
         "difference": float((sweep.output - expected).abs().max()),
-        "as_found": _state(network) == before,
+        "as_found": state_of(network) == before,
     }
     for place, layer in places.items():
         row[place] = {
@@ -204,20 +207,13 @@ def _readings(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Ro
     return row
 
 
-def _state(network: nn.Module) -> list[Any]:
-    """All that we could have left on a network: other weights, flags, hooks, attributes."""
-    tensors = [
-        (name, _digest(tensor), tensor.requires_grad) for name, tensor in network.state_dict(keep_vars=True).items()
-    ]
-    modules = [
-        (child.training, len(child._forward_hooks), len(child._forward_pre_hooks), sorted(vars(child)))  # noqa: SLF001
-        for child in network.modules()
-    ]
-    return [*tensors, *modules]
-
-
-def _digest(tensor: Tensor) -> int:
-    return zlib.crc32(tensor.detach().contiguous().numpy().data)
+def _rounding(network: nn.Module, picture: Tensor, places: dict[str, str], signals: Sequence[Tensor]) -> Row:
+    """How far the maps at those places are from the same network's in double precision, where it runs in that."""
+    try:
+        found = gaps(network, picture, list(dict.fromkeys(places.values())), signals)
+    except RuntimeError as error:  # torch's, for code that makes tensors of one type whatever it is given
+        return {"reason": str(error).splitlines()[0]}
+    return {place: found[layer] for place, layer in places.items()}
 
 
 def _turned(network: nn.Module, picture: Tensor, layer: str, signal: Tensor) -> float | None:

@@ -49,8 +49,8 @@ def normalised(maps: Tensor) -> Tensor:
         >>> normalised(torch.tensor([[[1.0, -3.0]]]))
         tensor([[[ 0.2500, -0.7500]]])
     """
-    total = maps.abs().sum((-2, -1), keepdim=True)
-    return torch.where(total == 0, 0, maps / total)
+    total = maps.abs().double().sum((-2, -1), keepdim=True)  # of gradients, which may be near the largest float
+    return torch.where(total == 0, 0, maps / total).to(maps.dtype)
 
 
 def spread(maps: Tensor, size: Sequence[int]) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from excite.errors import SignalError
 from excite.propagation.deciding import is_known
+from excite.propagation.extreme import scale_for, scaled_by, weight_scale
 from excite.propagation.keeping import version_of
 from excite.propagation.products import Traced
 from excite.propagation.rules import Rule, total_of
@@ -117,7 +117,13 @@ class Affine(Rule):
         if self.weight is None:
             return None
         orientation = self.orientation if turned else None
-        return Part(self.weight, sign, orientation, self._dtype, kept=self.kept and is_known())
+        kept = self.kept and is_known() and self.scale == 1
+        return Part(self.weight, sign, orientation, self._dtype, kept=kept, scale=self.scale)
+
+    @cached_property
+    def scale(self) -> float:
+        """What the weights are multiplied with, which no competition sees."""
+        return weight_scale(self.weight) if self.weight is not None and self.normalised and is_known() else 1.0
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -169,16 +175,11 @@ class Contest:
 
 
 def _apart(child: Tensor) -> list[Push]:
-    """Activations that are above 0, and those below if there are any.
-
-    A competition does not depend on the children's common scale: extreme ones are brought to where floats are dense.
-    """
+    """Activations that are above 0, and those below if there are any; extreme ones at another scale."""
     if not is_known():
         return [(child.clamp(min=0), 1), (child.clamp(max=0), -1)]
     if not child.numel():
         return [(child, 1)]
     least, most = (float(end) for end in child.aminmax())
-    largest = max(-least, most)
-    if 0 < largest < 1e-18 or 1e18 < largest < math.inf:
-        child = child / largest
+    child = scaled_by(child, scale_for(max(-least, most)))
     return [(child, 1)] if least >= 0 else [(child.clamp(min=0), 1), (child.clamp(max=0), -1)]

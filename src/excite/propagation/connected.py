@@ -13,6 +13,7 @@ from torch import Tensor
 
 from excite.propagation.affine import Affine
 from excite.propagation.deciding import is_known
+from excite.propagation.extreme import scaled_by
 from excite.propagation.rules import total_of
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Connected(Affine):
         some = max(1, BLOCK // weight.shape[1])
         spaces = [weight.new_empty(min(some, len(weight)), weight.shape[1]) for _ in signs]
         for rows in self._rows_at_a_time(probability, some):
-            chosen = _chosen(weight, 0, rows)
+            chosen = scaled_by(_chosen(weight, 0, rows), self.scale)
             if turned and self.orientation is not None:
                 chosen = chosen * _chosen(self.orientation, 0, rows).to(chosen.dtype)[:, None]
             parts = [
@@ -93,7 +94,8 @@ class Mixing(Connected):
     def _spread(self, values: Tensor, seen: tuple[slice, ...]) -> Tensor:
         """From [signals, places of all pictures, inputs] to [signals, *child]."""
         shape = self.child.tensor.shape
-        there = _turned(values.view(len(values), shape[0], -1, shape[1]))
+        places_of_one = values.shape[1] // max(1, shape[0])
+        there = _turned(values.view(len(values), shape[0], places_of_one, shape[1]))
         if all(each.step == 1 for each in seen):
             return there.view(len(values), *shape)
         whole = values.new_zeros(len(values), *shape)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import LayerError, MethodError
+from excite.propagation.finite import Asked
 from excite.propagation.forward import forward_pass, unread
 from excite.propagation.graph import nodes_below
 from excite.propagation.signals import check_shape
@@ -49,6 +50,9 @@ class Gradients:
         self._switch = Switch()
         self._traced, readings = forward_pass(module, inputs, layers, operations(self._switch))
         self.output = self._traced.detach()
+        asked = Asked(module, inputs)
+        asked.check_output(self.output)
+        self._check_maps = asked.check_maps
         self.activations = {layer: reading.activation for layer, reading in readings.items()}
         self._probes = {layer: reading.probe for layer, reading in readings.items()}
         reached = {getattr(node, "variable", None) for node in nodes_below(self._traced.grad_fn)}
@@ -94,7 +98,10 @@ class Gradients:
             probes = [self._probes[layer] for layer in wanted]
             found = torch.autograd.grad(self._traced, probes, start, retain_graph=True, materialize_grads=True)
         arrived = dict(zip(wanted, found, strict=True))
-        return {layer: self.activations[layer] * g for layer, g in arrived.items()} if way == "lrp" else arrived
+        if way == "lrp":
+            arrived = {layer: self.activations[layer] * each for layer, each in arrived.items()}
+        self._check_maps(arrived.values())
+        return arrived
 
     def _judge(self, way: Way) -> None:
         """Refuse a way that this network has no rules for; a network is judged once."""

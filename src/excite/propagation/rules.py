@@ -210,13 +210,21 @@ class Sum(Rule):
         terms = [term.tensor for term in self.terms]
         pushes = []
         if upward is not None:
-            pushes.append((upward, self._raising(terms), 1))
+            pushes.append((upward, self._of_all(self._raising(terms))))
         if downward is not None:
-            pushes.append((downward, [term.clamp(max=0) for term in terms], -1))
-        ratios = [(probability * self.earned(total_of(parts), sign), parts) for probability, parts, sign in pushes]
+            pushes.append((downward, self._of_all([term.clamp(max=0) for term in terms])))
         return tuple(
-            summed(total_of([ratio * parts[k] for ratio, parts in ratios]), terms[k].shape) for k in self.traced
+            summed(total_of([probability * parts[k] for probability, parts in pushes]), terms[k].shape)
+            for k in self.traced
         )
+
+    def _of_all(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """What each term is of all that pushed its way, however faint they are; nothing where nobody pushed."""
+        if not self.normalised:
+            return [part.abs() for part in parts]
+        total = total_of(parts)
+        total = total.masked_fill(total == 0, torch.inf)
+        return [part / total for part in parts]
 
     def _raising(self, terms: Sequence[Tensor]) -> list[Tensor]:
         """What each term added. A cued unit is on even if no term said so: then each speaks as loud as it spoke."""

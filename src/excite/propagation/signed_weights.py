@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from excite.propagation.extreme import scaled_by
 from excite.propagation.keeping import version_of
 
 if TYPE_CHECKING:
@@ -115,17 +116,26 @@ class Part:
         orientation: of each row: -1 where it is turned round first.
         dtype: that is computed in.
         kept: whether the forms are kept for the next picture.
+        scale: that they are multiplied with: see `excite.propagation.extreme`.
     """
 
     def __init__(
-        self, weight: Tensor, sign: int, orientation: Tensor | None, dtype: torch.dtype, *, kept: bool
+        self,
+        weight: Tensor,
+        sign: int,
+        orientation: Tensor | None,
+        dtype: torch.dtype,
+        *,
+        kept: bool,
+        scale: float = 1.0,
     ) -> None:
         self.weight, self.sign, self.orientation, self.dtype, self.kept = weight, sign, orientation, dtype, kept
+        self.scale = scale
 
     @property
     def tensor(self) -> Tensor:
         """As they are; made anew each time, because they take as much memory as the network itself."""
-        part = signed_part(self.weight, self.sign, self.orientation)
+        part = scaled_by(signed_part(self.weight, self.sign, self.orientation), self.scale)
         return part if part.dtype == self.dtype else part.to(self.dtype)
 
     def form(self, name: str, make: Callable[[], Tensor]) -> Tensor:

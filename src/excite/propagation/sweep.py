@@ -14,6 +14,7 @@ from excite.errors import LayerError, SignalError
 from excite.propagation.affine import Affine
 from excite.propagation.deciding import is_known
 from excite.propagation.descent import Descent
+from excite.propagation.finite import Asked
 from excite.propagation.forward import forward_pass, unread
 from excite.propagation.graph import check, nodes_below, rule_of, top_of
 from excite.propagation.notes import leads_to_tap
@@ -39,6 +40,7 @@ class Sweep:
     Attributes:
         output: the network's output units, exactly as the network gives them.
         readings: for each layer its tap and its activation.
+        check_maps: refuses what is not finite, and says where that began.
 
     Args:
         module: any network in plain PyTorch. It is left exactly as it was found.
@@ -57,6 +59,9 @@ class Sweep:
     def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str]) -> None:
         self._traced, self.readings = forward_pass(module, inputs, layers, OPERATIONS)
         self.output = self._traced.detach()
+        asked = Asked(module, inputs)
+        asked.check_output(self.output)
+        self.check_maps = asked.check_maps
         self._check_way_down()
         self._top, self._above = top_of(self._traced)
         self._ways: dict[tuple[Any, ...], Descent] = {}
@@ -113,7 +118,7 @@ class Sweep:
         start = self.start()
         if not is_known():
             return self.carry(start, signals, layers=layers)
-        most = max(1, AT_ONCE // self._way(start, layers).widest)
+        most = max(1, AT_ONCE // max(1, self._way(start, layers).widest))  # an empty batch has no widest
         parts = [self.carry(start, some, layers=layers) for some in torch.split(signals, most)]
         return parts[0] if len(parts) == 1 else {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
 
@@ -121,6 +126,7 @@ class Sweep:
         way = self._way(self.start(), layers)
         with torch.inference_mode(mode=False):
             each = [carry_scaled(way, signal.to(self.output.dtype)) for signal in signals]
+        self.check_maps(values for maps in each for values in maps)
         return {layer: torch.stack(values) for layer, values in zip(layers, zip(*each, strict=True), strict=True)}
 
     def _way(self, start: Start, layers: Sequence[str]) -> Descent:
@@ -179,6 +185,7 @@ class Sweep:
                 for reading in self.readings.values():
                     reading.tap.absorbing = False
         shares = shares if scale == 1 else [share.float() / scale for share in shares]
+        self.check_maps(shares)
         return dict(zip(wanted, shares, strict=True))
 
     def start(self, layer: str | None = None) -> Start:

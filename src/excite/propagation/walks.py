@@ -167,16 +167,17 @@ def _descend(
                 if node.variable in layers:
                     visited[layers[node.variable]].append((unit, walks))
                 continue
-            for edge, child, followers in _next(node, output, unit, walks, choose):
+            shares = _conditional(node, output, unit)
+            sweep.check_maps(shares)
+            for edge, child, followers in _next(node, shares, walks, choose):
                 below, below_output = node.next_functions[edge]
                 if below is not None:
                     waiting[below][below_output, child].extend(followers)
     return visited
 
 
-def _next(node: Any, output: int, unit: int, walks: list[int], choose: Choice) -> list[tuple[int, int, list[int]]]:
-    """Where the walks at one unit go: (edge of the graph, unit there, walks)."""
-    shares = _conditional(node, output, unit)
+def _next(node: Any, shares: list[Tensor], walks: list[int], choose: Choice) -> list[tuple[int, int, list[int]]]:
+    """Where the walks at one unit go, with its shares: (edge of the graph, unit there, walks)."""
     recorded = isinstance(rule_of(node), Tap)  # then the second edge leads to the probe
     moves = [(edge, int(share.argmax()), walks) for edge, share in enumerate(shares) if edge and recorded]
     ways = [share.double().flatten() for share in (shares[:1] if recorded else shares)]

@@ -1,0 +1,144 @@
+"""Numbers that are none: NaN and infinity are never handed on in silence, and who made the first one is named.
+
+What is looked at each time costs next to nothing: the input, the output and the maps, each by its sum. Only where one
+of them is not finite the network runs once more, to find out where that began.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from excite.errors import NumberError
+from excite.propagation.deciding import is_known
+from excite.propagation.networks import as_found, plain_network
+from excite.propagation.notes import tensors_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Asked", "all_finite"]
+
+WIDER = {torch.float16: "float()", torch.bfloat16: "float()", torch.float32: "double()"}
+
+
+def all_finite(values: Tensor) -> bool:
+    """Whether no value is NaN or infinity. A finite sum says so at once.
+
+    Example:
+        >>> all_finite(torch.tensor([1.0, -1.0])), all_finite(torch.tensor([1.0, float("nan")]))
+        (True, False)
+    """
+    if not values.is_floating_point() or math.isfinite(float(values.detach().sum())):
+        return True
+    return bool(torch.isfinite(values).all())
+
+
+class Asked:
+    """What a network was asked, so that it can be asked again where an answer is not finite.
+
+    Args:
+        module: the network.
+        inputs: what it was called with.
+    """
+
+    def __init__(self, module: nn.Module, inputs: Any) -> None:
+        self._module = module
+        self.arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+
+    @property
+    def module(self) -> nn.Module:
+        """The network in plain PyTorch."""
+        return plain_network(self._module)
+
+    def check_output(self, output: Tensor) -> None:
+        """Refuse an input or an answer that is not finite; -inf is an answer: no, in no case.
+
+        Raises:
+            NumberError: with the first place where a number is none.
+        """
+        if not is_known():  # the graph is written down for all pictures
+            return
+        first = self.arguments[0] if self.arguments else None
+        if isinstance(first, Tensor) and not all_finite(first):
+            raise _in_input(first)
+        if not all_finite(output) and bool((output.isnan() | (output == torch.inf)).any()):
+            raise self.explained("the answer of the network")
+
+    def check_maps(self, maps: Iterable[Tensor]) -> None:
+        """Refuse maps that are not finite.
+
+        Raises:
+            NumberError: as above.
+        """
+        if is_known() and not all(map(all_finite, maps)):
+            raise self.explained("the map")
+
+    def explained(self, what: str) -> NumberError:
+        """The error for an answer that is not finite: where that began, and what to do."""
+        module = self.module
+        for name, weight in module.named_parameters():
+            if not all_finite(weight):
+                return NumberError(
+                    f"{what} would not be finite: the network's weights hold {_kind(weight)} in {name!r}; load or "
+                    "train them again"
+                )
+        begun = _begun(module, self.arguments)
+        if begun is None:
+            return NumberError(
+                f"{what} would not be finite, although all layers are: numbers on the way down leave the range of "
+                f"their type; {_remedy(module)}"
+            )
+        layer, kind, where = begun
+        return NumberError(
+            f"{what} would not be finite: {where} layer {layer!r} ({type(module.get_submodule(layer)).__name__}) "
+            f"numbers first become {kind}; {_remedy(module)}"
+        )
+
+
+def _begun(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[str, str, str] | None:
+    """The first layer that gives numbers that are none, which, and whether it made them or what runs before it."""
+    begun: list[tuple[str, str, str]] = []
+
+    def look(name: str) -> Any:
+        def hook(_child: nn.Module, given: Any, answer: Any) -> None:
+            bad = [] if begun else [each for each in tensors_in(answer) if not all_finite(each)]
+            if bad:
+                sound = all(map(all_finite, tensors_in(given)))
+                begun.append((name, _kind(bad[0]), "in" if sound else "before"))
+
+        return hook
+
+    hooks = [child.register_forward_hook(look(name)) for name, child in module.named_modules()]
+    try:
+        with torch.no_grad(), as_found(list(module.modules())):
+            module(*arguments)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return begun[0] if begun else None
+
+
+def _in_input(values: Tensor) -> NumberError:
+    bad = ~torch.isfinite(values)
+    pictures = bad.flatten(1).any(1).nonzero()[:, 0].tolist() if values.dim() > 1 else []
+    which = f", first in picture {pictures[0]} of the batch" if len(values) > 1 and pictures else ""
+    return NumberError(
+        f"the input of the network holds {_kind(values)} ({int(bad.sum()):,} of {values.numel():,} numbers{which}): "
+        "give it finite numbers"
+    )
+
+
+def _kind(values: Tensor) -> str:
+    return "infinity" if bool(values.isinf().any()) else "NaN"  # a layer that gives both made NaN of infinities
+
+
+def _remedy(module: nn.Module) -> str:
+    """What to do about numbers that are too large for their type."""
+    types = [weight.dtype for weight in module.parameters() if weight.is_floating_point()]
+    wider = WIDER.get(types[0] if types else torch.float32)
+    use = f"use a wider type (module.{wider}, and the input likewise), or " if wider else ""
+    return f"{use}give smaller numbers"
