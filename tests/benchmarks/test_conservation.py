@@ -13,6 +13,8 @@ from excite.benchmarks.conservation import STATUSES, Conservation, passes_everyt
 from excite.benchmarks.conservation_page import columns, page
 from excite.benchmarks.losses import CAUSES, explain, losses
 from excite.benchmarks.randomising import fold_norms, randomise
+from excite.benchmarks.rounding import gaps
+from excite.benchmarks.rounding_words import over_the_bound, record
 from excite.errors import ModelError
 from excite.propagation import Sweep
 from excite.propagation.notes import Turning
@@ -221,6 +223,12 @@ def test_networks_that_lose_nothing(name):
     assert row["lowest"]["negative"] == 0
     assert row["turned"] is None or row["turned"] < 1e-4
     assert 0 < row["biased"] < 1.0001
+    assert set(row["rounding"]) == {"lowest", "default"}
+    for gap in row["rounding"].values():
+        assert 0 < gap["mwp"] < 1e-5
+        assert gap["mwp"] < gap["c-mwp"] < 1e-3  # the contrast is smaller, its rounding is not
+        assert gap["moved"] == 0
+        assert 0 < gap["contrast"] < 2
 
 
 def test_a_network_that_loses_something_says_where():
@@ -307,9 +315,11 @@ def test_a_row_that_says_nothing_is_wrong():
     assert status({"source": "timm", "family": "f", "model": "m"}) == "wrong"
 
 
+GAP = {"layer": "a", "mwp": 1e-7, "c-mwp": 0.02, "contrast": 1e-5, "moved": 0.0}
+FAINT = "float32: of the contrast only 1e-05 of the signal is left at `a`, the rest cancelled"
 ROWS = [
     ROW | {"family": "b", "model": "second", "status": "kept", "lost": {"mean": [0.01, "x.y"]}, "biased": 0.5},
-    ROW | {"family": "A", "model": "first", "status": "conserved", "turned": 2e-7},
+    ROW | {"family": "A", "model": "first", "status": "conserved", "turned": 2e-7, "rounding": {"default": GAP}},
     {"source": "timm", "family": "c", "model": "third", "status": "refused", "reason": "no rule for 'x', called in "
      "'y': read a layer above it, or so"},
 ]  # fmt: skip
@@ -318,13 +328,14 @@ ROWS = [
 def test_the_table_is_sorted_and_counted():
     text = page(ROWS, seed=5)
     first, second, third = text.strip().splitlines()[-3:]
-    assert first == "| A | first (timm) | conserved | 1.00000 |  | 0e+00 | 2e-07 |  |  |"
+    assert first == "| A | first (timm) | conserved | 1.00000 |  | 0e+00 | 2e-07 | 1e-07 | 2e-02 |  | " + FAINT + " |"
     assert second.endswith("| 0.500 | mean 0.0100 (most in `x.y`) |")
     assert third.endswith("| no rule for 'x', called in 'y' |")
     assert "--seed 5" in text
     assert "| kept | 1 |" in text
     assert "| wrong | 0 |" in text
     assert f"torch {torch.__version__}" in text
+    assert "Over 1 networks the median is 1e-07 for MWP and 2e-02 for c-MWP" in text
     assert all(f"**{cause}**" in text for cause in CAUSES)
 
 
@@ -335,3 +346,60 @@ def test_it_does_not_depend_on_the_order_of_the_rows():
 def test_a_part_of_the_signal_is_in_brackets():
     row = ROW | {"status": "conserved", "default": READING | {"mass": [0.25], "dual": [0.2], "whole": False}}
     assert columns(row)["default"] == "(0.20000)"
+
+
+def test_rounding_that_moves_maps_is_measured(monkeypatch):
+    """Half of the signal turned away from where double precision has it."""
+    down = Sweep.down
+
+    def careless(sweep, signal, **options):
+        maps = down(sweep, signal, **options)
+        return {layer: values.flip(-1) if values.dtype == torch.float32 else values for layer, values in maps.items()}
+
+    net = small_network()
+    randomise(net, PICTURE, seed=0)
+    signals = [torch.eye(5)[:1]]
+    honest = gaps(net, PICTURE, ["0"], signals)["0"]
+    monkeypatch.setattr(Sweep, "down", careless)
+    found = gaps(net, PICTURE, ["0"], signals)["0"]
+    assert honest["mwp"] < 1e-6
+    assert found["mwp"] > 0.1
+    assert found["moved"] > 0.01
+    said = over_the_bound({"rounding": {"lowest": found}})
+    assert "turned round" in said[0]
+    assert "the point moves" in said[1]
+
+
+def test_a_network_that_runs_in_one_type_only():
+    class Single(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x.float() if x.dtype == torch.float32 else x) + torch.ones(1, 5)
+
+    net = Single(*small_network()).eval()
+    net[6].register_forward_hook(lambda _module, _given, answer: answer @ torch.eye(5))
+    randomise(net, PICTURE, seed=0)
+    found = conservation._rounding(net, PICTURE, {"lowest": "0"}, [torch.eye(5)[:1]])
+    assert "dtype" in found["reason"] or "Double" in found["reason"]
+    assert over_the_bound({"rounding": found})[0].startswith("no float64 to compare with")
+
+
+def test_the_record_of_all_gaps():
+    rows = [{"model": name, "source": "timm", "rounding": {"default": GAP | {"mwp": gap}}} for name, gap in
+            (("a", 1e-7), ("b", 1e-3), ("c", 2e-7))]  # fmt: skip
+    found = record([*rows, {"model": "d", "source": "timm", "rounding": {"reason": "float"}}, {"status": "refused"}])
+    assert found["architectures"] == 3
+    assert found["mwp"] == {
+        "worst": 1e-3, "median": 2e-7, "worst_model": "b (timm)", "bound": 1e-4, "over_the_bound": 1
+    }  # fmt: skip
+    assert found["c-mwp"]["over_the_bound"] == 3
+    assert found["points_moved"] == 0
+    assert found["without_float64"] == ["d (timm)"]
+
+
+def test_records_of_before_are_done_again(monkeypatch):
+    """The code that measures is part of the key, so a record without gaps is never taken for one with them."""
+    assert "rounding" in conservation.OWN_FILES
+    one = Architecture("timm", "a", "x")
+    now = Conservation().key(one)
+    monkeypatch.setattr(conservation, "OWN_FILES", ("architectures", "conservation", "losses", "randomising"))
+    assert Conservation().key(one) != now

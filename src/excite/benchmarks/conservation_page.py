@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from excite.benchmarks.conservation import STATUSES, versions
 from excite.benchmarks.losses import CAUSES
+from excite.benchmarks.rounding_words import in_float32, in_words, over_the_bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +37,8 @@ one, and from their dual units.
 - **contrast**: the sum of the contrastive map, which is 0 where everything arrives.
 - **folded**: how far the map moves (L1) when the scales of batch norms are put into the weights of the convolutions
   before them. That leaves the network the same function, so the map must stay. Empty where there is no such pair.
+- **float32**, **contrast in float32**: how far the maps of the default layer (MWP, c-MWP) are from those of the same
+  weights in double precision: the L1 distance, of the exact map's own L1 norm. {rounding}
 - **biases**: the mass with random biases, shifts and running means. Units that only their bias excites have nobody to
   hand their probability to.
 
@@ -62,13 +65,14 @@ def page(rows: Sequence[Mapping[str, Any]], seed: int) -> str:
     Example:
         >>> row = {"source": "timm", "family": "vit", "model": "vit_tiny", "status": "refused", "reason": "no rule"}
         >>> page([row], seed=0).splitlines()[-1]
-        '| vit | vit_tiny (timm) | refused |  |  |  |  |  | no rule |'
+        '| vit | vit_tiny (timm) | refused |  |  |  |  |  |  |  | no rule |'
     """
     counted = Counter(row["status"] for row in rows)
     counts = "\n".join(f"| {status} | {counted[status]} | {MEANING[status]} |" for status in STATUSES)
     causes = "\n".join(f"- **{cause}**: {text}" for cause, text in CAUSES.items())
     packages = ", ".join(f"{name} {number}" for name, number in versions().items())
-    head = INTRODUCTION.format(seed=seed, versions=packages, counts=counts, causes=causes)
+    said = in_words(rows)
+    head = INTRODUCTION.format(seed=seed, versions=packages, counts=counts, causes=causes, rounding=said)
     ordered = sorted(rows, key=lambda row: (row["family"].lower(), row["source"], row["model"]))
     cells = [columns(row) for row in ordered]
     names = list(cells[0]) if cells else []
@@ -88,8 +92,9 @@ def columns(row: Mapping[str, Any]) -> dict[str, str]:
         "default": "" if default is None else _bracketed(default),
         "contrast": "" if lowest is None else f"{_contrast(lowest):.0e}",
         "folded": "" if folded is None else f"{folded:.0e}",
+        **in_float32(row),
         "biases": "" if biased is None else f"{biased:.3f}",
-        "what is lost, or why it is refused": _words(row),
+        "what is lost, rounded away or refused, and why": _words(row),
     }
 
 
@@ -114,6 +119,7 @@ def _words(row: Mapping[str, Any]) -> str:
     if "reason" in row:
         return str(row["reason"]).partition(": read a layer above")[0]
     lost = row.get("lost") or {}
-    return "; ".join(
+    said = [
         f"{cause} {share:.4f}" + (f" (most in `{place}`)" if place else "") for cause, (share, place) in lost.items()
-    )
+    ]
+    return "; ".join([*said, *over_the_bound(row)])
