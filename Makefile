@@ -4,24 +4,25 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+# Only files whose hashes are in locks/ are installed; `make demo LOCK=no` lets pip choose under constraints.txt instead.
+LOCK    ?= yes
+INSTALL := $(BIN)/python recipes/install.py $(if $(filter no,$(LOCK)),--unlocked)
 PYTEST ?= $(BIN)/pytest --numprocesses 2
 
 # What was imported once is kept compiled: the tests start hundreds of processes, and torch alone takes 5 s otherwise.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test lint types check format docs compare pictures wheel clean help
+.PHONY: demo serve test lint types check format docs compare pictures wheel lock clean help
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
 
-$(VENV)/.demo: pyproject.toml constraints.txt
+$(VENV)/.demo: pyproject.toml constraints.txt recipes/install.py locks/demo.txt locks/cuda.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) torch  # first and alone: pinned, and before anything that would ask for a newer one
-	$(PIP) --editable '.[demo]'
+	$(INSTALL) demo
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.demo
-	$(PIP) --editable '.[dev]'
+$(VENV)/.dev: $(VENV)/.demo locks/serve.txt locks/dev.txt
+	$(INSTALL) dev
 	touch $@
 
 demo: $(VENV)/.demo  ## the main job, on the embedded classifier and a real photograph
@@ -30,8 +31,8 @@ demo: $(VENV)/.demo  ## the main job, on the embedded classifier and a real phot
 serve: $(VENV)/.serve  ## the page, in your browser
 	$(BIN)/excite serve --open
 
-$(VENV)/.serve: $(VENV)/.demo
-	$(PIP) --editable '.[serve]'
+$(VENV)/.serve: $(VENV)/.demo locks/serve.txt
+	$(INSTALL) serve
 	touch $@
 
 test: lint types check  ## lint, types and all tests
@@ -61,8 +62,11 @@ pictures: $(VENV)/.dev  ## draw the pictures of the README and the docs again
 	$(BIN)/python recipes/theory_figures.py
 	$(BIN)/python recipes/page_picture.py
 
-wheel: $(VENV)/.dev  ## build the package
-	$(PIP) build && $(BIN)/python -m build
+wheel: $(VENV)/.demo  ## build the package: a wheel and an sdist, into dist/
+	$(BIN)/python -m hatchling build
+
+lock: $(VENV)/.dev  ## choose the versions again, and write their hashes into locks/
+	$(BIN)/python recipes/lock.py
 
 clean:           ## forget the environment and what was built
 	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache
