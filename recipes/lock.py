@@ -3,9 +3,9 @@
     python recipes/lock.py            # resolve under constraints.txt and write the files again
     python recipes/lock.py --check    # is each locked file still published, and not taken back? writes nothing
 
-Versions are chosen by pip on Python 3.11, the lowest that is supported. For the other machines (supply/machines.py lists
-them) the same versions are walked with their markers; whatever only they need is added. A machine for which some package
-has no wheel is left out of that lock, and its first lines say which are in. All hashes are PyPI's own, except that of
+Versions are chosen by pip on Python 3.11, the lowest that is supported. For the other machines that supply/machines.py
+lists, the same versions are walked with their markers; whatever only they need is added. A machine for which a package
+has no wheel is left out of that lock, whose first lines say which are in. All hashes are PyPI's own, except that of
 torch's build without CUDA, which PyPI does not have: it is that of the file which this machine's pip prefers.
 """
 
@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Iterable
 from functools import cache
 
-from install import GROUPS, LOCKS, ROOT
+from install import GROUPS, LOCKS, ROOT, this_machine
 from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
@@ -26,6 +26,7 @@ from supply.resolving import Package, chosen, needed
 
 BUILDER = ["editables"]  # what hatchling wants beside itself to install a checkout in place
 AUDIT = ["pip-audit"]
+TITLE = "# Written by `make lock` (recipes/lock.py); not to be edited."
 Pins = dict[str, Package]
 Places = dict[str, frozenset[Machine]]
 
@@ -50,6 +51,7 @@ def main() -> int:
     for group, earlier in zip(GROUPS, (None, *GROUPS), strict=False):
         before = write(group, where(roots[group], pins), pins, before, earlier)
     lock_cuda(pins, before)
+    lock_cpu(pins["torch"])
     tools = pinned(AUDIT, bounds)
     write("audit", where(AUDIT, tools), tools)
     return 0
@@ -126,6 +128,14 @@ def lock_cuda(pins: Pins, known: Places) -> None:
     write("cuda", {name: machines for name, machines in where(torch, full).items() if name not in known}, full)
 
 
+def lock_cpu(torch: Package) -> None:
+    """Lock the build of torch without CUDA that this machine's pip prefers, if it does; PyPI has none for Linux."""
+    if torch.version.local is None:
+        raise SystemExit("pip finds no build of torch without CUDA here: locks/cpu.txt is left as it is, look at it")
+    lines = [TITLE, f"# fits {this_machine()}", f"torch=={torch.version} --hash=sha256:{torch.sha256}"]
+    (LOCKS / "cpu.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def write(name: str, places: Places, pins: Pins, before: Places | None = None, earlier: str | None = None) -> Places:
     """Write one file of locks/, without what an earlier one has already, to which it then refers.
 
@@ -134,13 +144,12 @@ def write(name: str, places: Places, pins: Pins, before: Places | None = None, e
     """
     fitting = frozenset(machine for machine in ALL if has_wheels(name, machine, places, pins))
     places = {package: machines & fitting for package, machines in places.items()}
-    lines = ["# Written by `make lock` (recipes/lock.py); not to be edited."]
-    lines += [f"# fits {machine}" for machine in ALL if machine in fitting]
+    lines = [TITLE, *(f"# fits {machine}" for machine in ALL if machine in fitting)]
     lines += [f"--requirement {earlier}.txt"] if earlier else []
     for package, machines in places.items():
         rest = machines - (before or {}).get(package, frozenset())
         if rest:
-            only = "" if rest == fitting else f" ; {marker(rest)}"
+            only = f" ; {text}" if (text := marker(rest, fitting)) else ""
             hashes = "".join(f" \\\n    --hash=sha256:{one}" for one in allowed(pins[package], rest))
             lines.append(f"{package}=={pins[package].version.public}{only}{hashes}")
     (LOCKS / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -181,8 +190,8 @@ def allowed(pin: Package, machines: frozenset[Machine]) -> list[str]:
     hashes = sorted({file.sha256 for file in fitting})
     if pin.sha256 in {file.sha256 for file in files}:
         return hashes
-    if pin.local and pin.version.local == "cpu":
-        return [*hashes, pin.sha256]
+    if pin.local and pin.version.local:  # it has a lock of its own
+        return hashes
     raise SystemExit(f"{pin.name} {pin.version}: this machine's file is not one that PyPI has")
 
 
@@ -204,10 +213,10 @@ def check() -> int:
     for path in sorted(LOCKS.glob("*.txt")):
         entries = re.findall(r"^(\S+)==(\S+)(.*(?:\\\n.*)*)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for name, version, rest in entries:
-            known = {file.sha256: file for file in published(name, Version(version))}
+            known = {file.sha256: file for file in published(name, Version(version.split("+")[0]))}
             for one in re.findall(r"sha256:([0-9a-f]{64})", rest):
                 if one not in known or known[one].yanked:
-                    bad += name != "torch" or one in known
+                    bad += path.stem != "cpu"
                     print(f"{path.name}: {name} {version} {one}: {'taken back' if one in known else 'not on PyPI'}")
         print(f"{path.name}: {len(entries)} packages looked up")
     return 1 if bad else 0

@@ -1,5 +1,6 @@
 """The machines that the lock is for: what their markers say, which wheels fit, and how to name a set of them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
@@ -69,33 +70,35 @@ class Machine:
 ALL = tuple(Machine(version, *machine.split()) for version, machine in product(PYTHONS, MACHINES))
 
 
-def marker(needed: frozenset[Machine]) -> str:
+def marker(needed: frozenset[Machine], among: frozenset[Machine] = frozenset(ALL)) -> str:
     """Name a set of machines as pip's markers do.
 
     Args:
-        needed: some of ALL.
+        needed: some of the machines.
+        among: all that there may be.
 
     Returns:
-        A marker that is true on these machines of ALL and on no others; empty for all of them.
+        A marker that is true on the needed machines and on no others of those that there may be; empty for all.
 
     Example:
         >>> marker(frozenset(one for one in ALL if one.system == "darwin"))
         'sys_platform == "darwin" and platform_machine == "arm64"'
     """
-    pythons, systems = {one.python for one in needed}, {(one.system, one.kind) for one in needed}
-    if len(needed) == len(pythons) * len(systems):
-        parts = [_either(map(_of_system, sorted(systems)), len(systems) == len(MACHINES))]
-        parts += [_either((f'python_version == "{one}"' for one in sorted(pythons)), len(pythons) == len(PYTHONS))]
-        parts = [part for part in parts if part]
-        return parts[0] if len(parts) == 1 else " and ".join(f"({part})" for part in parts)
-    each = (frozenset(one for one in needed if (one.system, one.kind) == system) for system in sorted(systems))
-    return " or ".join(f"({marker(some)})" for some in each)
+    systems = sorted({(one.system, one.kind) for one in needed})
+    pythons = sorted({one.python for one in needed})
+    if len(needed) < len(systems) * len(pythons):
+        each = (frozenset(one for one in needed if (one.system, one.kind) == system) for system in systems)
+        return " or ".join(f"({marker(some, among)})" for some in each)
+    every = {(one.system, one.kind) for one in among}, {one.python for one in among}
+    parts = []
+    if set(systems) < every[0]:
+        parts.append(either(f'sys_platform == "{name}" and platform_machine == "{kind}"' for name, kind in systems))
+    if set(pythons) < every[1]:
+        parts.append(either(f'python_version == "{one}"' for one in pythons))
+    return parts[0] if len(parts) == 1 else " and ".join(f"({part})" for part in parts)
 
 
-def _of_system(system: tuple[str, str]) -> str:
-    return f'sys_platform == "{system[0]}" and platform_machine == "{system[1]}"'
-
-
-def _either(clauses, everything: bool) -> str:  # noqa: ANN001, FBT001 - an iterable of text, and whether it says nothing
-    clauses = list(clauses)
-    return "" if everything else clauses[0] if len(clauses) == 1 else " or ".join(f"({one})" for one in clauses)
+def either(clauses: Iterable[str]) -> str:
+    """Join clauses of which one must be true."""
+    each = list(clauses)
+    return each[0] if len(each) == 1 else " or ".join(f"({one})" for one in each)
