@@ -40,7 +40,7 @@ def arrow() -> Any:
         import_module("pyarrow.parquet")
         import_module("pyarrow.compute")
     except ImportError:
-        raise ExciteError("Parquet files need the package pyarrow: pip install pyarrow") from None
+        raise ExciteError("Parquet files need pyarrow: pip install 'excite[tags]'") from None
     return import_module("pyarrow")
 
 
