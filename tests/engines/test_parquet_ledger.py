@@ -230,7 +230,7 @@ class TestBoth:
             raise ImportError(name)
 
         monkeypatch.setattr("excite.ledger.columns.import_module", missing)
-        with pytest.raises(ExciteError, match="pip install pyarrow"):
+        with pytest.raises(ExciteError, match=r"pip install .excite\[tags\]"):
             self.opened(tmp_path, parquet=False).read()
 
 
