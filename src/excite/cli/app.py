@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
 from excite.cli import attend, bench, boxes, export, fetch, finetune, ground, layers, ls, serve, tags, train
+from excite.cli.ending import FAILED, flush_answers, quiet_hooks, told
+from excite.cli.stopping import Stopping
 
 __all__ = ["main"]
 
@@ -65,20 +68,35 @@ def options(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command; errors that excite foresees are one line on standard error and an exit code that is not 0.
+    """Run the command; an error is one line on standard error and an exit code that is not 0.
+
+    Ctrl-C ends it with 130 and SIGTERM with 143, a fault of excite itself with 70. Only ``--debug`` shows a trace.
 
     Example:
         >>> main(["--version"])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         SystemExit: 0
     """
-    from excite.errors import ExciteError
-
-    arguments = sys.argv[1:] if arguments is None else arguments
+    given = sys.argv[1:] if arguments is None else arguments
     os.environ.setdefault(*KERNELS)
     warnings.showwarning = _note
+    debug = "--debug" in given
+    with ExitStack() as ending:
+        stopping = ending.enter_context(Stopping())
+        if not debug:
+            ending.enter_context(quiet_hooks(stopping.at_once))
+        line, code = _run(given, stopping, debug=debug)
+        if line:
+            typer.echo(f"excite: {line}", err=True)
+        if arguments is None:  # this process is the command: what ends after this is quiet, too
+            stopping.finish()
+            ending.pop_all()
+    raise SystemExit(code)
+
+
+def _run(arguments: list[str], stopping: Stopping, *, debug: bool) -> tuple[str | None, int]:
+    """What to say in the end, if anything, and the exit code."""
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or that of typer's own copy of click
-    debug = "--debug" in arguments
     try:
         code = app(  # --debug is welcome before and behind the command
             [argument for argument in arguments if argument != "--debug"],
@@ -87,18 +105,27 @@ def main(arguments: list[str] | None = None) -> None:
             obj=arguments,  # for commands that write down how they were called
         )
     except usage_error as error:
-        typer.echo(f"excite: {_one_line(error)}", err=True)
-        raise SystemExit(2) from None
-    except ExciteError as error:
-        if debug:
-            raise
-        typer.echo(f"excite: {error}", err=True)
-        raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        code = STOPPED
+        return _one_line(error), 2
+    except (KeyboardInterrupt, Exception) as error:
+        if stopping.received is None and not isinstance(error, KeyboardInterrupt):
+            if debug:
+                raise
+            flush_answers()
+            return told(error, _command(arguments))
+        code = STOPPED  # whatever else goes wrong then is of its making
+    unwritten = flush_answers()
     if code == STOPPED:
-        typer.echo("excite: stopped; what was finished is kept", err=True)
-    raise SystemExit(code or 0)
+        return "stopped; what was finished is kept", stopping.code
+    if unwritten is not None:
+        return unwritten, FAILED
+    return None, code or 0
+
+
+def _command(arguments: list[str]) -> str:
+    """What was run, without its options: "excite bench pointing"."""
+    groups = {group.name for group in app.registered_groups}
+    words = [argument for argument in arguments if not argument.startswith("-")]
+    return " ".join(["excite", *words[: 2 if words and words[0] in groups else 1]])
 
 
 def _note(message: Warning | str, *_where: object, **_more: object) -> None:
