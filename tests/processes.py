@@ -27,11 +27,15 @@ FORK = """
 import gc, json, os, sys, traceback
 gc.freeze()  # what is there already is not looked through, and so not copied, by each child
 for line in sys.stdin:
+    asked = json.loads(line)
+    if isinstance(asked, int):  # a process to wait for
+        print(os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1]), flush=True)
+        continue
     child = os.fork()
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what it prints is none of the answers below
         try:
-            run(**json.loads(line))
+            run(**asked)
             os._exit(0)
         except SystemExit as ended:
             os._exit(ended.code or 0)
@@ -39,7 +43,6 @@ for line in sys.stdin:
             traceback.print_exc()
             os._exit(1)
     print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -57,12 +60,16 @@ class Forking:
 
     def start(self, **arguments):
         """Begin, and tell the number of the process."""
-        self.parent.stdin.write(json.dumps(arguments) + "\n")
-        self.parent.stdin.flush()
-        return int(self.parent.stdout.readline())
+        self.last = self._ask(arguments)
+        return self.last
 
-    def ended(self):
-        """Wait for the process that was started last: its exit code, or minus the signal that killed it."""
+    def ended(self, process=None):
+        """Wait for a process, the last one if none is named: its exit code, or minus the signal that killed it."""
+        return self._ask(process or self.last)
+
+    def _ask(self, what):
+        self.parent.stdin.write(json.dumps(what) + "\n")
+        self.parent.stdin.flush()
         return int(self.parent.stdout.readline())
 
     def poll(self):

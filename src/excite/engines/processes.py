@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from excite.engines.jobs import Job, Outcome, Performable, Team
 
-__all__ = ["packed", "team_of_processes"]
+__all__ = ["ctrl_c_for_parent", "packed", "team_of_processes"]
 
 AHEAD = 8  # tasks on their way for each worker: enough that none waits while another is slow
 
@@ -38,6 +38,8 @@ def team_of_processes(work: Performable, workers: int) -> Iterator[Team]:
     def submit(job: Job) -> Callable[[], Outcome]:
         if not pools:
             pools.append(_pool(work, workers))
+            with ctrl_c_for_parent():
+                return _answer(pools[0].submit(_work_here, job.task))
         return _answer(pools[0].submit(_work_here, job.task))
 
     try:
@@ -45,6 +47,27 @@ def team_of_processes(work: Performable, workers: int) -> Iterator[Team]:
     finally:
         for pool in pools:
             pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def ctrl_c_for_parent() -> Iterator[None]:
+    """Processes that begin meanwhile do not hear Ctrl-C: they would show a trace while they still import.
+
+    The parent hears it afterwards. Workers are told by it to end.
+
+    Example:
+        >>> with ctrl_c_for_parent():
+        ...     signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        True
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows tells Ctrl-C in another way
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def packed(work: object) -> bytes:
@@ -79,7 +102,7 @@ def _answer(future: Future[Outcome]) -> Callable[[], Outcome]:
     return answer
 
 
-_here: list[Any] = []  # in a worker: its work, unpickled once
+_here: list[Any] = []  # in a worker: its work, unpickled once; or why that failed
 
 
 def _begin(content: bytes) -> None:
@@ -88,7 +111,11 @@ def _begin(content: bytes) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     warnings.showwarning = note
-    _here[:] = [pickle.loads(content)]  # noqa: S301 - from the parent, not from a file
+    try:
+        _here[:] = [pickle.loads(content)]  # noqa: S301 - from the parent, not from a file
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent shall be told, and no trace be shown here
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        _here[:] = [ExciteError(f"a worker cannot take the work ({reason}): use one worker")]
 
 
 def _end_with_parent() -> None:
@@ -99,5 +126,7 @@ def _end_with_parent() -> None:
 
 
 def _work_here(task: Any) -> Outcome:
+    if isinstance(_here[0], ExciteError):
+        raise _here[0]
     outcome: Outcome = attempt(_here[0], task)
     return outcome

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from excite.engines.notes import note
+from excite.engines.processes import ctrl_c_for_parent
 from excite.errors import ExciteError, ImageError
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ class Decoder:
             worker_init_fn=_begin if several else None,
         )
         try:
-            yield from loader
+            with ctrl_c_for_parent():
+                decoded = iter(loader)
+            yield from decoded
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise

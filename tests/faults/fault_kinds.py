@@ -1,0 +1,211 @@
+"""The faults: how each is really made, and what the command must have done about it."""
+
+import os
+import re
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from long_commands import COMMANDS
+from readable import check_readable
+
+__all__ = ["FAULTS"]
+
+STOPPED = r"excite: stopped; what was finished is kept"
+PATIENCE = 60
+
+
+@dataclass(frozen=True)
+class Happens:
+    """Something happens in the middle of a run.
+
+    Attributes:
+        deed: what, see `happenings.DEEDS`.
+        exits: how the command may end.
+        says: what its last line must match; "" where it can say nothing any more.
+        kind: before which kind of step it happens.
+        extra: more arguments.
+    """
+
+    deed: str
+    exits: tuple[int, ...]
+    says: str = ""
+    kind: str = "write"
+    extra: tuple[str, ...] = ()
+
+    def make(self, laboratory, injection, whole):
+        step, moment = _step(whole.steps[self.kind], injection.moment, self.kind)
+        happening = {"kind": self.kind, "step": step, "deed": self.deed, "to": self.victim(laboratory, injection)}
+        code, said = laboratory.run(injection.command, happening=happening, extra=self.extra)
+        check_end(laboratory, injection, code, said, self)
+        self.mend(laboratory)
+        return {"moment": moment, "exit": code, "said": said}
+
+    def victim(self, laboratory, injection):
+        return None
+
+    def mend(self, laboratory):
+        """Nothing is to be mended."""
+
+
+@dataclass(frozen=True)
+class Full(Happens):
+    """The disk is full from some moment on."""
+
+    def make(self, laboratory, injection, whole):
+        fault = self if laboratory.disk.mounted else Happens("limit files", self.exits, self.says)
+        return Happens.make(fault, laboratory, injection, whole) if fault is not self else super().make(
+            laboratory, injection, whole
+        )
+
+    def victim(self, laboratory, injection):
+        return str(laboratory.disk.ballast)
+
+    def mend(self, laboratory):
+        laboratory.disk.ballast.unlink()
+
+
+@dataclass(frozen=True)
+class Vanishes(Happens):
+    """An input is gone, or is no longer what it was, from some moment on."""
+
+    what: str = "vanishes"
+
+    def victim(self, laboratory, injection):
+        return getattr(COMMANDS[injection.command], self.what)
+
+    def mend(self, laboratory):
+        laboratory._put_back()  # noqa: SLF001 - the same for all
+
+
+@dataclass(frozen=True)
+class ReadOnly:
+    """Nothing can be written from the beginning."""
+
+    exits: tuple[int, ...] = (1,)
+    says: str = r"excite: .*(cannot write|[Rr]ead-only|[Pp]ermission)"
+
+    def make(self, laboratory, injection, _whole):
+        laboratory.disk.read_only(True)
+        code, said = laboratory.run(injection.command, obedient=not laboratory.disk.mounted)
+        laboratory.disk.read_only(False)
+        check_end(laboratory, injection, code, said, self)
+        return {"moment": "from the beginning", "exit": code, "said": said}
+
+
+@dataclass(frozen=True)
+class InTheWay:
+    """The output is a file of somebody else."""
+
+    exits: tuple[int, ...] = (1,)
+    says: str = r"excite: .*out"
+
+    def make(self, laboratory, injection, _whole):
+        out = laboratory.folder / COMMANDS[injection.command].out
+        out.write_text("mine")
+        code, said = laboratory.run(injection.command)
+        assert out.read_text() == "mine"
+        out.unlink()
+        check_end(laboratory, injection, code, said, self)
+        return {"moment": "from the beginning", "exit": code, "said": said}
+
+
+@dataclass(frozen=True)
+class Torn:
+    """Killed, and then the last thing it wrote down is cut off in the middle, as by a power cut."""
+
+    def make(self, laboratory, injection, whole):
+        ledger = laboratory.folder / COMMANDS[injection.command].ledger
+        steps = whole.steps["write"]
+        step, moment = _step(steps, injection.moment, "write")
+        happening = {"step": step, "deed": "SIGKILL"}
+        code, said = laboratory.run(injection.command, happening=happening)
+        assert code == -signal.SIGKILL
+        size = ledger.stat().st_size
+        os.truncate(ledger, max(1, size - 7))
+        return {"moment": f"{moment}; then {ledger.name} cut off", "exit": code, "said": said}
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Nobody reads what it prints, or it cannot be written."""
+
+    stdout: str
+    exits: tuple[int, ...]
+    says: str
+
+    def make(self, laboratory, injection, _whole):
+        code, said = laboratory.run(injection.command, stdout=self.stdout)
+        check_end(laboratory, injection, code, said, self)
+        return {"moment": "from the beginning", "exit": code, "said": said}
+
+
+@dataclass(frozen=True)
+class Twice:
+    """Another run into the same folder, while the first stands still in its middle."""
+
+    def make(self, laboratory, injection, whole):
+        step, moment = _step(whole.steps["write"], injection.moment, "write")
+        first = laboratory.start(injection.command, "first", happening={"step": step, "deed": "SIGSTOP"})
+        _wait_until_stopped(first)
+        try:
+            code, said = laboratory.run(injection.command, "second")
+        finally:
+            os.kill(first, signal.SIGCONT)
+        ended = laboratory.forking.ended(first)
+        check_lines(laboratory.said("first") + said)
+        assert (code, ended) in {(0, 0), (1, 0)}, (code, ended, said, laboratory.said("first"))
+        if code:
+            assert re.match(r"excite: another run", said[-1])
+        return {"moment": moment, "exit": code, "said": said}
+
+
+def _wait_until_stopped(process):
+    deadline = time.monotonic() + PATIENCE
+    while ") T " not in Path(f"/proc/{process}/stat").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def _step(steps, share, kind):
+    """The number of the step at this share of all, and what to call it."""
+    assert steps, f"it has nothing to {kind}"
+    number = 1 + round(share * (len(steps) - 1))
+    return number, f"before {kind} {number} of {len(steps)} ({steps[number - 1]})"
+
+
+def check_lines(said):
+    """Lines of ours, and no trace."""
+    assert all(line.startswith("excite: ") for line in said), "\n".join(said)
+
+
+def check_end(laboratory, injection, code, said, fault):
+    """It ended as it should, said so, and left nothing that cannot be read."""
+    check_lines(said)
+    assert code in fault.exits, (code, said)
+    if code and fault.says:
+        assert re.match(fault.says, said[-1] if said else ""), said
+    if not fault.says:
+        assert not [line for line in said if not line.startswith("excite: note: ")], said
+    check_readable(laboratory.folder / COMMANDS[injection.command].out, torn=True)
+
+
+ROOM = r"excite: .*([Nn]o space|room|too large)"
+
+FAULTS = {
+    "kill -9": Happens("SIGKILL", (-signal.SIGKILL,)),
+    "Ctrl-C": Happens("SIGINT", (130,), STOPPED),
+    "SIGTERM": Happens("SIGTERM", (143,), STOPPED),
+    "full disk": Full("fill the disk", (1,), ROOM),
+    "read-only folder": ReadOnly(),
+    "input vanishes": Vanishes("take away", (1,), "excite: ", kind="read"),
+    "input folder vanishes": Vanishes("take away", (1,), "excite: ", kind="read", what="folder"),
+    "input cut off": Vanishes("spoil", (1,), "excite: ", kind="read"),
+    "worker killed": Happens("kill a worker", (1,), "excite: a worker", extra=("--workers", "2")),
+    "two at once": Twice(),
+    "a file in the way": InTheWay(),
+    "torn write": Torn(),
+    "reader gone": Unread("closed pipe", (1,), ""),
+    "answers to a full disk": Unread("/dev/full", (1,), ROOM),
+}

@@ -1,0 +1,162 @@
+"""A fault really made, and what must hold afterwards: valid files, one clear line, and a second run that completes it."""
+
+import re
+import shutil
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from disk import small_disk
+from fault_kinds import FAULTS
+from long_commands import COMMANDS, archive, make_inputs
+from processes import Forking
+from readable import check_readable, tree
+from serving import serving
+
+__all__ = ["Injection", "Laboratory"]
+
+SCRIPT = """
+import excite, torch, typer, pyarrow.parquet, pyarrow.compute, matplotlib.pyplot, PIL.Image, safetensors.torch
+import excite.album, excite.boxing, excite.grounding, excite.exporting, excite.training.finetuning
+import excite.benchmarks.pointing, excite.benchmarks.localization, excite.benchmarks.grounding, excite.benchmarks.plots
+import excite.benchmarks.layer_sweep, excite.benchmarks.speed_run, excite.training.tags.tag_training
+import excite.tags.cleaning.cleaning, excite.tags.sharding, excite.tags.counting.figures
+from happenings import run
+torch.set_num_threads(1)
+"""
+
+
+@dataclass(frozen=True)
+class Injection:
+    """A command, what happens to it, and when: a share of its steps on the disk, from 0 to 1."""
+
+    command: str
+    fault: str
+    moment: float = 0.5
+
+    def __str__(self):
+        return f"{self.command}, {self.fault}, {self.moment:g}"
+
+
+@dataclass
+class Whole:
+    """What a run that nobody disturbs leaves behind, and its steps on the disk by kind."""
+
+    files: dict
+    steps: dict
+
+
+class Laboratory:
+    """Where faults are made: a disk of our own, and processes that begin at once.
+
+    Args:
+        folder: an empty folder.
+    """
+
+    def __init__(self, folder):
+        self._ending = ExitStack()
+        self.notes = folder / "notes"
+        self.notes.mkdir()
+        self.disk = self._ending.enter_context(small_disk(folder / "disk"))
+        self.folder = self.disk.folder
+        make_inputs(self.folder)
+        self.inputs = tree(self.folder)
+        server = self._ending.enter_context(serving(archive()))
+        (self.notes / "archive").write_bytes(server.content)
+        self.archive = {"url": server.url, "file": str(self.notes / "archive")}
+        self.forking = self._ending.enter_context(closing(Forking(SCRIPT)))
+        self._whole = {}
+
+    def close(self):
+        self._ending.close()
+
+    def start(self, command, name="run", extra=(), **more):
+        """Begin a command; the number of its process."""
+        arguments = [*COMMANDS[command].arguments, *extra]
+        said = str(self.notes / name)
+        return self.forking.start(
+            arguments=arguments, folder=str(self.folder), said=said, archive=self.archive, **more
+        )
+
+    def run(self, command, name="run", **more):
+        """A command from its beginning to its end, and what it said on standard error."""
+        code = self.forking.ended(self.start(command, name, **more))
+        return code, self.said(name)
+
+    def said(self, name="run"):
+        """The lines on standard error."""
+        return (self.notes / f"{name}.err").read_text().splitlines()
+
+    def whole(self, command):
+        """What a run leaves that nobody disturbs."""
+        if command not in self._whole:
+            code, said = self.run(command)
+            assert code == 0, said
+            check_readable(self.folder / COMMANDS[command].out)
+            self._whole[command] = Whole(self.files(command), self._steps())
+            self.forget(command)
+        return self._whole[command]
+
+    def files(self, command):
+        """What is in the output, without what may differ."""
+        found = tree(self.folder / COMMANDS[command].out)
+        for end, vague in COMMANDS[command].vague:
+            for name in found:
+                if name.endswith(end):
+                    found[name] = re.sub(vague.encode(), b"?", found[name])
+        return found
+
+    def forget(self, command):
+        """Remove the output."""
+        out = self.folder / COMMANDS[command].out
+        shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
+
+    def inject(self, injection):
+        """Make the fault, check what is left, mend it, go on, and check that nothing is missing; a record of it."""
+        started = time.monotonic()
+        whole, fault = self.whole(injection.command), FAULTS[injection.fault]
+        try:
+            seen = fault.make(self, injection, whole)
+            self._check_inputs()
+            again, said = self.run(injection.command, "again")
+            assert again == 0, said
+            assert not any(line for line in said if not line.startswith("excite: note: ")), said
+            check_readable(self.folder / COMMANDS[injection.command].out)
+            found = self.files(injection.command)
+            assert sorted(found) == sorted(whole.files)
+            assert [name for name in found if found[name] != whole.files[name]] == []
+            self._check_inputs()
+        finally:
+            self.disk.read_only(False)
+            self.disk.ballast.unlink(missing_ok=True)
+            self._put_back()
+            self.forget(injection.command)
+        return {
+            "command": injection.command,
+            "fault": injection.fault,
+            **seen,
+            "resumed": "identical",
+            "seconds": round(time.monotonic() - started, 2),
+        }
+
+    def _put_back(self):
+        for path in self.folder.rglob("*.away"):
+            place = path.with_name(path.name.removesuffix(".away"))
+            place.unlink(missing_ok=True)
+            path.rename(place)
+
+    def _check_inputs(self):
+        outs = {long.out for long in COMMANDS.values()}
+        now = {name: content for name, content in tree(self.folder).items() if name.split("/")[0] not in outs}
+        assert now == self.inputs, set(now.items()) ^ set(self.inputs.items())
+
+    def _steps(self):
+        steps = {"write": [], "read": []}
+        for line in (self.notes / "run.steps").read_text().splitlines():
+            kind, event, name = line.split(" ", 2)
+            steps[kind].append(f"{event} {name}")
+        return steps
+
+    def torn(self):
+        return Path(self.notes / "torn")

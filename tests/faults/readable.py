@@ -1,0 +1,89 @@
+"""Whether files are whole, told by readers of others than their writers."""
+
+import csv
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+from xml.dom import minidom
+
+import numpy as np
+import pyarrow.parquet as pq
+from PIL import Image
+from safetensors import safe_open
+
+__all__ = ["check_readable", "is_half", "tree"]
+
+
+def is_half(path):
+    """Whether this is a file that was not finished, and does not claim to be."""
+    return path.name.endswith((".tmp", ".part")) or path.name == ".lock" or ".work" in str(path)
+
+
+def check_readable(folder, torn=False):
+    """Every file is what its name says. Only a ledger may end in the middle of a line, when it is ``torn``."""
+    for path in sorted(Path(folder).rglob("*")):
+        if path.is_file() and not is_half(path):
+            if path.suffix == ".jsonl" and torn:
+                *lines, _last = path.read_text().split("\n")
+                list(map(json.loads, lines))
+            else:
+                READERS.get(path.suffix, Path.read_bytes)(path)
+
+
+def tree(folder):
+    """All files of a folder, what is in them or where they lead; and its empty folders."""
+    found = {}
+    for path in sorted(Path(folder).rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            found[name] = str(path.readlink()).encode()
+        elif path.is_file():
+            found[name] = path.read_bytes()
+        elif not any(path.iterdir()):
+            found[name] = b"(an empty folder)"
+    return found
+
+
+def _csv(path):
+    rows = list(csv.reader(path.read_text().splitlines()))
+    assert rows
+    assert len({len(row) for row in rows}) == 1
+
+
+def _picture(path):
+    with Image.open(path) as picture:
+        picture.load()
+
+
+def _tensors(path):
+    with safe_open(path, "pt") as file:
+        for name in file.keys():  # noqa: SIM118 - it is no dict
+            file.get_tensor(name)
+
+
+def _tar(path):
+    with tarfile.open(path) as tar:
+        for member in tar:
+            assert len(tar.extractfile(member).read()) == member.size
+
+
+def _text(path):
+    assert path.read_text()
+
+
+READERS = {
+    ".json": lambda path: json.loads(path.read_text()),
+    ".jsonl": lambda path: [json.loads(line) for line in path.read_text().splitlines()],
+    ".csv": _csv,
+    ".png": _picture,
+    ".npy": np.load,
+    ".parquet": lambda path: pq.read_table(path).validate(full=True),
+    ".safetensors": _tensors,
+    ".tar": _tar,
+    ".zip": lambda path: zipfile.ZipFile(path).testzip(),
+    ".pt2": lambda path: zipfile.ZipFile(path).testzip(),
+    ".xml": lambda path: minidom.parse(str(path)),  # noqa: S318 - our own
+    ".md": _text,
+    ".txt": _text,
+}
