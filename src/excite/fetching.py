@@ -15,6 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request
 
 from excite.errors import FetchError
+from excite.locking import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,7 +169,7 @@ def _download(url: str, name: str, partial: Path, most: int | None = None) -> No
         with urlopen(request, timeout=PATIENCE) as answer:
             resumed = answer.status == 206
             length = answer.headers.get("Content-Length")
-            with partial.open("ab" if resumed else "wb") as file:
+            with _alone(partial, done if resumed else 0) as file:
                 total = int(length) + (done if resumed else 0) if length else None
                 for chunk in _shown(_chunks(answer), name, done if resumed else 0, total):
                     file.write(chunk)
@@ -181,6 +182,17 @@ def _download(url: str, name: str, partial: Path, most: int | None = None) -> No
         raise
     if total is not None and written < total:
         raise URLError(f"the connection broke after {written} of {total} bytes")
+
+
+def _alone(partial: Path, begin: int) -> BinaryIO:
+    """What has come so far, to go on with: two runs that append to one file would spoil it for both."""
+    file = partial.open("ab")
+    if locked(file) is False or (begin and file.tell() != begin):
+        file.close()
+        raise URLError("another run is fetching it: wait for it")
+    if not begin:
+        file.truncate(0)
+    return file
 
 
 def _check_size(size: int, most: int | None, partial: Path) -> None:

@@ -55,8 +55,10 @@ class Full(Happens):
 
     def make(self, laboratory, injection, whole):
         fault = self if laboratory.disk.mounted else Happens("limit files", self.exits, self.says)
-        return Happens.make(fault, laboratory, injection, whole) if fault is not self else super().make(
-            laboratory, injection, whole
+        return (
+            Happens.make(fault, laboratory, injection, whole)
+            if fault is not self
+            else super().make(laboratory, injection, whole)
         )
 
     def victim(self, laboratory, injection):
@@ -76,7 +78,7 @@ class Vanishes(Happens):
         return getattr(COMMANDS[injection.command], self.what)
 
     def mend(self, laboratory):
-        laboratory._put_back()  # noqa: SLF001 - the same for all
+        laboratory.put_back()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What happens to a command while it runs, and when: inside of the process it happens to, so that no moment is missed."""
+"""What happens to a command while it runs, in its own process, so that no moment is missed."""
 
 import multiprocessing
 import os
@@ -77,7 +77,7 @@ class Happening:
         path = arguments[0]
         if not isinstance(path, str | bytes | os.PathLike):
             return
-        path = os.path.abspath(os.fsdecode(path))
+        path = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links are not to be followed
         if not path.startswith(self.folder):
             return
         self.steps[kind] += 1
@@ -113,13 +113,13 @@ def limit_files(_to):
 
 def take_away(name):
     """Move an input out of the way."""
-    os.rename(name, f"{name}.away")
+    Path(name).rename(f"{name}.away")
 
 
 def spoil(name):
     """Leave an input cut off in the middle."""
     content = Path(name).read_bytes()
-    os.rename(name, f"{name}.away")
+    Path(name).rename(f"{name}.away")
     Path(name).write_bytes(content[: len(content) // 2])
 
 

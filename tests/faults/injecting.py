@@ -1,11 +1,10 @@
-"""A fault really made, and what must hold afterwards: valid files, one clear line, and a second run that completes it."""
+"""A fault really made, and what must hold afterwards: whole files, one clear line, and a second run that ends well."""
 
 import re
 import shutil
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 
 from disk import small_disk
 from fault_kinds import FAULTS
@@ -75,9 +74,7 @@ class Laboratory:
         """Begin a command; the number of its process."""
         arguments = [*COMMANDS[command].arguments, *extra]
         said = str(self.notes / name)
-        return self.forking.start(
-            arguments=arguments, folder=str(self.folder), said=said, archive=self.archive, **more
-        )
+        return self.forking.start(arguments=arguments, folder=str(self.folder), said=said, archive=self.archive, **more)
 
     def run(self, command, name="run", **more):
         """A command from its beginning to its end, and what it said on standard error."""
@@ -130,17 +127,17 @@ class Laboratory:
         finally:
             self.disk.read_only(False)
             self.disk.ballast.unlink(missing_ok=True)
-            self._put_back()
+            self.put_back()
             self.forget(injection.command)
         return {
             "command": injection.command,
             "fault": injection.fault,
             **seen,
-            "resumed": "identical",
+            "resumed": "identical but for times" if COMMANDS[injection.command].vague else "identical",
             "seconds": round(time.monotonic() - started, 2),
         }
 
-    def _put_back(self):
+    def put_back(self):
         for path in self.folder.rglob("*.away"):
             place = path.with_name(path.name.removesuffix(".away"))
             place.unlink(missing_ok=True)
@@ -157,6 +154,3 @@ class Laboratory:
             kind, event, name = line.split(" ", 2)
             steps[kind].append(f"{event} {name}")
         return steps
-
-    def torn(self):
-        return Path(self.notes / "torn")

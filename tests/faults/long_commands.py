@@ -7,7 +7,6 @@ import json
 import os
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 
 from annotated import colour_classifier, make_imagenet, make_voc, picture, scenes
 from described import around, make_rec, pictures, write_proposals
@@ -52,6 +51,7 @@ class Long:
 WRITTEN = r"(?<=: )\d{19}(?=[,}])"  # when a file was written, in nanoseconds
 NUMBER = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
 IN_INDEX = r"(?s)(?<=\n\x01\x00{7}.{8}).{8}"  # when a shard was written, as 8 bytes
+STATES = (("written.jsonl", "(?s).+"),)  # which states of files are excite's own: more of them after a stop
 
 COMMANDS = {
     "attend": Long(
@@ -62,13 +62,18 @@ COMMANDS = {
         (("answers.jsonl", WRITTEN),),
     ),
     "boxes coco": Long(
-        "boxes photos --concept red --model colours --out out", "photos/000004.png", "photos", "out/records.jsonl"
+        "boxes photos --concept red --model colours --out out",
+        "photos/000004.png",
+        "photos",
+        "out/records.jsonl",
+        STATES,
     ),
     "boxes voc": Long(
         "boxes photos --concept red --model colours --format voc --out out",
         "photos/000004.png",
         "photos",
         "out/records.jsonl",
+        STATES,
     ),
     "ground": Long(
         "ground rec/images/001.png red green --model colours --side 48 --proposals boxes.json --out out",
@@ -92,7 +97,7 @@ COMMANDS = {
         "rec/images/004.png",
         "rec",
         "out/records.jsonl",
-        ((".jsonl", rf'"seconds": \{{[^}}]*\}}'),),
+        ((".jsonl", r'"seconds": \{[^}]*\}'),),
     ),
     "bench conservation": Long(
         "bench conservation --family test_efficientnet --out out --markdown out/page.md",
@@ -121,9 +126,11 @@ COMMANDS = {
         "voc/JPEGImages/000002.jpg",
         "voc",
         "out/training.safetensors",
+        ((".safetensors", r'"__metadata__":\{[^}]*\}'),),  # in any order
     ),
     "train tags": Long(
-        "train tags kept.parquet --pictures photos --model tiny --min-count 1 --epochs 2 --batch 2 --save-every 0 --out out",
+        "train tags kept.parquet --pictures photos --model tiny --min-count 1 --epochs 2 --batch 2 --save-every 0 "
+        "--out out",
         "photos/000004.png",
         "photos",
         "out/training.safetensors",
@@ -182,7 +189,9 @@ def make_inputs(folder):
     described = pictures(COUNT)
     make_rec(folder / "rec", described)
     write_proposals(folder / "boxes.json", {name: around(squares) for name, (squares, _) in described.items()})
-    tags = [sorted({colour for colour, _ in squares}) + ["thing", f"n{k}"] for k, (_, squares) in enumerate(scenes(COUNT))]
+    tags = [
+        [*sorted({colour for colour, _ in squares}), "thing", f"n{k}"] for k, (_, squares) in enumerate(scenes(COUNT))
+    ]
     rows = [[f"{k:06}.png", ";".join(words), f"u{k % 2}"] for k, words in enumerate(tags)]
     _write_csv(folder / "corpus.csv", [["image", "tags", "user"], *rows])
     captions = [[name, f"a {' and '.join(words)} lies there"] for (name, *_), words in zip(rows, tags, strict=True)]
@@ -219,8 +228,3 @@ def publish(url, content):
     remote = Remote("val2017.zip", url, hashlib.sha256(content).hexdigest(), size=len(content))
     one = published.Published("coco2017", "", ".", {"val": (remote,)}, ("val",))
     published.PUBLISHED = {"coco2017": one}
-
-
-def exists(path):
-    """Whether anything is there, also a link that leads nowhere."""
-    return os.path.lexists(Path(path))

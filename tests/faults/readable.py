@@ -69,7 +69,7 @@ def _tar(path):
 
 
 def _text(path):
-    assert path.read_text()
+    path.read_text(encoding="utf-8")
 
 
 READERS = {

@@ -5,16 +5,16 @@ from __future__ import annotations
 import filecmp
 import hashlib
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from excite.boxing.ledgers import own_ledger
 from excite.boxing.pictures import place
 from excite.errors import ExciteError
+from excite.ledger.locking import Lock
+from excite.readouts.halves import half_name, sweep
 from excite.readouts.save import atomic_write
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ __all__ = ["Content", "Files", "Link"]
 
 WRITTEN = "written.jsonl"
 FOLDER = "a folder"  # the state of what is no file
-UNFINISHED = re.compile(r"\.[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}\.tmp")  # as `atomic_write` names it, by a UUID
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ class Files:
 
     Attributes:
         copied: how many pictures are copies because links could not be made.
+        lock: to be held while files are written: two runs would take each other's for somebody else's.
     """
 
     def __init__(self, out: Path, kind: str) -> None:
@@ -61,6 +61,11 @@ class Files:
         self._known: dict[str, set[str]] = {}
         self._of_this_kind: dict[str, None] = {}
         self._in_place: dict[str, str] = {}  # what this run has seen to be there is not looked at again
+        self.lock = Lock(out)
+        self.read_again()
+
+    def read_again(self) -> None:
+        """Learn which files are excite's own, also those that another run has written meanwhile."""
         for entry in self._ledger.read().values():
             self._remember(entry["file"], entry["state"], entry["kind"])
 
@@ -92,8 +97,9 @@ class Files:
         """
         names = [name for name in self._of_this_kind if name not in wanted and self._state(name) in self._known[name]]
         folders = {(self.out / name).parent for name in (*self._of_this_kind, *wanted)}
-        halves = [path for folder in folders for path in folder.glob(".*.tmp") if UNFINISHED.fullmatch(path.name)]
-        for path in (*(self.out / name for name in names), *halves):
+        for folder in folders:
+            sweep(folder)
+        for path in (self.out / name for name in names):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
@@ -193,7 +199,7 @@ def _state(content: Content) -> str:
 
 
 def _linked(path: Path, picture: Path) -> bool:
-    temporary = path.with_name(f".{uuid4().hex}.tmp")
+    temporary = half_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.symlink_to(picture)

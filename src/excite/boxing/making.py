@@ -98,6 +98,11 @@ class Boxing:
             workers: who does it: how many processes of this machine, or a crew.
             watch: passes entries on while it shows how many of a total there are.
         """
+        with self.files.lock:
+            self.files.read_again()
+            return self._write(workers, watch)
+
+    def _write(self, workers: int | Crew, watch: Watch | None) -> dict[str, Any]:
         if self.records or not self.files.hold_any(self.content(self.document())):
             self._save()  # files of another question stay as they are until there is something new
         crew = Crew.of(workers)

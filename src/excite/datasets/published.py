@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from excite.datasets.unpacking import members, unpack
 from excite.errors import FetchError
 from excite.fetching import Remote, fetch_to
+from excite.locking import locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -146,13 +148,22 @@ def fetch_dataset(
     for each in missing:
         say(f"{each.name}: fetching {each.url}")
         place = fetch_to(each, folder / each.name)
-        with members(place) as found:
+        with _alone(place), members(place) as found:
             say(f"{each.name}: unpacking {len(found)} files")
             for _ in shown(unpack(found, folder), len(found)):
                 pass
         _marker(each, folder).touch()
         say(f"{each.name}: done; {place} may be removed")
     return folder / published.folder
+
+
+@contextmanager
+def _alone(archive: Path) -> Iterator[None]:
+    """One run at a time unpacks an archive: two would replace each other's files."""
+    with archive.open("rb") as file:
+        if locked(file) is False:
+            raise FetchError(f"another run is unpacking {str(archive)!r}: wait for it")
+        yield
 
 
 def published_dataset(name: str) -> Published:

@@ -9,7 +9,7 @@ from excite.errors import ExciteError
 from excite.readouts.save import save_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from excite.ledger.book import Entry
@@ -40,9 +40,12 @@ class Ledger:
         lines = text.split("\n")
         entries = {entry["key"]: entry for entry in map(self._entry, lines) if entry is not None}
         if len(entries) != len(lines) - 1 or lines[-1]:  # a whole file ends in a line break
-            whole = "".join(json.dumps(entry) + "\n" for entry in entries.values())
-            save_text(whole, self.path)
+            self.rewrite(entries)
         return entries
+
+    def rewrite(self, entries: Mapping[str, Entry]) -> None:
+        """Let these be all answers, in one step."""
+        save_text("".join(json.dumps(entry) + "\n" for entry in entries.values()), self.path)
 
     def add(self, entry: Entry) -> None:
         """Write one more answer down at once."""

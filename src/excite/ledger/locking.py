@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from excite.errors import ExciteError
+from excite.locking import locked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,31 +39,20 @@ class Lock:
         except OSError as error:
             reason = error.strerror or error
             raise ExciteError(f"cannot write to {str(self._folder)!r}: {reason}; choose another --out") from None
-        try:
-            _lock(self._file)
-        except BlockingIOError:
+        if locked(self._file) is False:
             self.release()
-            raise ExciteError(
-                f"another run is writing {str(self._folder)!r}: wait for it, or use another --out"
-            ) from None
+            raise ExciteError(f"another run is writing {str(self._folder)!r}: wait for it, or use another --out")
         return True
+
+    def __enter__(self) -> Self:
+        self.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Let others write."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-
-def _lock(file: int) -> None:
-    """Lock where the system can: Windows has no such lock, nor has every file system on the net."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:  # this file system has no locks: whoever starts two runs into one folder is on their own
-        return

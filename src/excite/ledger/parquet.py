@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from excite.errors import ExciteError
 from excite.ledger.columns import ODD, Columns, arrow
 from excite.ledger.locking import Lock
-from excite.ledger.parts import Kept, part_name, parts_of, read_part, remove_halves
+from excite.ledger.parts import Kept, part_name, parts_of, read_part
+from excite.readouts.halves import sweep
 from excite.readouts.save import atomic_write
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class ParquetLedger:
 
     def _begin(self) -> None:
         """Go on with the last file, if there is room in it; whatever a kill left half-written is removed."""
-        remove_halves(self.path)
+        sweep(self.path)
         parts = parts_of(self.path)
         self._columns, self._rows, self._number = None, [], 0
         if parts:

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
     from excite.ledger.book import Entry
 
-__all__ = ["Kept", "part_name", "parts_of", "read_part", "remove_halves"]
+__all__ = ["Kept", "part_name", "parts_of", "read_part"]
 
 PART = re.compile(r"part-(\d{5,})\.parquet")
-HALF = re.compile(r"\.[0-9a-f]{32}\.tmp")  # as `atomic_write` names it
 
 
 def part_name(number: int) -> str:
@@ -68,13 +67,6 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> tuple[Columns
     if found is None:
         raise ExciteError(f"{str(path)!r} is there already and was not written by excite: choose another --out")
     return found, table
-
-
-def remove_halves(folder: Path) -> None:
-    """Remove what a killed run had not finished writing."""
-    for path in folder.iterdir():
-        if HALF.fullmatch(path.name):
-            path.unlink(missing_ok=True)
 
 
 class Kept(Mapping[str, "Entry"]):

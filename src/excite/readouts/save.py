@@ -11,16 +11,15 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
-from uuid import uuid4
 
 import numpy as np
 from PIL import Image
 from torch import Tensor, bfloat16
 
 from excite.errors import ExciteError
+from excite.readouts.halves import half_file, sweep_once
 
 __all__ = ["atomic_write", "save_csv", "save_json", "save_npy", "save_png", "save_text", "to_numpy"]
 
@@ -49,27 +48,25 @@ def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]
     """
     path = Path(path)
     place = Path(os.path.realpath(path))
-    temporary = place.with_name(f".{uuid4().hex}.tmp")  # beside its place: a move between disks is not one step
     try:
         if place.exists() and not place.is_file():
             raise ExciteError(f"cannot write {str(path)!r}: it is a folder or a device, give the name of a file.")
         place.parent.mkdir(parents=True, exist_ok=True)
-        _write_whole(temporary, write)
-        if place.exists():
-            shutil.copymode(place, temporary)
-        temporary.replace(place)
+        sweep_once(place.parent)
+        with half_file(place) as (temporary, file):
+            _write_whole(file, write)
+            if place.exists():
+                shutil.copymode(place, temporary)
+            temporary.replace(place)
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
         raise ExciteError(f"cannot write {str(path)!r}: {reason}; is the folder writable, has it room?") from error
-    finally:
-        with suppress(OSError):  # after a success there is nothing to remove
-            temporary.unlink()
     return path
 
 
-def _write_whole(temporary: Path, write: Callable[[BinaryIO], None]) -> None:
+def _write_whole(file: BinaryIO, write: Callable[[BinaryIO], None]) -> None:
     """Fill a new file and wait until the disk has it: a move may otherwise outrun the content it moves."""
-    with temporary.open("xb") as file:
+    with file:
         write(file)
         file.flush()
         os.fsync(file.fileno())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 
 from excite.errors import ExciteError
 from excite.ledger.columns import arrow
+from excite.readouts.halves import half_file, sweep_once
 from excite.tags.corpus import BATCH
 
 if TYPE_CHECKING:
@@ -44,18 +46,23 @@ class RowGroups:
     def __init__(self, path: Path, schema: Any, rows: int = BATCH, most_bytes: int = MOST_BYTES) -> None:
         self.path = path
         self._schema, self._rows, self._most_bytes = schema, rows, most_bytes
-        self._half = path.with_name(f".{path.name}.part")
+        self._ending = ExitStack()
         self._waiting: list[Any] = []
         self._number = self._bytes = 0
         self._writer: Any = None
+        self._half: Path
+        self._file: BinaryIO
 
     def __enter__(self) -> Self:
-        pa = arrow()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pa.parquet.ParquetWriter(self._half, self._schema, store_schema=False, compression="zstd")
+            sweep_once(self.path.parent)
+            self._half, self._file = self._ending.enter_context(half_file(self.path))
+            kind = arrow().parquet.ParquetWriter
+            self._writer = kind(self._file, self._schema, store_schema=False, compression="zstd")
         except OSError as error:
-            raise ExciteError(f"cannot write {str(self.path)!r}: {error.strerror or error}") from None
+            self._ending.close()
+            raise self._unwritten(error) from None
         return self
 
     def add(self, batch: Any) -> None:
@@ -76,19 +83,30 @@ class RowGroups:
         pa = arrow()
         table = pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries().combine_chunks()
         columns = [_in_order(column.chunk(0)) for column in table.columns]
-        self._writer.write_table(pa.table(columns, schema=self._schema), self._rows)
+        try:
+            self._writer.write_table(pa.table(columns, schema=self._schema), self._rows)
+        except OSError as error:
+            raise self._unwritten(error) from None
         self._waiting, self._number, self._bytes = [], 0, 0
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None and self._waiting:
-            self._write()
-        self._writer.close()
-        if error is None:
-            with self._half.open("rb") as file:  # a move may otherwise outrun the content it moves
-                os.fsync(file.fileno())
-            self._half.replace(self.path)
-        else:
-            self._half.unlink()
+        with self._ending:
+            if error is not None:
+                with suppress(OSError):  # it ends the file, which may be what just failed; nobody will read it
+                    self._writer.close()
+                return
+            try:
+                if self._waiting:
+                    self._write()
+                self._writer.close()
+                self._file.flush()
+                os.fsync(self._file.fileno())  # a move may otherwise outrun the content it moves
+                self._half.replace(self.path)
+            except OSError as failure:
+                raise self._unwritten(failure) from None
+
+    def _unwritten(self, error: OSError) -> ExciteError:
+        return ExciteError(f"cannot write {str(self.path)!r}: {error.strerror or error}; is there room for it?")
 
 
 def _in_order(column: Any) -> Any:

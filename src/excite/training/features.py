@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import torch
 from excite.errors import ExciteError, ImageError, ModelError
 from excite.images import read_image
 from excite.ledger import Ledger
+from excite.ledger.locking import Lock
 from excite.models.identity import network_identity
 from excite.training.output_layer import features_of
 
@@ -76,23 +78,38 @@ class Shelf(Ledger):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "index.jsonl", required=("picture", "start", "shape"))
         self.numbers = folder / "features.bin"
+        self._lock = Lock(folder)
 
     def read(self) -> dict[str, Entry]:
-        """The pictures whose features are there, by key; a file cut off by a kill has no line for its last ones."""
+        """The pictures whose features are there, by key; lines about numbers that got lost are forgotten.
+
+        Otherwise those that come later would lie where such a line says, and be taken for others.
+        """
+        noted = super().read()
         size = self.numbers.stat().st_size if self.numbers.is_file() else 0
-        return {key: entry for key, entry in super().read().items() if _end(entry) <= size}
+        entries = {key: entry for key, entry in noted.items() if _end(entry) <= size}
+        if len(entries) < len(noted):
+            self.rewrite(entries)
+        return entries
 
     def add(self, entry: Entry) -> None:
         """Keep the features of one more picture; first the numbers, so that every line is true."""
         features: np.ndarray[Any, np.dtype[np.float16]] = entry["features"]
+        begun = self._lock.take()  # of two runs each would mistake the other's numbers for its own
         try:
-            self.numbers.parent.mkdir(parents=True, exist_ok=True)
             with self.numbers.open("ab") as file:
+                if begun:  # what a kill left without a line is of no use
+                    file.truncate(max(map(_end, self.read().values()), default=0))
+                    file.seek(0, os.SEEK_END)
                 start = file.tell()
                 file.write(features.tobytes())
         except OSError as error:
             raise ExciteError(f"cannot write {str(self.numbers)!r}: {error.strerror or error}; has it room?") from None
         super().add({"key": entry["key"], "picture": entry["picture"], "start": start, "shape": features.shape})
+
+    def close(self) -> None:
+        """Let others add features."""
+        self._lock.release()
 
     def features(self, keys: Sequence[str]) -> Tensor:
         """The features of these pictures, [pictures, views, ...], in half precision."""
