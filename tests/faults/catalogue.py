@@ -1,29 +1,64 @@
-"""All faults that are tried: which command, what happens to it, and when."""
+"""All faults that are tried, as plain data: which command, what happens to it, and when."""
 
 from injecting import Injection
+from long_commands import COMMANDS
 
 __all__ = ["ALL", "QUICK"]
 
+SLOW = ("bench conservation", "bench speed", "export")
+"""Seconds for each run, so fewer moments are tried."""
+
 EVERY = {
-    "kill -9": (0.3, 0.6, 0.9),
+    "kill -9": (0.3, 0.6, 1),
     "Ctrl-C": (0.3, 0.7),
     "SIGTERM": (0.5,),
     "full disk": (0.2, 0.6),
     "read-only folder": (0,),
     "a file in the way": (0,),
-    "two at once": (0.5,),
+    "two at once": (0.5, 1),
     "reader gone": (0,),
 }
-"""What is done to every command, at which shares of its steps on the disk."""
+"""What is done to every command, and at which shares of its steps on the disk."""
 
-MORE = {
-    "input vanishes": {"attend": 0.4, "boxes coco": 0.4, "boxes voc": 0.4, "bench pointing": 0.5},
-    "worker killed": {"attend": 0.5, "bench pointing": 0.5},
-    "answers to a full disk": {"attend": 0, "bench pointing": 0, "tags stats": 0},
+SOME = {
+    "input vanishes": {
+        **dict.fromkeys(("attend", "boxes coco", "boxes voc", "bench pointing", "bench localization"), 0.4),
+        **dict.fromkeys(("layers", "finetune", "finetune augment"), 0.4),
+        **dict.fromkeys(("ground", "bench grounding", "tags clean", "tags captions"), 0.1),
+    },
+    "input folder vanishes": dict.fromkeys(
+        ("attend", "bench pointing", "layers", "finetune", "train tags", "tags shards"), 0.4
+    ),
+    "input cut off": dict.fromkeys(("attend", "boxes voc", "bench pointing", "bench localization", "layers"), 0.4),
+    "worker killed": dict.fromkeys(("attend", "boxes coco", "bench pointing", "finetune"), 0.6),
+    "torn write": {
+        **dict.fromkeys(("attend", "boxes coco", "bench pointing", "bench localization", "bench grounding"), 0.7),
+        **dict.fromkeys(("bench speed", "layers", "finetune", "fetch"), 0.7),
+    },
+    "answers to a full disk": dict.fromkeys(("attend", "bench pointing", "tags stats"), 0),
 }
 """What makes sense for some of them."""
 
-COMMANDS_OF_ALL = ()
 
-ALL = ()
-QUICK = {}
+def _every():
+    for command in COMMANDS:
+        for fault, moments in EVERY.items():
+            yield from (Injection(command, fault, moment) for moment in moments[: 1 if command in SLOW else None])
+    for fault, moments in SOME.items():
+        yield from (Injection(command, fault, moment) for command, moment in moments.items())
+
+
+ALL = tuple(_every())
+
+QUICK = {
+    "boxes coco": {"kill -9": 0.6, "full disk": 0.6, "read-only folder": 0, "two at once": 0.5, "torn write": 0.7},
+    "bench pointing": {"kill -9": 0.6, "Ctrl-C": 0.7, "input vanishes": 0.4, "answers to a full disk": 0},
+    "layers": {"SIGTERM": 0.5, "full disk": 0.6, "input cut off": 0.4},
+    "finetune": {"kill -9": 0.3, "Ctrl-C": 0.3, "read-only folder": 0, "input folder vanishes": 0.4},
+    "train tags": {"kill -9": 1, "full disk": 0.2},
+    "tags clean": {"kill -9": 0.6, "Ctrl-C": 0.7, "two at once": 1, "a file in the way": 0},
+    "tags shards": {"kill -9": 0.6, "full disk": 0.6, "input folder vanishes": 0.4},
+    "tags generate": {"SIGTERM": 0.5, "two at once": 1},
+    "fetch": {"kill -9": 0.6, "Ctrl-C": 0.3, "full disk": 0.2},
+}
+"""For each command the faults that every run of the tests tries; `recipes/faults.py` tries all."""

@@ -26,6 +26,7 @@ class Happens:
         says: what its last line must match; "" where it can say nothing any more.
         kind: before which kind of step it happens.
         extra: more arguments.
+        keeps_order: whether the answers stand in the same order afterwards.
     """
 
     deed: str
@@ -33,6 +34,7 @@ class Happens:
     says: str = ""
     kind: str = "write"
     extra: tuple[str, ...] = ()
+    keeps_order: bool = True
 
     def make(self, laboratory, injection, whole):
         step, moment = _step(whole.steps[self.kind], injection.moment, self.kind)
@@ -73,6 +75,7 @@ class Vanishes(Happens):
     """An input is gone, or is no longer what it was, from some moment on."""
 
     what: str = "vanishes"
+    keeps_order: bool = False
 
     def victim(self, laboratory, injection):
         return getattr(COMMANDS[injection.command], self.what)
@@ -87,6 +90,7 @@ class ReadOnly:
 
     exits: tuple[int, ...] = (1,)
     says: str = r"excite: .*(cannot write|[Rr]ead-only|[Pp]ermission)"
+    keeps_order: bool = True
 
     def make(self, laboratory, injection, _whole):
         laboratory.disk.read_only(True)
@@ -102,6 +106,7 @@ class InTheWay:
 
     exits: tuple[int, ...] = (1,)
     says: str = r"excite: .*out"
+    keeps_order: bool = True
 
     def make(self, laboratory, injection, _whole):
         out = laboratory.folder / COMMANDS[injection.command].out
@@ -116,6 +121,8 @@ class InTheWay:
 @dataclass(frozen=True)
 class Torn:
     """Killed, and then the last thing it wrote down is cut off in the middle, as by a power cut."""
+
+    keeps_order: bool = True
 
     def make(self, laboratory, injection, whole):
         ledger = laboratory.folder / COMMANDS[injection.command].ledger
@@ -136,6 +143,7 @@ class Unread:
     stdout: str
     exits: tuple[int, ...]
     says: str
+    keeps_order: bool = True
 
     def make(self, laboratory, injection, _whole):
         code, said = laboratory.run(injection.command, stdout=self.stdout)
@@ -146,6 +154,8 @@ class Unread:
 @dataclass(frozen=True)
 class Twice:
     """Another run into the same folder, while the first stands still in its middle."""
+
+    keeps_order: bool = False
 
     def make(self, laboratory, injection, whole):
         step, moment = _step(whole.steps["write"], injection.moment, "write")

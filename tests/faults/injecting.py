@@ -10,7 +10,7 @@ from disk import small_disk
 from fault_kinds import FAULTS
 from long_commands import COMMANDS, archive, make_inputs
 from processes import Forking
-from readable import check_readable, tree
+from readable import check_readable, tree, unordered
 from serving import serving
 
 __all__ = ["Injection", "Laboratory"]
@@ -120,9 +120,11 @@ class Laboratory:
             assert again == 0, said
             assert not any(line for line in said if not line.startswith("excite: note: ")), said
             check_readable(self.folder / COMMANDS[injection.command].out)
-            found = self.files(injection.command)
-            assert sorted(found) == sorted(whole.files)
-            assert [name for name in found if found[name] != whole.files[name]] == []
+            found, expected = self.files(injection.command), whole.files
+            assert sorted(found) == sorted(expected)
+            if not fault.keeps_order:
+                found, expected = unordered(found), unordered(expected)
+            assert [name for name in found if found[name] != expected[name]] == []
             self._check_inputs()
         finally:
             self.disk.read_only(False)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 from safetensors import safe_open
 
-__all__ = ["check_readable", "is_half", "tree"]
+__all__ = ["check_readable", "is_half", "tree", "unordered"]
 
 
 def is_half(path):
@@ -43,6 +43,19 @@ def tree(folder):
         elif not any(path.iterdir()):
             found[name] = b"(an empty folder)"
     return found
+
+
+def unordered(files):
+    """The same without the order of the lines in ledgers: a picture that came later stands behind the others.
+
+    Features are found by their line in a ledger, and so lie in the order of the lines.
+    """
+    lines = {name: b"".join(sorted(content.splitlines(True))) for name, content in files.items() if _is_ledger(name)}
+    return files | {name: b"any order" if "features" in name else content for name, content in lines.items()}
+
+
+def _is_ledger(name):
+    return name.endswith((".jsonl", "features.bin"))
 
 
 def _csv(path):

@@ -58,7 +58,8 @@ def told(error: BaseException, command: str) -> tuple[str, int]:
         return NO_MEMORY, FAILED
     if isinstance(error, OSError) and error.errno is not None:
         return _of_system(error), FAILED
-    said = textwrap.shorten(f"{type(error).__name__}: {error}", 200).rstrip(" :")
+    reason = str(error).partition("Original Traceback")[0]  # torch adds the trace of a worker
+    said = textwrap.shorten(f"{type(error).__name__}: {reason}", 200).rstrip(" :")
     return f"{command}: {said}; {REPORT}", UNFORESEEN
 
 

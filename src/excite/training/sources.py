@@ -81,13 +81,22 @@ class FreshViews:
 
     def __init__(self, work: Extraction, gather: Gathering, folder: Path) -> None:
         self._work, self._gather, self._folder = work, gather, folder
+        self._failed: int | None = None  # pictures that could not be read in the epoch before
 
     def __call__(self, epoch: int) -> Lesson:
-        """The features of an earlier epoch are no longer needed; those of this one, if it was stopped, are."""
+        """The features of an earlier epoch are no longer needed; those of this one, if it was stopped, are.
+
+        Raises:
+            DataError: a picture is gone that the epoch before has read. To go on would be another training.
+        """
         here = self._folder / f"epoch-{epoch}"
         for folder in self._folder.glob("epoch-*"):
             if folder != here:
                 shutil.rmtree(folder)
         work = replace(self._work, numbers=(epoch,))
         features, present, sure = self._gather(work, here, f"epoch {epoch + 1}: pictures")
+        failures = self._gather.failures
+        if self._failed is not None and len(failures) > self._failed:
+            raise DataError(f"a picture got lost while it is learnt from: {failures[-1]}; put it back, and start again")
+        self._failed = len(failures)
         return features[:, 0], present, sure

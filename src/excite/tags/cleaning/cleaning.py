@@ -102,7 +102,7 @@ class Cleaning:
         lock.take()
         try:
             report = self._clean()
-            shutil.rmtree(self.work)
+            shutil.rmtree(self.work, ignore_errors=True)  # the next run into this folder may already be at it
         except OSError as error:
             raise ExciteError(
                 f"cannot write {str(self.out)!r}: {error.strerror or error}; has the disk room?"
@@ -110,7 +110,7 @@ class Cleaning:
         finally:
             lock.release()
             if self.work.is_dir() and len(list(self.work.iterdir())) <= 1:  # there is no more than the lock in it
-                shutil.rmtree(self.work)
+                shutil.rmtree(self.work, ignore_errors=True)
         return report
 
     def _clean(self) -> dict[str, Any]:

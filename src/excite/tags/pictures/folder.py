@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from excite.errors import ImageError
+from excite.errors import ExciteError, ImageError
 from excite.tags.pictures.place import MOST_BYTES, WEB, Pictures, read_at, shown, too_large
 
 __all__ = ["Folder"]
@@ -98,6 +98,8 @@ class Folder(Pictures):
 
     def _unreadable(self, error: OSError | ValueError, name: str) -> ImageError:
         if isinstance(error, FileNotFoundError):
+            if not os.path.isdir(self._real):  # noqa: PTH112 - not one picture is missing, but all: nobody shall go on
+                raise ExciteError(f"the folder of pictures {self.root} is gone: put it back, and start again")
             return ImageError(f"there is no picture {shown(name)} in {self.root}")
         reason = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
         return ImageError(f"{shown(name)} in {self.root} cannot be read: {reason}")

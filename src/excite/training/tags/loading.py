@@ -117,6 +117,8 @@ class Decoder:
             with ctrl_c_for_parent():
                 decoded = iter(loader)
             yield from decoded
+        except ExciteError as error:  # of a worker, torch tells it with the worker's whole trace
+            raise type(error)(str(error).strip().rpartition(f"{type(error).__name__}: ")[2]) from None
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise

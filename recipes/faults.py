@@ -1,0 +1,76 @@
+"""Make every fault of the catalogue in tests/faults, and write down what was seen.
+
+    python recipes/faults.py --out docs/trust/faults.json            about half an hour on two cores
+    python recipes/faults.py --out faults.json --only "tags clean"   one command
+
+Each fault is really made: signals, a small disk that is full or read-only, inputs that vanish, workers that are killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from excite.readouts.save import save_json
+
+TESTS = Path(__file__).parents[1] / "tests"
+
+
+def main() -> None:
+    """Run the catalogue; ends with 1 if anything was lost or wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="The file to write.")
+    parser.add_argument("--only", help="Only this command.")
+    asked = parser.parse_args()
+    sys.path[:0] = [str(TESTS), str(TESTS / "faults")]
+    from catalogue import ALL
+    from injecting import Laboratory
+
+    chosen = [one for one in ALL if asked.only in {None, one.command}]
+    started, records = time.monotonic(), []
+    with tempfile.TemporaryDirectory() as folder, closing(Laboratory(Path(folder))) as laboratory:
+        for number, injection in enumerate(chosen, 1):
+            record = _tried(laboratory, injection)
+            records.append(record)
+            print(f"{number}/{len(chosen)} {injection}: {record['resumed']}", flush=True)
+        disk = "a tmpfs of its own" if laboratory.disk.mounted else "limits of the process"
+    failed = [record for record in records if not record["resumed"].startswith("identical")]
+    about = {
+        "made_by": "python recipes/faults.py --out docs/trust/faults.json",
+        "date": datetime.now(UTC).date().isoformat(),
+        "cores": os.cpu_count(),
+        "torch": version("torch"),
+        "disk": disk,
+        "injections": len(records),
+        "commands": len({record["command"] for record in records}),
+        "faults": len({record["fault"] for record in records}),
+        "lost_or_wrong": len(failed),
+        "seconds": round(time.monotonic() - started),
+        "records": records,
+    }
+    save_json(about, asked.out)
+    raise SystemExit(1 if failed else 0)
+
+
+def _tried(laboratory, injection):  # noqa: ANN001, ANN202 - of the tests, which have no types
+    """The record of one fault; what went wrong stands where the result would."""
+    try:
+        return laboratory.inject(injection)
+    except AssertionError as error:
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = "" if place is None else f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno} "
+        wrong = f"WRONG: {where}{' '.join(str(error).split())[:500]}"
+        return {"command": injection.command, "fault": injection.fault, "moment": injection.moment, "resumed": wrong}
+
+
+if __name__ == "__main__":
+    main()
