@@ -61,7 +61,7 @@ class Files:
         self._known: dict[str, set[str]] = {}
         self._of_this_kind: dict[str, None] = {}
         self._in_place: dict[str, str] = {}  # what this run has seen to be there is not looked at again
-        self.lock = Lock(out)
+        self.lock = Lock(out, trace=False)
         self.read_again()
 
     def read_again(self) -> None:

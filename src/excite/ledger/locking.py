@@ -17,6 +17,11 @@ __all__ = ["Lock"]
 class Lock:
     """A lock on a folder that ends with its process, also when that is killed.
 
+    Args:
+        folder: the folder; it need not be there yet.
+        trace: lock a file in it, ``.lock``, which stays; otherwise the folder itself, which the file systems of the net
+            cannot do: two machines are then not kept apart.
+
     Example:
         >>> from pathlib import Path
         >>> lock = Lock(Path("out/records.parquet"))
@@ -25,8 +30,8 @@ class Lock:
         >>> lock.release()
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, trace: bool = True) -> None:
+        self._folder, self._trace = folder, trace
         self._file: int | None = None
 
     def take(self) -> bool:
@@ -35,7 +40,10 @@ class Lock:
             return False
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+            if self._trace:
+                self._file = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+            else:
+                self._file = os.open(self._folder, os.O_RDONLY)
         except OSError as error:
             reason = error.strerror or error
             raise ExciteError(f"cannot write to {str(self._folder)!r}: {reason}; choose another --out") from None

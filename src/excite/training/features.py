@@ -78,7 +78,7 @@ class Shelf(Ledger):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "index.jsonl", required=("picture", "start", "shape"))
         self.numbers = folder / "features.bin"
-        self._lock = Lock(folder)
+        self._lock = Lock(folder, trace=False)
 
     def read(self) -> dict[str, Entry]:
         """The pictures whose features are there, by key; lines about numbers that got lost are forgotten.

@@ -83,6 +83,8 @@ class TagTraining:
         key = subject.key(self.options)
         done = finished(self.out, key)
         if done is not None:
+            if self.processes.first:  # it was killed when all was saved and only this was left to do
+                (self.out / CHECKPOINT).unlink(missing_ok=True)
             return {**done, "already": True, "lines": [], "files": files_in(self.out)}
         trainee = subject.trainee(self.options, self.processes)
         course = self._course(subject, trainee, key)
