@@ -12,9 +12,9 @@ PYTEST ?= $(BIN)/pytest --numprocesses 2
 # What was imported once is kept compiled: the tests start hundreds of processes, and torch alone takes 5 s otherwise.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test lint types check format docs compare pictures wheel lock clean help
+.PHONY: demo serve test lint types check format docs compare pictures wheel check-wheel lock audit release-check clean help
 help:            ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
 
 $(VENV)/.demo: pyproject.toml constraints.txt recipes/install.py locks/demo.txt locks/cuda.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -65,8 +65,22 @@ pictures: $(VENV)/.dev  ## draw the pictures of the README and the docs again
 wheel: $(VENV)/.demo  ## build the package: a wheel and an sdist, into dist/
 	$(BIN)/python -m hatchling build
 
+check-wheel: $(VENV)/.demo  ## install the wheel and the sdist in empty environments, and run the demo there
+	$(BIN)/python recipes/check_wheel.py --out docs/trust/supply.json
+
 lock: $(VENV)/.dev  ## choose the versions again, and write their hashes into locks/
 	$(BIN)/python recipes/lock.py
+
+audit: $(VENV)/.audit/done  ## are there known faults in what is locked? (asks the net)
+	$(VENV)/.audit/bin/python recipes/audit.py
+
+$(VENV)/.audit/done: locks/audit.txt
+	test -x $(VENV)/.audit/bin/python || $(PYTHON) -m venv $(VENV)/.audit
+	$(VENV)/.audit/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r locks/audit.txt
+	touch $@
+
+release-check: $(VENV)/.dev  ## what docs/release.md can have checked by a machine, but for the tests
+	$(BIN)/python recipes/release_check.py
 
 clean:           ## forget the environment and what was built
 	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache
