@@ -91,6 +91,12 @@ class TestDamage:
             excite.load(folder)
         assert "\n" not in str(caught.value)
 
+    def test_a_whole_folder_of_a_later_version(self, folder):
+        assert json.loads((folder / FACTS).read_text())["format"] == 1
+        change(folder, format=2)
+        with pytest.raises(ModelError, match=r"is of format 2, and this excite reads 1: update excite"):
+            excite.load(folder)
+
     @pytest.mark.parametrize("name", "base labels multilabel layers size fully_convolutional weights training".split())
     def test_missing_and_wrong_facts(self, folder, name):
         whole = json.loads((folder / FACTS).read_text())

@@ -139,7 +139,10 @@ def files_of(name: str | Path) -> list[Path]:
 
 
 def _checked(facts: Any, path: Path) -> Saved:
-    if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
+    given = facts.pop("format", None) if isinstance(facts, dict) else None
+    if type(given) is int and given > FORMAT:
+        raise ModelError(f"{path} is of format {given}, and this excite reads {FORMAT}: update excite.")
+    if given != FORMAT:
         raise ModelError(f"{path} is of another format than {FORMAT}, the one this version of excite reads.")
     for name, kind in KINDS.items():
         if type(facts.get(name)) is not kind:  # True is an int too
