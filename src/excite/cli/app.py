@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from excite.cli import attend, bench, boxes, export, fetch, finetune, ground, layers, ls, serve, tags, train
+from excite.cli import attend, bench, boxes, check, export, fetch, finetune, ground, layers, ls, serve, tags, train
 from excite.cli.ending import FAILED, flush_answers, quiet_hooks, told
 from excite.cli.stopping import Stopping
 
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 app.command("attend", epilog=attend.EXAMPLES)(attend.command)
 app.command("boxes", epilog=boxes.EXAMPLES)(boxes.command)
+app.command("check", epilog=check.EXAMPLES)(check.command)
 app.command("layers", epilog=layers.EXAMPLES)(layers.command)
 app.command("export", epilog=export.EXAMPLES)(export.command)
 app.command("fetch", epilog=fetch.EXAMPLES)(fetch.command)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +20,7 @@ from excite.cli.options import (
     Weights,
     Workers,
     crew_of,
+    folder_name,
 )
 from excite.cli.progress import progress
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from excite.benchmarks.layer_sweep import LayerSweep
 
 __all__ = ["EXAMPLES", "command"]
-
-NOT_IN_NAMES = re.compile(r"[^\w.-]+")  # what a model's name may hold and a folder's should not
 
 EXAMPLES = """\b
 Examples:
@@ -84,7 +82,7 @@ def command(
     check_plots()
     dataset = open_dataset(data, split)
     checked_measure(by, dataset)
-    out = out or Path("excite-out") / f"layers-{NOT_IN_NAMES.sub('-', model)}"
+    out = out or Path("excite-out") / f"layers-{folder_name(model)}"
     classifier = Choice(model, weights, labels, size, fully_convolutional).load()
     sweep = LayerSweep(classifier, dataset, layers=layer, methods=method or METHODS, skip=skip, limit=limit)
     records = list(progress(sweep.records(out, crew), len(sweep.tasks)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,8 +28,10 @@ __all__ = [
     "Workers",
     "columns_of",
     "crew_of",
+    "folder_name",
 ]
 
+NOT_IN_NAMES = re.compile(r"[^\w.-]+")  # what a model's name may hold and a folder's should not
 MODEL_HELP = "The classifier: a name of `excite ls models`, torchvision:NAME, timm:NAME, or a Caffe or weights file."
 
 Model = Annotated[str, typer.Option(help=MODEL_HELP)]
@@ -123,3 +126,13 @@ def crew_of(workers: int | None, engine: str, address: str | None) -> Crew:
     if address is not None and engine != "ray":
         raise typer.BadParameter("--address is that of a Ray cluster: give --engine ray too")
     return Crew(engine, workers, address)
+
+
+def folder_name(model: str) -> str:
+    """What a model is called in the name of a folder.
+
+    Example:
+        >>> folder_name("torchvision:resnet18")
+        'torchvision-resnet18'
+    """
+    return NOT_IN_NAMES.sub("-", model)

@@ -1,0 +1,93 @@
+"""What the checks say, for people: a page, and Markdown for documentation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from excite.benchmarks.html import Html, drawing, element, joined, page, table
+from excite.benchmarks.page_parts import facts_list, how_to_read, save_page
+from excite.checking.checks import CHECKS
+from excite.checking.figures import curves_figure
+from excite.readouts.save import atomic_write, save_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from excite.checking.check import Verdict
+    from excite.checking.sanity import SanityReport
+
+__all__ = ["markdown", "text", "write_figure", "write_markdown", "write_page"]
+
+READING = (
+    "A check holds, is doubtful or fails. Figures are means over pictures with 95 % intervals; a rank correlation is 1 "
+    "for maps that put all places in the same order and 0 for maps that have nothing to do with each other."
+)
+
+
+def text(report: SanityReport) -> list[str]:
+    """The report as lines for a terminal: each check's standing and sentences, and then the summary.
+
+    Example:
+        >>> text(report)[-1]  # doctest: +SKIP
+        'Yes: the maps of c-mwp at blocks.14 of efficientnet-lite0 passed all 6 checks on 8 pictures.'
+    """
+    lines = []
+    for name, verdict in report.verdicts.items():
+        first, *more = verdict.sentences
+        lines.append(f"{verdict.standing:9} {name:14} {first}")
+        lines += [f"{'':9} {'':14} {sentence}" for sentence in more]
+    return [*lines, report.summary()]
+
+
+def markdown(report: SanityReport, command: str) -> str:
+    """The report as a section of a page of documentation.
+
+    Example:
+        >>> markdown(report, "excite check resnet50 photos").splitlines()[0]  # doctest: +SKIP
+        '### resnet50, c-mwp at layer3'
+    """
+    parts = [f"### {report.model}, {report.method} at {report.layer}", report.summary(), f"Command: `{command}`"]
+    for name, verdict in report.verdicts.items():
+        parts += [f"**{CHECKS[name].question}** {verdict.standing.capitalize()}.", " ".join(verdict.sentences)]
+        parts += [_markdown_table(verdict)] if name != "mass" else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(verdict: Verdict) -> str:
+    columns = list(verdict.rows[0])
+    lines = [columns, ["---"] * len(columns), *([row[column] for column in columns] for row in verdict.rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def write_markdown(report: SanityReport, command: str, path: Path) -> Path:
+    """Write `markdown` to a file."""
+    return save_text(markdown(report, command), path)
+
+
+def write_figure(report: SanityReport, path: Path) -> Path | None:
+    """Draw the curves; None where the checks that were made have none."""
+    figure = curves_figure(report.verdicts, report.method)
+    if figure is None:
+        return None
+    about = {"Software": "excite"}
+    return atomic_write(path, lambda file: figure.savefig(file, format="png", dpi=160, metadata=about))
+
+
+def write_page(report: SanityReport, facts: list[tuple[str, str]], command: str, path: Path) -> Path:
+    """The report as a page of one file."""
+    figure = curves_figure(report.verdicts, report.method)
+    sections = [("Summary", element("p", element("strong", report.summary())))]
+    if figure is not None:
+        words = "; ".join(CHECKS[name].question for name, verdict in report.verdicts.items() if verdict.curves)
+        sections.append(("Curves", drawing(figure, f"Curves: {words}")))
+    sections += [(CHECKS[name].question, _section(verdict)) for name, verdict in report.verdicts.items()]
+    sections.append(("How to read this", joined([facts_list(facts), how_to_read(READING, command)])))
+    title = f"Can these maps be relied on? {report.model}, {report.method}"
+    return save_page(page(title, f"Checked on {report.pictures} pictures.", sections), path)
+
+
+def _section(verdict: Verdict) -> Html:
+    columns = list(verdict.rows[0])
+    rows = [[row[column] for column in columns] for row in verdict.rows]
+    words = element("p", element("strong", verdict.standing.capitalize()), ". ", " ".join(verdict.sentences))
+    return joined([words, table("Means over the pictures", columns, rows)])

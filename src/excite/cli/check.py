@@ -1,0 +1,121 @@
+"""``excite check``: can the maps of a classifier be relied on?"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from excite.cli.comparing import AsJson, WithPage  # noqa: TC001 - typer reads annotations when the command runs
+from excite.cli.failures import tell_failures
+from excite.cli.options import (
+    Address,
+    Engine,
+    FullyConvolutional,
+    LabelsFile,
+    ModelArgument,
+    Size,
+    Weights,
+    Workers,
+    crew_of,
+    folder_name,
+)
+from excite.cli.progress import progress
+
+if TYPE_CHECKING:
+    from excite.checking.sanity import Sanity, SanityReport
+
+__all__ = ["EXAMPLES", "command"]
+
+EXAMPLES = """\b
+Examples:
+  excite check efficientnet-lite0                              on the photographs of scikit-image
+  excite check resnet50 --weights resnet50.safetensors photos/ --limit 50 --workers 2
+  excite check torchvision:resnet18 photos/ --method grad-cam --json
+  excite check everyday photos/*.jpg --only randomisation,classes
+"""
+
+
+def command(
+    context: typer.Context,
+    model: ModelArgument,
+    pictures: Annotated[
+        list[str] | None,
+        typer.Argument(help="Pictures, folders or patterns; the photographs of scikit-image if none."),
+    ] = None,
+    weights: Weights = None,
+    labels: LabelsFile = None,
+    size: Size = None,
+    fully_convolutional: FullyConvolutional = None,
+    method: Annotated[str, typer.Option(help="What is checked: a name of `excite ls methods`.")] = "c-mwp",
+    layer: Annotated[str | None, typer.Option(help="Where it is read; where it should be if none.")] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", help="Some of mass, values, randomisation, classes, removal, stability."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Use at most so many pictures, evenly among those given.")] = 20,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same weights, noise and concepts.")] = 0,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
+    out: Annotated[Path | None, typer.Option(help="The folder for results; excite-out/check-MODEL if none.")] = None,
+    with_page: WithPage = True,
+    as_json: AsJson = False,
+) -> None:
+    """Check, on a few pictures, whether the maps of a classifier can be relied on, and say so in plain words.
+
+    How much of the signal is kept; are the values right; do the maps depend on what the network has learned and on
+    the concept; does the answer fade with the evidence; do maps stay when the picture hardly changes. The same is asked
+    of gradients, Grad-CAM, relevance and, where it says something, of a random map. Ends with 1 if a check fails.
+    Stopped and started again, it goes on where it was.
+    """
+    from excite.benchmarks.plots import check_plots
+    from excite.checking.checks import chosen_checks
+    from excite.checking.pictures import pictures_of
+    from excite.checking.sanity import Sanity
+    from excite.models import Choice
+
+    crew = crew_of(workers, engine, address)
+    if with_page:
+        check_plots()
+    checks = chosen_checks(only)
+    files = pictures_of(pictures or [], limit)
+    out = out or Path("excite-out") / f"check-{folder_name(model)}"
+    classifier = Choice(model, weights, labels, size, fully_convolutional).load()
+    sanity = Sanity(classifier, files, method=method, layer=layer, checks=checks, seed=seed)
+    report = sanity.report(list(progress(sanity.records(out, crew), len(files))))
+    written = _written(report, sanity, out, shlex.join(["excite", *context.obj]), with_page=with_page)
+    if as_json:
+        typer.echo(json.dumps({**report.to_dict(), "left_out": sanity.unreadable, "failures": sanity.failures}))
+    else:
+        _print(report, sanity, written)
+    tell_failures(sanity.failures, len(files))
+    if report.standing == "fails":
+        raise typer.Exit(1)
+
+
+def _written(report: SanityReport, sanity: Sanity, out: Path, called: str, *, with_page: bool) -> list[Path]:
+    """The files of the report."""
+    from excite.checking.report import write_figure, write_markdown, write_page
+    from excite.readouts.save import save_json
+
+    answer = {**report.to_dict(), "command": called, "left_out": sanity.unreadable, "failures": sanity.failures}
+    written = [save_json(answer, out / "check.json"), write_markdown(report, called, out / "check.md")]
+    if with_page:
+        figure = write_figure(report, out / "check.png")
+        written += [] if figure is None else [figure]
+        written.append(write_page(report, sanity.facts(), called, out / "index.html"))
+    return written
+
+
+def _print(report: SanityReport, sanity: Sanity, written: list[Path]) -> None:
+    from excite.checking.report import text
+
+    for line in text(report):
+        typer.echo(line)
+    for place, why in sanity.unreadable.items():
+        typer.echo(f"left out: {place}: {why}")
+    typer.echo(f"written: {', '.join(map(str, written))}")

@@ -1,0 +1,89 @@
+"""Deletion and insertion: how fast a classifier's answer fades, or comes, with the places that a map calls evidence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["area", "replaced", "shares", "steps_between"]
+
+
+def shares(steps: int) -> list[float]:
+    """The shares of a picture after which its answer is asked for: none of it, all of it, and evenly between.
+
+    Example:
+        >>> shares(4)
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    return [step / steps for step in range(steps + 1)]
+
+
+def replaced(picture: Tensor, by: Tensor, order: Tensor, share: float) -> Tensor:
+    """The picture with a share of its pixels taken from another one, the first in the order first.
+
+    Args:
+        picture: ``[channels, height, width]``.
+        by: what its pixels are replaced by, of the same shape.
+        order: the numbers of its pixels, row by row.
+        share: how many of them.
+
+    Example:
+        >>> replaced(torch.zeros(1, 1, 4), torch.ones(1, 1, 4), torch.tensor([2, 0, 1, 3]), 0.5)
+        tensor([[[1., 0., 1., 0.]]])
+    """
+    chosen = order[: round(share * order.numel())]
+    mixed = picture.flatten(1).clone()
+    mixed[:, chosen] = by.flatten(1)[:, chosen]
+    return mixed.view_as(picture)
+
+
+def steps_between(
+    picture: Tensor,
+    by: Tensor,
+    importance: Tensor,
+    answer: Callable[[Tensor], Sequence[float]],
+    *,
+    steps: int,
+    together: int = 8,
+) -> list[float]:
+    """What the classifier answers while the picture turns into another one, most important pixels first.
+
+    Deletion begins with the picture and ends with nothing of it; insertion the other way round. Pixels of the same
+    importance go row by row.
+
+    Args:
+        picture: what it begins with, ``[channels, height, width]``.
+        by: what it ends with.
+        importance: a number for each pixel, ``[height, width]``.
+        answer: of pictures ``[n, channels, height, width]`` the probability of the concept in each.
+        steps: in how many steps.
+        together: how many pictures are asked about at a time.
+
+    Returns:
+        ``steps + 1`` answers; the first is that of the whole picture.
+
+    Example:
+        >>> picture, nothing = torch.tensor([[[0.1, 0.6, 0.3, 0.0]]]), torch.zeros(1, 1, 4)
+        >>> def brightness(pictures): return pictures.sum((1, 2, 3)).tolist()
+        >>> [round(value, 1) for value in steps_between(picture, nothing, picture[0], brightness, steps=4)]
+        [1.0, 0.4, 0.1, 0.0, 0.0]
+    """
+    order = importance.flatten().argsort(descending=True, stable=True)
+    mixed = [replaced(picture, by, order, share) for share in shares(steps)]
+    groups = (torch.stack(mixed[k : k + together]) for k in range(0, len(mixed), together))
+    return [value for group in groups for value in answer(group)]
+
+
+def area(curve: Sequence[float]) -> float:
+    """The area under a curve over shares from 0 to 1 (trapezoids): the mean answer on the way.
+
+    Example:
+        >>> area([1.0, 0.5, 0.0])
+        0.5
+    """
+    return (sum(curve) - (curve[0] + curve[-1]) / 2) / (len(curve) - 1)
