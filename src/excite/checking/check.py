@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from excite.checking.seen import Seen
 
-__all__ = ["Check", "Measured", "Standing", "Verdict", "worst"]
+__all__ = ["STANDINGS", "Check", "Measured", "Panel", "Standing", "Verdict", "worst"]
 
 Standing = Literal["holds", "doubtful", "fails"]
 STANDINGS: tuple[Standing, ...] = ("holds", "doubtful", "fails")
 Measured = Mapping[str, Any]
 """What a check has measured on one picture, as plain values for JSON."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves to draw.
+
+    Attributes:
+        title: what they show.
+        across: the name of the axis across,
+        up: and of the one up.
+        lines: by name, pairs of a place and a value.
+    """
+
+    title: str
+    across: str
+    up: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
@@ -25,13 +42,13 @@ class Verdict:
         standing: whether the maps can be relied on in this respect.
         sentences: that in plain words, with the figures.
         rows: a table of the figures, by the names of its columns.
-        curves: lines to draw, by name: pairs of a place and a value.
+        panels: curves to draw.
     """
 
     standing: Standing
     sentences: tuple[str, ...]
     rows: Sequence[Mapping[str, str]]
-    curves: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    panels: tuple[Panel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,14 +60,12 @@ class Check:
         question: what it asks.
         measure: what is found on one picture.
         judge: what all pictures say of a method, given by name.
-        axes: what its curves show, across and up.
     """
 
     name: str
     question: str
     measure: Callable[[Seen], dict[str, Any]]
     judge: Callable[[Sequence[Measured], str], Verdict]
-    axes: tuple[str, str] = ("", "")
 
 
 def worst(standings: Sequence[Standing]) -> Standing:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from excite.checking.check import Check, Verdict, worst
+from excite.checking.check import Check, Panel, Verdict, worst
 from excite.checking.means import mean, mean_curve
 from excite.methods.planes import blurred
 from excite.metrics.removal import area, shares, steps_between
@@ -71,7 +71,7 @@ def judge_removal(measured: Sequence[Measured], method: str) -> Verdict:
         worst([standing for standing, _ in judged]),
         tuple(said for _, said in judged),
         rows,
-        {name: _deletion_curve(measured, name) for name in names},
+        tuple(_panel(measured, kind) for kind in SIGNS),
     )
 
 
@@ -93,8 +93,13 @@ def _judged(kind: str, areas: Mapping[str, Sequence[float]], method: str) -> tup
     )
 
 
-def _deletion_curve(measured: Sequence[Measured], name: str) -> list[tuple[float, float]]:
-    return list(zip(shares(STEPS), mean_curve([one["deletion"][name] for one in measured]), strict=True))
+def _panel(measured: Sequence[Measured], kind: str) -> Panel:
+    places = shares(STEPS)
+    lines = {
+        name: list(zip(places, mean_curve([one[kind][name] for one in measured]), strict=True))
+        for name in measured[0][kind]
+    }
+    return Panel(kind.capitalize(), "share of the picture", "probability of the concept", lines)
 
 
 REMOVAL = Check(
@@ -102,5 +107,4 @@ REMOVAL = Check(
     "Does the answer fade with what the map calls evidence?",
     under_removal,
     judge_removal,
-    ("share of the picture that is deleted", "probability"),
 )

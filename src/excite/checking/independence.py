@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from excite.checking.check import Check, Verdict
+from excite.checking.check import Check, Panel, Verdict
 from excite.checking.means import mean, mean_curve
 from excite.errors import ModelError
 from excite.metrics.ranks import rank_correlation
@@ -124,7 +124,8 @@ def judge_independence(measured: Sequence[Measured], method: str) -> Verdict:
         for name, curve in curves.items()
     ]
     lines = {name: [(0.0, 1.0), *zip(shares, curve, strict=True)] for name, curve in curves.items()}
-    return Verdict(standing, (said, *after), rows, lines)
+    panel = Panel("Likeness to the map of a random network", "share of layers, from the top", "rank correlation", lines)
+    return Verdict(standing, (said, *after), rows, (panel,))
 
 
 def _left(curve: Sequence[float]) -> float:
@@ -137,5 +138,4 @@ RANDOMISATION = Check(
     "Do the maps depend on what the network has learned?",
     under_randomisation,
     judge_independence,
-    ("share of the layers that are random, from the top", "rank correlation"),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from excite.benchmarks.conservation import passes_everything
-from excite.checking.check import Check, Verdict
+from excite.checking.check import Check, Panel, Verdict
 from excite.checking.means import mean
 from excite.models.layers import spatial_layers
 from excite.propagation import Sweep, prior
@@ -71,13 +71,8 @@ def judge_mass(measured: Sequence[Measured], _method: str) -> Verdict:
         for layer, values in kept.items()
     ]
     curve = [(float(place), mean(values).value) for place, values in enumerate(kept.values())]
-    return Verdict(standing, (said,), rows, {"mwp": curve})
+    panel = Panel("Signal kept", "layers that all of it must pass, from the top", "share of the signal", {"mwp": curve})
+    return Verdict(standing, (said,), rows, (panel,))
 
 
-MASS = Check(
-    "mass",
-    "How much of the signal is kept on its way down?",
-    mass_kept,
-    judge_mass,
-    ("layers that all of it must pass, from the top", "share of the signal"),
-)
+MASS = Check("mass", "How much of the signal is kept on its way down?", mass_kept, judge_mass)

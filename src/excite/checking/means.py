@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,31 +11,38 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Mean", "mean", "mean_curve"]
+__all__ = ["FEW", "Mean", "mean", "mean_curve"]
 
 RESAMPLES = 2000
+FEW = 5  # pictures: with less there is nothing to draw from
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean with its 95 % interval: the pictures are drawn again and again, as if there were other ones."""
+    """A mean with its 95 % interval: the pictures are drawn again and again, as if there were other ones.
+
+    With few pictures nobody knows how sure it is: the ends of the interval are infinite.
+    """
 
     value: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+        known = math.isfinite(self.low)
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})" if known else f"{self.value:.2f}"
 
 
 def mean(values: Sequence[float]) -> Mean:
     """The mean of one value a picture. Started again, the same pictures are drawn.
 
     Example:
-        >>> str(mean([0.5, 0.5, 0.5]))
-        '0.50 (0.50 to 0.50)'
+        >>> str(mean([0.5] * 5)), str(mean([0.5] * 4))
+        ('0.50 (0.50 to 0.50)', '0.50')
     """
     numbers = np.asarray(values, dtype=np.float64)
+    if len(numbers) < FEW:
+        return Mean(float(numbers.mean()), -math.inf, math.inf)
     drawn = np.random.default_rng(0).integers(0, len(numbers), (RESAMPLES, len(numbers)))
     low, high = np.quantile(numbers[drawn].mean(axis=1), [0.025, 0.975])
     return Mean(float(numbers.mean()), float(low), float(high))

@@ -66,7 +66,7 @@ def write_markdown(report: SanityReport, command: str, path: Path) -> Path:
 
 def write_figure(report: SanityReport, path: Path) -> Path | None:
     """Draw the curves; None where the checks that were made have none."""
-    figure = curves_figure(report.verdicts, report.method)
+    figure = curves_figure(report.verdicts.values(), report.method)
     if figure is None:
         return None
     about = {"Software": "excite"}
@@ -75,11 +75,11 @@ def write_figure(report: SanityReport, path: Path) -> Path | None:
 
 def write_page(report: SanityReport, facts: list[tuple[str, str]], command: str, path: Path) -> Path:
     """The report as a page of one file."""
-    figure = curves_figure(report.verdicts, report.method)
+    figure = curves_figure(report.verdicts.values(), report.method)
     sections = [("Summary", element("p", element("strong", report.summary())))]
     if figure is not None:
-        words = "; ".join(CHECKS[name].question for name, verdict in report.verdicts.items() if verdict.curves)
-        sections.append(("Curves", drawing(figure, f"Curves: {words}")))
+        titles = [panel.title for verdict in report.verdicts.values() for panel in verdict.panels]
+        sections.append(("Curves", drawing(figure, f"Curves: {', '.join(titles)}")))
     sections += [(CHECKS[name].question, _section(verdict)) for name, verdict in report.verdicts.items()]
     sections.append(("How to read this", joined([facts_list(facts), how_to_read(READING, command)])))
     title = f"Can these maps be relied on? {report.model}, {report.method}"

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from excite.benchmarks.places import Places
-from excite.checking.check import worst
+from excite.checking.check import STANDINGS, worst
 from excite.checking.checks import CHECKS
+from excite.checking.means import FEW
 from excite.checking.work import Checking
 from excite.engines import Crew
 from excite.errors import ImageError, MethodError
@@ -53,19 +54,19 @@ class SanityReport:
 
     def summary(self) -> str:
         """Whether the maps can be relied on, in a sentence."""
-        by_standing: dict[str, list[str]] = {}
-        for name, verdict in self.verdicts.items():
-            by_standing.setdefault(verdict.standing, []).append(name)
         asked = f"the maps of {self.method} at {self.layer} of {self.model}"
+        told = "1 picture" if self.pictures == 1 else f"{self.pictures} pictures"
+        few = " So few pictures say little: name more of them." if self.pictures < FEW else ""
         if self.standing == "holds":
-            return f"Yes: {asked} passed all {len(self.verdicts)} checks on {self.pictures} pictures."
-        words = [
-            f"{standing}: {', '.join(by_standing[standing])}"
-            for standing in ("fails", "doubtful", "holds")
-            if standing in by_standing
-        ]
+            return f"Yes: {asked} passed all {len(self.verdicts)} checks on {told}.{few}"
         opening = "No" if self.standing == "fails" else "With care"
-        return f"{opening}: {asked}, on {self.pictures} pictures. {'; '.join(words).capitalize()}."
+        words = [
+            f"{standing}: {', '.join(names)}" for standing in reversed(STANDINGS) if (names := self._names(standing))
+        ]
+        return f"{opening}: {asked}, checked on {told}. {'; '.join(words).capitalize()}.{few}"
+
+    def _names(self, standing: Standing) -> list[str]:
+        return [name for name, verdict in self.verdicts.items() if verdict.standing == standing]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -81,7 +82,7 @@ class SanityReport:
                     "standing": verdict.standing,
                     "said": list(verdict.sentences),
                     "rows": [dict(row) for row in verdict.rows],
-                    "curves": {line: [list(point) for point in points] for line, points in verdict.curves.items()},
+                    "curves": {panel.title: dict(panel.lines) for panel in verdict.panels},
                 }
                 for name, verdict in self.verdicts.items()
             },

@@ -53,7 +53,7 @@ class Checking:
         return hashlib.sha256(json.dumps([self.question, *file_state(task)]).encode()).hexdigest()[:16]
 
     def __call__(self, task: Path) -> dict[str, Any]:
-        """Look at the picture, and measure. Each has random weights and noise of its own: one draw may be an odd one."""
+        """Look at the picture, and measure. Each has weights and noise of its own: a single draw may be odd."""
         seen = Seen(
             self.classifier, self.layers, read_image(task), self.seed + zlib.crc32(task.name.encode(*ODD_NAMES))
         )
