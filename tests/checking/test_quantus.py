@@ -1,0 +1,38 @@
+"""The metrics are those of Quantus: its numbers lie in docs/trust/quantus.json, ours are measured here."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "recipes")
+        yield importlib.import_module("compare_quantus")
+
+
+@pytest.fixture(scope="module")
+def record():
+    return json.loads((ROOT / "docs" / "trust" / "quantus.json").read_text(encoding="utf-8"))
+
+
+def test_every_metric_agrees(recipe, record):
+    apart = recipe.gaps(recipe.ours(record["others"]), record["found"])
+    assert len(apart) == 4
+    assert max(apart.values()) < recipe.AGREE
+    assert all(len(numbers) >= 4 for numbers in record["found"].values())
+
+
+def test_other_numbers_would_be_seen(recipe, record, tmp_path):
+    others = [(other + 1) % recipe.CLASSES for other in record["others"]]
+    apart = recipe.gaps(recipe.ours(others), record["found"])
+    assert apart["rank correlation between classes"] > recipe.AGREE
+    record = {**record, "found": {**record["found"], "distance moved by noise": [0.0] * 4}}
+    (tmp_path / "quantus.json").write_text(json.dumps(record))
+    with pytest.raises(SystemExit, match="differ by more"):
+        recipe.main(["--record", str(tmp_path / "quantus.json")])

@@ -1,0 +1,57 @@
+"""Deletion and insertion, on pictures whose answers are counted by hand."""
+
+import pytest
+import torch
+
+from excite.metrics.removal import area, replaced, shares, steps_between
+
+PICTURE = torch.tensor([[[8.0, 4.0], [2.0, 1.0]]])
+NOTHING = torch.zeros(1, 2, 2)
+
+
+def brightness(pictures):
+    return pictures.sum((1, 2, 3)).tolist()
+
+
+def test_most_important_pixels_go_first():
+    curve = steps_between(PICTURE, NOTHING, PICTURE[0], brightness, steps=4)
+    assert curve == [15, 7, 3, 1, 0]
+    assert steps_between(PICTURE, NOTHING, -PICTURE[0], brightness, steps=4) == [15, 14, 12, 8, 0]
+
+
+def test_insertion_is_the_way_back():
+    assert steps_between(NOTHING, PICTURE, PICTURE[0], brightness, steps=4) == [0, 8, 12, 14, 15]
+
+
+@pytest.mark.parametrize("together", [1, 2, 5, 100])
+def test_how_many_are_asked_about_at_a_time_does_not_matter(together):
+    groups = []
+
+    def counted(pictures):
+        groups.append(len(pictures))
+        return brightness(pictures)
+
+    curve = steps_between(PICTURE, NOTHING, PICTURE[0], counted, steps=4, together=together)
+    assert curve == [15, 7, 3, 1, 0]
+    assert max(groups) <= together
+    assert sum(groups) == 5
+
+
+def test_pixels_of_one_importance_go_row_by_row():
+    curve = steps_between(PICTURE, NOTHING, torch.zeros(2, 2), brightness, steps=4)
+    assert curve == [15, 7, 3, 1, 0]
+
+
+def test_all_channels_of_a_pixel_go_at_once_and_the_picture_stays():
+    picture = torch.arange(12.0).view(3, 2, 2) + 1
+    before = picture.clone()
+    mixed = replaced(picture, torch.zeros(3, 2, 2), torch.tensor([3, 0, 1, 2]), 0.5)
+    assert torch.equal(mixed == 0, torch.tensor([[True, False], [False, True]]).expand(3, 2, 2))
+    assert torch.equal(picture, before)
+
+
+def test_shares_and_areas():
+    assert shares(5)[0] == 0
+    assert shares(5)[-1] == 1
+    assert area([1, 1, 1]) == 1
+    assert area([1, 0, 0, 0, 0]) == 0.125  # trapezoids: half of the first quarter
