@@ -4,7 +4,8 @@ python recipes/compare_quantus.py            # compares what is recorded in docs
 python recipes/compare_quantus.py --ask      # asks Quantus and records what it says
 
 Quantus wants another build of OpenCV than excite's tests, so it is no part of them: install it beside, in an
-environment of its own (pip install --no-deps quantus scikit-learn joblib threadpoolctl cachetools cloudpickle narwhals).
+environment of its own, with
+pip install --no-deps quantus scikit-learn joblib threadpoolctl cachetools cloudpickle narwhals
 """
 
 import argparse
