@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from excite.benchmarks.html import Html, drawing, element, joined, page, table
 from excite.benchmarks.page_parts import facts_list, how_to_read, save_page
+from excite.benchmarks.tables import markdown_table
 from excite.checking.checks import CHECKS
 from excite.checking.figures import curves_figure
 from excite.readouts.save import atomic_write, save_text
@@ -49,14 +50,8 @@ def markdown(report: SanityReport, command: str) -> str:
     parts = [f"### {report.model}, {report.method} at {report.layer}", report.summary(), f"Command: `{command}`"]
     for name, verdict in report.verdicts.items():
         parts += [f"**{CHECKS[name].question}** {verdict.standing.capitalize()}.", " ".join(verdict.sentences)]
-        parts += [_markdown_table(verdict)] if name != "mass" else []
+        parts += [markdown_table(verdict.rows)] if name != "mass" else []
     return "\n\n".join(parts) + "\n"
-
-
-def _markdown_table(verdict: Verdict) -> str:
-    columns = list(verdict.rows[0])
-    lines = [columns, ["---"] * len(columns), *([row[column] for column in columns] for row in verdict.rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def write_markdown(report: SanityReport, command: str, path: Path) -> Path:
