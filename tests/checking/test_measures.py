@@ -1,5 +1,6 @@
 """What each check measures: on a classifier of colours, whose maps are known."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from excite.checking.mass import mass_kept
 from excite.checking.seen import Seen
 from excite.checking.stability import relative_distance, under_small_changes
 from excite.checking.values import values_agree
+from excite.checking.work import Checking
 from excite.errors import ModelError
 
 LAYERS = {"c-mwp": ("1",), "mwp": ("1",), "center": ("1",)}
@@ -171,3 +173,12 @@ def test_distances_are_in_lengths_of_the_first_map():
     one = torch.tensor([[3.0, 4.0]])
     assert relative_distance(one, 2 * one) == pytest.approx(1)
     assert relative_distance(torch.zeros(1, 2), one) == 0
+
+
+def test_the_work_can_be_sent_to_another_process(tmp_path):
+    scene().save(tmp_path / "scene.png")
+    work = Checking(colour_classifier(), LAYERS, ("values", "classes"))
+    sent = pickle.loads(pickle.dumps(work))  # noqa: S301 - our own
+    assert sent(tmp_path / "scene.png") == work(tmp_path / "scene.png")
+    assert sent.key(tmp_path / "scene.png") == work.key(tmp_path / "scene.png")
+    assert replace(work, seed=1).key(tmp_path / "scene.png") != work.key(tmp_path / "scene.png")

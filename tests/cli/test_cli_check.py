@@ -47,16 +47,6 @@ def test_started_again_nothing_is_measured_again(excite, model, photos, monkeypa
     assert excite("check", model, photos, "--no-page", "--only", "values", "--json").answers == first.answers
 
 
-def test_workers_find_the_same(excite, photos):
-    alone, together = (
-        excite("check", "efficientnet-lite0", photos, "--limit", 2, "--no-page", "--only", "values,mass", "--json",
-               "--out", out, *more)
-        for out, more in (("alone", ()), ("together", ("--workers", 2)))
-    )  # fmt: skip
-    assert alone.answers == together.answers
-    assert alone.answers[0]["checks"]["values"]["standing"] == "holds"
-
-
 def test_a_picture_that_cannot_be_read_is_told(excite, model, photos, here):
     (here / photos / "broken.png").write_bytes(b"no picture")
     ended = excite("check", model, photos, "--no-page", "--only", "values")
