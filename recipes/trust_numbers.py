@@ -1,0 +1,161 @@
+"""Measure what docs/numbers.md promises, and write it to docs/trust/numbers.json.
+
+python recipes/trust_numbers.py [--ledger excite-out/conservation.jsonl] [--data ../shared/data/VOCdevkit/VOC2007]
+
+- architectures: float32 against float64, from the ledger of `excite bench conservation --seed 0` (skipped without it)
+- golden: the same for the golden maps, as `python recipes/golden_maps.py --exact` prints it
+- commands: `excite attend` and `excite bench pointing` in processes of their own, with 1 and 2 threads and workers
+- threads and batches: how far maps move with the number of threads, and in a batch
+- checks: how long looking for NaN and infinity takes, of a map
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from golden_maps import exact_gaps, moved
+from PIL import Image
+from skimage import data
+
+import excite
+from excite.benchmarks.conservation import FIELDS
+from excite.benchmarks.rounding_words import record
+from excite.ledger import open_ledger
+from excite.propagation import Sweep, prior
+from excite.propagation.finite import all_finite
+from excite.readouts.save import save_text
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "docs" / "trust" / "numbers.json"
+PHOTOGRAPHS = ("chelsea", "coffee", "astronaut", "rocket")
+FILES = {"attend": "*.npy", "pointing": "**/rows.json"}
+
+Facts = dict[str, Any]
+
+
+def architectures(ledger: Path) -> Facts:
+    """Worst and median gap over all architectures of a run."""
+    rows = list(open_ledger(ledger, FIELDS).read().values())
+    return {"command": "excite bench conservation --seed 0", "rows": len(rows), **record(rows)}
+
+
+def golden() -> Facts:
+    """Worst and median gap of the golden maps."""
+    gaps = exact_gaps()
+    worst = max(gaps, key=gaps.__getitem__)
+    middle = statistics.median(gaps.values())
+    return {"command": "python recipes/golden_maps.py --exact", "maps": len(gaps), "worst": gaps[worst],
+            "worst_map": worst, "median": middle}  # fmt: skip
+
+
+def commands(data: Path | None) -> Facts:
+    """Whether commands give the same bytes, however many threads and workers they have, and in a second run."""
+    with tempfile.TemporaryDirectory() as folder:
+        photographs(Path(folder) / "photos")
+        asked = {"attend": ["attend", "photos", "--arrays", "--no-overlays"]}
+        if data is not None:
+            asked["pointing"] = ["bench", "pointing", "--data", str(data.resolve()), "--limit", "8", "--no-page"]
+        return {name: _same(name, arguments, Path(folder)) for name, arguments in asked.items()}
+
+
+def photographs(folder: Path) -> None:
+    """Photographs of scikit-image as files."""
+    folder.mkdir()
+    for name in PHOTOGRAPHS:
+        Image.fromarray(getattr(data, name)()).save(folder / f"{name}.png")
+
+
+def _same(name: str, arguments: list[str], folder: Path) -> Facts:
+    digests = {}
+    for run, (threads, workers) in enumerate([*product((1, 2), (1, 2)), (1, 1)]):
+        out = folder / f"{name}{run}"
+        more = ["--workers", str(workers), "--out", str(out)]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        subprocess.run(  # noqa: S603 - our own command
+            [sys.executable, "-m", "excite", *arguments, *more], cwd=folder, env=environment, check=True,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        digests[f"run {run + 1}: {threads} threads, {workers} workers"] = _digest(sorted(out.glob(FILES[name])))
+    same = len(set(digests.values())) == 1
+    return {"command": " ".join(["excite", *arguments]), "same_bytes": same, "sha256": digests}
+
+
+def _digest(files: list[Path]) -> str:
+    if not files:
+        raise SystemExit("the command wrote nothing to compare")
+    return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()[:16]
+
+
+def threads_and_batches(classifier: excite.Classifier) -> Facts:
+    """How far maps (L1, of the map) move from one thread to two, and from one picture to a batch."""
+    pictures = [getattr(data, name)() for name in PHOTOGRAPHS]
+    square = [np.asarray(Image.fromarray(each).resize((300, 300))) for each in pictures]
+    found: dict[str, list[Any]] = {}
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        found[f"{threads}"] = [excite.attend(classifier, each, 281)[0].numpy() for each in square]
+    torch.set_num_threads(1)
+    found["batch"] = [maps[0].numpy() for maps in excite.attend_batch(classifier, square, 281)]
+    return {
+        way: {"worst": max(moved(one, other) for one, other in zip(found["1"], found[way], strict=True)),
+              "same_bits": all(np.array_equal(*both) for both in zip(found["1"], found[way], strict=True))}
+        for way in ("2", "batch")
+    }  # fmt: skip
+
+
+def checks(classifier: excite.Classifier) -> Facts:
+    """The time of looking for numbers that are none, of the time of a map (c-MWP, one thread, the quickest of each)."""
+    torch.set_num_threads(1)
+    picture = classifier.prepared(Image.fromarray(data.chelsea()), 1.0)[None]
+    layer = classifier.layer or ""
+
+    def a_map() -> tuple[Sweep, torch.Tensor]:
+        sweep = Sweep(classifier.module, picture, [layer])
+        return sweep, sweep.down(prior(sweep.output, {281: 1.0}), dual=-1.0)[layer]
+
+    sweep, values = a_map()
+    whole = min(_seconds(a_map) for _ in range(20))
+    looking = min(_seconds(lambda: [all_finite(each) for each in (picture, sweep.output, values)]) for _ in range(200))
+    return {"map_seconds": whole, "check_seconds": looking, "share": looking / whole}
+
+
+def _seconds(work: Any) -> float:
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def main() -> None:
+    """See above."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ledger", type=Path)
+    parser.add_argument("--data", type=Path)
+    asked = parser.parse_args()
+    facts: Facts = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    facts |= {"command": "python recipes/trust_numbers.py --ledger excite-out/conservation.jsonl --data VOC2007"}
+    facts |= {"torch": torch.__version__}
+    if asked.ledger is not None:
+        facts["architectures"] = architectures(asked.ledger)
+    classifier = excite.load("efficientnet-lite0")
+    facts |= {"checks": checks(classifier), "moved_by": threads_and_batches(classifier)}
+    facts |= {"commands": commands(asked.data), "golden": golden()}
+    RECORD.parent.mkdir(parents=True, exist_ok=True)
+    save_text(json.dumps(facts, indent=2) + "\n", RECORD)
+    print(json.dumps(facts, indent=2))
+
+
+if __name__ == "__main__":
+    main()

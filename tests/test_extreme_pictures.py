@@ -1,0 +1,153 @@
+"""Extreme pictures and broken classifiers, by every method: finite maps, or one line that says what is wrong."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import excite
+from excite.errors import ExciteError, ImageError, LostSignalWarning, NumberError
+from excite.models import Preprocess, wrap
+
+NAN = float("nan")
+ONE_LOOK = [name for name, method in excite.METHODS.items() if method.scales == (1.0,)]
+NOISE = np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8)
+
+
+def classifier(change=lambda net: None, preprocess=None):
+    """As cam wants it: convolutions, one average over all places, one linear layer."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        *(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 8, 3, padding=1), nn.ReLU()),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3)),
+    ).eval()
+    with torch.no_grad():
+        net[3].weight.abs_()
+        change(net)
+    preprocess = preprocess or Preprocess(shorter_side=16, mean=0, scale=1 / 255)
+    return wrap(net, labels=["cat", "dog", "bird"], preprocess=preprocess, layer="4")
+
+
+def broken(net):
+    net[3].weight[1, 1] = NAN
+
+
+def overflowing(net):
+    for layer in (net[0], net[3]):
+        layer.weight.mul_(1e38)
+
+
+def zeroed(net):
+    for parameter in net.parameters():
+        parameter.zero_()
+
+
+def maps(model, picture, method):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = excite.attend(model, picture, ["cat", "dog"], method=method)
+    for each in found:
+        assert torch.isfinite(each.values).all()
+        assert np.isfinite(each.mass)
+        assert each.point() is None or each.values.max() > 0
+    return found, [warning for warning in said if warning.category is LostSignalWarning]
+
+
+@pytest.mark.parametrize("method", excite.METHODS)
+def test_broken_weights_are_named(method):
+    with pytest.raises(NumberError, match=r"weights hold NaN in '3\.weight'"):
+        excite.attend(classifier(broken), NOISE, "cat", method=method)
+
+
+@pytest.mark.parametrize("method", excite.METHODS)
+def test_the_layer_that_overflows_is_named(method):
+    with pytest.raises(NumberError, match=r"in layer '3' \(Conv2d\) numbers first become infinity"):
+        excite.attend(classifier(overflowing), NOISE, "cat", method=method)
+
+
+@pytest.mark.parametrize("method", ONE_LOOK)
+def test_a_picture_that_is_prepared_badly_is_named(method):
+    def divided(picture):
+        prepared = Preprocess(shorter_side=16)(picture)
+        return prepared / (prepared - prepared[0, 0, 0])
+
+    with pytest.raises(NumberError, match="the input of the network holds"):
+        excite.attend(classifier(preprocess=divided), NOISE, "cat", method=method)
+
+
+@pytest.mark.parametrize("method", excite.METHODS)
+@pytest.mark.parametrize("value", [0, 255])
+def test_a_picture_of_one_colour(method, value):
+    maps(classifier(), np.full_like(NOISE, value), method)
+
+
+@pytest.mark.parametrize("method", excite.METHODS)
+def test_nothing_to_explain(method):
+    """All weights are 0, and every logit is exactly 0: winners say that nothing arrived, gradients that all is flat."""
+    found, said = maps(classifier(zeroed), NOISE, method)
+    if excite.METHODS[method].way == "winners":
+        assert len(said) == len(found)
+    assert method == "center" or all(each.mass == 0 for each in found)
+
+
+@pytest.mark.parametrize("method", excite.METHODS)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 300), (2000, 3)])
+def test_the_smallest_and_the_longest_pictures(method, shape):
+    found, _ = maps(classifier(), np.full((*shape, 3), 200, np.uint8), method)
+    assert found[0].image_size == shape[::-1]
+
+
+def test_a_huge_picture():
+    found, _ = maps(classifier(), np.full((4000, 5000, 3), 90, np.uint8), "c-mwp")
+    assert found[0].image_size == (5000, 4000)
+
+
+@pytest.mark.parametrize("method", ["grad", "guided", "c-guided", "lrp", "grad-cam"])
+def test_gradients_near_the_largest_float(method):
+    """Their sum leaves the range of float32, although each is a number."""
+
+    def steep(net):
+        net[7].weight.mul_(1e37)
+        net[3].weight.mul_(3.0)
+
+    usual, _ = maps(classifier(lambda net: net[3].weight.mul_(3.0)), NOISE, method)
+    found, _ = maps(classifier(steep), NOISE, method)
+    for one, two in zip(usual, found, strict=True):
+        assert one.mass > 0
+        torch.testing.assert_close(two.values.double() / two.mass, one.values.double() / one.mass, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [NAN, float("inf")])
+def test_arrays_and_tensors_with_numbers_that_are_none(value):
+    array = np.full((8, 8, 3), 0.5)
+    array[2, 3] = value
+    for picture in (array, array.astype(np.float16), torch.from_numpy(array).permute(2, 0, 1)):
+        with pytest.raises(ImageError, match="holds NaN or infinity"):
+            excite.attend(classifier(), picture, "cat")
+
+
+def test_every_way_to_ask():
+    model = classifier(broken)
+    asked = {
+        "attend_batch": lambda: excite.attend_batch(model, [NOISE, NOISE], "cat"),
+        "locate": lambda: excite.locate(model, NOISE, "cat"),
+        "ground": lambda: excite.ground(model, NOISE, "a cat"),
+        "against": lambda: excite.attend(model, NOISE, "cat", against="dog"),
+        "findings": lambda: excite.attend(model, NOISE),
+    }
+    for ask in asked.values():
+        with pytest.raises(NumberError, match=r"weights hold NaN in '3\.weight'"):
+            ask()
+
+
+def test_no_pictures_no_maps():
+    assert excite.attend_batch(classifier(), []) == []
+
+
+def test_a_map_of_numbers_that_are_none_cannot_be_made():
+    """So nothing that draws, compares or saves maps ever meets one."""
+    for value in (NAN, float("inf")):
+        with pytest.raises(ExciteError, match="holds NaN or infinity"):
+            excite.AttentionMap(torch.tensor([[1.0, value]]), "cat", "4", "mwp", 1.0, (2, 1))
