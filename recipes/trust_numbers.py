@@ -1,11 +1,13 @@
 """Measure what docs/numbers.md promises, and write it to docs/trust/numbers.json.
 
-python recipes/trust_numbers.py [--ledger excite-out/conservation.jsonl] [--data ../shared/data/VOCdevkit/VOC2007]
+python recipes/trust_numbers.py [PART ...] [--ledger excite-out/conservation.jsonl] [--data VOCdevkit/VOC2007]
 
-- architectures: float32 against float64, from the ledger of `excite bench conservation --seed 0` (skipped without it)
+All parts, or those that are named; the others stay as they were.
+
+- architectures: float32 against float64, from the ledger of `excite bench conservation --seed 0`
 - golden: the same for the golden maps, as `python recipes/golden_maps.py --exact` prints it
 - commands: `excite attend` and `excite bench pointing` in processes of their own, with 1 and 2 threads and workers
-- threads and batches: how far maps move with the number of threads, and in a batch
+- moved_by: how far maps move with two threads, and in a batch
 - checks: how long looking for NaN and infinity takes, of a map
 """
 
@@ -22,7 +24,7 @@ import tempfile
 import time
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -37,6 +39,9 @@ from excite.ledger import open_ledger
 from excite.propagation import Sweep, prior
 from excite.propagation.finite import all_finite
 from excite.readouts.save import save_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "docs" / "trust" / "numbers.json"
@@ -100,7 +105,7 @@ def _digest(files: list[Path]) -> str:
 
 
 def threads_and_batches(classifier: excite.Classifier) -> Facts:
-    """How far maps (L1, of the map) move from one thread to two, and from one picture to a batch."""
+    """How far maps of c-MWP (L1, of the map) move from one thread to two, and from one picture to a batch."""
     pictures = [getattr(data, name)() for name in PHOTOGRAPHS]
     square = [np.asarray(Image.fromarray(each).resize((300, 300))) for each in pictures]
     found: dict[str, list[Any]] = {}
@@ -109,11 +114,14 @@ def threads_and_batches(classifier: excite.Classifier) -> Facts:
         found[f"{threads}"] = [excite.attend(classifier, each, 281)[0].numpy() for each in square]
     torch.set_num_threads(1)
     found["batch"] = [maps[0].numpy() for maps in excite.attend_batch(classifier, square, 281)]
+    ways = {"two threads": found["2"], "a batch of four": found["batch"]}
     return {
-        way: {"worst": max(moved(one, other) for one, other in zip(found["1"], found[way], strict=True)),
-              "same_bits": all(np.array_equal(*both) for both in zip(found["1"], found[way], strict=True))}
-        for way in ("2", "batch")
-    }  # fmt: skip
+        way: {
+            "worst": max(moved(one, other) for one, other in zip(found["1"], there, strict=True)),
+            "same_bits": all(np.array_equal(one, other) for one, other in zip(found["1"], there, strict=True)),
+        }
+        for way, there in ways.items()
+    }
 
 
 def checks(classifier: excite.Classifier) -> Facts:
@@ -141,17 +149,20 @@ def _seconds(work: Any) -> float:
 def main() -> None:
     """See above."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ledger", type=Path)
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("--ledger", type=Path, default=Path("excite-out/conservation.jsonl"))
     parser.add_argument("--data", type=Path)
     asked = parser.parse_args()
+    parts: dict[str, Callable[[], Facts]] = {
+        "architectures": lambda: architectures(asked.ledger),
+        "checks": lambda: checks(excite.load("efficientnet-lite0")),
+        "moved_by": lambda: threads_and_batches(excite.load("efficientnet-lite0")),
+        "commands": lambda: commands(asked.data),
+        "golden": golden,
+    }
     facts: Facts = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
-    facts |= {"command": "python recipes/trust_numbers.py --ledger excite-out/conservation.jsonl --data VOC2007"}
-    facts |= {"torch": torch.__version__}
-    if asked.ledger is not None:
-        facts["architectures"] = architectures(asked.ledger)
-    classifier = excite.load("efficientnet-lite0")
-    facts |= {"checks": checks(classifier), "moved_by": threads_and_batches(classifier)}
-    facts |= {"commands": commands(asked.data), "golden": golden()}
+    facts |= {"command": "python recipes/trust_numbers.py", "torch": torch.__version__}
+    facts |= {name: parts[name]() for name in asked.parts or parts}
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     save_text(json.dumps(facts, indent=2) + "\n", RECORD)
     print(json.dumps(facts, indent=2))
