@@ -9,13 +9,13 @@ SLOW = ("bench conservation", "bench speed", "export")
 """Seconds for each run, so fewer moments are tried."""
 
 EVERY = {
-    "kill -9": (0.3, 0.6, 1),
-    "Ctrl-C": (0.3, 0.7),
+    "kill -9": (0.6, 0.3, 1),
+    "Ctrl-C": (0.5,),
     "SIGTERM": (0.5,),
-    "full disk": (0.2, 0.6),
+    "full disk": (0.4,),
     "read-only folder": (0,),
     "a file in the way": (0,),
-    "two at once": (0.5, 1),
+    "two at once": (0.5,),
     "reader gone": (0,),
 }
 """What is done to every command, and at which shares of its steps on the disk."""
@@ -30,7 +30,10 @@ SOME = {
         ("attend", "bench pointing", "layers", "finetune", "train tags", "tags shards"), 0.4
     ),
     "input cut off": dict.fromkeys(("attend", "boxes voc", "bench pointing", "bench localization", "layers"), 0.4),
-    "worker killed": dict.fromkeys(("attend", "boxes coco", "bench pointing", "finetune"), 0.6),
+    "worker killed": dict.fromkeys(("attend", "boxes coco", "bench pointing", "finetune", "train tags"), 0),
+    "Ctrl-C while workers begin": dict.fromkeys(("attend", "bench pointing"), 0),
+    "SIGTERM while workers begin": dict.fromkeys(("attend", "bench pointing"), 0),
+    "two at once": dict.fromkeys(("attend", "tags clean", "tags captions", "tags generate"), 1),
     "torn write": {
         **dict.fromkeys(("attend", "boxes coco", "bench pointing", "bench localization", "bench grounding"), 0.7),
         **dict.fromkeys(("bench speed", "layers", "finetune", "fetch"), 0.7),

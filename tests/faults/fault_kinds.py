@@ -203,6 +203,7 @@ def check_end(laboratory, injection, code, said, fault):
     check_readable(laboratory.folder / COMMANDS[injection.command].out, torn=True)
 
 
+WORKERS = ("--workers", "2")
 ROOM = r"excite: .*([Nn]o space|room|too large)"
 
 FAULTS = {
@@ -214,7 +215,9 @@ FAULTS = {
     "input vanishes": Vanishes("take away", (1,), "excite: ", kind="read"),
     "input folder vanishes": Vanishes("take away", (1,), "excite: ", kind="read", what="folder"),
     "input cut off": Vanishes("spoil", (1,), "excite: ", kind="read"),
-    "worker killed": Happens("kill a worker", (1,), "excite: a worker", extra=("--workers", "2")),
+    "worker killed": Happens("kill a worker", (1,), "excite: a worker", "read", WORKERS),
+    "Ctrl-C while workers begin": Happens("SIGINT to all", (130,), STOPPED, "read", WORKERS),
+    "SIGTERM while workers begin": Happens("SIGTERM to all", (143,), STOPPED, "read", WORKERS),
     "two at once": Twice(),
     "a file in the way": InTheWay(),
     "torn write": Torn(),

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 from disk import obey_permissions
@@ -20,6 +22,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 def run(arguments, folder, said, happening=None, archive=None, stdout=None, obedient=False):
     """The command, in its folder, with what it says in files; perhaps with something happening to it."""
     os.chdir(folder)
+    os.setpgid(0, 0)  # a terminal sends Ctrl-C to a whole group of processes, and tests are not to be in it
     os.dup2(_written(f"{said}.err"), 2)
     os.dup2(_unread() if stdout == "closed pipe" else _written(stdout or f"{said}.out"), 1)
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
@@ -93,6 +96,23 @@ def send(number):
     return lambda _to: os.kill(os.getpid(), number)
 
 
+def while_workers_begin(deed):
+    """Done when there are workers, while they still import, which takes seconds."""
+
+    def wait():
+        while not multiprocessing.active_children():
+            time.sleep(0.01)
+        time.sleep(0.5)
+        deed()
+
+    return lambda _to: threading.Thread(target=wait, daemon=True).start()
+
+
+def kill_worker():
+    """The first of them."""
+    os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+
 def fill_disk(ballast):
     """Take all room that is left."""
     with open(ballast, "wb", buffering=0) as file:  # noqa: PTH123 - no buffer: it ends when the disk does
@@ -123,21 +143,16 @@ def spoil(name):
     Path(name).write_bytes(content[: len(content) // 2])
 
 
-def kill_worker(_to):
-    """The first of its workers."""
-    children = multiprocessing.active_children()
-    assert children, "it has no workers"
-    os.kill(children[0].pid, signal.SIGKILL)
-
-
 DEEDS = {
     "SIGKILL": send(signal.SIGKILL),
     "SIGINT": send(signal.SIGINT),
     "SIGTERM": send(signal.SIGTERM),
     "SIGSTOP": send(signal.SIGSTOP),
+    "SIGINT to all": while_workers_begin(lambda: os.killpg(0, signal.SIGINT)),  # as a terminal does
+    "SIGTERM to all": while_workers_begin(lambda: os.killpg(0, signal.SIGTERM)),
     "fill the disk": fill_disk,
     "limit files": limit_files,
     "take away": take_away,
     "spoil": spoil,
-    "kill a worker": kill_worker,
+    "kill a worker": while_workers_begin(kill_worker),
 }

@@ -48,14 +48,16 @@ def tree(folder):
 def unordered(files):
     """The same without the order of the lines in ledgers: a picture that came later stands behind the others.
 
-    Features are found by their line in a ledger, and so lie in the order of the lines.
+    Of two lines with the same key the last one counts. Features are found by their line in a ledger, and lie in the
+    order of these lines.
     """
-    lines = {name: b"".join(sorted(content.splitlines(True))) for name, content in files.items() if _is_ledger(name)}
-    return files | {name: b"any order" if "features" in name else content for name, content in lines.items()}
+    return {name: _unordered(name, content) for name, content in files.items()}
 
 
-def _is_ledger(name):
-    return name.endswith((".jsonl", "features.bin"))
+def _unordered(name, content):
+    if name.startswith("features/"):
+        return b"in any order"
+    return {line.split(b'", "')[0]: line for line in content.splitlines()} if name.endswith(".jsonl") else content
 
 
 def _csv(path):

@@ -38,9 +38,8 @@ def team_of_processes(work: Performable, workers: int) -> Iterator[Team]:
     def submit(job: Job) -> Callable[[], Outcome]:
         if not pools:
             pools.append(_pool(work, workers))
-            with ctrl_c_for_parent():
-                return _answer(pools[0].submit(_work_here, job.task))
-        return _answer(pools[0].submit(_work_here, job.task))
+        with ctrl_c_for_parent():  # each of the first jobs begins one more process
+            return _answer(pools[0].submit(_work_here, job.task))
 
     try:
         yield lambda jobs: in_order(jobs, submit, lambda: AHEAD * workers)
