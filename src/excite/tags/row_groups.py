@@ -91,19 +91,28 @@ class RowGroups:
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         with self._ending:
-            if error is not None:
-                with suppress(OSError):  # it ends the file, which may be what just failed; nobody will read it
-                    self._writer.close()
-                return
             try:
-                if self._waiting:
-                    self._write()
-                self._writer.close()
-                self._file.flush()
-                os.fsync(self._file.fileno())  # a move may otherwise outrun the content it moves
-                self._half.replace(self.path)
-            except OSError as failure:
-                raise self._unwritten(failure) from None
+                if error is None:
+                    self._finish()
+            finally:
+                self._give_up()  # after a success there is nothing left to close
+
+    def _finish(self) -> None:
+        try:
+            if self._waiting:
+                self._write()
+            self._writer.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())  # a move may otherwise outrun the content it moves
+            self._half.replace(self.path)
+        except OSError as error:
+            raise self._unwritten(error) from None
+
+    def _give_up(self) -> None:
+        """Close what was not finished; the end of a file cannot be written where the rest could not."""
+        with suppress(OSError):
+            self._writer.close()
+        self._writer.is_open = False  # or it would try again when nobody uses it any more
 
     def _unwritten(self, error: OSError) -> ExciteError:
         return ExciteError(f"cannot write {str(self.path)!r}: {error.strerror or error}; is there room for it?")

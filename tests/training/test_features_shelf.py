@@ -1,0 +1,55 @@
+"""Features on disk after a kill, a power cut, and with two runs at once: never one picture's for another's."""
+
+import numpy as np
+import pytest
+
+from excite.errors import ExciteError
+from excite.training.features import Shelf
+
+
+def entry(number):
+    """The features of a picture: nothing but its number."""
+    return {"key": f"k{number}", "picture": f"{number}.jpg", "features": np.full((2, 4), number, np.float16)}
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    """Features of two pictures, kept by an earlier run."""
+    shelf = Shelf(tmp_path / "features")
+    for number in (1, 2):
+        shelf.add(entry(number))
+    shelf.close()
+    return Shelf(tmp_path / "features")
+
+
+def numbers(shelf, *keys):
+    return shelf.features(keys)[:, 0, 0].tolist()
+
+
+def test_numbers_without_a_line_are_dropped(shelf):
+    """A kill between the two."""
+    with shelf.numbers.open("ab") as file:
+        file.write(b"half of th")
+    shelf.add(entry(3))
+    assert numbers(shelf, "k1", "k2", "k3") == [1, 2, 3]
+    assert shelf.numbers.stat().st_size == 3 * 16
+
+
+def test_a_line_whose_numbers_got_lost_is_forgotten(shelf):
+    """A power cut: the numbers of the second picture were never on the disk. Those of the third come in their place."""
+    with shelf.numbers.open("ab") as file:
+        file.truncate(20)
+    assert set(shelf.read()) == {"k1"}
+    shelf.add(entry(3))
+    assert set(Shelf(shelf.numbers.parent).read()) == {"k1", "k3"}
+    assert numbers(shelf, "k1", "k3") == [1, 3]
+
+
+def test_two_runs_at_once(shelf):
+    shelf.add(entry(3))
+    other = Shelf(shelf.numbers.parent)
+    with pytest.raises(ExciteError, match="another run is writing"):
+        other.add(entry(4))
+    shelf.close()
+    other.add(entry(4))
+    assert numbers(other, "k1", "k2", "k3", "k4") == [1, 2, 3, 4]
