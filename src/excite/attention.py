@@ -230,7 +230,7 @@ class AttentionMap:
             saved = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ExciteError(f"{name} cannot be read: {error.strerror}; check the name and permissions.") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ExciteError(f"{name} is not JSON: load what AttentionMap.save wrote as .json.") from error
         try:
             return cls(
@@ -243,7 +243,7 @@ class AttentionMap:
                 probability=saved["probability"],
                 units=tuple(saved["units"]),
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, KeyError, RuntimeError, TypeError, ValueError, ExciteError) as error:
             reason = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
             raise ExciteError(f"{name} is not a saved map ({reason}): load what AttentionMap.save wrote.") from error
 

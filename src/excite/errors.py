@@ -19,8 +19,37 @@ __all__ = [
 ]
 
 
+LONGEST_WORD = 300
+LONGEST = 1000
+
+
 class ExciteError(Exception):
-    """The parent of all errors that excite raises on purpose."""
+    r"""The parent of all errors that excite raises on purpose.
+
+    Messages quote files, which may hold anything. So each is one line that a terminal can show, whatever it quotes.
+
+    Example:
+        >>> print(ExciteError("a.csv: no box but 'x\0\ny'"))
+        a.csv: no box but 'x\x00 y'
+        >>> len(str(ExciteError("a" * 1_000_000)))
+        283
+    """
+
+    def __str__(self) -> str:
+        line = " ".join(piece.strip() for piece in super().__str__().splitlines())
+        words = (_shortened(word, LONGEST_WORD, 220, 60) for word in _shown(line).split(" "))
+        return _shortened(" ".join(words), LONGEST, 800, 150)
+
+
+def _shown(line: str) -> str:
+    """A line without signs that a terminal would act upon, or cannot show."""
+    if line.isprintable():
+        return line
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in line)
+
+
+def _shortened(text: str, longest: int, first: int, last: int) -> str:
+    return text if len(text) <= longest else f"{text[:first]}...{text[-last:]}"
 
 
 class NoRuleError(ExciteError):

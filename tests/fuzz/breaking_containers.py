@@ -15,6 +15,7 @@ from hostile_values import NUMBERS
 __all__ = ["gzip_file", "png_file", "protobuf_file", "safetensors_file", "tar_file", "zip_file"]
 
 Form = Callable[..., bytes]
+Field = tuple[int, int, int | bytes]
 BLOCK = 512
 PNG_HEAD = b"\x89PNG\r\n\x1a\n"
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -74,7 +75,9 @@ def zip_file(inner: Form) -> Form:
         method = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
         with zipfile.ZipFile(file, "w") as archive:
             for place, (name, data) in enumerate(members):
-                about = zipfile.ZipInfo(name if all(name != one for one, _ in members[:place]) else f"{name}~", LONG_AGO)
+                about = zipfile.ZipInfo(
+                    name if all(name != one for one, _ in members[:place]) else f"{name}~", LONG_AGO
+                )
                 archive.writestr(about, data, method)
         return file.getvalue()
 
@@ -106,7 +109,9 @@ def tar_file(inner: Form) -> Form:
             case 0:
                 head[156] = random.choice(b"0123456789xgLKSDVNX\0\xff")
             case 1:
-                size = random.choice((b"0" * 11, b"7" * 11, b"-0000000001", b"\x80" + b"\xff" * 10, b"\xff" * 11, b"x" * 11))
+                size = random.choice(
+                    (b"0" * 11, b"7" * 11, b"-0000000001", b"\x80" + b"\xff" * 10, b"\xff" * 11, b"x" * 11)
+                )
                 head[124:135] = size
             case 2:
                 name = random.choice((b"../../out", b"/etc/out", b"a\\b", b"", b"\xff\xfe", b"a" * 100, *tokens))[:100]
@@ -151,7 +156,7 @@ def _read_varint(content: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _fields(content: bytes) -> list[tuple[int, int, int | bytes]]:
+def _fields(content: bytes) -> list[Field]:
     """Number, wire type and value of each field; an IndexError or ValueError if it is no message."""
     found, at = [], 0
     while at < len(content):
@@ -170,7 +175,7 @@ def _fields(content: bytes) -> list[tuple[int, int, int | bytes]]:
     return found
 
 
-def _message(fields: list[tuple[int, int, int | bytes]]) -> bytes:
+def _message(fields: list[Field]) -> bytes:
     made = bytearray()
     for number, kind, value in fields:
         made += _varint(number << 3 | kind)
@@ -196,23 +201,27 @@ def protobuf_file(inner: Form) -> Form:
                 return _message(fields)
             except (ValueError, IndexError):
                 pass  # it is no message but a text, or packed numbers
-        match random.randrange(6):
-            case 0:
-                del fields[place]
-            case 1:
-                fields[place:place] = [fields[place]] * random.choice((1, 2, 30, 3_000))
-            case 2:
-                fields[place] = random.choice((1, 2, 3, 4, 5, 6, 7, 8, 100, 2**29 - 1)), kind, value
-            case 3:
-                fields[place] = number, 0, random.choice(NUMBERS) % 2**64
-            case 4:
-                nested = _message([fields[place]])
-                for _ in range(random.choice((1, 200))):
-                    nested = _message([(number, 2, nested)])
-                fields.append((number, 2, nested))
-            case 5:
-                plain = value if isinstance(value, bytes) else _varint(value)
-                fields[place] = number, 2, inner(plain, random, tokens)
+        _change(fields, place, random, lambda plain: inner(plain, random, tokens))
         return _message(fields)
 
     return broken
+
+
+def _change(fields: list[Field], place: int, random: Random, break_it: Callable[[bytes], bytes]) -> None:
+    number, kind, value = fields[place]
+    match random.randrange(6):
+        case 0:
+            del fields[place]
+        case 1:
+            fields[place:place] = [fields[place]] * random.choice((1, 2, 30, 3_000))
+        case 2:
+            fields[place] = random.choice((1, 2, 3, 4, 5, 6, 7, 8, 100, 2**29 - 1)), kind, value
+        case 3:
+            fields[place] = number, 0, random.choice(NUMBERS) % 2**64
+        case 4:
+            nested = _message([fields[place]])
+            for _ in range(random.choice((1, 200))):
+                nested = _message([(number, 2, nested)])
+            fields.append((number, 2, nested))
+        case 5:
+            fields[place] = number, 2, break_it(value if isinstance(value, bytes) else _varint(value))

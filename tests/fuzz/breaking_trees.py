@@ -57,7 +57,9 @@ def _changed(tree: object, random: Random, tokens: tuple[bytes, ...]) -> object:
 
 def _other_kind(value: object, random: Random) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return random.choice((value + 0.5, -value, str(value), value * 10**9, [value], bool(value)))
+        return random.choice(
+            (-value, str(value), value * 10**9, [value], bool(value), abs(value) ** 0.5 if abs(value) < 1e300 else 0)
+        )
     if isinstance(value, str):
         return random.choice((value * 500, value + "\0", value.upper(), value[::-1], f" {value} ", len(value), [value]))
     return random.choice((json.dumps(value)[:1000], [value], {"a": value}))

@@ -1,5 +1,6 @@
 """What a reader of files is to the fuzzer: plain data, and how one broken file after another is made for it."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -8,7 +9,13 @@ from random import Random
 
 from breaking import FORMS, spliced
 
-__all__ = ["MARKER", "Reader", "content_of"]
+TESTS = Path(__file__).parents[1]
+sys.path += [str(TESTS), str(TESTS / "web"), str(TESTS / "models/caffe")]  # whose small files are made there
+
+__all__ = ["BROKEN", "HOSTILE", "MARKER", "Reader", "content_of"]
+
+HOSTILE, BROKEN = 20, 100
+"""The numbers of the first cases that were made by hand to do harm, and of those that are made at random."""
 
 MARKER = "/tmp/excite-fuzz-a-payload-has-run"  # noqa: S108 - fixed, so that a case is the same file on every machine
 """The file that hostile pickles try to make: should it ever be there, something in a file was run."""
@@ -30,6 +37,7 @@ class Reader:
         hostile: files made by hand to do harm; each is a case of its own.
         changes: it may drop what is damaged from the file itself.
         named: its errors name the file; text that is typed has none.
+        prints: a library beneath writes its own lines to the standard error, which nobody can switch off.
     """
 
     name: str
@@ -43,20 +51,29 @@ class Reader:
     hostile: Callable[[], list[bytes]] = list
     changes: bool = False
     named: bool = True
+    prints: bool = False
 
 
 @cache
-def _fixed(reader: Reader) -> tuple[list[bytes], list[bytes]]:
-    return reader.seeds(), reader.hostile()
+def _seeds(reader: Reader) -> list[bytes]:
+    return reader.seeds()
 
 
-def content_of(reader: Reader, case: int) -> bytes:
-    """The file of a case: the same for the same number. First come the good files, then the hostile ones."""
-    seeds, hostile = _fixed(reader)
-    if case < len(seeds) + len(hostile):
-        return [*seeds, *hostile][case]
+@cache
+def _hostile(reader: Reader) -> list[bytes]:
+    return reader.hostile()
+
+
+def content_of(reader: Reader, case: int) -> bytes | None:
+    """The file of a case, the same for the same number: good ones, then hostile ones, then broken ones without end.
+
+    None where there is none: before `HOSTILE` and before `BROKEN` some numbers are left over.
+    """
+    if case < BROKEN:
+        made, place = (_seeds(reader), case) if case < HOSTILE else (_hostile(reader), case - HOSTILE)
+        return made[place] if place < len(made) else None
     random = Random(f"{reader.name} {case}")
-    content = random.choice(seeds)
+    content = random.choice(_seeds(reader))
     if random.random() < 0.05:
-        content = spliced(content, random.choice([*seeds, *hostile]), random)
+        content = spliced(content, random.choice(_seeds(reader)), random)
     return FORMS[reader.form](content, random, reader.tokens)

@@ -1,19 +1,24 @@
 """Readers of annotated pictures: objects and their boxes, lists of pictures, tables, masks."""
 
 import json
-import sys
-from pathlib import Path
 
+from annotated import (
+    SIDE,
+    coco_content,
+    imagenet_xml,
+    make_imagenet,
+    make_voc,
+    picture,
+    scenes,
+    voc_object,
+    write_coco,
+    write_imagenet_xml,
+)
 from fuzzed import Reader
 
-TESTS = Path(__file__).parents[1]
-sys.path.append(str(TESTS))
-from annotated import SIDE, coco_content, imagenet_xml, make_imagenet, make_voc, picture, scenes, write_coco  # noqa: E402
-from annotated import voc_object, write_imagenet_xml  # noqa: E402
-
-from excite.datasets import open_dataset  # noqa: E402
-from excite.datasets.difficult import read_difficult_list  # noqa: E402
-from excite.training.examples import read_examples  # noqa: E402
+from excite.datasets import open_dataset
+from excite.datasets.difficult import read_difficult_list
+from excite.training.examples import read_examples
 
 __all__ = ["READERS", "whole"]
 
@@ -28,8 +33,31 @@ LISTS = {
     "image_sizes": f"{ONE},48,48\n{TWO},48,48\n",
 }
 ENTITIES = "".join(f'<!ENTITY e{k} "{f"&e{k - 1};" * 10}">' for k in range(1, 12))
-XML_TOKENS = (b"<object>", b"</object>", b"<bndbox>", b"<xmin>", b"<!DOCTYPE a>", b"<!ENTITY", b"&#0;", b"&lt;", b"<![CDATA[", b"]]>")
-JSON_TOKENS = (b'"segmentation"', b'"counts"', b'"size"', b'"bbox"', b"null", b"true", b"[[", b"]]", b"{", b"}", b'"\\ud800"')
+XML_TOKENS = (
+    b"<object>",
+    b"</object>",
+    b"<bndbox>",
+    b"<xmin>",
+    b"<!DOCTYPE a>",
+    b"<!ENTITY",
+    b"&#0;",
+    b"&lt;",
+    b"<![CDATA[",
+    b"]]>",
+)
+JSON_TOKENS = (
+    b'"segmentation"',
+    b'"counts"',
+    b'"size"',
+    b'"bbox"',
+    b"null",
+    b"true",
+    b"[[",
+    b"]]",
+    b"{",
+    b"}",
+    b'"\\ud800"',
+)
 
 
 def whole(dataset):
@@ -73,7 +101,7 @@ def _xml_bombs():
 def _masked():
     content = coco_content(SCENES, COLOURS)
     runs = {"size": [SIDE, SIDE], "counts": [10, 20, SIDE * SIDE - 30]}
-    packed = {"size": [SIDE, SIDE], "counts": "X1f0PO\\"}
+    packed = {"size": [SIDE, SIDE], "counts": "S66Z100000000000000000000000000000mY1"}
     polygon = [[1, 1, 30, 1, 30, 30, 1, 30], [2.5, 2.5, 9, 2, 9, 9]]
     for entry, mask in zip(content["annotations"], (runs, polygon, packed, [], polygon, runs), strict=False):
         entry["segmentation"], entry["area"] = mask, 12.5
@@ -87,16 +115,21 @@ def _instances():
 
 def _one_mask():
     """Files that are hardly more than a mask: it is met more often."""
-    content = {"categories": [{"id": 1, "name": "red"}], "images": [{"id": 1, "file_name": "a.jpg", "width": 6, "height": 5}]}
+    content = {
+        "categories": [{"id": 1, "name": "red"}],
+        "images": [{"id": 1, "file_name": "a.jpg", "width": 6, "height": 5}],
+    }
     masks = (
-        {"size": [5, 6], "counts": "063Ol0"},
+        {"size": [5, 6], "counts": ";230004"},
         {"size": [5, 6], "counts": [3, 4, 23]},
         [[1, 1, 4, 1, 4, 4]],
         [[1, 1, 4, 1, 4, 4], [0, 0, 5.5, 0, 5.5, 3, 1, 2]],
     )
     box = [0, 0, 3, 3]
     return [
-        json.dumps({**content, "annotations": [{"image_id": 1, "category_id": 1, "bbox": box, "segmentation": mask}]}).encode()
+        json.dumps(
+            {**content, "annotations": [{"image_id": 1, "category_id": 1, "bbox": box, "segmentation": mask}]}
+        ).encode()
         for mask in masks
     ]
 
@@ -105,11 +138,18 @@ def _json_bombs():
     image = {"id": 1, "file_name": "a.jpg", "width": 31_000, "height": 31_000}
     content = {"categories": [{"id": 1, "name": "red"}], "images": [image]}
     entry = {"image_id": 1, "category_id": 1, "bbox": [0, 0, 3, 3]}
-    masks = ({"size": [31_000, 31_000], "counts": [0, 31_000**2]}, [[0, 0, 31_000, 0, 31_000, 31_000]], [[0, 0, 1e6, 1e6, -1e6, 1e6]])
+    masks = (
+        {"size": [31_000, 31_000], "counts": [0, 31_000**2]},
+        [[0, 0, 31_000, 0, 31_000, 31_000]],
+        [[0, 0, 1e6, 1e6, -1e6, 1e6]],
+    )
     large = [{**content, "annotations": [{**entry, "segmentation": mask}]} for mask in masks]
-    return [b"[" * 200_000, b'{"a":' * 200_000, b'{"images": ' + b"9" * 200_000 + b"}", b'"' + b"\\ud800" * 10_000 + b'"'] + [
-        json.dumps(one).encode() for one in large
-    ]
+    return [
+        b"[" * 200_000,
+        b'{"a":' * 200_000,
+        b'{"images": ' + b"9" * 200_000 + b"}",
+        b'"' + b"\\ud800" * 10_000 + b'"',
+    ] + [json.dumps(one).encode() for one in large]
 
 
 def _coco(folder):
@@ -123,8 +163,8 @@ def _imagenet(folder):
 
 
 def _imagenet_table():
-    rows = "ImageId,PredictionString\nILSVRC2012_val_000000,n00000000 1 2 9 9 n00000001 0 0 4 4\nILSVRC2012_val_000001,n00000001 3 3 5 7\n"
-    return [rows.encode()]
+    rows = ("000000,n00000000 1 2 9 9 n00000001 0 0 4 4", "000001,n00000001 3 3 5 7")
+    return ["\n".join(["ImageId,PredictionString", *(f"ILSVRC2012_val_{row}" for row in rows), ""]).encode()]
 
 
 def _imagenet_of_xml(folder):
@@ -152,7 +192,7 @@ def _own(folder):
 def _own_table():
     return [
         b"image,concept,x0,y0,x1,y1\n000000.jpg,red,1,2,9,9\n000001.jpg,green,0,0,4,4.5\n000002.jpg,,,,,\n",
-        b'width,height,image,concept,x0,y0,x1,y1\n48,48,000000.jpg,"red, bright",1,2,9,9\n48,48,000001.jpg,green,0,0,4,4\n',
+        b'width,height,image,concept,x0,y0,x1,y1\n48,48,000000.jpg,"a, b",1,2,9,9\n48,48,000001.jpg,green,0,0,4,4\n',
     ]
 
 
@@ -183,11 +223,21 @@ FLAGS = ("000000 1 0\n000001 0 1\n", "000000,red\n000001\tgreen\n", '{"red": ["0
 READERS = (
     _set("VOC XML", "set/Annotations/000001.xml", _of("val"), _voc_xml, _voc, "xml", hostile=_xml_bombs),
     _set("VOC list", "set/ImageSets/Main/val.txt", _of("val"), _texts("000000\n000001\n\n000002\n"), _voc, "words"),
-    _set("COCO instances", "set/annotations/instances_val2017.json", _of("val2017"), _instances, _coco, "json", hostile=_json_bombs),
+    _set(
+        "COCO instances",
+        "set/annotations/instances_val2017.json",
+        _of("val2017"),
+        _instances,
+        _coco,
+        "json",
+        hostile=_json_bombs,
+    ),
     _set("COCO masks", "set/annotations/instances_val2017.json", _of("val2017"), _one_mask, _coco, "json"),
     _set("ImageNet table", "set/LOC_val_solution.csv", _of("val"), _imagenet_table, _imagenet, "csv"),
     _set("ImageNet words", "set/LOC_synset_mapping.txt", _of("val"), _texts(WORDS), _imagenet, "words"),
-    _set("ImageNet XML", ANNOTATED_XML, _of("val"), _texts(XML_OF_IMAGENET), _imagenet_of_xml, "xml", hostile=_xml_bombs),
+    _set(
+        "ImageNet XML", ANNOTATED_XML, _of("val"), _texts(XML_OF_IMAGENET), _imagenet_of_xml, "xml", hostile=_xml_bombs
+    ),
     _set(
         "ImageNet list",
         "set/ILSVRC/ImageSets/CLS-LOC/val.txt",
@@ -203,7 +253,15 @@ READERS = (
     _set("own CSV", "set/boxes.csv", _of("all"), _own_table, _own, "csv"),
     _set("own JSON", "set/mine.json", _of("mine"), _instances, _own, "json", hostile=_json_bombs),
     _set("own XML", "set/000001.xml", _of("all"), _voc_xml, _own, "xml", hostile=_xml_bombs),
-    _set("difficult list", "difficult.txt", _difficult, _texts(*FLAGS), _voc, "words", entry="excite.datasets.difficult.read_difficult_list"),
+    _set(
+        "difficult list",
+        "difficult.txt",
+        _difficult,
+        _texts(*FLAGS),
+        _voc,
+        "words",
+        entry="excite.datasets.difficult.read_difficult_list",
+    ),
     _set(
         "labels only",
         "set/annotations/labels_train.jsonl",

@@ -42,7 +42,22 @@ TEXTS = (
 VALUES = (
     *(None, True, False, 0, -1, 1, 0.5, -0.0, 1e308, -1e308, float("nan"), float("inf"), -float("inf")),
     *(2**31, 2**53 + 1, 2**63, 2**64, -(2**63), 10**25, 10**400),
-    *("", " ", "\0", "\ud800", "\udcff", "a\nb", "..", "/", "../../etc/passwd", "/etc/passwd", "nan", "1", "-1", "a" * 5000),
+    *(
+        "",
+        " ",
+        "\0",
+        "\ud800",
+        "\udcff",
+        "a\nb",
+        "..",
+        "/",
+        "../../etc/passwd",
+        "/etc/passwd",
+        "nan",
+        "1",
+        "-1",
+        "a" * 5000,
+    ),
     *([], {}, [[]], [{}], {"": None}, [None] * 4, [0, 0, 0, 0], [1e308] * 6, [-1, -1, 2**40, 2**40], "\u2028", "x\ty"),
 )
 """What may stand in place of any value of a JSON file."""

@@ -6,7 +6,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
-from fuzzed import MARKER, Reader, content_of
+from fuzzed import MARKER, Reader
 
 from excite.errors import ExciteError
 
@@ -41,12 +41,8 @@ class Judge:
         self._inside = (str(folder), *HARMLESS, *filter(None, (sys.prefix, sys.base_prefix, *sys.path)))
         sys.addaudithook(self._audit)
 
-    def judge(self, case: int) -> str:
-        """`ACCEPTED`, `REFUSED`, or in words what is not fine."""
-        return self.judge_content(content_of(self.reader, case))
-
-    def judge_content(self, content: bytes) -> str:
-        """The same for any content."""
+    def judge(self, content: bytes) -> str:
+        """`ACCEPTED`, `REFUSED`, or in words what is not fine about reading a file that holds this."""
         self.path.write_bytes(content)
         self._seen.clear()
         before = self._said()
@@ -57,7 +53,7 @@ class Judge:
         wrong += self._seen
         wrong += [_warning(one, self.path) for one in warned]
         wrong += self._left_behind(content)
-        if self._said() != before:
+        if self._said() != before and not self.reader.prints:
             wrong.append("it wrote to the standard output or error itself")
         self._clear()
         return "; ".join(filter(None, wrong)) or verdict
@@ -106,8 +102,10 @@ class Judge:
             wrong.append("a program in the file was run")
         if not self.reader.changes and (not self.path.is_file() or self.path.read_bytes() != content):
             wrong.append("it changed the file")
-        if self._listed() != self._others:
-            wrong.append(f"it changed the files around: {sorted(set(self._listed()) ^ set(self._others))[:3]}")
+        listed = self._listed()
+        if listed != self._others:
+            wrong.append(f"it changed the files around: {sorted(set(listed) ^ set(self._others))[:3]}")
+            self._others = listed  # told once
         return wrong
 
     def _clear(self) -> None:

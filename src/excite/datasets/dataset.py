@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
@@ -13,9 +14,14 @@ from excite.images import PICTURE_SUFFIXES
 from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from excite.vocabulary import Concept, Labels
 
 __all__ = ["Dataset", "picture_called", "picture_in", "read_text"]
+
+LONGEST_PART = 250  # bytes of a folder's or a file's name: most systems take 255, and another suffix may be tried
+LONGEST_NAME = 1000  # letters
 
 
 class Dataset(Collection[Sample]):
@@ -73,9 +79,18 @@ def read_text(path: Path) -> str:
 def picture_in(folder: Path, name: str, where: str) -> Path:
     """The file of a picture. Names come from annotations, which must not lead out of the data set."""
     parts = PurePosixPath(name).parts
-    if not parts or PurePosixPath(name).is_absolute() or ".." in parts or "\0" in name:
-        raise DataError(f"{where}: {name!r} is no name of a picture in {str(folder)!r}")
+    if not parts or PurePosixPath(name).is_absolute() or ".." in parts or not _may_be_a_file(name, parts):
+        raise DataError(f"{where}: {name[:100]!r} is no name of a picture in {str(folder)!r}")
     return folder / name
+
+
+def _may_be_a_file(name: str, parts: Sequence[str]) -> bool:
+    """Whether systems take such a name; asking them about any other raises errors of many kinds."""
+    try:
+        longest = max(len(os.fsencode(part)) for part in parts)
+    except UnicodeEncodeError:  # half of a character, which JSON can write
+        return False
+    return "\0" not in name and longest <= LONGEST_PART and len(name) <= LONGEST_NAME
 
 
 def picture_called(folder: Path, stem: str, where: str) -> Path:

@@ -91,7 +91,9 @@ class XmlBoxes:
     def of(self, name: str) -> Annotation:
         """What is written about a picture."""
         if name not in self._folders:
-            raise DataError(f"{self._listed}: it lists {name!r}, but there is no {name}.xml in {str(self._place)!r}")
+            raise DataError(
+                f"{self._listed}: it lists {name[:99]!r}, but there is no such .xml in {str(self._place)!r}"
+            )
         objects, size = read_objects(self._place / self._folders[name] / f"{name}.xml", FIRST_PIXEL)
         for _, instance, where in objects:
             check_begin(instance.box, where)

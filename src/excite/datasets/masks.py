@@ -105,7 +105,9 @@ def _runs(content: dict[str, Any], size: tuple[int, int]) -> list[int]:
     """The lengths of the runs. Checked, because pycocotools leaves pixels that no run covers to chance."""
     width, height = size
     if content["size"] != [height, width]:
-        raise DataError(f"the segmentation is for a picture of [height, width] {content['size']}, not {height, width}")
+        raise DataError(
+            f"the segmentation is for a picture of [height, width] {str(content['size'])[:40]}, not {height, width}"
+        )
     counts = content["counts"]
     runs = list(_unpacked(counts)) if isinstance(counts, str) else counts
     if not isinstance(runs, list) or not all(isinstance(run, int) and run >= 0 for run in runs):

@@ -28,8 +28,8 @@ __all__ = [
 Box = tuple[float, float, float, float]
 """``(x0, y0, x1, y1)`` in pixels of the picture, counted from 0; half-open, so ``x1 - x0`` is the width."""
 
-MOST_PIXELS = 10**9
-"""No picture that is to be looked at is larger."""
+MOST_PIXELS = 2 * 10**8
+"""No picture that can be read is larger: `excite.images` takes half of that. A mask takes a byte for each."""
 
 MOST_DIGITS = 9
 """No width, height or number of a class is longer."""
@@ -127,9 +127,8 @@ def checked_box(x0: float, y0: float, x1: float, y1: float, where: str) -> Box:
         (1.0, 2.0, 3.0, 4.0)
     """
     if not all(abs(side) <= FARTHEST for side in (x0, y0, x1, y1)) or x1 < x0 or y1 < y0:  # NaN is not below either
-        raise DataError(
-            f"{where}: ({x0}, {y0}, {x1}, {y1}) is no box: give its left top and its right bottom corner, in pixels"
-        )
+        said = ", ".join(str(side)[:30] for side in (x0, y0, x1, y1))
+        raise DataError(f"{where}: ({said}) is no box: give its left top and its right bottom corner, in pixels")
     return float(x0), float(y0), float(x1), float(y1)
 
 
@@ -154,7 +153,8 @@ def checked_size(width: object, height: object, where: str) -> tuple[int, int]:
     """
     if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0 and width * height <= MOST_PIXELS:
         return width, height
-    raise DataError(f"{where}: {width!r} x {height!r} is no size of a picture: give its width and height in pixels")
+    said = " x ".join(repr(side)[:40] for side in (width, height))
+    raise DataError(f"{where}: {said} is no size of a picture: give its width and height in pixels")
 
 
 def size_of(width: str, height: str, where: str) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import stat
 import tarfile
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = ["Member", "members", "unpack"]
+
+BROKEN = (  # what the libraries raise for a damaged archive, or one with a password
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, IndexError, NotImplementedError, OverflowError, RuntimeError, ValueError),
+)
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,9 @@ def members(archive: Path) -> Iterator[list[Member]]:
         else:
             with tarfile.open(archive) as tarred:
                 yield [_of_tar(tarred, entry) for entry in tarred if not entry.isdir()]
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise DataError(f"{archive} is no archive that can be unpacked, or is damaged: {error}") from None
+    except BROKEN as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
+        raise DataError(f"{archive} is no archive that can be unpacked, or is damaged: {reason}") from None
 
 
 def unpack(found: list[Member], folder: Path) -> Iterator[str]:

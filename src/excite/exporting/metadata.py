@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
-from zipfile import ZipFile, is_zipfile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from excite.errors import ExciteError
 from excite.exporting.trace import DUALS
@@ -90,8 +90,11 @@ def check_ours(path: Path) -> None:
 
 def _has_entry(path: Path) -> bool:
     if is_zipfile(path):  # a .pt2
-        with ZipFile(path) as archive:
-            return any(name.endswith(f"/{KEY}.json") for name in archive.namelist())
+        try:
+            with ZipFile(path) as archive:
+                return any(name.endswith(f"/{KEY}.json") for name in archive.namelist())
+        except (BadZipFile, NotImplementedError, ValueError):  # damaged: whose it was, nobody can tell
+            return False
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL))
         return json.dumps(MARK).encode() in file.read()

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from excite.errors import ImageError
+from excite.images.plain import as_rgb
 
 __all__ = ["decode_image", "picture_format", "read_image"]
 
@@ -44,7 +45,10 @@ UPRIGHT = {
 }
 """How to turn a picture upright, by its EXIF orientation; 1 is upright already."""
 
-_OPENING = threading.Lock()  # the filter that makes Pillow's warning an error belongs to the whole process
+MOST_PIXELS = {"AVIF": 60_000_000, "JPEG2000": 30_000_000, "WEBP": 50_000_000}
+"""Of formats whose decoders take more memory than the picture: a file of a few kilobytes can be that large."""
+
+_OPENING = threading.Lock()  # filters of warnings belong to the whole process
 
 
 def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tensor) -> Image.Image:
@@ -77,7 +81,7 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
         (6, 4)
     """
     if isinstance(source, Image.Image):
-        return _decoded(source, "the picture")
+        return _decoded(source, "the picture", own=False)
     if isinstance(source, torch.Tensor):
         return _from_array(_channels_last(source.detach().cpu()), "the tensor")
     if isinstance(source, np.ndarray):
@@ -151,6 +155,7 @@ def _opened(file: BinaryIO, name: str) -> Image.Image:
     formats = [known for known in FORMATS if known in Image.OPEN]  # older versions of Pillow know fewer
     try:
         with _OPENING, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's thoughts about what is odd in a file; they do not even name it
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             return Image.open(file, formats=formats)
     except UnidentifiedImageError as error:
@@ -167,17 +172,40 @@ def _opened(file: BinaryIO, name: str) -> Image.Image:
         raise _broken(name, error) from error
 
 
-def _decoded(image: Image.Image, name: str) -> Image.Image:
-    """Decode all pixels, which shows whether the file is whole, and bring them to upright RGB."""
+def _decoded(image: Image.Image, name: str, *, own: bool = True) -> Image.Image:
+    """Decode all pixels, which shows whether the file is whole, and bring them to upright RGB.
+
+    No more than two pictures are in memory at a time: one of the limit's size takes a third of a gigabyte.
+    """
     if image.width == 0 or image.height == 0:
         raise ImageError(f"{name} has no pixels ({image.width} x {image.height}): both sides must be at least 1.")
+    _check_room(image, name)
     try:
         image.load()
-        return _plain(_rgb(_upright(image, name), name))
+        turn = _turn(image, name)
+        plain = as_rgb(image, name)
+        if own and plain is not image:
+            image.close()
+        if turn is not None:
+            plain = plain.transpose(turn)
+        elif plain is image:
+            plain = image.copy()
     except ImageError:
         raise
     except Exception as error:
         raise _broken(name, error) from error
+    plain.info = {}  # an orientation left behind would turn it once more when it is read again
+    return plain
+
+
+def _check_room(image: Image.Image, name: str) -> None:
+    """Some decoders hold a picture several times over while they work."""
+    most = MOST_PIXELS.get(image.format or "", image.width * image.height)
+    if image.width * image.height > most:
+        raise ImageError(
+            f"{name} has {image.width} x {image.height} pixels, and decoding more than {most:,} as {image.format} "
+            "takes gigabytes: make it smaller, or save it as JPEG or PNG."
+        )
 
 
 def _broken(name: str, error: Exception) -> ImageError:
@@ -190,64 +218,18 @@ def _reason(error: Exception) -> str:
     return " ".join(said.split()) or type(error).__name__
 
 
-def _upright(image: Image.Image, name: str) -> Image.Image:
-    """Turn the picture by its EXIF orientation; formats that turn themselves when decoded have none left."""
+def _turn(image: Image.Image, name: str) -> Image.Transpose | None:
+    """What brings the picture upright, by its EXIF data; formats that turn themselves when decoded have none left."""
     try:
-        orientation = image.getexif().get(ORIENTATION_TAG, 1)
+        with _OPENING, warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always")
+            orientation = image.getexif().get(ORIENTATION_TAG)
+            doubt = _reason(Exception(doubts[0].message)) if doubts else ""
     except Exception as error:  # noqa: BLE001 - other programs show a picture whose metadata is broken, and so do we
-        warnings.warn(f"{name} has broken EXIF data ({_reason(error)}) and is taken to be upright.", stacklevel=5)
-        return image
-    return image.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else image
-
-
-def _rgb(image: Image.Image, name: str) -> Image.Image:
-    """Bring a decoded picture of any mode to RGB, by what its numbers mean."""
-    if image.mode == "CMYK":
-        return _from_inks(image)
-    if image.mode == "F" or image.mode.startswith("I"):
-        return _from_deep_grey(image, name)
-    return _on_white(image.convert("RGBA")) if image.has_transparency_data else image.convert("RGB")
-
-
-def _plain(image: Image.Image) -> Image.Image:
-    """A copy without metadata: an orientation left behind would turn it once more when it is read again."""
-    copy = image.copy()
-    copy.info = {}
-    return copy
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-
-
-def _from_inks(image: Image.Image) -> Image.Image:
-    """Printing inks as colours. Pillow has already undone the inversion that Adobe's programs store."""
-    from PIL import ImageCms
-
-    if not (content := image.info.get("icc_profile")):
-        return image.convert("RGB")
-    profile = ImageCms.ImageCmsProfile(BytesIO(content))
-    if profile.profile.xcolor_space.strip() != "CMYK":
-        return image.convert("RGB")  # a profile for another kind of picture says nothing about inks
-    converted = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
-    return converted if converted is not None else image.convert("RGB")
-
-
-def _from_deep_grey(image: Image.Image, name: str) -> Image.Image:
-    """Grey of more than eight bits, scaled; Pillow's own conversion would cut everything above 255."""
-    values = np.asarray(image)
-    if not np.isfinite(values).all():
-        raise ImageError(f"{name} holds NaN or infinity: replace them by numbers and save it again.")
-    low, high = float(values.min()), float(values.max())
-    usual = 1 if image.mode == "F" else 65535
-    if low >= 0 and high <= usual:
-        low, high = 0, usual
-    scaled = (values.astype(np.float64) - low) * (255 / (high - low) if high > low else 0)
-    grey = Image.fromarray(np.rint(scaled).astype(np.uint8)).convert("RGB")
-    if (key := image.info.get("transparency")) is None:
-        return grey
-    grey.putalpha(Image.fromarray(np.where(values == key, 0, 255).astype(np.uint8)))
-    return _on_white(grey)
+        orientation, doubt = None, _reason(error)
+    if orientation is None and doubt:
+        warnings.warn(f"{name} has broken EXIF data ({doubt}) and is taken to be upright.", stacklevel=5)
+    return UPRIGHT.get(orientation) if isinstance(orientation, int) else None
 
 
 def _channels_last(tensor: torch.Tensor) -> Array:
@@ -274,7 +256,8 @@ def _from_array(array: Array, name: str) -> Image.Image:
     eight = _eight_bits(array, name)
     grey = eight.ndim == 3 and eight.shape[2] == 1
     image = Image.fromarray(np.ascontiguousarray(eight[:, :, 0] if grey else eight))
-    return _plain(_rgb(image, name))
+    plain = as_rgb(image, name)
+    return plain.copy() if plain is image else plain  # it may share its memory with the array
 
 
 def _eight_bits(array: Array, name: str) -> NDArray[np.uint8]:

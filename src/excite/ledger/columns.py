@@ -68,7 +68,13 @@ class Columns:
     def read(cls, schema: Any) -> Columns | None:
         """The columns of a file; None if excite has not written it."""
         marked = (schema.metadata or {}).get(MARK)
-        return None if marked is None else cls(json.loads(marked))
+        try:
+            kinds = None if marked is None else json.loads(marked)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(kinds, dict) or not {*kinds, "key", ODD} <= set(schema.names):
+            return None
+        return cls(kinds) if all(kind in {*PLAIN.values(), JSON_TEXT} for kind in map(str, kinds.values())) else None
 
     @property
     def names(self) -> list[str]:
@@ -93,10 +99,13 @@ class Columns:
         whole = required <= self.kinds.keys()
         odd = [None if text is None else json.loads(text) for text in table[ODD].to_pylist()]
         keys: list[str] = table["key"].to_pylist()
-        return [
+        found = [
             (key if whole else None) if row is None else (row["key"] if required <= row.keys() else None)
             for key, row in zip(keys, odd, strict=True)
         ]
+        if not all(key is None or isinstance(key, str) for key in found):
+            raise ValueError("a key is no text")
+        return found
 
     def _row(self, entry: Entry) -> dict[str, Any]:
         fits = list(entry) == self.names and all(_fits(entry[name], kind) for name, kind in self.kinds.items())

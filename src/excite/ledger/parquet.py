@@ -6,9 +6,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from excite.errors import ExciteError
-from excite.ledger.columns import ODD, Columns, arrow
+from excite.ledger.columns import Columns, arrow
 from excite.ledger.locking import Lock
-from excite.ledger.parts import Kept, part_name, parts_of, read_part
+from excite.ledger.parts import Kept, entries_in, keys_in, part_name, parts_of
 from excite.readouts.halves import sweep
 from excite.readouts.save import atomic_write
 
@@ -62,8 +62,7 @@ class ParquetLedger:
             raise ExciteError(f"{str(self.path)!r} is a file and no folder of answers: choose another --out")
         kept = Kept()
         for part in parts_of(self.path).values():
-            columns, table = read_part(part, ["key", ODD])
-            kept.note(part, columns.keys(table, self.required))
+            kept.note(part, keys_in(part, self.required))
         return kept
 
     def add(self, entry: Entry) -> None:
@@ -115,8 +114,7 @@ class ParquetLedger:
         self._columns, self._rows, self._number = None, [], 0
         if parts:
             self._number = max(parts)
-            self._columns, table = read_part(parts[self._number])
-            self._rows = self._columns.entries(table)
+            self._columns, self._rows = entries_in(parts[self._number])
         if len(self._rows) >= ROWS:
             self._next(keep=True)
 

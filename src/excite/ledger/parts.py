@@ -6,11 +6,12 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ExciteError
-from excite.ledger.columns import Columns, arrow
+from excite.ledger.columns import ODD, Columns, arrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from excite.ledger.book import Entry
 
-__all__ = ["Kept", "part_name", "parts_of", "read_part"]
+__all__ = ["Kept", "entries_in", "keys_in", "part_name", "parts_of", "read_part"]
 
 PART = re.compile(r"part-(\d{5,})\.parquet")
 
@@ -59,14 +60,38 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> tuple[Columns
     pa = arrow()
     try:
         with pa.parquet.ParquetFile(path) as file:
-            table = file.read(columns=columns)
+            found, table = Columns.read(file.schema_arrow), file.read(columns=columns)
     except (OSError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())
         raise ExciteError(f"cannot read {str(path)!r}: {reason}; move it away, or use another --out") from None
-    found = Columns.read(table.schema)
     if found is None:
         raise ExciteError(f"{str(path)!r} is there already and was not written by excite: choose another --out")
     return found, table
+
+
+def entries_in(path: Path) -> tuple[Columns, list[Entry]]:
+    """The columns of a file and all its answers."""
+    columns, table = read_part(path)
+    with _whole(path):
+        return columns, columns.entries(table)
+
+
+def keys_in(path: Path, required: frozenset[str]) -> list[str | None]:
+    """The key of each answer of a file; None for one that is outdated."""
+    columns, table = read_part(path, ["key", ODD])
+    with _whole(path):
+        return columns.keys(table, required)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Whoever damages a file may leave it Parquet, but not what excite has written."""
+    try:
+        yield
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise ExciteError(
+            f"{str(path)!r} is damaged ({str(error)[:200]}); move it away, or use another --out"
+        ) from None
 
 
 class Kept(Mapping[str, "Entry"]):
@@ -105,5 +130,4 @@ class Kept(Mapping[str, "Entry"]):
         return len(self._places)
 
     def _entries(self, number: int) -> list[Entry]:
-        columns, table = read_part(self._parts[number])
-        return columns.entries(table)
+        return entries_in(self._parts[number])[1]

@@ -93,7 +93,13 @@ def caffe_card(path: Path) -> Card:
     definition = read_network_of_weights(path) if alone else read_network(path)
     shape = next(iter(definition.inputs.values()), ())
     side = min(shape[-2:]) if len(shape) == 4 else CAFFE_PREPROCESS.shorter_side
-    network = partial(CaffeNetwork, definition, shape=() if shape else (1, 3, side, side))  # a training file has none
+    shape = () if shape else (1, 3, side, side)  # a training file has none
+
+    def network() -> CaffeNetwork:
+        try:
+            return CaffeNetwork(definition, shape=shape)
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from error
 
     def build(_classes: int | None) -> nn.Module:
         return network()  # the definition says how many classes there are

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -140,12 +141,12 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise ModelError(f"{path} is damaged: {error}; fetch it again.") from error
+        raise ModelError(f"{path} is damaged: {str(error)[:200]}; fetch it again.") from error
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
     try:
-        with path.open("rb") as file:  # torch judges a path by its name
+        with path.open("rb") as file, warnings.catch_warnings(action="ignore"):  # torch judges a path by its name
             found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged pickle fails in any way there is
         said = str(error)
@@ -154,7 +155,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
                 f"{path} holds more than tensors, and unpacking that could run any program: "
                 "save the network's state_dict() and give that."
             ) from error
-        reason = next(iter(said.splitlines()), type(error).__name__)
+        reason = next(iter(said.splitlines()), type(error).__name__)[:200]
         raise ModelError(f"{path} cannot be read as a state dict: {reason}; fetch it again.") from error
     for name in INNER:
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):

@@ -68,7 +68,7 @@ class ColumnNames:
         wanted = self if self.users_needed or self.user in names else replace(self, user=None)
         missing = [name for name in wanted.names if name not in names]
         if missing:
-            there = ", ".join(repr(name[:50]) for name in names[:30])
+            there = ", ".join(repr(name[:50]) for name in names[:30])[:300]
             raise DataError(
                 f"{path} has no column {missing[0]!r}, only {there}: say which one it is, as in --columns tags=keywords"
             )
@@ -175,7 +175,7 @@ def _batches(piece: Piece, columns: ColumnNames, rows: int, *, encoded: bool) ->
         with pa.parquet.ParquetFile(piece.path, read_dictionary=leaves) as opened:
             found = columns.found_in(piece.path, opened.schema_arrow.names)
             for batch in opened.iter_batches(rows, row_groups=[piece.group], columns=found.names):
-                yield _canonical(batch, found, encoded=encoded)
+                yield _canonical(batch, found, piece.path, encoded=encoded)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"cannot read {piece.path}: {' '.join(str(error).split())[:200]}") from None
 
@@ -187,7 +187,7 @@ def _leaves(path: Path, column: str) -> list[str]:
     return [path for path in paths if path.startswith(f"{column}.")]
 
 
-def _canonical(batch: Any, columns: ColumnNames, *, encoded: bool) -> Any:
+def _canonical(batch: Any, columns: ColumnNames, path: Path, *, encoded: bool) -> Any:
     pa = arrow()
     user = pa.nulls(batch.num_rows, pa.string()) if columns.user is None else _text(batch.column(columns.user))
     arrays = [_text(batch.column(columns.image)), _lists(batch.column(columns.tags), encoded=encoded), user]
@@ -195,7 +195,7 @@ def _canonical(batch: Any, columns: ColumnNames, *, encoded: bool) -> Any:
     try:
         canonical.validate(full=True)  # files of other programs may hold any bytes as text
     except pa.ArrowInvalid:
-        raise DataError("the corpus holds text that is not UTF-8: write its tags, images and users as UTF-8") from None
+        raise DataError(f"{path} holds text that is not UTF-8: write its tags, images and users as UTF-8") from None
     return canonical
 
 

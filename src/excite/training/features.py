@@ -87,7 +87,7 @@ class Shelf(Ledger):
         """
         noted = super().read()
         size = self.numbers.stat().st_size if self.numbers.is_file() else 0
-        entries = {key: entry for key, entry in noted.items() if _end(entry) <= size}
+        entries = {key: entry for key, entry in noted.items() if _is_place(entry) and _end(entry) <= size}
         if len(entries) < len(noted):
             self.rewrite(entries)
         return entries
@@ -120,6 +120,13 @@ class Shelf(Ledger):
             read = np.fromfile(self.numbers, np.float16, math.prod(shape), offset=entries[key]["start"])
             stacked[place] = torch.from_numpy(read.reshape(shape))
         return stacked
+
+
+def _is_place(entry: Entry) -> bool:
+    """Whether an entry says where features are; a damaged one says anything, and they are computed again."""
+    start, shape = entry["start"], entry["shape"]
+    numbers = [start, *shape] if isinstance(shape, list) else [None]
+    return all(type(number) is int and number >= 0 for number in numbers)
 
 
 def _end(entry: Entry) -> int:

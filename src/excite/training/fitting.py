@@ -26,6 +26,7 @@ __all__ = ["Descent", "Fit", "plateaued", "usual_batch"]
 PATIENCE = 5  # epochs
 LEAST_GAIN = 0.05  # of what was gained since the first epoch, in which hardly more than frequencies are learnt
 BATCH, BATCHES = 64, {"vgg16": 32}  # the paper's
+PARTS = ("weight", "speed")  # of a checkpoint
 
 
 def usual_batch(base: str) -> int:
@@ -137,14 +138,26 @@ class Fit:
                 facts: dict[str, Any] = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
         except (SafetensorError, OSError) as error:
-            raise ModelError(f"{path} is damaged ({error}): remove it to begin again.") from None
+            raise _damaged(path, error) from None
         if facts.get("key") != key:
             return
-        self.losses = json.loads(facts["losses"])
+        try:
+            losses = json.loads(facts["losses"])
+            wanted = {f"{part}.{name}": weight.shape for name, weight in self._weights.items() for part in PARTS}
+            fits = all(tensors[name].shape == shape for name, shape in wanted.items())
+        except (KeyError, RecursionError, ValueError) as error:
+            raise _damaged(path, error) from None
+        if not fits or not isinstance(losses, list) or not all(isinstance(loss, float) for loss in losses):
+            raise _damaged(path, "it is of another training")
+        self.losses = losses
         with torch.no_grad():
             for name, weight in self._weights.items():
                 weight.copy_(tensors[f"weight.{name}"])
                 self._speeds[name].copy_(tensors[f"speed.{name}"])
+
+
+def _damaged(path: Path, reason: object) -> ModelError:
+    return ModelError(f"{path} is damaged ({str(reason)[:200]}): remove it to begin again.")
 
 
 def _write(file: BinaryIO, content: bytes) -> None:

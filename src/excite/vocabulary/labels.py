@@ -16,6 +16,8 @@ __all__ = ["Concept", "Labels", "fold", "listed", "singulars"]
 
 MOST_GUESSES = 5
 LEAST_LIKENESS = 0.65
+LONGEST_SHOWN = 200  # letters of an unknown word: a longer one is not looked for among the others, and not told whole
+MOST_DIGITS = 18  # no unit has so many
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,11 @@ class Labels:
         Raises:
             ConceptError: The file cannot be read, or holds no labels.
         """
-        return cls(read_entries(path))
+        entries = read_entries(path)
+        try:
+            return cls(entries)
+        except ConceptError as error:
+            raise ConceptError(f"{path}: {error}") from None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -167,6 +173,8 @@ class Labels:
         if not wanted:
             raise ConceptError("The concept is blank: name one, or see them all with `excite ls labels`.")
         if wanted.isdecimal() and wanted not in self._tables.synonyms:
+            if len(wanted) > MOST_DIGITS:
+                raise ConceptError(f"There is no output unit {wanted[:40]}: the units are 0 to {len(self) - 1}.")
             return self._concept(wanted, [self._check(int(wanted))])
         for form in (wanted, *singulars(wanted)):
             concept = self._named(form)
@@ -224,9 +232,9 @@ class Labels:
     def _unknown(self, query: str, wanted: str) -> str:
         """What to tell a user whose word nothing begins with: every guess is a word that ``find`` knows."""
         known = dict.fromkeys([*self._tables.synonyms, *self._tables.groups, *self._tables.last_words])
-        near = get_close_matches(wanted, known, MOST_GUESSES, LEAST_LIKENESS)
+        near = get_close_matches(wanted, known, MOST_GUESSES, LEAST_LIKENESS) if len(wanted) <= LONGEST_SHOWN else []
         guess = f" Did you mean {listed([repr(word) for word in near])}?" if near else ""
-        return f"No label is called {query.strip()!r}.{guess} `excite ls labels` lists all {len(self)}."
+        return f"No label is called {query.strip()[:LONGEST_SHOWN]!r}.{guess} `excite ls labels` lists all {len(self)}."
 
     def _concept(self, word: str, units: Sequence[int]) -> Concept:
         return Concept(self.name(units[0]) if len(units) == 1 else word, tuple(units))
@@ -248,5 +256,5 @@ def words_of(unit: int, entry: object) -> tuple[str, ...]:
     """The synonyms of a label, given as one word or as several."""
     words = tuple(entry) if isinstance(entry, Sequence) and not isinstance(entry, str) else (entry,)
     if not words or not all(isinstance(word, str) and fold(word) for word in words):
-        raise ConceptError(f"Label {unit} is {entry!r}: give it one or several words, none of them blank.")
+        raise ConceptError(f"Label {unit} is {str(entry)[:100]!r}: give it one or several words, none of them blank.")
     return words

@@ -6,8 +6,6 @@ every word that holds something else than the letters a to z.
 
 from __future__ import annotations
 
-import re
-
 __all__ = ["singular"]
 
 LEAST = 3  # letters of a singular: "gas" and "bus" are no plurals, "ads" and "ups" not worth it
@@ -77,7 +75,7 @@ ENDINGS = (  # and what stands there in the singular; the first that fits holds
 )
 NO_PLURAL = ("ss", "us", "is")  # glass, bus, tennis
 LAST_LETTERS = frozenset("sn") | {plural[-1] for plural in IRREGULAR}  # of all that may be a plural
-LAST_WORD = re.compile(r"[a-z]+\Z")
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def singular(tag: str) -> str:
@@ -92,13 +90,13 @@ def singular(tag: str) -> str:
     """
     if tag[-1:] not in LAST_LETTERS:
         return tag
-    found = LAST_WORD.search(tag)
-    if found is None or tag[: found.start()].endswith(("'", "\N{RIGHT SINGLE QUOTATION MARK}")):
+    before = tag.rstrip(LETTERS)  # a pattern would be tried at every letter: minutes, for a word of a megabyte
+    word = tag[len(before) :]
+    if not word or before.endswith(("'", "\N{RIGHT SINGLE QUOTATION MARK}")):
         return tag
-    word = found.group()
     while (one := _singular(word)) != word:
         word = one
-    return tag[: found.start()] + word
+    return before + word
 
 
 def _singular(word: str) -> str:

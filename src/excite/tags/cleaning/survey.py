@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -23,6 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Survey", "normalised", "survey"]
 
 NONE = -1
+KINDS = {
+    "counts": "int64",
+    "user": "int32",
+    "lengths": "uint16",
+    "alphabetical": "bool",
+    "firsts": "int32",
+    "images": "uint64",
+}
 MOST_TAGS = 65535  # more are not told apart
 MOST_KNOWN = 1_000_000  # tags that a process remembers: some 200 MB
 
@@ -64,8 +71,45 @@ class Survey:
     @classmethod
     def read(cls, path: Path) -> Self:
         """What was written down."""
-        found = _arrays(path, [one.name for one in fields(cls)])
-        return cls(**{**found, **{name: json.loads(found[name].tobytes()) for name in ("words", "users", "changes")}})
+        found: dict[str, Any] = _arrays(path, [one.name for one in fields(cls)])
+        try:
+            found |= {name: json.loads(found[name].tobytes()) for name in ("words", "users", "changes")}
+        except (ValueError, RecursionError) as error:
+            raise _damaged(path, error) from None
+        read = cls(**found)
+        if not read.holds_together():
+            raise _damaged(path, "its parts do not fit together")
+        return read
+
+    def holds_together(self) -> bool:
+        """Whether every number stands for something that is there.
+
+        Example:
+            >>> columns = {"image": ["a.jpg"], "tags": [["sea"]], "user": ["ann"]}
+            >>> survey(arrow().RecordBatch.from_pydict(columns), Normalising()).holds_together()
+            True
+        """
+        texts = all(
+            isinstance(part, list) and all(isinstance(one, str) for one in part) for part in (self.words, self.users)
+        )
+        if (
+            not texts
+            or not isinstance(self.changes, dict)
+            or not all(type(one) is int for one in self.changes.values())
+        ):
+            return False
+        kinds = {name: np.dtype(kind) for name, kind in KINDS.items()}
+        if any(getattr(self, name).dtype != kind for name, kind in kinds.items()):
+            return False
+        pictures = self.lengths.shape
+        shapes = self.user.shape == self.alphabetical.shape == pictures and self.counts.shape == (len(self.words),)
+        if not shapes or len(pictures) != 1 or self.firsts.ndim != 2 or self.images.shape != (*pictures, 2):
+            return False
+        return (
+            len(self.firsts) == pictures[0]
+            and _are_within(self.firsts, self.words)
+            and _are_within(self.user, self.users)
+        )
 
     @staticmethod
     def read_images(path: Path) -> NDArray[np.uint64]:
@@ -75,10 +119,21 @@ class Survey:
 
 def _arrays(path: Path, names: list[str]) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise DataError(f"{path} is damaged ({error}): remove it and start again") from None
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            found = {name: file[name] for name in names}
+    except Exception as error:  # noqa: BLE001 - zipfile and numpy raise errors of all kinds for a damaged file
+        raise _damaged(path, error) from None
+    if not all(isinstance(value, np.ndarray) for value in found.values()):
+        raise _damaged(path, "it holds no arrays")
+    return found
+
+
+def _damaged(path: Path, reason: object) -> DataError:
+    return DataError(f"{path} is damaged ({str(reason)[:200]}): remove it and start again")
+
+
+def _are_within(places: NDArray[np.int32], things: list[str]) -> bool:
+    return places.size == 0 or (places.min() >= NONE and places.max() < len(things))
 
 
 def _bytes(value: object) -> NDArray[np.uint8]:

@@ -92,8 +92,9 @@ class Shards(Pictures):
         offset, size = found
         if size > MOST_BYTES:
             raise too_large(name)
-        content = read_at(file, offset, size)
-        if len(content) < size:
+        there = offset + size <= os.fstat(file).st_size  # an index from the net may say anything
+        content = read_at(file, offset, size) if there else b""
+        if not there or len(content) < size:
             raise ImageError(f"{shown(name)} is cut off in the shard {self.sources[number]}: copy it again")
         return content
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tarfile
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +85,9 @@ def found_at(hashes: Numbers, wanted: int) -> int | None:
 def read_index(path: Path) -> TarIndex | None:
     """An index that was saved; None where there is none, or it is not one of this version."""
     try:
-        numbers: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):  # to be made anew, like one that does not fit its file any more
+        with warnings.catch_warnings(action="ignore"):  # NumPy's, about a shape that no file can have
+            numbers: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception:  # noqa: BLE001 - errors of all kinds for a damaged file; it is made anew, like one that does not fit
         return None
     if numbers.dtype != np.uint64 or numbers.ndim != 1 or len(numbers) < 4 or numbers[0] != VERSION:
         return None
@@ -106,7 +108,7 @@ def make_index(path: Path) -> TarIndex:
             about = os.fstat(file.fileno())
             _refuse_compressed(file.read(8), path)
             rows = [(hash_of(name), offset, size) for name, offset, size in _pictures(path)]
-    except (OSError, tarfile.TarError, ValueError) as error:
+    except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
         raise DataError(f"cannot read the shard {path}: {' '.join(str(error).split())}") from None
     columns = np.array(rows, np.uint64).reshape(-1, 3).T
     hashes, first = np.unique(columns[0], return_index=True)  # of a name that is there twice, the first

@@ -73,6 +73,7 @@ def _coco(path: Path, skipped: Counter[str]) -> Iterator[Captioned]:
         names = {one["id"]: one["file_name"] for one in found["images"]}
         captions = [(one["image_id"], one["caption"]) for one in found["annotations"]]
         json.dumps([list(names.values()), captions], ensure_ascii=False).encode()
+        _ = {number for number, _ in captions}  # a list or the like is no number of a picture
     except (ValueError, KeyError, TypeError, RecursionError):
         raise DataError(
             f"{path} is no caption file of COCO with images and annotations; call JSON Lines .jsonl"

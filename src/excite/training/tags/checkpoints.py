@@ -100,6 +100,6 @@ def read_checkpoint(path: Path, key: str, trainee: Trainee) -> Standing | None:
         checks = [Check(**check) for check in facts["checks"]]
         failures = Failures(set(tensors[FAILED].tolist()), facts["lines"])
         return Standing(facts["step"], checks, facts["loss"], facts["pictures"], failures)
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())
+    except (SafetensorError, OSError, RecursionError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
         raise ModelError(f"{path} is damaged ({reason}): remove it to begin again.") from None

@@ -1,0 +1,211 @@
+"""Readers of what excite keeps for itself: ledgers, shards and their indexes, surveys, features, checkpoints."""
+
+import io
+import json
+import tarfile
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from fuzzed import Reader
+from fuzzed_tags import ROWS, parquet_of
+from torch import nn
+
+from excite.boxing.ledgers import own_ledger
+from excite.ledger import open_ledger
+from excite.ledger.columns import Columns, arrow
+from excite.tags.cleaning.survey import Survey, survey
+from excite.tags.normalising import Normalising
+from excite.tags.pictures.shards import Shards
+from excite.tags.pictures.tar_index import make_index, read_index
+from excite.training.features import Shelf
+from excite.training.fitting import Descent, Fit
+from excite.training.output_layer import Output
+from excite.training.tags.checkpoints import Standing, read_checkpoint, save_checkpoint
+from excite.training.tags.together import Together
+from excite.training.tags.trainee import Trainee
+
+__all__ = ["READERS"]
+
+ENTRIES = [{"key": f"k{k}", "image": f"{k}.jpg", "boxes": [[1, 2, 3, k]], "score": 0.5 * k} for k in range(4)]
+
+
+KEY = "the same training"
+
+
+def _shard():
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for name, content in (("a.png", b"\x89PNG" * 40), ("a.json", b"{}"), ("deep/" * 30 + "b.jpg", b"\xff\xd8" * 9)):
+            about = tarfile.TarInfo(name)
+            about.size = len(content)
+            tar.addfile(about, io.BytesIO(content))
+    return [file.getvalue()]
+
+
+def _shards(folder):
+    index = make_index(folder / "pics.tar")
+    return [index.find([name]) for name in ("a.png", "a", "deep/" * 30 + "b.jpg")]
+
+
+def _shard_pictures(folder):
+    """As training reads them; the index is written beside the shard, so the shard is moved to where that may be."""
+    shard = folder / "made/pics.tar"
+    shard.write_bytes((folder / "pics.tar").read_bytes())
+    return Shards((str(shard),), folder / "made/cache").encoded("a.png")
+
+
+def _index_bytes():
+    numbers = np.array([1, 1000, 5, 2, 10, 20, 0, 512, 100, 200], np.uint64)
+    file = io.BytesIO()
+    np.save(file, numbers)
+    return [file.getvalue()]
+
+
+def _index(folder):
+    index = read_index(folder / "pics.tar.index")
+    return None if index is None else index.find(["a.png", "b.png"])
+
+
+def _survey_bytes():
+    seen = survey(arrow().RecordBatch.from_pydict(ROWS), Normalising())
+    return [_saved_by(seen.save)]
+
+
+def _ledger_part():
+    return [
+        parquet_of(Columns.of(ENTRIES).table(ENTRIES)),
+        parquet_of(Columns.of(ENTRIES).table([*ENTRIES, {"key": "odd", "other": 1}])),
+    ]
+
+
+def _read_all(folder):
+    book = open_ledger(folder / "records.jsonl", ("image", "boxes"), parquet=True).read()
+    return [book[key] for key in book]
+
+
+def _fit():
+    torch.manual_seed(0)
+    return Fit(Output(nn.Linear(5, 3), ()), Descent())
+
+
+def _saved_by(save):
+    """The bytes that something writes to a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "saved")
+        save(place)
+        return place.read_bytes()
+
+
+def _fits():
+    trained = _fit()
+    trained.losses = [3.0, 2.5]
+    return [_saved_by(lambda place: trained.save(place, KEY))]
+
+
+def _trainee():
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    return Trainee(network, "1", Output(network[1], ()), everything=False, momentum=0.9, processes=Together())
+
+
+def _checkpoints():
+    standing = Standing(step=3, loss=1.5, pictures=7)
+    standing.failures.rows.add(4)
+    return [_saved_by(lambda place: save_checkpoint(place, KEY, _trainee(), standing))]
+
+
+def _ledger_lines():
+    return ["".join(json.dumps(entry) + "\n" for entry in ENTRIES).encode()]
+
+
+def _features(folder):
+    shelf = Shelf(folder / "kept")
+    found = shelf.read()
+    return [shelf.features([key]) for key in found]
+
+
+def _feature_lines():
+    return [
+        "".join(
+            json.dumps({"key": f"k{k}", "picture": "a", "start": 24 * k, "shape": [3, 4]}) + "\n" for k in range(2)
+        ).encode()
+    ]
+
+
+def _feature_numbers(folder):
+    (folder / "kept").mkdir(parents=True, exist_ok=True)
+    (folder / "kept/features.bin").write_bytes(b"\0\x3c" * 24)
+
+
+CHECKPOINT = (b"weight.", b"speed.", b"F32", b"losses", b"facts", b"data_offsets", b"__metadata__")
+
+
+READERS = (
+    Reader("shard", "excite.tags.pictures.tar_index.make_index", "pics.tar", _shards, _shard, "tar"),
+    Reader("shard pictures", "excite.tags.pictures.Shards", "pics.tar", _shard_pictures, _shard, "tar"),
+    Reader("shard index", "excite.tags.pictures.tar_index.read_index", "pics.tar.index", _index, _index_bytes),
+    Reader(
+        "survey",
+        "excite.tags.cleaning.survey.Survey.read",
+        "s.npz",
+        lambda folder: Survey.read(folder / "s.npz"),
+        _survey_bytes,
+        "zip",
+    ),
+    Reader(
+        "ledger lines",
+        "excite.ledger.open_ledger",
+        "records.jsonl",
+        lambda folder: open_ledger(folder / "records.jsonl", ("image",)).read(),
+        _ledger_lines,
+        "json lines",
+        changes=True,
+    ),
+    Reader(
+        "ledger of boxes",
+        "excite.boxing.ledgers.own_ledger",
+        "records.jsonl",
+        lambda folder: own_ledger(folder / "records.jsonl", ("image",)).read(),
+        _ledger_lines,
+        "json lines",
+        changes=True,
+    ),
+    Reader(
+        "ledger Parquet",
+        "excite.ledger.open_ledger",
+        "records.parquet/part-00000.parquet",
+        _read_all,
+        _ledger_part,
+        tokens=(b"PAR1", b"excite", b"odd_row"),
+    ),
+    Reader(
+        "features",
+        "excite.training.features.Shelf",
+        "kept/index.jsonl",
+        _features,
+        _feature_lines,
+        "json lines",
+        around=_feature_numbers,
+        changes=True,
+    ),
+    Reader(
+        "fine-tuning checkpoint",
+        "excite.training.fitting.Fit.resume",
+        "checkpoint",
+        lambda folder: _fit().resume(folder / "checkpoint", KEY),
+        _fits,
+        "safetensors",
+        CHECKPOINT,
+    ),
+    Reader(
+        "tag training checkpoint",
+        "excite.training.tags.checkpoints.read_checkpoint",
+        "checkpoint",
+        lambda folder: read_checkpoint(folder / "checkpoint", KEY, _trainee()),
+        _checkpoints,
+        "safetensors",
+        CHECKPOINT,
+    ),
+)
