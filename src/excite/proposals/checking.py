@@ -14,10 +14,36 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-__all__ = ["best_first", "checked_boxes", "checked_scores"]
+__all__ = ["MOST", "MOST_PIXELS", "best_first", "check_count", "check_pixels", "checked_boxes", "checked_scores"]
+
+MOST = 10_000
+"""EdgeBoxes' authors write so many. All are compared with all, which more would not have memory for."""
+
+MOST_PIXELS = 2**25
+"""Of all proposals of a picture together: a few bytes of a file can stand for a mask of any size."""
 
 BEYOND = 1.0
 """Boxes may be rounded beyond the picture by so many pixels; more, and they are of another picture."""
+
+
+def check_count(count: int) -> None:
+    """Raise a `DataError` if one picture has more proposals than anybody needs, before anything is made of them.
+
+    Example:
+        >>> check_count(2_000)
+    """
+    if count > MOST:
+        raise DataError(f"there are {count} proposals for one picture: keep its best {MOST} at most")
+
+
+def check_pixels(pixels: int) -> None:
+    """Raise a `DataError` if the masks of a picture's proposals cover more than there is memory and time for.
+
+    Example:
+        >>> check_pixels(640 * 480)
+    """
+    if pixels > MOST_PIXELS:
+        raise DataError(f"the masks of its proposals cover more than {MOST_PIXELS} pixels: keep its best ones")
 
 
 def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
@@ -35,7 +61,8 @@ def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
     if boxes.size == 0:  # nothing found, in whichever shape that was saved: MATLAB's [] is [0, 0], NumPy's [0]
         return np.zeros((0, 4), np.float32)
     if boxes.ndim != 2 or boxes.shape[1] != 4 or boxes.dtype.kind not in "iuf":
-        raise DataError(f"boxes must be four numbers each, [n, 4], not {boxes.dtype} {list(boxes.shape)}")
+        raise DataError(f"boxes must be four numbers each, [n, 4], not {boxes.dtype.kind} {list(boxes.shape)}")
+    check_count(len(boxes))
     boxes = boxes.astype(np.float64)
     if not np.isfinite(boxes).all():
         raise DataError("some corners of boxes are no finite numbers")
@@ -66,7 +93,7 @@ def checked_scores(scores: Array | None, count: int) -> NDArray[np.float32]:
     scores = np.asarray(scores)
     if scores.dtype.kind not in "iuf" or scores.size != count or scores.ndim > 2:
         raise DataError(
-            f"there must be one score for each of {count} proposals, not {scores.dtype} {list(scores.shape)}"
+            f"there must be one score for each of {count} proposals, not {scores.dtype.kind} {list(scores.shape)}"
         )
     with np.errstate(over="ignore"):  # what is beyond float32 is found below
         scores = scores.reshape(-1).astype(np.float32)

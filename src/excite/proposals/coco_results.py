@@ -12,10 +12,11 @@ import numpy as np
 
 from excite.datasets.masks import Mask
 from excite.errors import DataError
-from excite.proposals.checking import best_first, checked_boxes, checked_scores
+from excite.proposals.checking import best_first, check_count, check_pixels, checked_boxes, checked_scores
 from excite.proposals.parts import segment_boxes, segments_of_pixels
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -99,6 +100,7 @@ def _ids(images: Any, path: Path) -> dict[str, int | str]:
 
 
 def _proposals(entries: list[dict[str, Any]], size: tuple[int, int]) -> Proposals:
+    check_count(len(entries))
     scores = _numbers([entry["score"] for entry in entries if "score" in entry], "scores")
     if len(scores) not in (0, len(entries)):
         raise DataError("some proposals have a score and others have none")
@@ -107,7 +109,7 @@ def _proposals(entries: list[dict[str, Any]], size: tuple[int, int]) -> Proposal
     if masked not in (0, len(entries)):
         raise DataError("some proposals have a segmentation and others have none")
     if masked:
-        segments = segments_of_pixels(size[::-1], [_pixels(entry["segmentation"], size) for entry in entries])
+        segments = segments_of_pixels(size[::-1], list(_masks(entries, size)))
         return best_first(size, segment_boxes(segments), ranks, segments)
     rows = _numbers([entry.get("bbox") for entry in entries], "boxes")
     if rows.ndim != 2 or rows.shape[1] != 4:
@@ -123,9 +125,19 @@ def _numbers(values: list[Any], what: str) -> NDArray[np.float64]:
         raise DataError(f"some {what} are no numbers") from None
 
 
-def _pixels(segmentation: Any, size: tuple[int, int]) -> NDArray[np.int64]:
+def _masks(entries: list[dict[str, Any]], size: tuple[int, int]) -> Iterator[NDArray[np.int32]]:
+    """The pixels of each, as long as they are not too many together."""
+    total = 0
+    for entry in entries:
+        pixels = _pixels(entry["segmentation"], size)
+        total += len(pixels)
+        check_pixels(total)
+        yield pixels
+
+
+def _pixels(segmentation: Any, size: tuple[int, int]) -> NDArray[np.int32]:
     mask = np.zeros(0) if segmentation == [] else Mask(json.dumps(segmentation)).pixels(size)  # no polygons: no pixels
-    pixels = np.flatnonzero(mask)
+    pixels = np.flatnonzero(mask).astype(np.int32)
     if len(pixels) == 0:
         raise DataError("the segmentation of a proposal has no pixels")
     return pixels

@@ -18,9 +18,6 @@ __all__ = ["ProposalFiles"]
 
 SUFFIXES = (".npz", ".mat")
 
-MOST = 10_000
-"""EdgeBoxes' authors write so many. All are compared with all, which more would not have memory for."""
-
 
 class ProposalFiles:
     """Precomputed proposals.
@@ -72,11 +69,9 @@ class ProposalFiles:
             else:
                 found = _read(file, picture.size)
         except DataError as error:
-            raise DataError(f"the proposals for {name!r} in {str(file)!r} cannot be used: {error}") from None
+            raise DataError(f"the proposals for {name!r} in {str(file)!r} cannot be used: {str(error)[:300]}") from None
         if found is None or len(found) == 0:
             raise ProposalError(f"{str(file)!r} has no proposals for the picture {name!r}.")
-        if len(found) > MOST:
-            raise DataError(f"{str(file)!r} has {len(found)} proposals for {name!r}: keep its best {MOST} at most")
         return found
 
     def _file(self, name: str) -> Path:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excite.errors import DataError, ExciteError
-from excite.proposals.checking import best_first, checked_boxes, checked_scores
+from excite.errors import DataError
+from excite.proposals.checking import best_first, check_count, check_pixels, checked_boxes, checked_scores
+from excite.proposals.mat5 import read_variables
 from excite.proposals.parts import segment_boxes, segments_of_pieces
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ def read_mat(path: Path, size: tuple[int, int]) -> Proposals:
 
     Raises:
         DataError: It cannot be read, or its proposals are not of this picture.
-        ExciteError: scipy is not installed.
 
     Example:
         >>> read_mat(Path("mcg/2007_000027.mat"), (486, 500))  # doctest: +SKIP
@@ -54,28 +54,18 @@ def read_mat(path: Path, size: tuple[int, int]) -> Proposals:
     for name, scores in (("bboxes", "bboxes_scores"), ("boxes", "scores")):
         if name in variables:
             return _mcg_boxes(variables[name], variables.get(scores), size)
-    there = ", ".join(sorted(variables)) or "nothing"
+    there = ", ".join(sorted(variables))[:100] or "nothing"
     raise DataError(f"there are no 'superpixels' with 'labels', no 'bboxes', 'boxes' or 'bbs', but {there}")
 
 
 def _variables(path: Path) -> dict[str, Array]:
-    """The variables of a file, or those of the first struct in it that has what is looked for."""
-    try:
-        from scipy.io import loadmat
-    except ImportError:
-        raise ExciteError("proposals in MATLAB files need scipy: pip install 'excite[boxes]'") from None
-    try:
-        found = loadmat(str(path), appendmat=False)
-    except NotImplementedError:
-        raise DataError("it is a MATLAB file of version 7.3: save it in MATLAB with the option -v7") from None
-    except Exception as error:  # noqa: BLE001 - scipy raises errors of all kinds for a damaged file
-        raise DataError(f"it is no MATLAB file: {' '.join(str(error).split()) or type(error).__name__}") from None
-    variables = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
-    if not any(name in variables for name in KNOWN):
-        for value in variables.values():
-            if value.size == 1 and value.dtype.names and any(name in value.dtype.names for name in KNOWN):
-                return {name: np.asarray(value[name].item()) for name in value.dtype.names}
-    return variables
+    """The variables of a file that hold numbers or cells, or those of the first struct that has what is wanted."""
+    found = read_variables(path)
+    for values in (found, *(value for value in found.values() if isinstance(value, dict))):
+        arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+        if any(name in arrays for name in KNOWN):
+            return arrays
+    return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
 
 
 def _segments(variables: dict[str, Array], size: tuple[int, int]) -> Proposals:
@@ -87,6 +77,8 @@ def _segments(variables: dict[str, Array], size: tuple[int, int]) -> Proposals:
     numbers = _from_0(superpixels)
     if numbers.min() < 0 or numbers.max() >= numbers.size:
         raise DataError("'superpixels' must be numbered from 1")
+    check_count(cells.size)
+    check_pixels(sum(np.size(cell) for cell in cells.ravel()))
     regions = [_pieces(cell, place) for place, cell in enumerate(cells.ravel(), start=1)]
     there = np.unique(numbers)
     for place, pieces in enumerate(regions, start=1):

@@ -161,6 +161,6 @@ def _numbers(singles: bytearray, doubles: bytearray, what: str) -> Tensor:
 
 def _shaped(numbers: Tensor, shape: list[int], what: str) -> Tensor:
     if min(shape, default=1) < 1 or prod(shape) != len(numbers):
-        text = " x ".join(map(str, shape)) or "a single number"
+        text = " x ".join(map(str, shape))[:100] or "a single number"
         raise BrokenFile(f"{what} has {len(numbers)} numbers where its shape says {text}")
     return numbers.reshape(shape)

@@ -68,7 +68,7 @@ def build(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
 
 def refusal(layer: Layer, reason: str) -> ModelError:
     """What is wrong with a layer, in one line with its name and kind."""
-    return ModelError(f"Layer {layer.name!r} ({layer.kind}) {reason}.")
+    return ModelError(f"Layer {layer.name[:80]!r} ({layer.kind[:40]}) {reason}.")
 
 
 def _convolution(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
@@ -189,7 +189,10 @@ def _only(layer: Layer, **values: int) -> None:
 def _number_of_outputs(layer: Layer) -> int:
     if "num_output" not in layer.options:
         raise refusal(layer, "does not say its num_output")
-    return int(layer.options["num_output"])
+    outputs = int(layer.options["num_output"])
+    if outputs < 1:
+        raise refusal(layer, "has no outputs: its num_output is 0")
+    return outputs
 
 
 def _pair(layer: Layer, option: str, side: str, default: int | None = None) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """A Caffe network as a torch module: its layers under their own names, its answer the logits."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, Self
@@ -62,8 +63,9 @@ class CaffeNetwork(nn.Module):
         self._input = _only_input(definition, layers)
         self._steps: list[Step] = []
         self.shapes[self._input] = (1, *_input_shape(definition, self._input, shape)[1:])
+        namesakes: Counter[str] = Counter()
         for layer, finished in zip(layers, _finished(layers, self._answer), strict=True):
-            name = self._free_name(layer.name)
+            name = self._free_name(layer.name, namesakes)
             self.add_module(name, self._built(layer))
             self._steps.append(Step(name, layer, finished))
         self.eval()
@@ -130,10 +132,12 @@ class CaffeNetwork(nn.Module):
         self.load_state_dict(state, strict=True, assign=True)
         return self
 
-    def _free_name(self, name: str) -> str:
-        free = name.replace(".", "_")
+    def _free_name(self, name: str, namesakes: Counter[str]) -> str:
+        """The layer's name, behind it underscores where others have it; those that are taken are not tried again."""
+        free = name.replace(".", "_") + "_" * namesakes[name]
         while not free or hasattr(self, free):
             free += "_"
+            namesakes[name] += 1
         return free
 
     def _built(self, layer: Layer) -> nn.Module:
