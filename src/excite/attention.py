@@ -245,7 +245,9 @@ class AttentionMap:
             )
         except (ArithmeticError, AttributeError, KeyError, RuntimeError, TypeError, ValueError, ExciteError) as error:
             reason = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-            raise ExciteError(f"{name} is not a saved map ({reason}): load what AttentionMap.save wrote.") from error
+            raise ExciteError(
+                f"{name} is not a saved map ({reason[:200]}): load what AttentionMap.save wrote."
+            ) from error
 
 
 def compare(

@@ -51,10 +51,21 @@ def members(archive: Path) -> Iterator[list[Member]]:
                 yield [_of_zip(zipped, entry) for entry in zipped.infolist() if not entry.is_dir()]
         else:
             with tarfile.open(archive) as tarred:
-                yield [_of_tar(tarred, entry) for entry in tarred if not entry.isdir()]
+                yield _all_of_tar(tarred, archive)
     except BROKEN as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
-        raise DataError(f"{archive} is no archive that can be unpacked, or is damaged: {reason}") from None
+        raise _damaged(archive, error) from None
+
+
+def _all_of_tar(tarred: tarfile.TarFile, archive: Path) -> list[Member]:
+    try:
+        return [_of_tar(tarred, entry) for entry in tarred if not entry.isdir()]
+    except OSError as error:  # so gzip and bzip2 call damaged data
+        raise _damaged(archive, error) from None
+
+
+def _damaged(archive: Path, error: Exception) -> DataError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
+    return DataError(f"{archive} is no archive that can be unpacked, or is damaged: {reason}")
 
 
 def unpack(found: list[Member], folder: Path) -> Iterator[str]:

@@ -9,6 +9,8 @@ import os
 import stat
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -154,8 +156,7 @@ def _opened(file: BinaryIO, name: str) -> Image.Image:
     Image.init()
     formats = [known for known in FORMATS if known in Image.OPEN]  # older versions of Pillow know fewer
     try:
-        with _OPENING, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's thoughts about what is odd in a file; they do not even name it
+        with _quietly():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             return Image.open(file, formats=formats)
     except UnidentifiedImageError as error:
@@ -181,7 +182,8 @@ def _decoded(image: Image.Image, name: str, *, own: bool = True) -> Image.Image:
         raise ImageError(f"{name} has no pixels ({image.width} x {image.height}): both sides must be at least 1.")
     _check_room(image, name)
     try:
-        image.load()
+        with _quietly() if _is_talkative(image) else nullcontext():
+            image.load()
         turn = _turn(image, name)
         plain = as_rgb(image, name)
         if own and plain is not image:
@@ -196,6 +198,19 @@ def _decoded(image: Image.Image, name: str, *, own: bool = True) -> Image.Image:
         raise _broken(name, error) from error
     plain.info = {}  # an orientation left behind would turn it once more when it is read again
     return plain
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without Pillow's thoughts about what is odd in a file, which do not even name it; one thread at a time."""
+    with _OPENING, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _is_talkative(image: Image.Image) -> bool:
+    """Whether Pillow goes on reading what is beside the pixels when it decodes them."""
+    return image.format in {"PNG", "TIFF"} or getattr(image, "is_animated", False)
 
 
 def _check_room(image: Image.Image, name: str) -> None:
