@@ -69,8 +69,8 @@ def _parquet_bombs():
 
 def _gzip_bombs():
     zeros = gzip.compress(b"\0" * 40_000_000, 6, mtime=0)
-    rows = gzip.compress(b"image,tags,user\n" + b"a.jpg,cat,ann\n" * 300_000, 6, mtime=0)
-    quoted = gzip.compress(b'image,tags,user\na.jpg,"' + b"x\n" * 9_000_000, 6, mtime=0)
+    rows = gzip.compress(b"image,tags,user\n" + b"a.jpg,cat,ann\n" * 60_000, 6, mtime=0)
+    quoted = gzip.compress(b'image,tags,user\na.jpg,"' + b"x\n" * 1_000_000, 6, mtime=0)
     return [zeros, rows, quoted, gzip.compress(rows, mtime=0)]
 
 

@@ -61,7 +61,7 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> tuple[Columns
     try:
         with pa.parquet.ParquetFile(path) as file:
             found, table = Columns.read(file.schema_arrow), file.read(columns=columns)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise ExciteError(f"cannot read {str(path)!r}: {reason}; move it away, or use another --out") from None
     if found is None:

@@ -164,7 +164,7 @@ def _facts(file: Path) -> tuple[Any, list[str]]:
         if file.suffix in {".parquet", ".pq"}:
             raise DataError(f"{file} is damaged: {' '.join(str(error).split())[:200]}") from None
         raise DataError(f"{file} is no Parquet file: `excite tags clean {file} --out kept.parquet` makes one") from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last, for the names of its columns
         raise DataError(f"cannot read {file} as Parquet: {' '.join(str(error).split())[:200]}") from None
 
 
@@ -176,7 +176,7 @@ def _batches(piece: Piece, columns: ColumnNames, rows: int, *, encoded: bool) ->
             found = columns.found_in(piece.path, opened.schema_arrow.names)
             for batch in opened.iter_batches(rows, row_groups=[piece.group], columns=found.names):
                 yield _canonical(batch, found, piece.path, encoded=encoded)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {piece.path}: {' '.join(str(error).split())[:200]}") from None
 
 
