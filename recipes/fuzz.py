@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,7 @@ def _key(task: Task, sign: str) -> str:
     return f"{sign} {task[0]} {task[1][0]}-{task[1][-1]}"
 
 
+@cache
 def _sign() -> str:
     """Changes with the code that is tried, and with the code that tries it."""
     files = [path for folder in ("src", "tests/fuzz") for path in sorted((ROOT / folder).rglob("*.py"))]
