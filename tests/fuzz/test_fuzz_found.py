@@ -1,0 +1,305 @@
+"""What the fuzzer found, each as small as it gets: once a crash, a hang or a traceback, now one clear line."""
+
+import io
+import json
+import struct
+import tarfile
+import warnings
+import zipfile
+import zlib
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import torch
+from annotated import make_voc, picture, scenes
+from fuzzed_caffe import _chain
+from fuzzed_kept import ENTRIES, KEY, _fit
+from PIL import Image
+from scipy.io import savemat
+
+from excite.attention import AttentionMap
+from excite.datasets import open_dataset
+from excite.datasets.unpacking import members, unpack
+from excite.errors import ConceptError, DataError, ExciteError, ImageError, ModelError
+from excite.exporting.metadata import check_ours
+from excite.images import reading
+from excite.ledger import open_ledger
+from excite.ledger.columns import Columns, arrow
+from excite.models.caffe.network import CaffeNetwork
+from excite.models.caffe.reading import read_network
+from excite.proposals.files import ProposalFiles
+from excite.tags.cleaning.survey import Survey
+from excite.tags.corpus import Corpus
+from excite.tags.pictures.tar_index import make_index, read_index
+from excite.tags.reading.caption_files import read_captions
+from excite.training.features import Shelf
+from excite.vocabulary import Labels, imagenet_labels
+from excite.vocabulary.plurals import singular
+
+PICTURE = Image.new("RGB", (12, 8))
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(content, name="file"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+class TestMessages:
+    def test_they_are_one_line_whatever_they_quote(self):
+        assert str(DataError("a.xml:\n  no 'b\x1b[31m\0\u202e'")) == "a.xml: no 'b\\x1b[31m\\x00\\u202e'"
+        assert str(DataError("a.csv: \ud800")) == "a.csv: \\ud800"
+
+    def test_they_are_never_absurdly_long(self):
+        assert len(str(DataError("a.csv: " + "x" * 10**6 + " is no box"))) < 400
+        assert len(str(DataError("a.csv: " + "x " * 10**6))) < 1000
+
+    def test_others_stay_as_they_are(self):
+        assert (
+            str(DataError("'two  blanks.jpg' is empty: copy it again")) == "'two  blanks.jpg' is empty: copy it again"
+        )
+
+
+class TestPictures:
+    def test_pillows_own_warnings_do_not_escape(self, written):
+        """Of an animation that is none."""
+        file = io.BytesIO()
+        Image.new("RGB", (4, 4)).save(file, "PNG")
+        chunk = b"acTL" + struct.pack(">II", 0, 0)
+        whole = file.getvalue()
+        broken = whole[:33] + struct.pack(">I", 8) + chunk + struct.pack(">I", zlib.crc32(chunk)) + whole[33:]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert reading.read_image(written(broken)).size == (4, 4)
+
+    def test_formats_that_take_more_memory_have_their_own_limit(self, written, monkeypatch):
+        monkeypatch.setitem(reading.MOST_PIXELS, "WEBP", 100)
+        file = io.BytesIO()
+        Image.new("RGB", (11, 10)).save(file, "WEBP")
+        with pytest.raises(ImageError, match="11 x 10 pixels, and decoding more than 100 as WEBP takes gigabytes"):
+            reading.read_image(written(file.getvalue(), "a.webp"))
+
+    @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "I", "F"])
+    def test_strips_show_what_the_whole_shows(self, mode, monkeypatch):
+        """Large pictures are worked on in strips, so that they are in memory twice and not five times."""
+        values = np.random.default_rng(0).integers(0, 255, (30, 7, 4), dtype=np.uint8)
+        image = Image.fromarray(values)
+        image = Image.fromarray(values[..., 0].astype(np.uint16) * 99) if mode == "I;16" else image.convert(mode)
+        whole = reading.read_image(image)
+        monkeypatch.setattr("excite.images.plain.STRIP", 20)
+        assert reading.read_image(image).tobytes() == whole.tobytes()
+
+
+class TestAnnotations:
+    def test_names_that_no_system_takes(self, tmp_path):
+        folder = make_voc(tmp_path / "voc", scenes(2))
+        for name in ("a" * 300, "b/" * 600 + "c"):
+            (folder / "ImageSets/Main/val.txt").write_text(name)
+            with pytest.raises(DataError, match="is no name of a picture"):
+                open_dataset(folder, "val").sample(name)
+
+    def test_a_long_name_in_a_table(self, tmp_path):
+        picture(tmp_path / "a.jpg", [])
+        (tmp_path / "boxes.csv").write_text(f"image,concept,x0,y0,x1,y1\n{'a' * 300},red,0,0,1,1\n")
+        with pytest.raises(DataError, match=r"boxes\.csv: 'a+' is no name of a picture"):
+            list(open_dataset(tmp_path, "all"))
+
+    def test_half_a_character(self, tmp_path):
+        picture(tmp_path / "a.jpg", [])
+        image = {"id": 1, "file_name": "\ud800.jpg"}
+        (tmp_path / "mine.json").write_text(json.dumps({"categories": [], "images": [image], "annotations": []}))
+        with pytest.raises(DataError, match="is no name of a picture"):
+            list(open_dataset(tmp_path, "mine"))
+
+    def test_a_mask_of_a_thousand_million_pixels(self, tmp_path):
+        picture(tmp_path / "a.jpg", [])
+        side = 31_000
+        content = {
+            "categories": [{"id": 1, "name": "red"}],
+            "images": [{"id": 1, "file_name": "a.jpg", "width": side, "height": side}],
+            "annotations": [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1]}],
+        }
+        content["annotations"][0]["segmentation"] = {"size": [side, side], "counts": [0, side * side]}
+        (tmp_path / "mine.json").write_text(json.dumps(content))
+        with pytest.raises(DataError, match="31000 x 31000 is no size of a picture"):
+            list(open_dataset(tmp_path, "mine"))
+
+
+class TestProposals:
+    def mat(self, **variables):
+        file = io.BytesIO()
+        savemat(file, variables)
+        return bytearray(file.getvalue())
+
+    def of(self, path):
+        return ProposalFiles(path).of(PICTURE, "a.jpg")
+
+    def test_a_matrix_that_lacks_its_second_half(self, written):
+        """It says that it is complex: scipy's compiled reader ended the process (SIGSEGV)."""
+        content = self.mat(bboxes=np.array([[1, 1, 4, 5.0]]))
+        content[145] |= 0x08
+        with pytest.raises(DataError, match=r"a\.mat' cannot be used: there are no 'superpixels'"):
+            self.of(written(bytes(content), "a.mat"))
+
+    @pytest.mark.parametrize("place", range(128, 200, 3))
+    def test_every_byte_of_a_matlab_file_may_be_wrong(self, place, written):
+        content = self.mat(bboxes=np.array([[1, 1, 4, 5.0]]), bboxes_scores=np.array([0.5]))
+        for value in (0, 0x7F, 0xFF):
+            changed = bytes(content[:place] + bytes([value]) + content[place + 1 :])
+            with suppress(DataError):  # the process has to live on, that is all
+                self.of(written(changed, "a.mat"))
+
+    def test_few_bytes_that_stand_for_many_masks(self, written):
+        runs = {"size": [8, 12], "counts": [0, 96]}
+        entries = [{"image_id": "a.jpg", "segmentation": runs}] * 10_001
+        with pytest.raises(DataError, match="keep its best 10000 at most"):
+            self.of(written(json.dumps(entries), "a.json"))
+
+    def test_arrays_that_hold_more_than_they_say(self, written):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            array = io.BytesIO()
+            np.save(array, np.array([[0, 0, 3, 4.0]]))
+            archive.writestr("boxes.npy", array.getvalue() + b"more")
+        with pytest.raises(DataError, match="holds more than its array"):
+            self.of(written(file.getvalue(), "a.npz"))
+
+
+class TestWords:
+    def test_a_word_of_a_megabyte_takes_no_time(self):
+        assert singular("a" * 10**6 + "-s") == "a" * 10**6 + "-s"
+
+    def test_an_index_of_thousands_of_digits(self):
+        with pytest.raises(ConceptError, match=r"There is no output unit 9+: the units are 0 to 999"):
+            imagenet_labels().find("9" * 5_000)
+
+    def test_a_long_unknown_word_is_not_compared_with_all_others(self):
+        with pytest.raises(ConceptError, match=r"No label is called 'xyzxyz.*'\. `excite ls labels`"):
+            imagenet_labels().find("xyz" * 3_000)
+
+    def test_labels_that_are_none_name_their_file(self, written):
+        with pytest.raises(ConceptError, match=r"labels\.txt: Label 1 is"):
+            Labels.read(written("cat\n\ndog\n", "labels.txt"))
+
+
+class TestNetworks:
+    def test_thousands_of_layers_of_one_name(self, written):
+        """They get underscores; each tried all of those before it."""
+        text = _chain(1_500, "ReLU")
+        for k in range(1_500):
+            text = text.replace(f'name: "r{k}"', 'name: "same"', 1)
+        network = CaffeNetwork(read_network(written(text, "net.prototxt")))
+        assert [name for name, _ in network.named_children()][:3] == ["same", "same_", "same__"]
+
+    def test_a_layer_without_outputs(self, written):
+        layer = (
+            'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 0 } }'
+        )
+        path = written(_chain(0, "ReLU") + layer, "net.prototxt")
+        with pytest.raises(ModelError, match="has no outputs"):
+            CaffeNetwork(read_network(path))
+
+    def test_a_checkpoint_of_other_shapes(self, tmp_path):
+        _fit().save(tmp_path / "checkpoint", KEY)
+        other = _fit()
+        other._weights["bias"] = torch.nn.Parameter(torch.zeros(7))
+        with pytest.raises(ModelError, match="it is of another training"):
+            other.resume(tmp_path / "checkpoint", KEY)
+
+
+class TestArchives:
+    def unpacked(self, path):
+        with members(path) as found:
+            return list(unpack(found, path.with_name("out")))
+
+    def test_what_is_no_archive_is_told_in_one_line(self, written):
+        with pytest.raises(DataError, match=r"is damaged: file could not be opened successfully:?$"):
+            self.unpacked(written(b"no archive" * 99, "data.tar"))
+
+    def test_damaged_lzma(self, written):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
+            archive.writestr("a", bytes(range(256)) * 40)
+        content = bytearray(file.getvalue())
+        content[60:80] = b"\xff" * 20
+        with pytest.raises(DataError, match=r"data\.zip is no archive that can be unpacked, or is damaged"):
+            self.unpacked(written(bytes(content), "data.zip"))
+
+    def test_a_broken_zip_is_none_of_ours(self, written):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("map/excite.json", "{}")
+        content = file.getvalue().replace(b"PK\1\2", b"PK\1\3")
+        with pytest.raises(ExciteError, match="was not made by excite export"):
+            check_ours(written(content, "map.pt2"))
+
+
+class TestKept:
+    def test_a_map_nested_without_end(self, written):
+        with pytest.raises(ExciteError, match="is not JSON"):
+            AttentionMap.load(written("[" * 100_000, "map.json"))
+
+    def test_a_map_that_is_none_names_its_file(self, tmp_path):
+        made = AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).save(tmp_path / "map.json")
+        content = {**json.loads(made.read_text()), "image_size": [0, 2]}
+        made.write_text(json.dumps(content))
+        with pytest.raises(ExciteError, match=r"map\.json' is not a saved map"):
+            AttentionMap.load(made)
+
+    def test_a_picture_of_captions_whose_number_is_a_list(self, written):
+        content = {"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"image_id": [], "caption": "a dog"}]}
+        with pytest.raises(DataError, match="is no caption file of COCO"):
+            read_captions(written(json.dumps(content), "captions.json"), None)
+
+    def test_a_shard_whose_file_has_no_end(self, written):
+        about = tarfile.TarInfo("a.png")
+        about.size = 2**70
+        with pytest.raises(DataError, match=r"cannot read the shard .*pics\.tar"):
+            make_index(written(about.tobuf(tarfile.GNU_FORMAT) + bytes(1024), "pics.tar"))
+
+    def test_an_index_that_is_cut_off_is_made_anew(self, written):
+        file = io.BytesIO()
+        np.save(file, np.arange(10, dtype=np.uint64))
+        content = file.getvalue().replace(b"}", b" ")
+        assert read_index(written(content, "pics.tar.index")) is None
+
+    def test_a_survey_whose_numbers_stand_for_nothing(self, tmp_path):
+        parts = {name: np.frombuffer(b"[]", np.uint8) for name in ("words", "users")}
+        parts["changes"] = np.frombuffer(b"{}", np.uint8)
+        one = {"counts": np.zeros(0, np.int64), "user": np.array([5], np.int32), "lengths": np.zeros(1, np.uint16)}
+        firsts, images = np.full((1, 5), -1, np.int32), np.zeros((1, 2), np.uint64)
+        np.savez(tmp_path / "s.npz", **parts, **one, alphabetical=np.ones(1, bool), firsts=firsts, images=images)
+        with pytest.raises(DataError, match="its parts do not fit together"):
+            Survey.read(tmp_path / "s.npz")
+
+    def test_a_corpus_whose_columns_have_no_names(self, written):
+        file = io.BytesIO()
+        arrow().parquet.write_table(arrow().table({"image": ["a"], "tags": ["b"], "user": ["c"], "zzzz": [1]}), file)
+        content = file.getvalue().replace(b"zzzz", b"\xff\xfe\xfd\xfc")
+        with pytest.raises(DataError, match=r"tags\.parquet"):
+            Corpus(written(content, "tags.parquet"))
+
+    def test_a_ledger_whose_json_is_broken(self, tmp_path):
+        table = Columns.of(ENTRIES).table(ENTRIES)
+        boxes = table.schema.get_field_index("boxes")
+        table = table.set_column(boxes, "boxes", arrow().array(["[[1"] * len(ENTRIES)))
+        (tmp_path / "records.parquet").mkdir()
+        arrow().parquet.write_table(table, tmp_path / "records.parquet/part-00000.parquet")
+        book = open_ledger(tmp_path / "records.jsonl", ("image",), parquet=True).read()
+        with pytest.raises(ExciteError, match=r"part-00000\.parquet' is damaged"):
+            book["k0"]
+
+    def test_features_that_are_nowhere_are_computed_again(self, written):
+        lines = [
+            {"key": "a", "picture": "a", "start": 0, "shape": [3, "x"]},
+            {"key": "b", "picture": "b", "start": [], "shape": [1]},
+        ]
+        path = written("".join(json.dumps(line) + "\n" for line in lines), "kept/index.jsonl")
+        path.with_name("features.bin").write_bytes(bytes(100))
+        assert Shelf(path.parent).read() == {}
