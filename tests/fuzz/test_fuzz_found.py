@@ -142,7 +142,7 @@ class TestProposals:
 
     def test_a_matrix_that_lacks_its_second_half(self, written):
         """It says that it is complex: scipy's compiled reader ended the process (SIGSEGV)."""
-        content = self.mat(bboxes=np.array([[1, 1, 4, 5.0]]))
+        content = self.mat(bboxes=np.array([[1, 1, 4, 5.0]]), bboxes_scores=np.array([0.5]))
         content[145] |= 0x08
         with pytest.raises(DataError, match=r"a\.mat' cannot be used: there are no 'superpixels'"):
             self.of(written(bytes(content), "a.mat"))
@@ -199,9 +199,9 @@ class TestNetworks:
 
     def test_a_layer_without_outputs(self, written):
         layer = (
-            'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 0 } }'
+            'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "a" inner_product_param { num_output: 0 } }'
         )
-        path = written(_chain(0, "ReLU") + layer, "net.prototxt")
+        path = written(f"{_chain(0, 'ReLU')}\n{layer}", "net.prototxt")
         with pytest.raises(ModelError, match="has no outputs"):
             CaffeNetwork(read_network(path))
 
