@@ -35,7 +35,7 @@ from excite.readouts.save import save_json  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CHUNK = 1000  # cases of a reader that one process works through
+CHUNK = 1400  # cases of a reader that one process works through
 Task = tuple[str, tuple[int, ...]]
 
 

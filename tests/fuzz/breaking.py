@@ -143,8 +143,8 @@ def _or_bytes(form: Callable[..., bytes], share: float = 0.3) -> Callable[[bytes
             return broken_bytes(content, random, tokens)
         try:
             made = form(content, random, tokens)
-        except (ValueError, KeyError, IndexError, struct.error, SyntaxError, RecursionError):
-            return broken_bytes(content, random, tokens)  # two files made one: it is none of its kind any more
+        except Exception:  # noqa: BLE001 - of any kind: two files were made one, and it is none of its form any more
+            return broken_bytes(content, random, tokens)
         return broken_bytes(made, random, tokens) if random.random() < 0.1 else made
 
     return broken
