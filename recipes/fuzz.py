@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import platform
 import shlex
 import sys
@@ -50,7 +51,9 @@ def main() -> None:
         raise SystemExit(guided(READERS[given.reader[0]], given.guided))
     names = given.reader or list(READERS)
     found = _hunted(names, given)
-    record = _record(found)
+    readers = {name: {"entry": READERS[name].entry, **_facts(each), "code": _sign()} for name, each in found.items()}
+    commands, others = _others(given)
+    record = _record([*commands, shlex.join(["python", "recipes/fuzz.py", *sys.argv[1:]])], others | readers)
     if given.out:
         save_json(record, given.out)
         given.out.with_suffix(".jsonl").unlink(missing_ok=True)
@@ -65,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2, help="processes at a time")
     parser.add_argument("--out", type=Path, help="the record, as JSON")
     parser.add_argument("--quick", action="store_true", help="leave out the hostile files: some take seconds")
-    parser.add_argument("--reader", action="append", choices=READERS, default=[], help="only this one; may be repeated")
+    parser.add_argument("--reader", action="append", choices=READERS, default=[], help="only this; --out keeps others")
     parser.add_argument("--case", type=int, help="read this one case of the reader in this process")
     parser.add_argument("--save", type=Path, help="where the file of the case is written")
     parser.add_argument("--guided", type=float, default=0, help="seconds of coverage-guided fuzzing (needs atheris)")
@@ -142,18 +145,30 @@ def _sign() -> str:
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
-def _record(found: dict[str, Found]) -> dict[str, Any]:
-    everything = Found()
-    for each in found.values():
-        everything.add(each)
+def _others(given: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
+    """What the record says about the readers that are not run anew, and how that was made."""
+    if not (given.reader and given.out and given.out.exists()):
+        return [], {}
+    record = json.loads(given.out.read_text())
+    return record["made by"], record["readers"]
+
+
+def _record(commands: list[str], readers: dict[str, Any]) -> dict[str, Any]:
+    """All readers together; a reader whose code was mended afterwards may have been run anew on its own."""
+    rows = [readers[name] for name in READERS if name in readers]
+    slowest, largest = max(rows, key=lambda row: row["slowest_seconds"]), max(rows, key=lambda row: row["peak_mb"])
+    seconds = sum(row["cpu_seconds"] for row in rows)
     return {
-        "made by": shlex.join(["python", "recipes/fuzz.py", *sys.argv[1:]]),
-        "code": _sign(),
+        "made by": commands,
         "python": platform.python_version(),
-        "readers": {name: {"entry": READERS[name].entry, **_facts(each)} for name, each in found.items()},
         "limits": {"cpu_seconds": MOST_CPU, "wall_seconds": MOST_WALL, "memory_mb": MOST_BYTES >> 20},
-        **_facts(everything),
-        "cpu_hours": round(everything.cpu_seconds / 3600, 3),
+        **{name: sum(row[name] for row in rows) for name in ("cases", "accepted", "refused")},
+        "slowest_seconds": slowest["slowest_seconds"],
+        "peak_mb": largest["peak_mb"],
+        "cpu_seconds": round(seconds, 3),
+        "cpu_hours": round(seconds / 3600, 3),
+        "failures": [{"reader": name, **one} for name in readers for one in readers[name]["failures"]],
+        "readers": {name: readers[name] for name in READERS if name in readers},
     }
 
 

@@ -34,30 +34,11 @@ LISTS = {
 }
 ENTITIES = "".join(f'<!ENTITY e{k} "{f"&e{k - 1};" * 10}">' for k in range(1, 12))
 XML_TOKENS = (
-    b"<object>",
-    b"</object>",
-    b"<bndbox>",
-    b"<xmin>",
+    *b"<object> </object> <bndbox> <xmin>".split(),
     b"<!DOCTYPE a>",
-    b"<!ENTITY",
-    b"&#0;",
-    b"&lt;",
-    b"<![CDATA[",
-    b"]]>",
+    *b"<!ENTITY &#0; &lt; <![CDATA[ ]]>".split(),
 )
-JSON_TOKENS = (
-    b'"segmentation"',
-    b'"counts"',
-    b'"size"',
-    b'"bbox"',
-    b"null",
-    b"true",
-    b"[[",
-    b"]]",
-    b"{",
-    b"}",
-    b'"\\ud800"',
-)
+JSON_TOKENS = tuple(b'"segmentation" "counts" "size" "bbox" null true [[ ]] { } "\\ud800"'.split())
 
 
 def whole(dataset):

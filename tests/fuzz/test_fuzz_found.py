@@ -3,7 +3,6 @@
 import io
 import json
 import struct
-import tarfile
 import warnings
 import zipfile
 import zlib
@@ -11,29 +10,14 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-import torch
 from annotated import make_voc, picture, scenes
-from fuzzed_caffe import _chain
-from fuzzed_kept import ENTRIES, KEY, _fit
 from PIL import Image
 from scipy.io import savemat
 
-from excite.attention import AttentionMap
 from excite.datasets import open_dataset
-from excite.datasets.unpacking import members, unpack
-from excite.errors import ConceptError, DataError, ExciteError, ImageError, ModelError
-from excite.exporting.metadata import check_ours
+from excite.errors import ConceptError, DataError, ImageError
 from excite.images import reading
-from excite.ledger import open_ledger
-from excite.ledger.columns import Columns, arrow
-from excite.models.caffe.network import CaffeNetwork
-from excite.models.caffe.reading import read_network
 from excite.proposals.files import ProposalFiles
-from excite.tags.cleaning.survey import Survey
-from excite.tags.corpus import Corpus
-from excite.tags.pictures.tar_index import make_index, read_index
-from excite.tags.reading.caption_files import read_captions
-from excite.training.features import Shelf
 from excite.vocabulary import Labels, imagenet_labels
 from excite.vocabulary.plurals import singular
 
@@ -186,120 +170,3 @@ class TestWords:
     def test_labels_that_are_none_name_their_file(self, written):
         with pytest.raises(ConceptError, match=r"labels\.txt: Label 1 is"):
             Labels.read(written("cat\n\ndog\n", "labels.txt"))
-
-
-class TestNetworks:
-    def test_thousands_of_layers_of_one_name(self, written):
-        """They get underscores; each tried all of those before it."""
-        text = _chain(1_500, "ReLU")
-        for k in range(1_500):
-            text = text.replace(f'name: "r{k}"', 'name: "same"', 1)
-        network = CaffeNetwork(read_network(written(text, "net.prototxt")))
-        assert [name for name, _ in network.named_children()][:3] == ["same", "same_", "same__"]
-
-    def test_a_layer_without_outputs(self, written):
-        layer = (
-            'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "a" inner_product_param { num_output: 0 } }'
-        )
-        path = written(f"{_chain(0, 'ReLU')}\n{layer}", "net.prototxt")
-        with pytest.raises(ModelError, match="has no outputs"):
-            CaffeNetwork(read_network(path))
-
-    def test_a_checkpoint_of_other_shapes(self, tmp_path):
-        _fit().save(tmp_path / "checkpoint", KEY)
-        other = _fit()
-        other._weights["bias"] = torch.nn.Parameter(torch.zeros(7))
-        with pytest.raises(ModelError, match="it is of another training"):
-            other.resume(tmp_path / "checkpoint", KEY)
-
-
-class TestArchives:
-    def unpacked(self, path):
-        with members(path) as found:
-            return list(unpack(found, path.with_name("out")))
-
-    def test_what_is_no_archive_is_told_in_one_line(self, written):
-        with pytest.raises(DataError, match=r"is damaged: file could not be opened successfully:?$"):
-            self.unpacked(written(b"no archive" * 99, "data.tar"))
-
-    def test_damaged_lzma(self, written):
-        file = io.BytesIO()
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
-            archive.writestr("a", bytes(range(256)) * 40)
-        content = bytearray(file.getvalue())
-        content[60:80] = b"\xff" * 20
-        with pytest.raises(DataError, match=r"data\.zip is no archive that can be unpacked, or is damaged"):
-            self.unpacked(written(bytes(content), "data.zip"))
-
-    def test_a_broken_zip_is_none_of_ours(self, written):
-        file = io.BytesIO()
-        with zipfile.ZipFile(file, "w") as archive:
-            archive.writestr("map/excite.json", "{}")
-        content = file.getvalue().replace(b"PK\1\2", b"PK\1\3")
-        with pytest.raises(ExciteError, match="was not made by excite export"):
-            check_ours(written(content, "map.pt2"))
-
-
-class TestKept:
-    def test_a_map_nested_without_end(self, written):
-        with pytest.raises(ExciteError, match="is not JSON"):
-            AttentionMap.load(written("[" * 100_000, "map.json"))
-
-    def test_a_map_that_is_none_names_its_file(self, tmp_path):
-        made = AttentionMap(torch.eye(2), "cat", "pool2", "mwp", 1.0, (2, 2)).save(tmp_path / "map.json")
-        content = {**json.loads(made.read_text()), "image_size": [0, 2]}
-        made.write_text(json.dumps(content))
-        with pytest.raises(ExciteError, match=r"map\.json' is not a saved map"):
-            AttentionMap.load(made)
-
-    def test_a_picture_of_captions_whose_number_is_a_list(self, written):
-        content = {"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"image_id": [], "caption": "a dog"}]}
-        with pytest.raises(DataError, match="is no caption file of COCO"):
-            read_captions(written(json.dumps(content), "captions.json"), None)
-
-    def test_a_shard_whose_file_has_no_end(self, written):
-        about = tarfile.TarInfo("a.png")
-        about.size = 2**70
-        with pytest.raises(DataError, match=r"cannot read the shard .*pics\.tar"):
-            make_index(written(about.tobuf(tarfile.GNU_FORMAT) + bytes(1024), "pics.tar"))
-
-    def test_an_index_that_is_cut_off_is_made_anew(self, written):
-        file = io.BytesIO()
-        np.save(file, np.arange(10, dtype=np.uint64))
-        content = file.getvalue().replace(b"}", b" ")
-        assert read_index(written(content, "pics.tar.index")) is None
-
-    def test_a_survey_whose_numbers_stand_for_nothing(self, tmp_path):
-        parts = {name: np.frombuffer(b"[]", np.uint8) for name in ("words", "users")}
-        parts["changes"] = np.frombuffer(b"{}", np.uint8)
-        one = {"counts": np.zeros(0, np.int64), "user": np.array([5], np.int32), "lengths": np.zeros(1, np.uint16)}
-        firsts, images = np.full((1, 5), -1, np.int32), np.zeros((1, 2), np.uint64)
-        np.savez(tmp_path / "s.npz", **parts, **one, alphabetical=np.ones(1, bool), firsts=firsts, images=images)
-        with pytest.raises(DataError, match="its parts do not fit together"):
-            Survey.read(tmp_path / "s.npz")
-
-    def test_a_corpus_whose_columns_have_no_names(self, written):
-        file = io.BytesIO()
-        arrow().parquet.write_table(arrow().table({"image": ["a"], "tags": ["b"], "user": ["c"], "zzzz": [1]}), file)
-        content = file.getvalue().replace(b"zzzz", b"\xff\xfe\xfd\xfc")
-        with pytest.raises(DataError, match=r"tags\.parquet"):
-            Corpus(written(content, "tags.parquet"))
-
-    def test_a_ledger_whose_json_is_broken(self, tmp_path):
-        table = Columns.of(ENTRIES).table(ENTRIES)
-        boxes = table.schema.get_field_index("boxes")
-        table = table.set_column(boxes, "boxes", arrow().array(["[[1"] * len(ENTRIES)))
-        (tmp_path / "records.parquet").mkdir()
-        arrow().parquet.write_table(table, tmp_path / "records.parquet/part-00000.parquet")
-        book = open_ledger(tmp_path / "records.jsonl", ("image",), parquet=True).read()
-        with pytest.raises(ExciteError, match=r"part-00000\.parquet' is damaged"):
-            book["k0"]
-
-    def test_features_that_are_nowhere_are_computed_again(self, written):
-        lines = [
-            {"key": "a", "picture": "a", "start": 0, "shape": [3, "x"]},
-            {"key": "b", "picture": "b", "start": [], "shape": [1]},
-        ]
-        path = written("".join(json.dumps(line) + "\n" for line in lines), "kept/index.jsonl")
-        path.with_name("features.bin").write_bytes(bytes(100))
-        assert Shelf(path.parent).read() == {}

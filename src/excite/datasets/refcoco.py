@@ -17,6 +17,7 @@ from excite.datasets.phrases import Described, Phrase, PhraseDataset
 from excite.datasets.pictures import pictures_by
 from excite.datasets.rec_box import BOX_KEYS, BoxProblem, corners
 from excite.errors import DataError
+from excite.images import readable_formats
 
 if TYPE_CHECKING:
     from excite.datasets.sample import Box
@@ -186,7 +187,7 @@ def _size_of(path: Path) -> tuple[int, int] | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of broken EXIF data, whoever reads the picture is warned
             warnings.simplefilter("error", Image.DecompressionBombWarning)  # nobody can read it
-            with Image.open(path) as picture:
+            with Image.open(path, formats=readable_formats()) as picture:
                 width, height = picture.size
                 turned = picture.getexif().get(ORIENTATION) in TURNED
     except Exception:  # noqa: BLE001 - Pillow raises errors of all kinds for a damaged file

@@ -1,7 +1,7 @@
 """Pictures: which files are some, and what a person sees in them."""
 
 from excite.images.finding import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument
-from excite.images.reading import decode_image, picture_format, read_image
+from excite.images.reading import decode_image, picture_format, read_image, readable_formats
 
 __all__ = [
     "PICTURE_SUFFIXES",
@@ -11,4 +11,5 @@ __all__ = [
     "is_picture_argument",
     "picture_format",
     "read_image",
+    "readable_formats",
 ]

@@ -5,6 +5,7 @@ with 16 bits, designers with transparency or printing inks; each is brought to e
 place, and nothing is guessed in silence.
 """
 
+import logging
 import os
 import stat
 import threading
@@ -23,7 +24,7 @@ from PIL import Image, UnidentifiedImageError
 from excite.errors import ImageError
 from excite.images.plain import as_rgb
 
-__all__ = ["decode_image", "picture_format", "read_image"]
+__all__ = ["decode_image", "picture_format", "read_image", "readable_formats"]
 
 Array = NDArray[Any]
 
@@ -49,6 +50,8 @@ UPRIGHT = {
 
 MOST_PIXELS = {"AVIF": 60_000_000, "JPEG2000": 30_000_000, "WEBP": 50_000_000}
 """Of formats whose decoders take more memory than the picture: a file of a few kilobytes can be that large."""
+
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # whoever keeps a log still gets what it says
 
 _OPENING = threading.Lock()  # filters of warnings belong to the whole process
 
@@ -129,6 +132,17 @@ def picture_format(content: bytes, name: str = "the picture") -> str:
     return str(_opened(BytesIO(content), name).format)
 
 
+def readable_formats() -> list[str]:
+    """The formats that are read, as Pillow calls them; older versions of Pillow know fewer.
+
+    Example:
+        >>> "JPEG" in readable_formats(), "EPS" in readable_formats()
+        (True, False)
+    """
+    Image.init()
+    return [known for known in FORMATS if known in Image.OPEN]
+
+
 def _from_file(path: Path) -> Image.Image:
     """Open a file, having looked first whether it can be a picture at all."""
     name = repr(str(path))
@@ -153,8 +167,7 @@ def _from_file(path: Path) -> Image.Image:
 
 def _opened(file: BinaryIO, name: str) -> Image.Image:
     """Let Pillow look at the beginning of the file, its guard against decompression bombs being strict."""
-    Image.init()
-    formats = [known for known in FORMATS if known in Image.OPEN]  # older versions of Pillow know fewer
+    formats = readable_formats()
     try:
         with _quietly():
             warnings.simplefilter("error", Image.DecompressionBombWarning)

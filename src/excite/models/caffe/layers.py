@@ -204,9 +204,13 @@ def _pair(layer: Layer, option: str, side: str, default: int | None = None) -> t
     else:
         given = options.get(option, default)
         given = given if isinstance(given, Sequence) else (given,)
+        if len(given) > 2:
+            raise refusal(layer, f"has {len(given)} numbers for its {option} where pictures have two sides")
         height, width = (given or (default,))[0], (given or (default,))[-1]
     if height is None or width is None:
         raise refusal(layer, f"does not say its {option}")
+    if side != "pad" and min(height, width) < 1:
+        raise refusal(layer, f"has a {option} of {height} x {width}: both must be at least 1")
     return int(height), int(width)
 
 

@@ -121,6 +121,8 @@ def _pictures(path: Path) -> Iterator[tuple[str, int, int]]:
     with tarfile.open(path, "r:") as tar:
         while (member := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]  # it would remember all; typeshed lacks it
+            if member.size < 0:
+                raise tarfile.ReadError("a file in it has fewer than no bytes")
             name = member.name.removeprefix("./")
             key, rest = split_key(name)
             if not member.isreg() or member.issparse() or not _is_picture(rest):
