@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +31,9 @@ def write_pt2(written: Written, facts: dict[str, Any], file: BinaryIO) -> None:
     Example:
         >>> write_pt2(written, facts, file)  # doctest: +SKIP
     """
-    torch.export.save(program(written), file, extra_files={ENTRY: json.dumps(facts)})
+    content = BytesIO()  # torch ends the whole process when a file of its own cannot be written, as on a full disk
+    torch.export.save(program(written), content, extra_files={ENTRY: json.dumps(facts)})
+    file.write(content.getbuffer())
 
 
 def open_pt2(path: Path) -> tuple[Run, dict[str, Any]]:
