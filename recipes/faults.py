@@ -63,7 +63,7 @@ def _tried(laboratory, injection):  # noqa: ANN001, ANN202 - of the tests, which
     """The record of one fault; what went wrong stands where the result would."""
     try:
         return laboratory.inject(injection)
-    except AssertionError as error:
+    except (AssertionError, OSError) as error:
         place = error.__traceback__
         while place is not None and place.tb_next is not None:
             place = place.tb_next

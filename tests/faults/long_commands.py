@@ -119,7 +119,7 @@ COMMANDS = {
         "finetune --data voc --split val --model tiny --views 2 --batch 4 --held-out 0.3 --out out",
         "voc/JPEGImages/000002.jpg",
         "voc",
-        "out/held-out.jsonl",
+        "out/features/index.jsonl",
     ),
     "finetune augment": Long(
         "finetune --data voc --split val --model tiny --augment --batch 4 --out out",
