@@ -47,9 +47,9 @@ def obey_permissions():
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     rights = (ctypes.c_uint32 * 6)()
-    if libc.syscall(125, header, rights) == 0:  # capget
-        rights[0] &= ~0b110  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        libc.syscall(126, header, rights)  # capset
+    assert libc.capget(header, rights) == 0
+    rights[0] &= ~0b110  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+    assert libc.capset(header, rights) == 0
 
 
 @contextmanager

@@ -56,12 +56,9 @@ class Full(Happens):
     """The disk is full from some moment on."""
 
     def make(self, laboratory, injection, whole):
-        fault = self if laboratory.disk.mounted else Happens("limit files", self.exits, self.says)
-        return (
-            Happens.make(fault, laboratory, injection, whole)
-            if fault is not self
-            else super().make(laboratory, injection, whole)
-        )
+        if laboratory.disk.mounted:
+            return super().make(laboratory, injection, whole)
+        return Happens("limit files", self.exits, self.says).make(laboratory, injection, whole)
 
     def victim(self, laboratory, injection):
         return str(laboratory.disk.ballast)
@@ -166,8 +163,9 @@ class Twice:
         finally:
             os.kill(first, signal.SIGCONT)
         ended = laboratory.forking.ended(first)
-        check_lines(laboratory.said("first") + said)
-        assert (code, ended) in {(0, 0), (1, 0)}, (code, ended, said, laboratory.said("first"))
+        both = laboratory.said("first") + said
+        check_lines(both)
+        assert (code, ended) in {(0, 0), (1, 0)}, (code, ended, both)
         if code:
             assert re.match(r"excite: another run", said[-1])
         return {"moment": moment, "exit": code, "said": said}

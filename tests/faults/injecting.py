@@ -1,10 +1,12 @@
 """A fault really made, and what must hold afterwards: whole files, one clear line, and a second run that ends well."""
 
+import os
 import re
 import shutil
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from disk import small_disk
 from fault_kinds import FAULTS
@@ -66,6 +68,7 @@ class Laboratory:
         self.archive = {"url": server.url, "file": str(self.notes / "archive")}
         self.forking = self._ending.enter_context(closing(Forking(SCRIPT)))
         self._whole = {}
+        self._heard = {}
 
     def close(self):
         self._ending.close()
@@ -74,6 +77,7 @@ class Laboratory:
         """Begin a command; the number of its process."""
         arguments = [*COMMANDS[command].arguments, *extra]
         said = str(self.notes / name)
+        self._listen(f"{said}.err")
         return self.forking.start(arguments=arguments, folder=str(self.folder), said=said, archive=self.archive, **more)
 
     def run(self, command, name="run", **more):
@@ -81,9 +85,21 @@ class Laboratory:
         code = self.forking.ended(self.start(command, name, **more))
         return code, self.said(name)
 
+    def _listen(self, path):
+        """Have standard error in a pipe: a limit on the size of files is none on what is said."""
+        if path in self._heard:
+            os.close(self._heard[path])
+            Path(path).unlink()
+        os.mkfifo(path)
+        self._heard[path] = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
     def said(self, name="run"):
-        """The lines on standard error."""
-        return (self.notes / f"{name}.err").read_text().splitlines()
+        """The lines on standard error of a run that has ended."""
+        path, told = str(self.notes / f"{name}.err"), b""
+        with suppress(BlockingIOError):  # a worker that has not ended yet has nothing to say any more
+            while some := os.read(self._heard[path], 65536):
+                told += some
+        return told.decode().splitlines()
 
     def whole(self, command):
         """What a run leaves that nobody disturbs."""
