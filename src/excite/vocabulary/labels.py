@@ -16,7 +16,8 @@ __all__ = ["Concept", "Labels", "fold", "listed", "singulars"]
 
 MOST_GUESSES = 5
 LEAST_LIKENESS = 0.65
-LONGEST_SHOWN = 200  # letters of an unknown word: a longer one is not looked for among the others, and not told whole
+LONGEST_LIKENESS = 200  # letters of an unknown word: a longer one is not compared with all others
+LONGEST_SHOWN = 60  # letters of it that are told
 MOST_DIGITS = 18  # no unit has so many
 
 
@@ -232,7 +233,7 @@ class Labels:
     def _unknown(self, query: str, wanted: str) -> str:
         """What to tell a user whose word nothing begins with: every guess is a word that ``find`` knows."""
         known = dict.fromkeys([*self._tables.synonyms, *self._tables.groups, *self._tables.last_words])
-        near = get_close_matches(wanted, known, MOST_GUESSES, LEAST_LIKENESS) if len(wanted) <= LONGEST_SHOWN else []
+        near = get_close_matches(wanted, known, MOST_GUESSES, LEAST_LIKENESS) if len(wanted) <= LONGEST_LIKENESS else []
         guess = f" Did you mean {listed([repr(word) for word in near])}?" if near else ""
         return f"No label is called {query.strip()[:LONGEST_SHOWN]!r}.{guess} `excite ls labels` lists all {len(self)}."
 
