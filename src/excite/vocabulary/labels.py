@@ -257,5 +257,5 @@ def words_of(unit: int, entry: object) -> tuple[str, ...]:
     """The synonyms of a label, given as one word or as several."""
     words = tuple(entry) if isinstance(entry, Sequence) and not isinstance(entry, str) else (entry,)
     if not words or not all(isinstance(word, str) and fold(word) for word in words):
-        raise ConceptError(f"Label {unit} is {str(entry)[:100]!r}: give it one or several words, none of them blank.")
+        raise ConceptError(f"Label {unit} is {repr(entry)[:100]}: give it one or several words, none of them blank.")
     return words
