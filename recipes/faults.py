@@ -35,7 +35,7 @@ def main() -> None:
 
     chosen = [one for one in ALL if asked.only in {None, one.command}]
     started, records = time.monotonic(), []
-    with tempfile.TemporaryDirectory() as folder, closing(Laboratory(Path(folder))) as laboratory:
+    with tempfile.TemporaryDirectory() as folder, closing(Laboratory(Path(folder), everything=True)) as laboratory:
         for number, injection in enumerate(chosen, 1):
             record = _tried(laboratory, injection)
             records.append(record)

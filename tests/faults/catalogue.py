@@ -56,12 +56,12 @@ def _every():
 ALL = tuple(_every())
 
 QUICK = {
-    "boxes coco": {"kill -9": 0.6, "full disk": 0.6, "two at once": 0.5, "torn write": 0.7},
+    "boxes coco": {"kill -9": 0.6, "two at once": 0.5, "torn write": 0.7},
     "bench pointing": {"kill -9": 0.6, "SIGTERM": 0.7, "input vanishes": 0.4, "answers to a full disk": 0},
     "finetune": {"kill -9": 0.3, "Ctrl-C": 0.3, "read-only folder": 0, "input folder vanishes": 0.4},
     "train tags": {"kill -9": 1, "full disk": 0.2},
-    "tags clean": {"kill -9": 0.6, "Ctrl-C": 0.7, "two at once": 1, "a file in the way": 0},
-    "tags shards": {"kill -9": 0.6, "full disk": 0.6, "input folder vanishes": 0.4, "reader gone": 0},
+    "tags clean": {"kill -9": 0.6, "two at once": 1, "a file in the way": 0},
+    "tags shards": {"kill -9": 0.6, "full disk": 0.6, "input folder vanishes": 0.4},
     "tags captions": {"two at once": 1},
     "fetch": {"kill -9": 0.6, "Ctrl-C": 0.3, "full disk": 0.2, "two at once": 0.5},
 }

@@ -18,14 +18,19 @@ from serving import serving
 __all__ = ["Injection", "Laboratory"]
 
 SCRIPT = """
-import excite, torch, typer, pyarrow.parquet, pyarrow.compute, matplotlib.pyplot, PIL.Image, safetensors.torch
-import excite.album, excite.boxing, excite.grounding, excite.exporting, excite.training.finetuning
-import excite.benchmarks.pointing, excite.benchmarks.localization, excite.benchmarks.grounding, excite.benchmarks.plots
-import excite.benchmarks.layer_sweep, excite.benchmarks.speed_run, excite.training.tags.tag_training
-import excite.tags.cleaning.cleaning, excite.tags.sharding, excite.tags.counting.figures
+import excite, torch, typer, pyarrow.parquet, pyarrow.compute, PIL.Image, safetensors.torch
+import excite.boxing, excite.benchmarks.pointing, excite.training.finetuning, excite.training.tags.tag_training
+import excite.tags.cleaning.cleaning, excite.tags.sharding
 from happenings import run
 torch.set_num_threads(1)
 """
+MORE = """
+import matplotlib.pyplot
+import excite.album, excite.grounding, excite.exporting, excite.tags.counting.figures
+import excite.benchmarks.localization, excite.benchmarks.grounding, excite.benchmarks.plots
+import excite.benchmarks.layer_sweep, excite.benchmarks.speed_run
+"""
+"""What only some commands need: whoever tries all of them imports it once."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,10 @@ class Laboratory:
 
     Args:
         folder: an empty folder.
+        everything: all commands are to be tried, and not only the quick ones.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, everything=False):
         self._ending = ExitStack()
         self.notes = folder / "notes"
         self.notes.mkdir()
@@ -66,7 +72,7 @@ class Laboratory:
         server = self._ending.enter_context(serving(archive()))
         (self.notes / "archive").write_bytes(server.content)
         self.archive = {"url": server.url, "file": str(self.notes / "archive")}
-        self.forking = self._ending.enter_context(closing(Forking(SCRIPT)))
+        self.forking = self._ending.enter_context(closing(Forking(SCRIPT + MORE * everything)))
         self._whole = {}
         self._heard = {}
 
