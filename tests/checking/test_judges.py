@@ -86,7 +86,8 @@ def test_removal_says_plainly_who_is_best_at_what():
         fading(deletion={"c-mwp": 0.2, "lrp": 0.1, "random": 0.4}, insertion={"c-mwp": 0.6, "lrp": 0.5, "random": 0.2}),
     )
     assert second.standing == "holds"
-    assert "Deletion: c-mwp 0.20 (0.20 to 0.20), not the best, which is lrp with 0.10" in second.sentences[0]
+    assert "Deletion: c-mwp 0.200 (0.200 to 0.200), not the best, which is lrp with 0.100" in second.sentences[0]
+    assert "ahead by 0.100 (0.100 to 0.100); better than a random map, 0.400" in second.sentences[0]
     assert "the best of all" in second.sentences[1]
 
 

@@ -66,7 +66,7 @@ def judge_removal(measured: Sequence[Measured], method: str) -> Verdict:
     judged = [_judged(kind, _areas(measured, kind), method) for kind in SIGNS]
     names = list(measured[0]["deletion"])
     means = {kind: {name: mean(values) for name, values in _areas(measured, kind).items()} for kind in SIGNS}
-    rows = [{"method": name, **{kind: str(means[kind][name]) for kind in SIGNS}} for name in names]
+    rows = [{"method": name, **{kind: f"{means[kind][name]:.3f}" for kind in SIGNS}} for name in names]
     return Verdict(
         worst([standing for standing, _ in judged]),
         tuple(said for _, said in judged),
@@ -83,12 +83,15 @@ def _areas(measured: Sequence[Measured], kind: str) -> dict[str, list[float]]:
 def _judged(kind: str, areas: Mapping[str, Sequence[float]], method: str) -> tuple[Standing, str]:
     means = {name: mean(values) for name, values in areas.items()}
     best = max(means, key=lambda name: SIGNS[kind] * means[name].value)
-    place = "the best of all" if best == method else f"not the best, which is {best} with {means[best]}"
+    place = "the best of all"
+    if best != method:
+        behind = mean([SIGNS[kind] * (a - b) for a, b in zip(areas[best], areas[method], strict=True)])
+        place = f"not the best, which is {best} with {means[best]:.3f}, ahead by {behind:.3f}"
     gains = mean([SIGNS[kind] * (a - b) for a, b in zip(areas[method], areas[RANDOM], strict=True)])
     standing: Standing = "holds" if gains.low > 0 else "doubtful" if gains.value > 0 else "fails"
     chance = {"holds": "better than", "doubtful": "hardly better than", "fails": "no better than"}[standing]
     return standing, (
-        f"{kind.capitalize()}: {method} {means[method]}, {place}; {chance} a random map, {means[RANDOM]} "
+        f"{kind.capitalize()}: {method} {means[method]:.3f}, {place}; {chance} a random map, {means[RANDOM]:.3f} "
         f"({'less' if SIGNS[kind] < 0 else 'more'} is better)."
     )
 

@@ -29,8 +29,11 @@ class Mean:
     high: float
 
     def __str__(self) -> str:
-        known = math.isfinite(self.low)
-        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})" if known else f"{self.value:.2f}"
+        return f"{self:.2f}"
+
+    def __format__(self, digits: str) -> str:
+        interval = f" ({self.low:{digits}} to {self.high:{digits}})" if math.isfinite(self.low) else ""
+        return f"{self.value:{digits}}{interval}"
 
 
 def mean(values: Sequence[float]) -> Mean:

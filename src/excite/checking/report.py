@@ -85,4 +85,4 @@ def _section(verdict: Verdict) -> Html:
     columns = list(verdict.rows[0])
     rows = [[row[column] for column in columns] for row in verdict.rows]
     words = element("p", element("strong", verdict.standing.capitalize()), ". ", " ".join(verdict.sentences))
-    return joined([words, table("Means over the pictures", columns, rows)])
+    return joined([words, table("Over all pictures", columns, rows)])
