@@ -29,9 +29,10 @@ class Mean:
     high: float
 
     def __str__(self) -> str:
-        return f"{self:.2f}"
+        return format(self)
 
-    def __format__(self, digits: str) -> str:
+    def __format__(self, spec: str) -> str:
+        digits = spec or ".2f"
         interval = f" ({self.low:{digits}} to {self.high:{digits}})" if math.isfinite(self.low) else ""
         return f"{self.value:{digits}}{interval}"
 
