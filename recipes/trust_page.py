@@ -53,8 +53,8 @@ def faults() -> Iterator[str]:
     yield f"`{record['made_by']}`"
     yield (
         f"{record['injections']} faults of {record['faults']} kinds were really made in {record['commands']} commands: "
-        f"signals sent, disks filled ({record['disk']}), inputs taken away, workers killed. Afterwards the same command "
-        f"was given again. Lost or wrong: {record['lost_or_wrong']}."
+        f"signals sent, disks filled ({record['disk']}), inputs taken away, workers killed. Afterwards the same "
+        f"command was given again. Lost or wrong: {record['lost_or_wrong']}."
     )
     yield markdown_table([_command(command, tried) for command in dict.fromkeys(one["command"] for one in tried)])
 
@@ -129,12 +129,12 @@ def packages() -> Iterator[str]:
     record = _read(RECORDS / "supply.json")
     yield "## Packages"
     yield f"`{record['made by']}`"
-    extras = record["core"]["without its extra"]
+    extras, sizes = record["core"]["without its extra"], record["bytes"]
+    took = [f"{record[kind]['seconds']:.0f}" for kind in ("wheel[demo]", "sdist[demo]")]
     yield (
-        f"In empty environments of Python {record['python']} the wheel ({record['bytes']['wheel'] / 1e6:.1f} MB) and the "
-        f"sdist ({record['bytes']['sdist'] / 1e6:.1f} MB) were installed and ran the demo, in "
-        f"{record['wheel[demo]']['seconds']:.0f} and {record['sdist[demo]']['seconds']:.0f} s. With nothing but the core "
-        f"`excite attend` worked, and each of {len(extras)} commands that need more said in one line what to install."
+        f"In empty environments of Python {record['python']} the wheel ({sizes['wheel'] / 1e6:.1f} MB) and the sdist "
+        f"({sizes['sdist'] / 1e6:.1f} MB) were installed and ran the demo, in {' and '.join(took)} s. With nothing but the "
+        f"core `excite attend` worked, and each of {len(extras)} commands that need more said in one line what to install."
     )
 
 
