@@ -15,7 +15,14 @@ from excite.checking.values import judge_values
 
 PICTURES = 6
 
-MASS = {"reading": "low", "layers": {"high": 1.0, "low": 0.6}, "read": 0.6, "negative": 0.0, "finite": True}
+MASS = {
+    "reading": "low",
+    "layers": {"high": 1.0, "low": 0.6},
+    "read": 0.6,
+    "heard": 1.0,
+    "negative": 0.0,
+    "finite": True,
+}
 VALUES = {"while": 0.0, "after": 0.0, "rounding": 1e-6}
 RANDOM = {"shares": [0.25, 0.5, 1.0], "curves": {"c-mwp": [0.9, 0.1, 0.0], "mwp": [0.9, 0.8, 0.7]}}
 CLASSES = {"likeness": {"c-mwp": [0.1, 0.3], "mwp": [0.9, 0.9]}}
@@ -36,6 +43,11 @@ def test_mass():
     assert judged(judge_mass, MASS).standing == "holds"
     assert "0.60" in judged(judge_mass, MASS).sentences[0]
     assert judged(judge_mass, MASS, read=0.05).standing == "doubtful"
+
+
+def test_places_that_are_stepped_over_are_told():
+    assert "Only 26% of its places" in judged(judge_mass, MASS, heard=0.26).sentences[0]
+    assert "places" not in judged(judge_mass, MASS).sentences[0]
 
 
 @pytest.mark.parametrize("broken", [{"read": 1.01}, {"negative": -0.01}, {"finite": False}, {"layers": {"high": 1.2}}])

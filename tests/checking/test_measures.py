@@ -19,6 +19,7 @@ from excite.checking.stability import relative_distance, under_small_changes
 from excite.checking.values import values_agree
 from excite.checking.work import Checking
 from excite.errors import ModelError
+from excite.metrics.ranks import rank_correlation
 
 LAYERS = {"c-mwp": ("1",), "mwp": ("1",), "center": ("1",)}
 
@@ -47,6 +48,25 @@ def test_mass_is_told_from_the_top_down():
     assert list(found["layers"]) == ["3", "2", "1", "0"]
     assert all(mass == pytest.approx(1, abs=1e-5) for mass in found["layers"].values())
     assert found["negative"] == 0
+
+
+def test_places_that_are_stepped_over_count_for_nothing():
+    """Maps that agree only in where nobody looks are not alike."""
+    net = nn.Sequential(nn.Identity(), nn.Conv2d(3, 2, 1, stride=2, bias=False), nn.Flatten(), nn.LazyLinear(2)).eval()
+    classifier = replace(colour_classifier(), module=net)
+    net(classifier.prepared(scene())[None])
+    with torch.no_grad():
+        for weights in net.parameters():
+            weights.abs_()
+    stepping = Seen(classifier, {"mwp": ("0",)}, scene(), 0)
+    assert stepping.heard.float().mean() == 0.25
+    assert mass_kept(stepping)["heard"] == 0.25
+    own = stepping.maps["mwp"]
+    shuffled = torch.zeros_like(own.values)
+    shuffled[::2, ::2] = own.values[::2, ::2].flip(0).flip(1)
+    assert rank_correlation(own.values, shuffled) > 0.8
+    assert abs(stepping.likeness("mwp", replace(own, values=shuffled))) < 0.5
+    assert stepping.likeness("mwp", own) == pytest.approx(1)
 
 
 def test_a_bias_takes_its_part():

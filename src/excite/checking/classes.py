@@ -8,7 +8,6 @@ import torch
 
 from excite.checking.check import Check, Verdict, worst
 from excite.checking.means import mean
-from excite.metrics.ranks import rank_correlation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +29,7 @@ def between_classes(seen: Seen) -> dict[str, Any]:
     likeness: dict[str, list[float]] = {method: [] for method in seen.layers}
     for other in others:
         for method, found in seen.maps_of(concept=other).items():
-            likeness[method].append(rank_correlation(seen.maps[method].values, found.values))
+            likeness[method].append(seen.likeness(method, found))
     return {"others": [other.name for other in others], "likeness": likeness}
 
 

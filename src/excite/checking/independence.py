@@ -15,7 +15,6 @@ import torch
 from excite.checking.check import Check, Panel, Verdict
 from excite.checking.means import mean, mean_curve
 from excite.errors import ModelError
-from excite.metrics.ranks import rank_correlation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +47,7 @@ def under_randomisation(seen: Seen) -> dict[str, Any]:
     for name, module in randomised_top_down(seen.classifier.module, seen.seed, stops(len(layers))):
         random.append(name)
         for method, found in seen.maps_of(module=module).items():
-            curves[method].append(rank_correlation(seen.maps[method].values, found.values))
+            curves[method].append(seen.likeness(method, found))
     shares = [count / len(layers) for count in stops(len(layers))]
     return {"down_to": random, "shares": shares, "curves": curves}
 

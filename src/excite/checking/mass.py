@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MASS", "judge_mass", "mass_kept"]
 
 EXACT = 1e-4
+MOST_PLACES = 0.9  # with fewer, it is worth a word
 ENOUGH = 0.1  # of the signal: less, and nine tenths of the answer are not in the map
 
 
@@ -40,6 +41,7 @@ def mass_kept(seen: Seen) -> dict[str, Any]:
         "reading": reading,
         "layers": {name: float(arrived[name].sum()) for name in reversed(layers)},
         "read": float(arrived[reading].sum()),
+        "heard": float(seen.heard.float().mean()),
         "negative": min(float(values.clamp(max=0).sum()) for values in arrived.values()),
         "finite": all(bool(torch.isfinite(values).all()) for values in arrived.values()),
     }
@@ -66,6 +68,9 @@ def judge_mass(measured: Sequence[Measured], _method: str) -> Verdict:
         said = f"Of the signal {read} arrives at {where}, at least {min(reads):.2f}; the rest ends in biases."
         if standing == "doubtful":
             said += " The map speaks for that share only: read a layer nearer to the output."
+        heard = mean([one["heard"] for one in measured]).value
+        if heard < MOST_PLACES:
+            said += f" Only {heard:.0%} of its places are heard by the layers above, which step over the others."
     rows = [
         {"layer": layer, "mean": f"{float(mean(values).value):.3f}", "least": f"{min(values):.3f}"}
         for layer, values in kept.items()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from excite.benchmarks.looks import all_maps
+from excite.metrics.ranks import rank_correlation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,6 +64,22 @@ class Seen:
     def maps(self) -> dict[str, AttentionMap]:
         """The map of the finding by each method."""
         return self.maps_of()
+
+    @cached_property
+    def heard(self) -> Tensor:
+        """The places of the layer of ``mwp`` from which the output hears at all, [h, w].
+
+        A convolution of one place that steps by two passes over three of four places: they can never win. That all
+        maps are empty there would look like agreement.
+        """
+        return self.maps["mwp"].values > 0
+
+    def likeness(self, method: str, other: AttentionMap) -> float:
+        """The rank correlation of the method's map with another one of it, among the places that are heard."""
+        own = self.maps[method]
+        if own.layer != self.maps["mwp"].layer or own.values.shape != self.heard.shape:
+            return rank_correlation(own.values, other.values)
+        return rank_correlation(own.values[self.heard], other.values[self.heard])
 
     def concept(self, unit: int) -> Concept:
         """An output of the classifier as something to look for."""

@@ -37,7 +37,7 @@ def under_small_changes(seen: Seen) -> dict[str, Any]:
     likeness, moved = {}, {}
     for method, found in seen.maps.items():
         likeness[method] = {
-            "noise": rank_correlation(found.values, noisy[method].values),
+            "noise": seen.likeness(method, noisy[method]),
             "flip": rank_correlation(found.values, mirrored[method].values.flip(-1)),
         }
         moved[method] = relative_distance(found.values, noisy[method].values)

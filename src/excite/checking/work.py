@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Checking"]
 
 ODD_NAMES = ("utf-8", "surrogateescape")
-AS_MEASURED = 1  # goes up when a check measures otherwise, so that older facts do not count any more
+AS_MEASURED = 2  # goes up when a check measures otherwise, so that older facts do not count any more
 
 
 @dataclass(frozen=True, eq=False)
