@@ -23,14 +23,16 @@ EVERY = {
 SOME = {
     "input vanishes": {
         **dict.fromkeys(("attend", "boxes coco", "boxes voc", "bench pointing", "bench localization"), 0.4),
-        **dict.fromkeys(("layers", "finetune", "finetune augment"), 0.4),
+        **dict.fromkeys(("check", "layers", "finetune", "finetune augment"), 0.4),
         **dict.fromkeys(("ground", "tags clean", "tags captions"), 0),
         "bench grounding": 0.65,  # when the sizes of all pictures are known: before, it is left out and counted
     },
     "input folder vanishes": dict.fromkeys(
         ("attend", "bench pointing", "layers", "finetune", "train tags", "tags shards"), 0.4
     ),
-    "input cut off": dict.fromkeys(("attend", "boxes voc", "bench pointing", "bench localization", "layers"), 0.4),
+    "input cut off": dict.fromkeys(
+        ("attend", "boxes voc", "bench pointing", "bench localization", "check", "layers"), 0.4
+    ),
     "worker killed": dict.fromkeys(("attend", "boxes coco", "bench pointing", "finetune", "train tags"), 0),
     "Ctrl-C while workers begin": dict.fromkeys(("attend", "bench pointing"), 0),
     "SIGTERM while workers begin": dict.fromkeys(("attend", "bench pointing"), 0),

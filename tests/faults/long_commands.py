@@ -115,6 +115,12 @@ COMMANDS = {
         "voc",
         "out/records.jsonl",
     ),
+    "check": Long(
+        "check colours photos --only values,classes,removal --no-page --out out",
+        "photos/000004.png",
+        "photos",
+        "out/records.jsonl",
+    ),
     "finetune": Long(
         "finetune --data voc --split val --model tiny --views 2 --batch 4 --held-out 0.3 --out out",
         "voc/JPEGImages/000002.jpg",
