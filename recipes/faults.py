@@ -1,7 +1,7 @@
 """Make every fault of the catalogue in tests/faults, and write down what was seen.
 
     python recipes/faults.py --out docs/trust/faults.json            about half an hour on two cores
-    python recipes/faults.py --out faults.json --only "tags clean"   one command
+    python recipes/faults.py --out faults.json --only "tags clean"   one command; what the file says of others stays
 
 Each fault is really made: signals, a small disk that is full or read-only, inputs that vanish, workers that are killed.
 """
@@ -9,6 +9,7 @@ Each fault is really made: signals, a small disk that is full or read-only, inpu
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -41,6 +42,11 @@ def main() -> None:
             records.append(record)
             print(f"{number}/{len(chosen)} {injection}: {record['resumed']}", flush=True)
         disk = "a tmpfs of its own" if laboratory.disk.mounted else "limits of the process"
+    seconds = round(time.monotonic() - started)
+    if asked.only is not None and asked.out.exists():
+        before = json.loads(asked.out.read_text(encoding="utf-8"))
+        seconds += before["seconds"]
+        records = [record for record in before["records"] if record["command"] != asked.only] + records
     failed = [record for record in records if not record["resumed"].startswith("identical")]
     about = {
         "made_by": "python recipes/faults.py --out docs/trust/faults.json",
@@ -52,7 +58,7 @@ def main() -> None:
         "commands": len({record["command"] for record in records}),
         "faults": len({record["fault"] for record in records}),
         "lost_or_wrong": len(failed),
-        "seconds": round(time.monotonic() - started),
+        "seconds": seconds,
         "records": records,
     }
     save_json(about, asked.out)
