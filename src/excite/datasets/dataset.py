@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from excite.vocabulary import Concept, Labels
 
-__all__ = ["Dataset", "picture_called", "picture_in", "read_text"]
+__all__ = ["LONGEST_PART", "Dataset", "picture_called", "picture_in", "read_text"]
 
 LONGEST_PART = 250  # bytes of a folder's or a file's name: most systems take 255, and another suffix may be tried
 LONGEST_NAME = 1000  # letters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import picture_called, read_text
+from excite.datasets.dataset import LONGEST_PART, picture_called, read_text
 from excite.datasets.flickr30k_files import Annotation, Mention, mentions, read_annotation
 from excite.datasets.lines import read_lines
 from excite.datasets.phrases import Described, Phrase, PhraseDataset
@@ -72,12 +72,12 @@ class Flickr30kEntities(PhraseDataset):
         """Keep a picture with its phrases, or count why it cannot be used."""
         sentences = self.folder / "Sentences" / f"{name}.txt"
         annotation = self.folder / "Annotations" / f"{name}.xml"
-        try:
+        if len(name.encode()) > LONGEST_PART - len(".jpeg"):
+            missing = "picture"  # no file's name is so long
+        else:
             picture = picture_called(self._pictures, name, str(self.folder / f"{self.split}.txt"))
             files = {"picture": picture, "file of sentences": sentences, "file of boxes": annotation}
             missing = next((what for what, path in files.items() if not path.is_file()), "")
-        except OSError:  # no file's name is so long
-            missing = "picture"
         if missing:
             self.left_out[f"names whose {missing} is missing"] += 1
             return
