@@ -74,11 +74,12 @@ def files() -> Iterator[str]:
     record = _read(RECORDS / "fuzz.json")
     limits = record["limits"]
     yield "## Broken and hostile files"
-    yield f"`{record['made by']}`"
+    yield "\n".join(f"`{command}`" for command in record["made by"])
     yield (
         f"{record['cases']:,} files for {len(record['readers'])} readers, in {record['cpu_hours']:.1f} hours of CPU: "
         f"{record['accepted']:,} were read and {record['refused']:,} refused in one line that names the file. Crashes, "
-        f"hangs, more than {limits['memory_mb']} MB, and any other error: {len(record['failures'])}."
+        f"more than {limits['cpu_seconds']:.0f} s of CPU, more than {limits['memory_mb']} MB, and any other error: "
+        f"{len(record['failures'])}."
     )
     yield markdown_table([_reader(name, facts) for name, facts in record["readers"].items()])
 
