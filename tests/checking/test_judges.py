@@ -148,5 +148,9 @@ def test_the_interval_holds_the_mean():
     assert mean_curve([[0.0, 1.0], [1.0, 1.0]]) == [0.5, 1.0]
 
 
+def test_nothing_is_written_as_less_than_nothing():
+    assert str(mean([-0.001] * 5)) == "0.00 (0.00 to 0.00)"
+
+
 def test_the_worst_counts():
     assert worst(["holds", "fails", "doubtful"]) == "fails"

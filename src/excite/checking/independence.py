@@ -114,12 +114,15 @@ def judge_independence(measured: Sequence[Measured], method: str) -> Verdict:
     said = (
         f"The maps {words} from what the network has learned: once the top half of its layers is random, the rank "
         f"correlation of {method} with what it was is {left[method]}; below {UNLIKE} is wanted. With just that half "
-        f"random it is {curves[method][half]:.2f}, and the highest from there on {max(curves[method][half:]):.2f}."
+        f"random it is {curves[method][half]:z.2f}, and the highest from there on {max(curves[method][half:]):z.2f}."
     )
     others = ", ".join(f"{name} {value}" for name, value in left.items() if name != method)
     after = (f"The others: {others}.",) if others else ()
     rows = [
-        {"method": name, **{f"{100 * share:.0f} %": f"{value:.2f}" for share, value in zip(shares, curve, strict=True)}}
+        {
+            "method": name,
+            **{f"{100 * share:.0f} %": f"{value:z.2f}" for share, value in zip(shares, curve, strict=True)},
+        }
         for name, curve in curves.items()
     ]
     lines = {name: [(0.0, 1.0), *zip(shares, curve, strict=True)] for name, curve in curves.items()}

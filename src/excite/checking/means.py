@@ -32,7 +32,7 @@ class Mean:
         return format(self)
 
     def __format__(self, spec: str) -> str:
-        digits = spec or ".2f"
+        digits = spec or "z.2f"  # z: never -0.00
         interval = f" ({self.low:{digits}} to {self.high:{digits}})" if math.isfinite(self.low) else ""
         return f"{self.value:{digits}}{interval}"
 
