@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests/fuzz")]
 
-from catalogue import READERS  # noqa: E402 - found in the folder above
+from fuzz_catalogue import READERS  # noqa: E402 - found in the folder above
 from fuzzed import BROKEN, HOSTILE, content_of  # noqa: E402
 from hunting import MOST_BYTES, MOST_CPU, MOST_WALL, PACE, Found, Hunt  # noqa: E402
 

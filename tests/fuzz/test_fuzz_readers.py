@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from catalogue import READERS
+from fuzz_catalogue import READERS
 from fuzzed import BROKEN, content_of
 
 ROOT = Path(__file__).parents[2]

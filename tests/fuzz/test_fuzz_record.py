@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from catalogue import READERS
+from fuzz_catalogue import READERS
 
 RECORD = Path(__file__).parents[2] / "docs/trust/fuzz.json"
 

@@ -133,7 +133,7 @@ def _damaged(path: Path, reason: object) -> DataError:
 
 
 def _are_within(places: NDArray[np.int32], things: list[str]) -> bool:
-    return places.size == 0 or (places.min() >= NONE and places.max() < len(things))
+    return bool(places.size == 0 or (places.min() >= NONE and places.max() < len(things)))
 
 
 def _bytes(value: object) -> NDArray[np.uint8]:
