@@ -1,5 +1,6 @@
 """Case after case in processes that may crash, hang or eat memory: each is watched, ended in time, and begun again."""
 
+import faulthandler
 import json
 import mmap
 import os
@@ -140,6 +141,7 @@ class Hunt:
             output = os.open(self._said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(output, 1)
             os.dup2(output, 2)
+            faulthandler.disable()  # what pytest has switched on would tell of every crash at length
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             place = self._folder / "files"
             place.mkdir()

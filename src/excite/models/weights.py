@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from excite.errors import ModelError
 from excite.models.files import check_download, check_file
+from excite.models.pickled import names_too_long
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,18 +146,22 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
+    more = (
+        f"{path} holds more than tensors, and unpacking that could run any program: "
+        "save the network's state_dict() and give that."
+    )
     try:
         with path.open("rb") as file, warnings.catch_warnings(action="ignore"):  # torch judges a path by its name
-            found = torch.load(file, map_location="cpu", weights_only=True)
+            foul = names_too_long(file)
+            found = {} if foul else torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged pickle fails in any way there is
         said = str(error)
         if "Weights only load failed" in said or "weights_only" in said:
-            raise ModelError(
-                f"{path} holds more than tensors, and unpacking that could run any program: "
-                "save the network's state_dict() and give that."
-            ) from error
+            raise ModelError(more) from error
         reason = next(iter(said.splitlines()), type(error).__name__)[:200]
         raise ModelError(f"{path} cannot be read as a state dict: {reason}; fetch it again.") from error
+    if foul:
+        raise ModelError(more)
     for name in INNER:
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
             found = found[name]
