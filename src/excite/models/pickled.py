@@ -18,6 +18,7 @@ __all__ = ["names_too_long"]
 MOST_LETTERS = 500  # torch's own names have thirty
 PICKLES = 5  # so many stand at the beginning of a file from before 2020
 CALLS = {"GLOBAL", "INST"}
+UNENDED = "no newline found"  # as pickletools says it
 
 
 def names_too_long(file: BinaryIO) -> bool:
@@ -30,8 +31,8 @@ def names_too_long(file: BinaryIO) -> bool:
     """
     try:
         return any(len(name) > MOST_LETTERS for name in _names(file))
-    except Exception:  # noqa: BLE001 - damaged files fail in any way there is, and torch is the one to say how
-        return False
+    except Exception as error:  # noqa: BLE001 - damaged files fail in any way there is, and torch is the one to say how
+        return UNENDED in str(error)  # but of a line without an end it takes all the rest for the name
     finally:
         file.seek(0)
 
