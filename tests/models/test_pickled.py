@@ -1,4 +1,4 @@
-"""State dicts that call something by a very long name: torch would search for advice about it for hours."""
+"""State dicts that call something by a very long name: torch would search long for advice about it."""
 
 import io
 import pickle

@@ -1,7 +1,7 @@
 """What a state dict would call, looked at before torch reads it.
 
 torch refuses a file that calls anything but tensors, and then searches its own message for advice, in a time that grows
-with the square of the name that the file has chosen: 15 kilobytes take five seconds, a megabyte hours.
+with the square of the name that the file has chosen: 15 kilobytes take five seconds.
 """
 
 from __future__ import annotations
