@@ -29,14 +29,27 @@ _CONVERTING = frozenset("__float__ __int__ __bool__ __index__ __complex__ __arra
 _SUBJECTS = ("input", "self", "x")  # what torch's functions call their first argument
 # In-place calls that autograd itself carries rightly: they copy values or change only the shape.
 WRITING = frozenset("copy_ zero_ fill_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ __setitem__".split())
+# In-place calls that networks make most, and the same beside their subject.
+_BESIDE: dict[Any, Callable[..., Tensor]] = {
+    torch.relu_: torch.relu,
+    Tensor.relu_: torch.relu,
+    Tensor.add_: torch.add,
+    Tensor.__iadd__: torch.add,
+}
 
 
 class Call:
     """One call of a torch function on at least one activation."""
 
     def __init__(
-        self, mode: Downward, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        mode: Downward,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: Sequence[Tensor] | None = None,
     ) -> None:
+        self.tensors = tensors_in((args, kwargs)) if tensors is None else tensors  # all that it is given
         self.mode = mode
         self.function = function
         self.name = operation_name(function)
@@ -69,10 +82,22 @@ class Call:
             if self.in_place and not self.traced:
                 self.mode.keeper.before_writing(self.subject)
                 return cast("Tensor", self.function(*self.args, **self.kwargs))
-            result: Tensor = (
-                self.on(self.subject.clone()) if self.in_place else self.function(*self.args, **self.kwargs)
-            )
+            result: Tensor = self._beside() if self.in_place else self.function(*self.args, **self.kwargs)
             return result
+
+    def _beside(self) -> Tensor:
+        """What an in-place call would write, beside its subject: on a copy, where torch has no other way."""
+        beside = _BESIDE.get(self.function)
+        position = None if beside is not None else _inplace_position(self.function)
+        if beside is not None:
+            result: Tensor = beside(*self.args, **self.kwargs)
+        elif position is not None:
+            args = (*self.args[:position], False, *self.args[position + 1 :]) if len(self.args) > position else self.args
+            result = self.function(*args, **{k: v for k, v in self.kwargs.items() if k != "inplace"})
+        else:
+            return cast("Tensor", self.on(self.subject.clone()))
+        alike = result.dtype == self.subject.dtype and result.shape == self.subject.shape
+        return result if alike else cast("Tensor", self.on(self.subject.clone()))  # which stays as it is, or says no
 
     def on(self, subject: Tensor) -> Any:
         """The same call on another subject."""
@@ -84,7 +109,7 @@ class Call:
     @cached_property
     def traced(self) -> bool:
         """Whether the call depends on a tapped layer."""
-        return any(is_traced(tensor) for tensor in tensors_in((self.args, self.kwargs)))
+        return any(is_traced(tensor) for tensor in self.tensors)
 
     @property
     def writes(self) -> bool:
@@ -102,7 +127,7 @@ class Call:
 
     def by(self, function: Callable[..., Any]) -> Call:
         """The same call of another function that gives the same values."""
-        return Call(self.mode, function, self.args, self.kwargs)
+        return Call(self.mode, function, self.args, self.kwargs, self.tensors)
 
     def plain(self) -> Any:
         """Run the operation as it is: right for whatever only copies values, refused later for anything else."""
@@ -155,7 +180,7 @@ class Call:
     def refuse(self, reason: str) -> Any:
         """Run the operation, but let no signal through it."""
         rule = Refused(refusal(self.name, self.mode.module_name(), reason))
-        traced = [tensor for tensor in tensors_in((self.args, self.kwargs)) if is_traced(tensor)]
+        traced = [tensor for tensor in self.tensors if is_traced(tensor)]
         return self.emit(rule, self.response(), traced)
 
 

@@ -114,7 +114,7 @@ def top_down(*tops: Any) -> list[Any]:
 
 def name_unruled(result: Tensor, call: Call, module_name: Callable[[], str]) -> None:
     """Remember which call made the nodes that do more than copy, for the error if a signal ever meets them."""
-    origins = {tensor.grad_fn for tensor in tensors_in((call.args, call.kwargs)) if is_traced(tensor)}
+    origins = {tensor.grad_fn for tensor in call.tensors if is_traced(tensor)}
     for node in nodes_below(result.grad_fn, lambda node: [] if node in origins else children_of(node)):
         if node not in origins and not copies(node) and "excite" not in node.metadata:
             node.metadata["excite"] = refusal(call.name, module_name())

@@ -13,7 +13,10 @@ from torch import Tensor
 
 from excite.propagation.deciding import is_known
 
-__all__ = ["Keeper", "Kept", "memory_of", "version_of"]
+__all__ = ["Keeper", "Kept", "is_exchangeable", "memory_of", "version_of"]
+
+_USES = getattr(torch._C, "_storage_Use_Count", None)  # noqa: SLF001 - torch has no public name for it
+_OWN_USES = 2  # of memory that one tensor looks at: the tensor's own, and that of who asks
 
 
 def version_of(tensor: Tensor) -> int:
@@ -66,9 +69,33 @@ class Keeper:
             if kept is not None:
                 kept.tensor = kept.tensor.clone()
 
+    def alone_keeps(self, target: Tensor) -> bool:
+        """Whether nobody but ``target`` and this keeper looks at that memory.
+
+        Then it need not be overwritten: ``target`` can be given other memory, and what is kept stays where it is.
+        """
+        if _USES is None or not is_known() or target._is_view():  # noqa: SLF001 - it has no public name
+            return False
+        kept = sum(reference() is not None for reference in self._kept.get(memory_of(target), ()))
+        looking: int = _USES(target.untyped_storage()._cdata)  # noqa: SLF001 - as above
+        return looking == kept + _OWN_USES
+
     def saving(self) -> torch.autograd.graph.saved_tensors_hooks:
         """Have autograd's own nodes keep their tensors here as well, instead of refusing overwritten ones."""
         return torch.autograd.graph.saved_tensors_hooks(self.keep, lambda kept: kept.tensor)
+
+
+def is_exchangeable(mine: Tensor, other: Tensor) -> bool:
+    """Whether one of two tensors can be given the other's place without anybody else noticing."""
+    return (
+        type(mine) is type(other) is Tensor
+        and mine.shape == other.shape
+        and mine.stride() == other.stride()
+        and mine.dtype == other.dtype
+        and mine.device == other.device
+        and mine._use_count() == other._use_count() == 1  # noqa: SLF001 - torch has no public name for it
+        and not (mine.is_leaf or other.is_leaf or weakref.getweakrefs(mine) or weakref.getweakrefs(other))
+    )
 
 
 def memory_of(tensor: Tensor) -> int:

@@ -17,7 +17,7 @@ from excite.propagation.below import BELOW, run_below
 from excite.propagation.call import WRITING, Call, operation_name
 from excite.propagation.deciding import constants
 from excite.propagation.graph import name_unruled
-from excite.propagation.keeping import Keeper, memory_of, version_of
+from excite.propagation.keeping import Keeper, is_exchangeable, memory_of, version_of
 from excite.propagation.networks import own_tensors, running_module
 from excite.propagation.notes import (
     Note,
@@ -46,7 +46,7 @@ _MOVING = frozenset(
 )
 # What a network asks of a tensor that has nothing to do with its values.
 _FACTS = frozenset(
-    [getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "is_cuda", "layout")]
+    [getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "is_cuda", "is_meta", "layout")]
     + [Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, Tensor.is_contiguous, Tensor.stride]
 )
 _SPLITTING = frozenset("split chunk unbind split_with_sizes".split())
@@ -97,7 +97,7 @@ class Downward(TorchFunctionMode):
         if kwargs.get("out") is not None:
             result = self.__torch_function__(func, types, args, {k: v for k, v in kwargs.items() if k != "out"})
             return self.write(kwargs["out"], result)
-        return self._run(Call(self, func, args, kwargs))
+        return self._run(Call(self, func, args, kwargs, tensors))
 
     def _run(self, call: Call) -> Any:
         """Run one call with its rule."""
@@ -154,6 +154,9 @@ class Downward(TorchFunctionMode):
     def write(self, subject: Tensor, result: Tensor) -> Tensor:
         """Overwrite ``subject``, as the network asked, without hurting what rules have kept."""
         note = note_of(result)
+        if self.keeper.alone_keeps(subject) and is_exchangeable(subject, result):
+            torch.utils.swap_tensors(subject, result)
+            return self._wrote(subject, note)
         self.keeper.before_writing(subject)
         if subject.shape != result.shape and not subject.numel():  # torch gives an empty ``out`` its size
             subject.resize_(result.shape)
@@ -195,7 +198,7 @@ class Downward(TorchFunctionMode):
 
     def _inherited(self, call: Call, position: int) -> Note:
         """What is known of an output of a copying operation, from what is known of its inputs."""
-        live = [tensor for tensor in tensors_in((call.args, call.kwargs)) if is_live(tensor)]
+        live = [tensor for tensor in call.tensors if is_live(tensor)]
         moving = call.name in _MOVING and is_live(call.subject)
         notes = [note_of(call.subject)] if moving else [note_of(tensor) for tensor in live]
         neuron = notes[0].neuron if moving else None

@@ -144,7 +144,6 @@ class Note:
     rest: Tensor | None = None
     gate: int = 0
     fresh: bool = False
-    version: int = 0  # torch's counter of in-place changes of the tensor's memory, when the note was made
 
     def made_by(self) -> Neuron | None:
         """The neuron that a norm, scale or shift of this tensor belongs to."""
@@ -157,14 +156,14 @@ FRESH = Note(fresh=True)
 
 def note_of(tensor: Tensor) -> Note:
     """The note of a live tensor; nothing is known of one whose memory was overwritten since."""
-    note: Note = getattr(tensor, _ATTRIBUTE)
-    return note if note.version == version_of(tensor) else Note()
+    note: Note
+    note, version = getattr(tensor, _ATTRIBUTE)
+    return note if version == version_of(tensor) else REST
 
 
 def set_note(tensor: Tensor, note: Note) -> Tensor:
-    """Mark ``tensor`` as live."""
-    version = version_of(tensor)
-    setattr(tensor, _ATTRIBUTE, note if note.version == version else replace(note, version=version))
+    """Mark ``tensor`` as live, with torch's counter of in-place changes of its memory, when the note was made."""
+    setattr(tensor, _ATTRIBUTE, (note, version_of(tensor)))
     return tensor
 
 
@@ -180,7 +179,10 @@ def is_traced(value: Any) -> bool:
 
 def leads_to_tap(tensor: Tensor) -> bool:
     """Whether a tapped layer lies below ``tensor``: a history alone may be that of a custom function's parameters."""
-    waiting, seen = [tensor.grad_fn], set()
+    top = tensor.grad_fn
+    if top is None or isinstance(getattr(top, "rule", None), Rule):  # nearly always
+        return top is not None
+    waiting, seen = [top], set()
     while waiting:
         node = waiting.pop()
         if isinstance(getattr(node, "rule", None), Rule):

@@ -90,10 +90,18 @@ class Winners(torch.autograd.Function):
         return (None, None, *ctx.rule.down(*probabilities))
 
 
+# torch's own ``apply`` looks for functorch's wrappers in every argument, which takes longer than all the rest.
+_APPLY: Callable[..., Any] = super(torch.autograd.Function, Winners).apply  # type: ignore[misc]  # torch has no type for it
+
+
 def follow(rule: Rule, response: Callable[[], Any], inputs: Sequence[Tensor]) -> Any:
     """The response, with ``rule`` as its way down to ``inputs``."""
-    with torch.enable_grad():
-        return Winners.apply(rule, response, *inputs)  # type: ignore[no-untyped-call]  # torch has no type for it
+    before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(True)  # noqa: SLF001 - what enable_grad does, without its ten lines of Python a call
+    try:
+        return _APPLY(rule, response, *inputs)
+    finally:
+        torch._C._set_grad_enabled(before)  # noqa: SLF001 - as above
 
 
 def ports(rule: Rule, like: Tensor, inputs: Sequence[Tensor], count: int = 2) -> tuple[Tensor, ...]:
