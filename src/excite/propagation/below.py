@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from excite.propagation.notes import FRESH, REST, is_live, note_of, set_note
+from excite.propagation.notes import CAPPED, FRESH, REST, is_live, note_of, set_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +67,20 @@ def _rectified(args: Arguments, _kwargs: dict[str, Any]) -> Note | None:
     return REST if note.rest is None and not note.gate else None
 
 
+def _capped(args: Arguments, kwargs: dict[str, Any]) -> Note | None:
+    """ReLU6 and its like: a rectifier with an upper end."""
+    least = args[1] if len(args) > 1 else kwargs.get("min_val", -1.0)
+    return CAPPED if least == 0 else None
+
+
+def _padded(args: Arguments, kwargs: dict[str, Any]) -> Note | None:
+    """Zeros beside an activation that rests at 0: as it was, but no plain response any more."""
+    note = note_of(args[0])
+    mode, value = (args[k] if len(args) > k else kwargs.get(name) for k, name in ((2, "mode"), (3, "value")))
+    zeros = mode in {None, "constant"} and not value
+    return (REST, CAPPED, None)[note.gate] if zeros and note.rest is None else None
+
+
 _WEIGHTED = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear".split()
 _NORMS = frozenset(["batch_norm", "group_norm", "layer_norm"])
 BELOW: dict[str, Callable[[Arguments, dict[str, Any]], Any]] = {
@@ -74,4 +88,7 @@ BELOW: dict[str, Callable[[Arguments, dict[str, Any]], Any]] = {
     **dict.fromkeys(_NORMS, _normalised),
     "add": _added,
     "relu": _rectified,
+    "relu6": lambda _args, _kwargs: CAPPED,
+    "hardtanh": _capped,
+    "pad": _padded,
 }

@@ -92,7 +92,8 @@ class Call:
         if beside is not None:
             result: Tensor = beside(*self.args, **self.kwargs)
         elif position is not None:
-            args = (*self.args[:position], False, *self.args[position + 1 :]) if len(self.args) > position else self.args
+            told = len(self.args) > position
+            args = (*self.args[:position], False, *self.args[position + 1 :]) if told else self.args
             result = self.function(*args, **{k: v for k, v in self.kwargs.items() if k != "inplace"})
         else:
             return cast("Tensor", self.on(self.subject.clone()))

@@ -14,7 +14,7 @@ from torch.autograd.function import BackwardCFunction
 
 from excite.errors import NoRuleError
 from excite.propagation.affine import Affine
-from excite.propagation.notes import is_traced, tensors_in
+from excite.propagation.notes import is_traced
 from excite.propagation.rules import Refused, Rule
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ def is_exchangeable(mine: Tensor, other: Tensor) -> bool:
         and mine.stride() == other.stride()
         and mine.dtype == other.dtype
         and mine.device == other.device
-        and mine._use_count() == other._use_count() == 1  # noqa: SLF001 - torch has no public name for it
+        and mine._use_count() == other._use_count() == 1  # type: ignore[attr-defined]  # noqa: SLF001 - no public name
         and not (mine.is_leaf or other.is_leaf or weakref.getweakrefs(mine) or weakref.getweakrefs(other))
     )
 

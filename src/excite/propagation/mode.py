@@ -155,7 +155,7 @@ class Downward(TorchFunctionMode):
         """Overwrite ``subject``, as the network asked, without hurting what rules have kept."""
         note = note_of(result)
         if self.keeper.alone_keeps(subject) and is_exchangeable(subject, result):
-            torch.utils.swap_tensors(subject, result)
+            torch.utils.swap_tensors(subject, result)  # type: ignore[no-untyped-call]  # torch has no type for it
             return self._wrote(subject, note)
         self.keeper.before_writing(subject)
         if subject.shape != result.shape and not subject.numel():  # torch gives an empty ``out`` its size

@@ -11,6 +11,7 @@ from torch import Tensor
 from excite.propagation.deciding import constants
 from excite.propagation.keeping import version_of
 from excite.propagation.rules import Rule
+from excite.propagation.signs import Signs, signs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from excite.propagation.taps import Start
 
 __all__ = [
+    "CAPPED",
     "FRESH",
     "REST",
     "Neuron",
@@ -46,19 +48,23 @@ class Neuron:
     starts: tuple[Start, ...] = ()  # of the taps on the response before it was normalised
     turning: Turning | None = None  # while nothing but its ports is known of it: where its rows may be turned
 
-    def scaled(self, scale: Tensor | float | None, like: Tensor) -> Neuron:
-        """The same neuron after its response was multiplied with a constant: only the sign of that matters."""
+    def scaled(self, scale: Tensor | float | None, like: Tensor, *, kept: bool = False) -> Neuron:
+        """The same neuron after its response was multiplied with a constant: only the sign of that matters.
+
+        ``kept``: the constant is the network's own, the same for the next picture.
+        """
         if scale is None:
             return self
         with constants((scale, self.polarity)):
-            sign = torch.as_tensor(scale, dtype=like.dtype, device=like.device).detach().sign()
-            polarity = sign if self.polarity is None else self.polarity * sign
-            if bool((polarity == 1).all()):
+            constant = torch.as_tensor(scale, dtype=like.dtype, device=like.device).detach()
+            signs = signs_of(constant, kept=kept)
+            if self.polarity is not None:
+                signs = Signs.of(self.polarity * signs.polarity)
+            if signs.all_positive:
                 return replace(self, polarity=None)
-            if self.turning is not None and self.turning.turn(polarity):
-                mute = polarity.abs() if bool((polarity == 0).any()) else None
-                return Neuron(self.turning.up, self.turning.down, mute, self.starts)
-            return replace(self, polarity=polarity, turning=None)
+            if self.turning is not None and self.turning.turn(signs):
+                return Neuron(self.turning.up, self.turning.down, signs.mute, self.starts)
+            return replace(self, polarity=signs.polarity, turning=None)
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Neuron:
         """The same neuron seen through a change of shape, a choice of some of its units, a copy."""
@@ -80,16 +86,15 @@ class Turning:
     up: Tensor
     down: Tensor
 
-    def turn(self, polarity: Tensor) -> bool:
+    def turn(self, signs: Signs) -> bool:
         """Have the rows turned that way, if it is one sign for each row, and nobody else turned them otherwise."""
         shape = [1] * self.up.dim()
         shape[self.rule.row_dim or 0] = self.up.shape[self.rule.row_dim or 0]
-        if list(polarity.shape) != shape and list(polarity.shape) != shape[1:]:
+        if list(signs.polarity.shape) not in (shape, shape[1:]):
             return False
-        orientation = torch.where(polarity < 0, -1.0, 1.0).to(polarity).flatten()
         if self.rule.orientation is None:
-            self.rule.orientation = orientation
-        return torch.equal(self.rule.orientation, orientation)
+            self.rule.orientation = signs.orientation
+        return self.rule.orientation is signs.orientation or torch.equal(self.rule.orientation, signs.orientation)
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,7 @@ class Note:
 
 REST = Note()  # nothing is known but that it rests at 0
 FRESH = Note(fresh=True)
+CAPPED = Note(gate=1)  # rests at 0 and cannot grow without bound
 
 
 def note_of(tensor: Tensor) -> Note:
@@ -182,7 +188,8 @@ def leads_to_tap(tensor: Tensor) -> bool:
     top = tensor.grad_fn
     if top is None or isinstance(getattr(top, "rule", None), Rule):  # nearly always
         return top is not None
-    waiting, seen = [top], set()
+    waiting: list[Any] = [top]
+    seen: set[Any] = set()
     while waiting:
         node = waiting.pop()
         if isinstance(getattr(node, "rule", None), Rule):

@@ -121,12 +121,13 @@ def norm(call: Call) -> Any:
     torch_order = call.function in {torch.batch_norm, torch.instance_norm}
     position = 3 if call.name in {"batch_norm", "instance_norm"} and not torch_order else 1 if torch_order else 2
     weight = call.argument(position, "weight")
+    kept = id(weight) in call.mode.state
     with constants(weight):
         if weight is None:  # a norm without a scale is no shift either: it forgets where its input rested
             weight = torch.ones(())
         elif call.name not in {"layer_norm", "rms_norm"}:
             weight = weight.detach().reshape(1, -1, *[1] * (call.subject.dim() - 2))
-    return scaled(call, call.subject, weight)
+    return scaled(call, call.subject, weight, kept=kept)
 
 
 def negation(call: Call) -> Any:
@@ -134,15 +135,18 @@ def negation(call: Call) -> Any:
     return scaled(call, call.subject, -1.0)
 
 
-def scaled(call: Call, child: Tensor, scale: Tensor | float | None) -> Tensor:
-    """A constant multiple of ``child`` plus a constant: the same neuron, where a neuron made it."""
+def scaled(call: Call, child: Tensor, scale: Tensor | float | None, *, kept: bool = False) -> Tensor:
+    """A constant multiple of ``child`` plus a constant: the same neuron, where a neuron made it.
+
+    ``kept``: the factor is the network's own, the same for the next picture.
+    """
     note = note_of(child)
     response = call.response()
     if note.fresh and response.shape == child.shape:
         return set_note(response, Note(gate=note.gate, fresh=True))
     neuron = note.made_by() if response.shape == child.shape else None
     if neuron is not None:
-        neuron = neuron.scaled(scale, response)
+        neuron = neuron.scaled(scale, response, kept=kept)
         return call.join(neuron, response, None, Note(neuron=neuron, gate=note.gate))
     winning = scale.detach() != 0 if isinstance(scale, Tensor) else None
     rest = _moved(call, child, note.rest, response)

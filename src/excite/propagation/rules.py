@@ -91,7 +91,7 @@ class Winners(torch.autograd.Function):
 
 
 # torch's own ``apply`` looks for functorch's wrappers in every argument, which takes longer than all the rest.
-_APPLY: Callable[..., Any] = super(torch.autograd.Function, Winners).apply  # type: ignore[misc]  # torch has no type for it
+_APPLY: Callable[..., Any] = super(torch.autograd.Function, Winners).apply
 
 
 def follow(rule: Rule, response: Callable[[], Any], inputs: Sequence[Tensor]) -> Any:
