@@ -62,14 +62,22 @@ class Connected(Affine):
         some = max(1, BLOCK // weight.shape[1])
         spaces = [weight.new_empty(min(some, len(weight)), weight.shape[1]) for _ in signs]
         for rows in self._rows_at_a_time(probability, some):
-            chosen = scaled_by(_chosen(weight, 0, rows), self.scale)
-            if turned and self.orientation is not None:
-                chosen = chosen * _chosen(self.orientation, 0, rows).to(chosen.dtype)[:, None]
+            chosen = self._read(weight, rows, spaces[-1], turned=turned)
             parts = [
                 torch.clamp(chosen, *((0, None) if sign > 0 else (None, 0)), out=space[: len(chosen)])
                 for sign, space in zip(signs, spaces, strict=True)
             ]
             yield rows, [part.to(self._dtype) for part in parts]
+
+    def _read(self, weight: Tensor, rows: Rows, space: Tensor, *, turned: bool) -> Tensor:
+        """Some rows of the weights: where they lie, or else in ``space``. Memory for each block would cost more."""
+        count = len(rows) if isinstance(rows, Tensor) else min(rows.stop, len(weight)) - rows.start
+        space = space[:count]
+        chosen = _chosen(weight, 0, rows, out=space)
+        if turned and self.orientation is not None:
+            signs = _chosen(self.orientation, 0, rows).to(weight.dtype)[:, None]
+            chosen = torch.mul(chosen, signs, out=space)
+        return scaled_by(chosen, self.scale)
 
     def _rows_at_a_time(self, probability: Tensor, some: int) -> Iterable[Rows]:
         """The rows of the units that won."""
@@ -110,10 +118,10 @@ class Mixing(Connected):
         return [slice(start, start + some) for start in range(0, probability.shape[2], some)]
 
 
-def _chosen(values: Tensor, dim: int, rows: Rows) -> Tensor:
+def _chosen(values: Tensor, dim: int, rows: Rows, out: Tensor | None = None) -> Tensor:
     if isinstance(rows, slice):
         return values.narrow(dim, rows.start, min(rows.stop, values.shape[dim]) - rows.start)
-    return values.index_select(dim, rows)
+    return torch.index_select(values, dim, rows, out=out)
 
 
 def _turned(values: Tensor) -> Tensor:
