@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from excite.propagation.deciding import is_known
 from excite.propagation.graph import node_name, outputs_of, rule_of, top_down
 
 if TYPE_CHECKING:
@@ -53,12 +54,12 @@ class Descent:
         ``watch`` is told of every node what arrived at its outputs and what it handed to its inputs.
         """
         count = len(signals[0])
-        waiting: dict[Any, dict[int, Tensor]] = {}
+        waiting = _Waiting()
         for (node, output), signal in zip(self.starts, signals, strict=True):
-            _arrive(waiting, node, output, signal)
+            waiting.add(node, output, signal)
         found: dict[Tensor, Tensor] = {}
         for node in self.order:
-            arrived = waiting.pop(node, None)
+            arrived = waiting.take(node)
             if arrived is None:
                 continue
             if hasattr(node, "variable"):
@@ -70,7 +71,7 @@ class Descent:
             for k, child, output in self.below(node):
                 share = shares[k]
                 if share is not None:
-                    _arrive(waiting, child, output, share)
+                    waiting.add(child, output, share)
         return [found[probe] if probe in found else probe.new_zeros(count, *probe.shape) for probe in self.probes]
 
 
@@ -118,14 +119,21 @@ def _taken_apart(node: Any, signals: Tensor) -> Shares | None:
 
 
 def _to_the_largest(node: Any, signals: Tensor) -> Shares | None:
-    """Max pooling: each unit's probability goes to the child it copied."""
-    if len(signals) == 1:  # then torch's own kernel is quicker
+    """Max pooling: each unit's probability goes to the child it copied.
+
+    On flat memory torch adds at given places five times as fast as in planes, and faster than its own way back.
+    """
+    if not is_known():  # then the planes are of nobody knows what size
         return None
     ((below, output),) = node.next_functions
     shape = outputs_of(below)[output].shape
-    chosen = node._saved_result1.flatten(-2).expand(len(signals), *signals.shape[1:-2], -1)  # noqa: SLF001 - as above
-    shares = signals.new_zeros(len(signals), *shape).flatten(-2)
-    return (shares.scatter_add_(-1, chosen, signals.flatten(-2)).view(len(signals), *shape),)
+    chosen = node._saved_result1.contiguous()  # noqa: SLF001 - as above
+    planes = torch.arange(0, math.prod(shape), shape[-2] * shape[-1], device=chosen.device)
+    flat = (chosen.flatten(0, -3) + planes[:, None, None]).flatten()
+    shares = signals.new_zeros(len(signals), math.prod(shape))
+    for share, signal in zip(shares, signals, strict=True):
+        share.scatter_add_(0, flat, signal.flatten())
+    return (shares.view(len(signals), *shape),)
 
 
 # Nodes that copy values and can do so for all signals at once (None: not here); others take one signal after the other.
@@ -137,12 +145,29 @@ _TOGETHER: dict[str, Callable[[Any, Tensor], Shares | None]] = {
 }
 
 
-def _arrive(waiting: dict[Any, dict[int, Tensor]], node: Any, output: int, share: Tensor) -> None:
-    """Add what comes from several parents, in the type of the output they come to (as autograd does)."""
-    dtype = outputs_of(node)[output].dtype
-    share = share if share.dtype == dtype else share.to(dtype)
-    at_node = waiting.setdefault(node, {})
-    at_node[output] = at_node[output] + share if output in at_node else share
+class _Waiting:
+    """What has arrived at the outputs of nodes whose turn has not come yet."""
+
+    def __init__(self) -> None:
+        self._arrived: dict[Any, dict[int, Tensor]] = {}
+        self._sums: set[tuple[Any, int]] = set()  # which of it was added up here, so that nobody else looks at it
+
+    def add(self, node: Any, output: int, share: Tensor) -> None:
+        """Add what comes from several parents, in the type of the output they come to (as autograd does)."""
+        dtype = outputs_of(node)[output].dtype
+        share = share if share.dtype == dtype else share.to(dtype)
+        at_node = self._arrived.setdefault(node, {})
+        if output not in at_node:
+            at_node[output] = share
+        elif (node, output) in self._sums:
+            at_node[output].add_(share)
+        else:
+            at_node[output] = at_node[output] + share
+            self._sums.add((node, output))
+
+    def take(self, node: Any) -> dict[int, Tensor] | None:
+        """All that has arrived at a node."""
+        return self._arrived.pop(node, None)
 
 
 def _leading_to(order: Sequence[Any], probes: set[Tensor]) -> set[Any]:

@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from excite.errors import NoRuleError
-from excite.propagation.deciding import may_be
+from excite.propagation.deciding import is_known, may_be
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -164,7 +164,7 @@ class Facing(Rule):
             return probability, None
         rate = self.rate.tensor
         if self.bounded:
-            return probability * (rate > 0), None
+            return _where_positive(probability, rate), None
         negative = rate < 0
         if not may_be(negative.any):
             return probability, None
@@ -181,6 +181,14 @@ class Facing(Rule):
         else:
             direction = (rate >= 0).to(rate.dtype) * 2 - 1
         return direction if self.polarity is None else direction * self.polarity.to(rate.dtype)
+
+
+def _where_positive(probability: Tensor, rate: Tensor) -> Tensor:
+    """The probability of units whose rate is above 0; torch has that in one step, as the way back through a ReLU."""
+    if is_known() and probability.dtype == rate.dtype:
+        kept: Tensor = torch.ops.aten.threshold_backward(probability, rate, 0)
+        return kept
+    return probability * (rate > 0)
 
 
 class Tap(Rule):
