@@ -7,7 +7,9 @@ BIN    := $(VENV)/bin
 # Only files whose hashes are in locks/ are installed; `make demo LOCK=no` lets pip choose under constraints.txt instead.
 LOCK    ?= yes
 INSTALL := $(BIN)/python recipes/install.py $(if $(filter no,$(LOCK)),--unlocked)
-PYTEST ?= $(BIN)/pytest --numprocesses 2
+# Each worker goes through its own half and then helps the other: what a file of tests needs, such as the imports of the
+# page or of ONNX, is made ready in one of them and not in both.
+PYTEST ?= $(BIN)/pytest --numprocesses 2 --dist worksteal
 
 # What was imported once is kept compiled: the tests start hundreds of processes, and torch alone takes 5 s otherwise.
 unexport PYTHONDONTWRITEBYTECODE
@@ -35,7 +37,9 @@ $(VENV)/.serve: $(VENV)/.demo locks/serve.txt
 	$(INSTALL) serve
 	touch $@
 
-test: lint types check  ## lint, types and all tests
+# mypy takes a minute and one processor: the tests begin beside it
+test: lint  ## lint, types and all tests
+	$(MAKE) --jobs 2 types check
 
 lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check .

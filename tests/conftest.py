@@ -1,9 +1,13 @@
 import gc
+import multiprocessing
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+
+from excite.engines import processes
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -28,3 +32,14 @@ def shared_data():
     if not folder.is_dir():
         pytest.skip(f"no shared pictures in {folder}; name their folder in EXCITE_DATA")
     return folder
+
+
+@pytest.fixture
+def quick_workers(monkeypatch):
+    """Worker processes that begin at once: copies of a clean process that has imported what each would import again.
+
+    They are handed their work as new ones are, and know nothing of this process. New ones: tests/cli/test_cli_crew.py.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["excite.album", "excite.benchmarks.localization", "excite.training.finetuning"])
+    monkeypatch.setattr(processes, "multiprocessing", SimpleNamespace(get_context=lambda _kind: context))

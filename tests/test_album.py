@@ -336,6 +336,7 @@ class TestResuming:
 
 
 class TestWorkers:
+    @pytest.mark.usefixtures("quick_workers")
     def test_several_give_the_same(self, folder):
         (folder / "1.png").write_bytes(b"no picture")
         one, alone = run(photos_of(folder), out="one", arrays=True)

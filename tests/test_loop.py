@@ -95,6 +95,7 @@ def test_one_thread_and_as_many_as_before_afterwards(ledger):
 
 
 class TestWorkers:
+    @pytest.mark.usefixtures("quick_workers")
     def test_several(self, ledger):
         """The same answers and failures in the same order."""
         failures = []

@@ -214,6 +214,7 @@ class TestResuming:
         again = {record["key"] for record in LayerSweep(classifier, dataset, limit=2, **options).records(tmp_path)}
         assert not keys & again
 
+    @pytest.mark.usefixtures("quick_workers")
     def test_several_workers_give_the_same(self, classifier, dataset, tmp_path):
         one = LayerSweep(classifier, dataset, limit=6)
         two = LayerSweep(classifier, dataset, limit=6)

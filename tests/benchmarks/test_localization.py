@@ -309,6 +309,7 @@ class TestResuming:
         again = {record["key"] for record in Localization(classifier, dataset, limit=2, **options).records(tmp_path)}
         assert not keys & again
 
+    @pytest.mark.usefixtures("quick_workers")
     def test_several_workers_give_the_same_bytes(self, classifier, dataset, tmp_path):
         for workers in (1, 2):
             boxing = Localization(classifier, dataset, ["c-mwp", "mwp"], limit=6)

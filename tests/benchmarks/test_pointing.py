@@ -415,6 +415,7 @@ class TestResuming:
         again = {record["key"] for record in PointingGame(classifier, dataset, limit=2, **options).records(tmp_path)}
         assert not keys & again
 
+    @pytest.mark.usefixtures("quick_workers")
     def test_several_workers_give_the_same_bytes(self, classifier, dataset, tmp_path):
         for workers in (1, 2):
             game = PointingGame(classifier, dataset, ["c-mwp", "mwp"], limit=6)

@@ -11,6 +11,7 @@ import pytest
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_AUTH_MODE"] = "disabled"  # otherwise Ray leaves a token in the home of whoever runs the tests
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - its name; at 15, which is usual, workers hardly ever get a turn
 
 
 @pytest.fixture

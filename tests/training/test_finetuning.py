@@ -142,6 +142,7 @@ class TestDeterminism:
         assert content(tmp_path / "a") == content(tmp_path / "b")
         assert content(tmp_path / "a")[0] != content(tmp_path / "c")[0]
 
+    @pytest.mark.usefixtures("quick_workers")
     def test_with_several_workers(self, data, tmp_path):
         tuning(data, tmp_path / "one").train()
         tuning(data, tmp_path / "two", workers=2).train()
