@@ -1,0 +1,190 @@
+"""Short cuts that save time: each beside the long way, and beside what would make it wrong."""
+
+import pytest
+import torch
+from oracle import Net, randomise
+from torch import nn
+from torch.nn import functional as F
+
+from excite.propagation import Sweep, below, mwp, signs
+from excite.propagation.descent import handed_down
+from excite.propagation.keeping import Keeper, is_exchangeable
+
+SHAPE = (4, 8, 8)
+
+
+def picture(seed=0):
+    return torch.randn(2, *SHAPE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# --- in-place calls give their tensor other memory, if nobody else looks at the old one -----------------------------
+
+
+def made():
+    return torch.ones(3, requires_grad=True) * 2
+
+
+def test_who_looks_at_a_memory():
+    keeper, alone = Keeper(), made()
+    assert keeper.alone_keeps(alone)
+    kept = keeper.keep(alone)
+    assert keeper.alone_keeps(alone)  # what the keeper keeps stays where it is
+    alias = alone.detach()
+    assert not keeper.alone_keeps(alone)
+    del alias
+    assert keeper.alone_keeps(alone)
+    assert torch.equal(kept.tensor, alone)
+
+
+def test_views_and_what_has_views_keep_their_memory():
+    keeper, base = Keeper(), made()
+    view = base[1:]
+    assert not keeper.alone_keeps(view)
+    assert not keeper.alone_keeps(base)
+
+
+@pytest.mark.parametrize("other", [torch.ones(4), torch.ones(3, dtype=torch.float64), torch.ones(3, 2)[:, 0]])
+def test_only_what_looks_the_same_is_exchanged(other):
+    assert is_exchangeable(made(), made())
+    assert not is_exchangeable(made(), other.requires_grad_() * 2 if other.is_contiguous() else other)
+
+
+def seen_through_numpy(net, h):
+    h = net.a(h)
+    outside = h.detach().numpy()
+    F.relu(h, inplace=True)
+    assert (outside >= 0).all()
+    return h
+
+
+def seen_through_a_view(net, h):
+    h = net.a(h)
+    view = h.flatten(2)
+    h += 1.0
+    torch.relu_(h)
+    return view.view_as(h)
+
+
+def wider_term(net, h):
+    h = net.a(h)
+    h += net.b(h)[:1]  # broadcast into it
+    return torch.relu_(h)
+
+
+WRITTEN = {
+    "numpy": (seen_through_numpy, lambda net, h: F.relu(net.a(h))),
+    "view": (seen_through_a_view, lambda net, h: F.relu(net.a(h) + 1.0)),
+    "broadcast": (wider_term, lambda net, h: F.relu((a := net.a(h)) + net.b(a)[:1])),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_in_place_calls_are_seen_by_all_who_look(name):
+    parts = {"a": nn.Conv2d(4, 4, 3, padding=1), "b": nn.Conv2d(4, 4, 3, padding=1)}
+    for seed in range(3):
+        first, second = (randomise(Net(body, 256, **parts), seed) for body in WRITTEN[name])
+        x = picture(seed)
+        found, wanted = (mwp(net, x, 1, layer="tap", contrastive=True) for net in (first, second))
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+        with torch.no_grad():
+            assert torch.equal(Sweep(first, x, ["tap"]).output, first(x))
+
+
+# --- below the taps -------------------------------------------------------------------------------------------------
+
+
+class Below(nn.Module):
+    """A body below the tap; what is known of its answer shows in what comes after."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.body, self.a, self.b = body, nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.bn, self.tap, self.head = nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1), nn.LazyLinear(5)
+
+    def forward(self, x):
+        below = self.body(self, x)
+        h = self.tap(below)
+        h = (
+            h[..., : below.shape[-2], : below.shape[-1]] + below
+        )  # passes the tap by: is it an activation, and where at rest?
+        return self.head(F.relu(self.bn(h)).flatten(1))
+
+
+BODIES = {
+    "relu6": lambda net, x: F.relu6(net.a(x)),
+    "relu6 in place": lambda net, x: F.relu6(net.a(x), inplace=True),
+    "hardtanh from 0": lambda net, x: F.hardtanh(net.a(x), 0.0, 2.0),
+    "hardtanh by name": lambda net, x: F.hardtanh(net.a(x), max_val=2.0, min_val=0.0),
+    "hardtanh from -1": lambda net, x: F.hardtanh(net.a(x)),
+    "gated by relu6": lambda net, x: F.relu6(net.a(x)) * net.b(x),
+    "padded relu6": lambda net, x: F.pad(F.relu6(net.a(x)), (1, 0, 1, 0)),
+    "padded with ones": lambda net, x: F.pad(F.relu(net.a(x)), (1, 0, 1, 0), value=1.0),
+    "padded by reflection": lambda net, x: F.pad(F.relu(net.a(x)), (1, 0, 1, 0), mode="reflect"),
+    "padded response, normed": lambda net, x: net.bn(F.pad(net.a(x), (1, 0, 1, 0))),
+    "padded tanh": lambda net, x: F.pad(torch.tanh(net.a(x)), (1, 0, 1, 0)),
+    "relu6 of tanh": lambda net, x: F.relu6(torch.tanh(net.a(x))),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_below_the_taps_the_quick_way_knows_what_the_general_way_knows(name, monkeypatch):
+    net = Below(BODIES[name]).double()
+    with torch.no_grad():
+        net(picture())
+    net = randomise(net, 3)
+    quick = mwp(net, picture(), 1, layer="tap")
+    monkeypatch.setattr(below, "BELOW", {})
+    monkeypatch.setattr("excite.propagation.mode.BELOW", {})
+    torch.testing.assert_close(mwp(net, picture(), 1, layer="tap"), quick, rtol=1e-12, atol=1e-14)
+
+
+# --- the signs of norms are remembered ------------------------------------------------------------------------------
+
+
+def normed():
+    body = nn.Sequential(nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    return randomise(nn.Sequential(*body, nn.Flatten(), nn.Linear(64, 5)).double(), 0)
+
+
+@pytest.mark.parametrize("change", ["data", "numpy", "in place"])
+def test_signs_that_changed_are_found_anew(change):
+    net = normed()
+    before = mwp(net, picture(), 1, layer="1")
+    scale = net[3].weight
+    with torch.no_grad():
+        if change == "data":
+            scale.data[1] = -scale.data[1]
+        elif change == "numpy":
+            scale.data.numpy()[1] *= -1
+        else:
+            scale[1].neg_()
+    found = mwp(net, picture(), 1, layer="1")
+    signs._seen.clear()
+    assert torch.equal(found, mwp(net, picture(), 1, layer="1"))
+    assert not torch.allclose(found, before)
+
+
+def test_signs_of_many_norms_are_forgotten_in_time(monkeypatch):
+    monkeypatch.setattr(signs, "MOST", 3)
+    scales = [torch.tensor([1.0, -float(k)]) for k in range(9)]
+    assert [signs.signs_of(scale, kept=True).all_positive for scale in scales] == [False] * 9
+    assert len(signs._seen) <= 3
+
+
+# --- max pooling ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7, 5), (3, 7, 5)])
+@pytest.mark.parametrize("count", [1, 4])
+def test_max_pooling_on_flat_memory_is_its_gradient(shape, count):
+    generator = torch.Generator().manual_seed(0)
+    child = torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+    pooled = F.max_pool2d(child.clone(), 3, 2, 1, ceil_mode=True)
+    signals = torch.randn(count, *pooled.shape, generator=generator, dtype=torch.float64)
+    node = pooled.grad_fn
+    while "MaxPool" not in type(node).__name__:  # torch adds and takes away the batch of one
+        (node,) = (below for below, _ in node.next_functions)
+    along = signals.unsqueeze(1) if len(shape) == 3 else signals
+    (found,) = handed_down(node, {0: along}, None)
+    wanted = [torch.autograd.grad(pooled, child, each, retain_graph=True)[0] for each in signals]
+    torch.testing.assert_close(found.view(count, *shape), torch.stack(wanted))
