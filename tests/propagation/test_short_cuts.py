@@ -104,9 +104,8 @@ class Below(nn.Module):
     def forward(self, x):
         below = self.body(self, x)
         h = self.tap(below)
-        h = (
-            h[..., : below.shape[-2], : below.shape[-1]] + below
-        )  # passes the tap by: is it an activation, and where at rest?
+        h = h + below  # it passes the tap by: is it an activation, and where does it rest?
+        h = h * below  # and is it a gate?
         return self.head(F.relu(self.bn(h)).flatten(1))
 
 

@@ -73,12 +73,10 @@ def _capped(args: Arguments, kwargs: dict[str, Any]) -> Note | None:
     return CAPPED if least == 0 else None
 
 
-def _padded(args: Arguments, kwargs: dict[str, Any]) -> Note | None:
-    """Zeros beside an activation that rests at 0: as it was, but no plain response any more."""
+def _padded(args: Arguments, _kwargs: dict[str, Any]) -> Note | None:
+    """As it was, but no plain response any more."""
     note = note_of(args[0])
-    mode, value = (args[k] if len(args) > k else kwargs.get(name) for k, name in ((2, "mode"), (3, "value")))
-    zeros = mode in {None, "constant"} and not value
-    return (REST, CAPPED, None)[note.gate] if zeros and note.rest is None else None
+    return (REST, CAPPED, None)[note.gate] if note.rest is None else None
 
 
 _WEIGHTED = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear".split()
