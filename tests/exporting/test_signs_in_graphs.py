@@ -1,4 +1,4 @@
-"""What a written graph takes to be never negative: less work where that is so, and the library's maps where it is not."""
+"""What a written graph takes to be never negative: less work where it is so, the library's maps where it is not."""
 
 import pytest
 import torch

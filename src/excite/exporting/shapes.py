@@ -71,16 +71,14 @@ def _same_values(node: Node, source: Node) -> bool:
     sides = shape_of(node), shape_of(source)
     if not all(isinstance(side, int) for each in sides for side in each):
         return False
-    return node.meta["val"].numel() == source.meta["val"].numel()
+    return bool(node.meta["val"].numel() == source.meta["val"].numel())
 
 
 def only_leading(node: Node) -> bool:
     """Whether a node only gives its input more or fewer leading dimensions of one place."""
     given: Any = node.args[0] if node.args else None
     if node.target is not aten.reshape.default:
-        return (node.target is aten.unsqueeze.default and node.args[1] == 0) or (
-            node.target is aten.select.int and node.args[1:] == (0, 0)
-        )
+        return is_first(node) or (node.target is aten.select.int and node.args[1:] == (0, 0))
     return isinstance(given, Node) and _stripped(shape_words(node)) == _stripped(shape_words(given))
 
 

@@ -156,18 +156,14 @@ class _Facts:
 
     def _is_positive(self, node: Node, args: tuple[Any, ...]) -> bool:
         target = node.target
-        if target in ABOVE:
+        if target in ABOVE or _is_square(target, args):
             return True
         if target in CLAMPS:
             return len(args) > 1 and args[1] is not None and bool(args[1] >= 0)
         if target is aten.constant_pad_nd.default:
             return args[0] in self.positive and (len(args) < 3 or bool(args[2] >= 0))
-        if target is aten.max_pool2d_with_indices.default or target in MOVING:
+        if target in {*MOVING, aten.max_pool2d_with_indices.default, aten.pow.Tensor_Scalar}:
             return args[0] in self.positive
-        if target is aten.pow.Tensor_Scalar:
-            return args[0] in self.positive or args[1] % 2 == 0
-        if target is aten.mul.Tensor and args[0] is args[1]:  # a square
-            return True
         plain = target in PLACING or all(_is_positive_term(each) for each in args)
         return target in KEEPING_SIGN and plain and all(each in self.positive for each in node.all_input_nodes)
 
@@ -197,7 +193,7 @@ class _Facts:
 
     def _is_masked(self, one: Node, other: Node, comparison: Any) -> bool:
         """Whether one is other than 0 only where what the other node compares with 0 is above 0."""
-        return (
+        return bool(
             other.target is comparison
             and other.args[1] == 0
             and other.args[0] in self._known(one)
@@ -228,6 +224,12 @@ def _hands_on(target: Any, args: tuple[Any, ...], zero: set[Any]) -> bool:
 
 def _all_nodes(args: Any) -> bool:
     return bool(args) and all(isinstance(each, Node) for each in args)
+
+
+def _is_square(target: Any, args: tuple[Any, ...]) -> bool:
+    if target is aten.pow.Tensor_Scalar:
+        return bool(args[1] % 2 == 0)
+    return target is aten.mul.Tensor and args[0] is args[1]
 
 
 def _is_positive_term(term: Any) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 __all__ = ["Twins"]
 

@@ -172,7 +172,9 @@ def _spread(shares: Tensor, stride: Sequence[int], sides: Sequence[int]) -> Tens
     whole = functional.pad(shares.reshape(*lead, *apart), gaps[:-2]).reshape(*lead, *wide)
     if wide == list(sides):
         return whole
-    return whole[..., *(slice(side) for side in sides)].clone()  # the shares may be written to
+    for dim, side in enumerate(sides, start=3):
+        whole = whole.narrow(dim, 0, side)
+    return whole.clone()  # the shares may be written to
 
 
 def _mixed(signals: Tensor, weight: Tensor) -> Tensor:
