@@ -131,6 +131,21 @@ class Compiled:
         look = Look(self.classifier, {1.0: inputs}, [self._method], layer=self.layer, view=seen)
         return look.answer(self._method, [listed(concepts)], [picture])[0]
 
+    def maps(self, inputs: Tensor, signals: Tensor) -> tuple[Tensor, Tensor]:
+        """The maps [K, N, h, w] of several signals, and the network's output.
+
+        Args:
+            inputs: prepared pictures [N, 3, H, W] of a size and a number that the graph serves.
+            signals: [K, *output]: how much of each output unit is asked for, as in `excite.mwp`.
+
+        Example:
+            >>> compiled = excite.compile(excite.load(), size=(224, 224))               # doctest: +SKIP
+            >>> compiled.maps(torch.zeros(1, 3, 224, 224), torch.eye(1000)[:2, None])[0].shape   # doctest: +SKIP
+            torch.Size([2, 1, 7, 7])
+        """
+        output, seen = self._halves.look(inputs)
+        return torch.stack([self._halves.down(seen, signal) for signal in signals]), output
+
     def _opened(self, size: tuple[int, int] | None, threads: int | None) -> tuple[Halves, Sizes]:
         """The kept graph, or where there is none, or none that agrees with the library, a new one."""
         from excite.exporting.export import export
