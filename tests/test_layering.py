@@ -47,6 +47,17 @@ MAY_IMPORT = {  # each part, itself and errors aside
     },
     "tags": {"engines", "fetching", "images", "ledger", "loop", "readouts", "vocabulary"},
     "exporting": {"looking", "methods", "models", "propagation", "readouts"},
+    "compiling": {
+        "attending",
+        "attention",
+        "exporting",
+        "fetching",
+        "images",
+        "looking",
+        "methods",
+        "models",
+        "propagation",
+    },
     "training": {
         "datasets",
         "engines",
@@ -61,6 +72,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "vocabulary",
     },
     "benchmarks": {
+        "compiling",
         "attention",
         "datasets",
         "engines",
@@ -130,7 +142,17 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "web",
     },
     "__main__": {"cli"},
-    "__init__": {"attending", "attention", "grounding", "locating", "methods", "models", "propagation", "remembering"},
+    "__init__": {
+        "attending",
+        "attention",
+        "compiling",
+        "grounding",
+        "locating",
+        "methods",
+        "models",
+        "propagation",
+        "remembering",
+    },
 }
 FILES = sorted(ROOT.rglob("*.py"))
 

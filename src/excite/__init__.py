@@ -8,6 +8,7 @@
 
 from excite.attending import attend, attend_batch
 from excite.attention import AttentionMap, compare
+from excite.compiling import Compiled, compile  # noqa: A004 - the word that torch and re have for it, too
 from excite.errors import ExciteError
 from excite.grounding import Grounded, Region, ground
 from excite.locating import Located, locate
@@ -22,6 +23,7 @@ __all__ = [
     "MODELS",
     "AttentionMap",
     "Classifier",
+    "Compiled",
     "ExciteError",
     "Grounded",
     "Located",
@@ -31,6 +33,7 @@ __all__ = [
     "attend",
     "attend_batch",
     "compare",
+    "compile",
     "ground",
     "load",
     "locate",

@@ -45,6 +45,7 @@ class Look:
         methods: those that will be asked for.
         layer: where to read them, or for each method where to read it; None: where each should be read.
         against: concepts to contrast with.
+        view: what was seen of the pictures already, at the layers that are asked for; None: the network looks.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Look:
         *,
         layer: str | Sequence[str] | Mapping[Method, Sequence[str]] | None = None,
         against: Sequence[Cue] | Cue | None = None,
+        view: View | None = None,
     ) -> None:
         # A signal that already is a difference needs no dual units: the rivals are what it is contrasted with.
         rivals = listed(against) or []
@@ -65,7 +67,7 @@ class Look:
                 way: layers_of(way, classifier, inputs[1.0], layer[method] if isinstance(layer, Mapping) else layer)
                 for method, way in self.ways.items()
             }
-            self.view = View(classifier.module, inputs.__getitem__, layers)
+            self.view = view or View(classifier.module, inputs.__getitem__, layers)
             output = self.view.output
         self.probabilities = classifier.probabilities(output.float())
         self.labels = classifier.labels_for(self.probabilities.shape[1])

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 
 import pytest
 import torch
@@ -43,6 +44,20 @@ def bench():
 @pytest.fixture
 def ledger(tmp_path):
     return Ledger(tmp_path / "speed.jsonl", required=REQUIRED)
+
+
+def test_compiled_maps_are_rows_of_their_own_or_say_why_not(bench, ledger, monkeypatch, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    monkeypatch.setenv("EXCITE_HOME", str(tmp_path))
+    plan = Plan(models=("tiny",), **{**QUICK, "concepts": (1, 2), "compiled": True})
+    rows = [row for row in rows_of(bench, plan, ledger) if row["method"] == "c-mwp compiled"]
+    assert [row["concepts"] for row in rows] == [1, 2]
+    assert all(row["ratio_to_forward"] > 0 for row in rows)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    rows = [row for row in rows_of(bench, plan, ledger, fresh=True) if row["method"] == "c-mwp compiled"]
+    assert len(rows) == 2
+    assert all("pip install 'excite[onnx]'" in row["note"] for row in rows)
 
 
 def rows_of(bench, plan, ledger, **more):

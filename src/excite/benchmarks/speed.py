@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["C_MWP", "FORWARD", "GRADIENT", "MWP", "Case", "Interval", "Timing", "median_interval"]
+__all__ = ["COMPILED", "C_MWP", "FORWARD", "GRADIENT", "MWP", "Case", "Interval", "Timing", "median_interval"]
 
 FORWARD, GRADIENT, MWP, C_MWP = "forward", "input gradient", "mwp", "c-mwp"
+COMPILED = "c-mwp compiled"  # the same maps from `excite.compile`
 CONFIDENCE = 0.95
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "numbers",
 ]
 
-Kind = Literal["pictures", "concepts", "layers", "peers", "memory", "endurance"]
+Kind = Literal["pictures", "compiled", "concepts", "layers", "peers", "memory", "endurance"]
 
 FEW = 5  # concepts that share their rounds with the headline; more would take its time
 MOST_MAPS = 80  # concepts x pictures at once: beyond it minutes and gigabytes, and nothing new is seen
@@ -41,8 +41,9 @@ class Task:
     """One piece of work, measured as a whole and written down as a whole.
 
     Attributes:
-        kind: "pictures": the headline methods on a batch; "concepts": many on one picture; "layers": the paper's
-            figure; "peers": other packages, and ours beside them; "memory": of one method; "endurance".
+        kind: "pictures": the headline methods on a batch; "compiled": maps by onnxruntime; "concepts": many on one
+            picture; "layers": the paper's figure; "peers": other packages, and ours beside them; "memory": of one
+            method; "endurance".
         model: what `excite.load` takes.
         batch: how many pictures at once.
         concepts: which numbers of concepts.
@@ -81,6 +82,7 @@ class Plan:
     peers: bool = True
     memory: bool = True
     endurance: int = 0
+    compiled: bool = False
 
     def tasks(self) -> Iterator[Task]:
         """The work, network by network, so that each is loaded once."""
@@ -92,6 +94,8 @@ class Plan:
                 many = tuple(number for number in self.concepts if number > FEW and number * batch <= MOST_MAPS)
                 if many:
                     yield Task("concepts", model, batch, many)
+            if self.compiled:
+                yield Task("compiled", model, concepts=tuple(number for number in self.concepts if number <= FEW))
             if self.all_layers:
                 yield Task("layers", model)
             if self.peers:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from excite import propagation
-from excite.benchmarks.speed import C_MWP, FORWARD, GRADIENT, MWP, Case
+from excite.benchmarks.speed import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case
 from excite.benchmarks.speed_contenders import contender, plain_forward
 from excite.benchmarks.speed_layers import figure_layers
 from excite.benchmarks.speed_limits import above_layers
@@ -99,6 +99,7 @@ class SpeedBench:
     def _groups(self) -> dict[str, Callable[[Task, Subject], list[Row]]]:
         return {
             "pictures": self._pictures,
+            "compiled": self._compiled,
             "concepts": self._concepts,
             "layers": self._layers,
             "peers": self._peers,
@@ -113,6 +114,11 @@ class SpeedBench:
         why = f"skipped: more than {MOST_MAPS} maps at once (concepts x pictures)"
         cases = [Case(subject.name, subject.layer, C_MWP, number, task.batch) for number in task.skipped]
         return rows + [failed_row(case, subject, task.kind, why) for case in cases]
+
+    def _compiled(self, task: Task, subject: Subject) -> list[Row]:
+        """The same maps from a compiled graph: one picture, a few concepts; without onnxruntime rows that say so."""
+        entered = [contender(subject, COMPILED, concepts=number) for number in task.concepts]
+        return [each for each in self._raced(subject, entered, task) if each["method"] != FORWARD]
 
     def _concepts(self, task: Task, subject: Subject) -> list[Row]:
         """Many concepts on each picture; one alone runs with them, to know what each further one costs."""

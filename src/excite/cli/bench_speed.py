@@ -36,6 +36,10 @@ def command(
     ] = None,
     peers: Annotated[bool | None, typer.Option("--peers/--no-peers", help="Other packages, too.")] = None,
     memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Peak memory, too.")] = None,
+    compiled: Annotated[
+        bool | None,
+        typer.Option("--compiled/--no-compiled", help="Maps by onnxruntime (excite.compile), too; not if not asked."),
+    ] = None,
     endurance: Annotated[
         int, typer.Option(min=0, metavar="N", help="Memory over a run of so many pictures, too; 0: not.")
     ] = 0,
@@ -79,6 +83,7 @@ def command(
         "peers": peers,
         "memory": memory,
         "endurance": endurance or None,
+        "compiled": compiled,
     }
     plan = Plan(**{**(QUICK if quick else {}), **{name: value for name, value in asked.items() if value is not None}})
     for name in plan.models:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from excite.exporting.checking import Agreement
     from excite.models import Classifier
 
-__all__ = ["Exported", "export"]
+__all__ = ["Exported", "export", "usual_sizes"]
 
 KINDS = {".onnx": (write_onnx, open_onnx), ".pt2": (write_pt2, open_pt2)}
 USUAL = 224  # the side of a picture for a classifier that does not say
@@ -91,7 +91,7 @@ def export(
     if path.suffix == ".onnx":
         check_onnx()
     check_ours(path)
-    sizes = _sizes(classifier, size, dynamic=dynamic)
+    sizes = usual_sizes(classifier, size, dynamic=dynamic)
     with quietly():
         where = layers_of(find_method(method), classifier, any_picture(sizes)[None], layer)[0]
         looking = Looking(classifier.module, where, method)
@@ -114,7 +114,13 @@ def export(
     return Exported(path, facts, found[0])
 
 
-def _sizes(classifier: Classifier, size: tuple[int, int] | None, *, dynamic: bool) -> Sizes:
+def usual_sizes(classifier: Classifier, size: tuple[int, int] | None, *, dynamic: bool) -> Sizes:
+    """The size that a classifier was made for, or another, as an example of all or as the only one.
+
+    Example:
+        >>> str(usual_sizes(excite.load(), None, dynamic=False))
+        '224 x 224 only'
+    """
     preprocess = classifier.preprocess
     usual = preprocess.shorter_side if isinstance(preprocess, Preprocess) else USUAL
     height, width = size or (usual, usual)

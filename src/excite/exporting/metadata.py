@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from excite.errors import ExciteError
+from excite.exporting.sizes import Sizes
 from excite.exporting.trace import DUALS
 from excite.models import Preprocess
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from excite.exporting.sizes import Sizes
     from excite.exporting.trace import Looking, Written
     from excite.models import Classifier
 
-__all__ = ["KEY", "about", "check_ours"]
+__all__ = ["KEY", "about", "check_ours", "sizes_in"]
 
 KEY = "excite"  # of the entry in a file
 MARK = "made by excite export"
@@ -57,6 +58,19 @@ def _sizes(sizes: Sizes) -> dict[str, Any]:
         "least": None if sizes.step is None else sizes.least,
         "batch": "any" if sizes.batch else 1,
     }
+
+
+def sizes_in(path: Path) -> Sizes:
+    """Which pictures a file serves, as it says itself.
+
+    Example:
+        >>> str(sizes_in(Path("map.onnx")))  # doctest: +SKIP
+        '224 x 224 only'
+    """
+    model = import_module("onnx").load_model(path)
+    (entry,) = (entry.value for entry in model.metadata_props if entry.key == KEY)
+    said = json.loads(entry)["sizes"]
+    return Sizes(said["height"], said["width"], said["multiple"], said["least"] or 1, batch=said["batch"] == "any")
 
 
 def _preprocess(classifier: Classifier) -> dict[str, Any] | str:

@@ -3,6 +3,9 @@
 While a graph is written down nothing is known of the values, so children of both signs compete for both ports. What
 the operations themselves tell is found out here: a ReLU gives nothing negative, and no signal comes through one to a
 unit that was pushed down. The rest of such a branch is zero, and is cut off.
+
+It is found out from the graph and not while the network runs: here nothing is written in place any more, so what an
+operation gave stays what it gave.
 """
 
 from __future__ import annotations
@@ -12,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
+
+from excite.exporting.shapes import alike, is_all, is_first, only_leading, shape_of, shape_words, shortened
+from excite.exporting.twins import Twins
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -27,18 +33,22 @@ def _operations(names: str) -> frozenset[Any]:
 
 
 SAME = _operations("detach.default alias.default clone.default lift_fresh_copy.default")
-VIEWS = _operations("view.default _unsafe_view.default")
 MOVING = {operator.getitem} | _operations(  # each output is a copy of an input, or a sum of some
     """reshape.default expand.default unsqueeze.default squeeze.dim squeeze.dims
     select.int slice.Tensor permute.default t.default transpose.int unbind.int split.Tensor split_with_sizes.default
     index_select.default unfold.default sum.dim_IntList mean.dim _to_copy.default avg_pool2d.default
-    _adaptive_avg_pool2d.default"""
+    avg_pool3d.default _adaptive_avg_pool2d.default upsample_bilinear2d.vec upsample_nearest2d.vec
+    upsample_bilinear2d.default upsample_nearest2d.default flip.default repeat.default"""
 )
 LINEAR = _operations("mul.Tensor mm.default bmm.default convolution.default")
-ABOVE = _operations("relu.default sigmoid.default exp.default abs.default _softmax.default")
+ABOVE = _operations(
+    "relu.default sigmoid.default hardsigmoid.default softplus.default exp.default abs.default _softmax.default"
+)
 ZEROS = _operations("zeros_like.default new_zeros.default zeros.default")
-JOINING = _operations("cat.default add.Tensor")
-KEEPING_SIGN = JOINING | _operations("mul.Tensor div.Tensor")
+JOINING = _operations("cat.default add.Tensor slice_scatter.default")
+KEEPING_SIGN = JOINING | _operations("mul.Tensor div.Tensor add.Scalar mul.Scalar div.Scalar")
+PLACING = _operations("cat.default slice_scatter.default")  # their numbers are places, no values
+DIVISIONS = _operations("div.Tensor div.Scalar")
 CLAMPS = _operations("clamp.default hardtanh.default")
 
 
@@ -51,14 +61,15 @@ def simplify(module: GraphModule) -> GraphModule:
         >>> [node.name for node in simplify(graph).graph.nodes]
         ['x_1', 'relu', 'output']
     """
-    facts = _Facts()
+    facts, twins = _Facts(), Twins()
     for node in list(module.graph.nodes):
-        if node.op == "call_function":
-            if node.target in VIEWS:  # without the copy before it, what is viewed may lie elsewhere in memory
-                node.target = aten.reshape.default
+        kept = twins.first(node)
+        if kept is node and node.op == "call_function":
+            shortened(node)
             kept = facts.learn(node)
-            if kept is not node:
-                node.replace_all_uses_with(kept)
+            twins.replace(node, kept)
+        if kept is not node:
+            node.replace_all_uses_with(kept)
     module.graph.eliminate_dead_code()
     module.recompile()
     return module
@@ -77,6 +88,8 @@ class _Facts:
         args: tuple[Any, ...] = node.args
         if node.target in SAME:
             return args[0]  # type: ignore[no-any-return]  # the input of a copy is a node
+        if node.target is aten.copy.default and alike(node, args[1]):  # written over
+            return args[1]  # type: ignore[no-any-return]  # only nodes are alike
         if node.target is aten.addmm.default and args[0] in self.zero and not node.kwargs:
             return self.learn(_product(node))
         same = self._unchanged(node, args)
@@ -98,18 +111,28 @@ class _Facts:
         same = (
             (target is aten.mul.Tensor and args[1] == 1)
             or (target is aten.clamp.default and args[1:] == (0,) and given in self.positive)
-            or (target is aten.index_select.default and _is_all(args[2], _shape(given)[args[1]]))
+            or (target is aten.index_select.default and is_all(args[2], shape_of(given)[args[1]]))
+            or (target in {aten.reshape.default, aten.expand.default} and alike(node, given))
         )
-        if target is aten.select.int and args[1:] == (0, 0) and _is_first(given):
+        if target is aten.select.int and args[1:] == (0, 0) and is_first(given):
             return given.args[0]  # type: ignore[union-attr,return-value]  # both are nodes, as was just seen
+        if target is aten.mul.Tensor and _all_nodes(args):
+            return self._lone_factor(node, args)
         return given if same else None
+
+    def _lone_factor(self, node: Node, args: tuple[Any, ...]) -> Node | None:
+        """The factor that is 0 already wherever the other one, which is 1 elsewhere, would make it 0."""
+        for one, other in (args, args[::-1]):
+            if self._is_masked(one, other, aten.gt.Scalar) and alike(node, one):
+                return one  # type: ignore[no-any-return]  # only nodes are alike
+        return None
 
     def _lone_term(self, node: Node, args: tuple[Any, ...]) -> Node | None:
         """The term of a sum whose other term is 0."""
         left, right = args
-        if right in self.zero and _alike(node, left):
+        if right in self.zero and alike(node, left):
             return left  # type: ignore[no-any-return]  # only nodes are alike
-        if node.target is aten.add.Tensor and left in self.zero and _alike(node, right):
+        if node.target is aten.add.Tensor and left in self.zero and alike(node, right):
             return right  # type: ignore[no-any-return]  # as above
         return None
 
@@ -122,7 +145,8 @@ class _Facts:
             none = not bias and any(each in self.zero for each in args[:2])
             return none or (target is aten.mul.Tensor and self._never_meet(args))
         if target in JOINING:
-            return all(each in self.zero for each in node.all_input_nodes) and bool(node.all_input_nodes)
+            numbers = target not in PLACING and not _all_nodes(args)  # nothing and a number is a number
+            return not numbers and bool(node.all_input_nodes) and self.zero.issuperset(node.all_input_nodes)
         given = args[0] if args else None
         if target is aten.clamp.default:
             return given in self.positive and args[1:] == (None, 0)
@@ -132,33 +156,31 @@ class _Facts:
 
     def _is_positive(self, node: Node, args: tuple[Any, ...]) -> bool:
         target = node.target
-        if target in ABOVE:
+        if target in ABOVE or _is_square(target, args):
             return True
         if target in CLAMPS:
             return len(args) > 1 and args[1] is not None and bool(args[1] >= 0)
         if target is aten.constant_pad_nd.default:
             return args[0] in self.positive and (len(args) < 3 or bool(args[2] >= 0))
-        if target is aten.max_pool2d_with_indices.default or target in MOVING:
+        if target in {*MOVING, aten.max_pool2d_with_indices.default, aten.pow.Tensor_Scalar}:
             return args[0] in self.positive
-        nodes = node.all_input_nodes
-        plain = target is aten.cat.default or _all_nodes(args)  # a number among them may be negative
-        return target in KEEPING_SIGN and plain and all(each in self.positive for each in nodes)
+        plain = target in PLACING or all(_is_positive_term(each) for each in args)
+        return target in KEEPING_SIGN and plain and all(each in self.positive for each in node.all_input_nodes)
 
     def _support(self, node: Node, args: tuple[Any, ...]) -> set[Any]:
         """Of which nodes it is known that this one is 0 where they are not above 0."""
         target = node.target
-        if target is aten.relu.default or (target is aten.clamp.default and args[1:] == (0,)):
+        if target is aten.relu.default or (target in CLAMPS and args[1:2] == (0,)):
             return {node, args[0]}
+        if target is aten.gt.Scalar and args[1] == 0:
+            return {args[0], *self._known(args[0])}
         if target is aten.threshold_backward.default and args[2] == 0:
             return {*self._known(args[0]), args[1], *self._known(args[1])}
         if target is aten.mul.Tensor:
             return set[Any]().union(*(self._known(each) for each in args))
         if target is aten.add.Tensor and _all_nodes(args):
             return set[Any].intersection(*(self._known(each) for each in args))
-        leading = (target is aten.unsqueeze.default and args[1] == 0) or (
-            target is aten.select.int and args[1:] == (0, 0)
-        )
-        return self._known(args[0]) if leading else set()
+        return self._known(args[0]) if target in DIVISIONS or only_leading(node) else set()
 
     def _known(self, node: Any) -> set[Any]:
         return self.within.get(node, set()) if isinstance(node, Node) else set()
@@ -167,12 +189,15 @@ class _Facts:
         """A product of two that are never other than 0 at the same place."""
         if not _all_nodes(args):
             return False
-        return any(
-            other.target is aten.lt.Scalar
+        return any(self._is_masked(one, other, aten.lt.Scalar) for one, other in (args, args[::-1]))
+
+    def _is_masked(self, one: Node, other: Node, comparison: Any) -> bool:
+        """Whether one is other than 0 only where what the other node compares with 0 is above 0."""
+        return bool(
+            other.target is comparison
             and other.args[1] == 0
             and other.args[0] in self._known(one)
-            and _shape_words(one)[-len(_shape(other)) :] == _shape_words(other)
-            for one, other in (args, args[::-1])
+            and shape_words(one)[-len(shape_of(other)) :] == shape_words(other)
         )
 
 
@@ -201,33 +226,12 @@ def _all_nodes(args: Any) -> bool:
     return bool(args) and all(isinstance(each, Node) for each in args)
 
 
-def _shape(node: Any) -> list[Any]:
-    return list(node.meta["val"].shape)
+def _is_square(target: Any, args: tuple[Any, ...]) -> bool:
+    if target is aten.pow.Tensor_Scalar:
+        return bool(args[1] % 2 == 0)
+    return target is aten.mul.Tensor and args[0] is args[1]
 
 
-def _shape_words(node: Node) -> list[str]:
-    """A shape to compare: comparing unknown sizes themselves would decide about them."""
-    return [str(side) for side in _shape(node)]
-
-
-def _alike(one: Node, other: Any) -> bool:
-    """Whether one can stand for the other: of the same shape and type."""
-    if not isinstance(other, Node):
-        return False
-    same_type: bool = one.meta["val"].dtype == other.meta["val"].dtype
-    return same_type and _shape_words(one) == _shape_words(other)
-
-
-def _is_first(node: Any) -> bool:
-    """Whether a node only gave its input a leading dimension."""
-    return isinstance(node, Node) and node.target is aten.unsqueeze.default and node.args[1:] == (0,)
-
-
-def _is_all(index: Any, length: Any) -> bool:
-    """Whether an index chooses everything, in order."""
-    if not isinstance(length, int) or _shape_words(index) != [str(length)]:
-        return False
-    while isinstance(index, Node) and index.target in {operator.getitem, aten.split.Tensor}:
-        index = index.args[0]
-    counted = isinstance(index, Node) and index.target is aten.arange.default
-    return counted and str(index.args[0]) == str(length)
+def _is_positive_term(term: Any) -> bool:
+    """Whether a node, or a number that is not negative."""
+    return isinstance(term, Node) or (isinstance(term, (int, float)) and term >= 0)

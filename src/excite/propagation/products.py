@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from excite.propagation.deciding import is_known
 from excite.propagation.packing import can_pack, convolve, pack
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Convolution:
         if part.kept and can_pack(child, part.weight):
             return self._packed(child, part)
         response = self._up(child, part)
-        if one_place and self.groups == 1:
+        if one_place and self.groups == 1 and is_known():  # other runtimes have better convolutions than torch
             return response, lambda signals: _mixed(signals, part.tensor)
         return response, lambda signals: self._back(signals, child.shape, part.tensor)
 
@@ -108,6 +109,8 @@ class Convolution:
         response, back = every(child[:, :, *places].contiguous(), part)
 
         def back_to_all(signals: Tensor) -> Tensor:
+            if not is_known() and all(isinstance(side, int) for side in child.shape):
+                return _spread(back(signals), self.stride, child.shape[2:])
             shares = signals.new_zeros(len(signals), *child.shape)
             shares[:, :, :, *places] = back(signals)
             return shares
@@ -159,6 +162,19 @@ class Convolution:
             (True, False, False),
         )[0]
         return shares.view(*signals.shape[:2], *shape[1:])
+
+
+def _spread(shares: Tensor, stride: Sequence[int], sides: Sequence[int]) -> Tensor:
+    """To every so many places, nothing to those between: without writing to some places, which graphs do slowly."""
+    lead, apart = shares.shape[:3], [side for each in shares.shape[3:] for side in (each, 1)]
+    gaps = [gap for step in reversed(stride) for gap in (0, step - 1, 0, 0)]
+    wide = [side * step for side, step in zip(shares.shape[3:], stride, strict=True)]
+    whole = functional.pad(shares.reshape(*lead, *apart), gaps[:-2]).reshape(*lead, *wide)
+    if wide == list(sides):
+        return whole
+    for dim, side in enumerate(sides, start=3):
+        whole = whole.narrow(dim, 0, side)
+    return whole.clone()  # the shares may be written to
 
 
 def _mixed(signals: Tensor, weight: Tensor) -> Tensor:

@@ -1,0 +1,201 @@
+"""Compiled maps: for many maps of one network, its graph and the way down are written once and run by onnxruntime."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from excite.errors import MethodError, ModelError
+from excite.fetching import cache_folder
+from excite.images import read_image
+from excite.looking import Look, layers_of, listed
+from excite.methods import View, find_method
+from excite.models.identity import identity
+from excite.propagation.keeping import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from excite.attending import ImageSource
+    from excite.attention import AttentionMap
+    from excite.exporting.halves import Halves
+    from excite.exporting.sizes import Sizes
+    from excite.looking import Cue
+    from excite.methods import Method
+    from excite.models import Classifier
+
+__all__ = ["Compiled", "compile"]
+
+METHODS = ("mwp", "c-mwp")
+MAKERS = ("excite", "torch", "onnx", "onnxscript", "onnxruntime")  # what a graph depends on beside the network
+
+
+def compile(  # noqa: A001 - the word that torch and re have for it, too
+    classifier: Classifier,
+    *,
+    layer: str | None = None,
+    method: str = "c-mwp",
+    size: tuple[int, int] | None = None,
+    threads: int | None = None,
+) -> Compiled:
+    """Write the network and its way down to a layer as one graph, and have onnxruntime run it.
+
+    That takes from half a minute to a few. The graph is checked against the library and kept under
+    ``$EXCITE_HOME/compiled`` (or ``~/.cache/excite``), so that the next time it is only opened and checked again. It is
+    another one for other weights, another layer, method or size, and for other versions of what wrote it.
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        layer: where to read the maps; None for the classifier's own best.
+        method: ``c-mwp`` or ``mwp``.
+        size: height and width of the prepared pictures, for a quicker graph that serves these alone; None: all sizes
+            that the network allows.
+        threads: that a run may use; None: as many as there are cores.
+
+    Raises:
+        ModelError: onnxruntime is missing, or the network cannot be written as one graph.
+        MethodError: the method is neither of the two.
+
+    Example:
+        >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
+        >>> (cat,) = compiled.attend("photo.jpg", "tabby")              # doctest: +SKIP
+    """
+    return Compiled(classifier, layer=layer, method=method, size=size, threads=threads)
+
+
+class Compiled:
+    """A classifier's maps by one method at one layer, run by onnxruntime: see `compile`.
+
+    Attributes:
+        classifier: whose maps.
+        layer: where they are read.
+        method: by which they are made.
+        path: the graph.
+
+    Example:
+        >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
+        >>> compiled.layer                                              # doctest: +SKIP
+        'blocks.14'
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        *,
+        layer: str | None = None,
+        method: str = "c-mwp",
+        size: tuple[int, int] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        from excite.exporting.export import usual_sizes
+        from excite.exporting.onnx import check_onnx
+
+        if method not in METHODS:
+            raise MethodError(f"the method {method!r} cannot be compiled: choose {' or '.join(METHODS)}")
+        check_onnx()
+        self.classifier, self.method = classifier, method
+        self._method = find_method(method)
+        example = usual_sizes(classifier, size, dynamic=size is None)
+        blank = torch.zeros(1, 3, example.height, example.width)
+        self.layer = layers_of(self._method, classifier, blank, layer)[0]
+        self._versions = _versions(classifier)
+        self.path = _place(classifier, self.layer, method, size)
+        self._halves, self.sizes = self._opened(size, threads)
+
+    def attend(self, image: ImageSource, concepts: Sequence[Cue] | Cue | None = None) -> list[AttentionMap]:
+        """Where in this picture is the evidence for those concepts? As `excite.attend`, in a fraction of the time.
+
+        Example:
+            >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
+            >>> [found.point() for found in compiled.attend("photo.jpg", ["tabby", "sofa"])]   # doctest: +SKIP
+        """
+        if _versions(self.classifier) != self._versions:
+            raise ModelError("the network's weights were changed since it was compiled: compile it again")
+        picture = read_image(image)
+        inputs = self.classifier.prepared(picture)[None]
+        height, width = inputs.shape[2:]
+        if not self.sizes.fit(height, width):
+            raise ModelError(
+                f"a picture prepared as {height} x {width} is not served by this compiled network, which takes "
+                f"{self.sizes}: compile it with size=({height}, {width}), or prepare all pictures alike "
+                "(Preprocess(square=True))"
+            )
+        seen = _Seen(self, self._method, self._halves, inputs)
+        look = Look(self.classifier, {1.0: inputs}, [self._method], layer=self.layer, view=seen)
+        return look.answer(self._method, [listed(concepts)], [picture])[0]
+
+    def maps(self, inputs: Tensor, signals: Tensor) -> tuple[Tensor, Tensor]:
+        """The maps [K, N, h, w] of several signals, and the network's output.
+
+        Args:
+            inputs: prepared pictures [N, 3, H, W] of a size and a number that the graph serves.
+            signals: [K, *output]: how much of each output unit is asked for, as in `excite.mwp`.
+
+        Example:
+            >>> compiled = excite.compile(excite.load(), size=(224, 224))               # doctest: +SKIP
+            >>> compiled.maps(torch.zeros(1, 3, 224, 224), torch.eye(1000)[:2, None])[0].shape   # doctest: +SKIP
+            torch.Size([2, 1, 7, 7])
+        """
+        output, seen = self._halves.look(inputs)
+        return torch.stack([self._halves.down(seen, signal) for signal in signals]), output
+
+    def _opened(self, size: tuple[int, int] | None, threads: int | None) -> tuple[Halves, Sizes]:
+        """The kept graph, or where there is none, or none that agrees with the library, a new one."""
+        from excite.exporting.export import export
+
+        if self.path.is_file():
+            try:
+                return self._open(threads)
+            except Exception:  # noqa: BLE001 - whatever is wrong with a kept file: it is made anew, or that says why not
+                self.path.unlink(missing_ok=True)
+        export(self.classifier, self.path, layer=self.layer, method=self.method, size=size, dynamic=size is None)
+        return self._open(threads)
+
+    def _open(self, threads: int | None) -> tuple[Halves, Sizes]:
+        from excite.exporting.checking import any_picture, compare, demand
+        from excite.exporting.halves import Halves
+        from excite.exporting.metadata import sizes_in
+        from excite.exporting.trace import Looking
+
+        halves, sizes = Halves(self.path, threads), sizes_in(self.path)
+        looking = Looking(self.classifier.module, self.layer, self.method)
+        demand(compare(halves, looking, [any_picture(sizes)], batch=False))
+        return halves, sizes
+
+
+class _Seen(View):
+    """A picture as the network sees it, where a graph runs in the network's place."""
+
+    def __init__(self, compiled: Compiled, method: Method, halves: Halves, inputs: Tensor) -> None:
+        super().__init__(compiled.classifier.module, {1.0: inputs}.__getitem__, {method: [compiled.layer]})
+        self._halves, self._layer = halves, compiled.layer
+        self._output, self._seen = halves.look(inputs)
+
+    @property
+    def output(self) -> Tensor:
+        """What the network says of the picture."""
+        return self._output
+
+    def maps_of(self, _method: Method, cues: Sequence[Callable[[Tensor], Tensor]]) -> list[dict[str, Tensor]]:
+        """The maps of several cues: the network ran once, each goes down by itself."""
+        return [{self._layer: self._halves.down(self._seen, cue(self._output))} for cue in cues]
+
+
+def _place(classifier: Classifier, layer: str, method: str, size: tuple[int, int] | None) -> Path:
+    """Where the graph is kept: a name for all that it depends on."""
+    facts: list[Any] = [*identity(classifier), layer, method, size, [version(maker) for maker in MAKERS]]
+    name = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
+    return cache_folder() / "compiled" / f"{name}.onnx"
+
+
+def _versions(classifier: Classifier) -> tuple[int, ...]:
+    """Changes when the network's weights or statistics do (not through ``.data``, which torch does not count)."""
+    module = classifier.module
+    return tuple(version_of(each) for each in (*module.parameters(), *module.buffers()))

@@ -1,0 +1,139 @@
+"""Compiled maps beside those of the library: the same answers from a kept graph, and a line for each mistake."""
+
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import excite
+from excite.errors import LayerError, MethodError, ModelError
+from excite.models import Preprocess
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+SIZE = (16, 16)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3, padding=1), nn.BatchNorm2d(6),
+        nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 4),
+    ).eval()  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A cache of our own: what one test compiled serves the others, as it would a user."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EXCITE_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture
+def classifier(home):
+    preprocess = Preprocess(16, square=True)
+    return excite.wrap(network(), labels=["cat", "dog", "sofa", "tree"], preprocess=preprocess, layer="1")
+
+
+@pytest.fixture
+def picture():
+    return Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype=np.uint8))
+
+
+@pytest.mark.parametrize("method", ["c-mwp", "mwp"])
+def test_the_answers_are_those_of_the_library(classifier, picture, method):
+    compiled = excite.compile(classifier, method=method, size=SIZE, threads=1)
+    for concepts in (None, "dog", ["cat", 2, "tree"]):
+        ours, theirs = excite.attend(classifier, picture, concepts, method=method), compiled.attend(picture, concepts)
+        assert [each.concept for each in theirs] == [each.concept for each in ours]
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.values.sum() > 0
+            assert (one.values - other.values).abs().max() <= 1e-4 * one.values.sum()
+            assert other.probability == pytest.approx(one.probability, abs=1e-5)
+            assert other.mass == pytest.approx(one.mass, rel=1e-3)
+            assert (other.layer, other.method, other.image_size) == (one.layer, one.method, one.image_size)
+            assert other.point() == one.point()
+
+
+def test_several_concepts_need_one_look(classifier, picture, monkeypatch):
+    compiled = excite.compile(classifier, size=SIZE)
+    halves = compiled._halves
+    looks, downs, look, down = [], [], halves.look, halves.down
+    monkeypatch.setattr(halves, "look", lambda inputs: looks.append(1) or look(inputs))
+    monkeypatch.setattr(halves, "down", lambda *given: downs.append(1) or down(*given))
+    compiled.attend(picture, ["cat", "dog", "sofa"])
+    assert (len(looks), len(downs)) == (1, 3)
+
+
+def test_the_graph_is_kept_and_a_broken_one_is_made_anew(classifier, picture, home, monkeypatch):
+    written, exporting = [], import_module("excite.exporting.export")
+    export = exporting.export
+    monkeypatch.setattr(exporting, "export", lambda *given, **how: written.append(1) or export(*given, **how))
+    path = excite.compile(classifier, size=SIZE).path
+    assert path.parent == home / "compiled"
+    written.clear()
+    assert excite.compile(classifier, size=SIZE).path == path
+    assert not written
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert excite.compile(classifier, size=SIZE).attend(picture, "cat")
+    assert written == [1]
+    assert len(path.read_bytes()) == len(whole)
+
+
+class Turned(nn.Sequential):
+    """Code of one's own, which no weights tell of."""
+
+    sign = 1
+
+    def forward(self, pictures):
+        return super().forward(pictures * self.sign)
+
+
+def test_a_kept_graph_that_no_longer_agrees_is_made_anew(home, picture, monkeypatch):
+    """Whatever a name cannot tell is seen by looking at both."""
+    classifier = excite.wrap(Turned(*network()).eval(), preprocess=Preprocess(16, square=True), layer="1")
+    path = excite.compile(classifier, size=SIZE).path
+    monkeypatch.setattr(Turned, "sign", -1)
+    again = excite.compile(classifier, size=SIZE)
+    assert again.path == path
+    (ours,), (theirs,) = excite.attend(classifier, picture, 1), again.attend(picture, 1)
+    assert (ours.values - theirs.values).abs().max() <= 1e-4 * ours.values.sum()
+
+
+def test_changed_weights_are_refused(classifier, picture):
+    compiled = excite.compile(classifier, size=SIZE)
+    with torch.no_grad():
+        classifier.module[0].weight.mul_(2)
+    with pytest.raises(ModelError, match="changed since it was compiled: compile it again"):
+        compiled.attend(picture, "cat")
+
+
+def test_mistakes_are_told_in_words(classifier, picture, monkeypatch):
+    with pytest.raises(MethodError, match=r"'grad' cannot be compiled: choose mwp or c-mwp"):
+        excite.compile(classifier, method="grad")
+    with pytest.raises(LayerError, match="nowhere"):
+        excite.compile(classifier, layer="nowhere", size=SIZE)
+    wide = excite.wrap(network(), preprocess=Preprocess(16), layer="1")
+    with pytest.raises(ModelError, match=r"prepared as 21 x 16 is not served .* 16 x 16 only: compile it with size="):
+        excite.compile(wide, size=SIZE).attend(picture, 0)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ModelError, match=r"pip install 'excite\[onnx\]'"):
+        excite.compile(classifier, size=SIZE)
+
+
+def test_one_graph_for_all_sizes(home, picture):
+    classifier = excite.wrap(network(), preprocess=Preprocess(16), layer="1")
+    compiled = excite.compile(classifier)
+    for size in ((40, 30), (31, 64)):
+        shown = picture.resize(size)
+        (ours,), (theirs,) = excite.attend(classifier, shown, 1), compiled.attend(shown, 1)
+        assert ours.values.shape == theirs.values.shape
+        assert (ours.values - theirs.values).abs().max() <= 1e-4 * ours.values.sum()
