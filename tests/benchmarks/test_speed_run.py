@@ -4,17 +4,19 @@ import csv
 import io
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 from excite.benchmarks import speed_run
+from excite.benchmarks.speed import Case, Timing
 from excite.benchmarks.speed_figure import speed_figure
 from excite.benchmarks.speed_layers import figure_layers, spread
 from excite.benchmarks.speed_networks import Subject
 from excite.benchmarks.speed_plan import MOST_MAPS, QUICK, Plan, Task, numbers
-from excite.benchmarks.speed_rows import FIELDS, merged
+from excite.benchmarks.speed_rows import FIELDS, group_rows, merged
 from excite.benchmarks.speed_run import REQUIRED, SpeedBench
 from excite.benchmarks.speed_tables import columns, headline, write_tables
 from excite.errors import DataError
@@ -54,6 +56,7 @@ def test_compiled_maps_are_rows_of_their_own_or_say_why_not(bench, ledger, monke
     rows = [row for row in rows_of(bench, plan, ledger) if row["method"] == "c-mwp compiled"]
     assert [row["concepts"] for row in rows] == [1, 2]
     assert all(row["ratio_to_forward"] > 0 for row in rows)
+    assert all(row["times_c_mwp"] > 0 for row in rows)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     rows = [row for row in rows_of(bench, plan, ledger, fresh=True) if row["method"] == "c-mwp compiled"]
     assert len(rows) == 2
@@ -174,3 +177,19 @@ def test_the_plan():
     for wrong in ("", "0", "1;2", "-1", "1,", "a"):
         with pytest.raises(DataError, match="--batches"):
             numbers(wrong, "--batches")
+
+
+def test_peers_stand_beside_our_maps_compiled_or_not(tiny):
+    taken = {"c-mwp": 2.0, "c-mwp compiled": 1.0, "torchray": 6.0}
+    timings = {Case("tiny", "5", method): Timing((seconds,), ((1.0, 1.0),)) for method, seconds in taken.items()}
+    rounds = SimpleNamespace(timings=timings, forwards=Timing((1.0,), ((1.0, 1.0),)), failed={})
+    rows = {row["method"]: row for row in group_rows(rounds, tiny, "peers", 1)}
+    assert (rows["torchray"]["times_c_mwp"], rows["torchray"]["times_compiled"]) == (3.0, 6.0)
+    assert (columns(rows["torchray"])["x c-mwp"][:3], columns(rows["torchray"])["x compiled"]) == ("3.0", "6.0")
+    assert columns(rows["c-mwp compiled"])["x compiled"] == columns(rows["c-mwp"])["x c-mwp"] == ""
+    assert columns(rows["c-mwp compiled"])["x c-mwp"] == ""
+
+
+def test_the_plan_of_compiled_maps():
+    tasks = list(Plan(models=("a",), **{**QUICK, "peers": True, "compiled": True}).tasks())
+    assert [(task.kind, task.compiled) for task in tasks] == [("pictures", False), ("compiled", False), ("peers", True)]

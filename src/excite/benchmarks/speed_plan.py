@@ -50,6 +50,7 @@ class Task:
         skipped: those that are too many for this batch.
         method: the one whose memory is watched.
         pictures: how many for endurance.
+        compiled: whether compiled maps race with the peers.
     """
 
     kind: Kind
@@ -59,6 +60,7 @@ class Task:
     skipped: tuple[int, ...] = ()
     method: str = ""
     pictures: int = 0
+    compiled: bool = False
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -99,7 +101,8 @@ class Plan:
             if self.all_layers:
                 yield Task("layers", model)
             if self.peers:
-                yield Task("peers", model, concepts=(1, *(number for number in self.concepts if 1 < number <= FEW)))
+                few = (1, *(number for number in self.concepts if 1 < number <= FEW))
+                yield Task("peers", model, concepts=few, compiled=self.compiled)
             if self.memory:
                 yield from self._memory(model)
             if self.endurance:

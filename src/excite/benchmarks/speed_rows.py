@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from excite.benchmarks.speed import C_MWP, FORWARD, Case, median_interval
+from excite.benchmarks.speed import C_MWP, COMPILED, FORWARD, Case, median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +21,19 @@ Row = dict[str, Any]
 FIELDS = (
     *("network", "layer", "method", "concepts", "batch", "ratio_to_forward", "peak_mb"),
     *("low", "high", "confidence", "rounds", "seconds", "forward_seconds", "each_further"),
-    *("times_c_mwp", "times_low", "times_high", "limit", "above", "above_time", "group", "size", "weights", "note"),
+    *(
+        "times_c_mwp",
+        "times_low",
+        "times_high",
+        "times_compiled",
+        "limit",
+        "above",
+        "above_time",
+        "group",
+        "size",
+        "weights",
+        "note",
+    ),
 )
 
 
@@ -117,17 +129,23 @@ def _further(case: Case, timings: Mapping[Case, Timing]) -> Row:
 
 def _beside(case: Case, timings: Mapping[Case, Timing]) -> Row:
     """How many times as long as our c-MWP for as many concepts it took, where that was timed in the same rounds."""
+    found: Row = {}
+    times = _times_ours(case, C_MWP, timings)
+    if times:
+        interval = median_interval(times)
+        found = {
+            "times_c_mwp": round(median(times), 3),
+            "times_low": round(interval.low, 3),
+            "times_high": round(interval.high, 3),
+        }
+    compiled = _times_ours(case, COMPILED, timings)
+    return found | {"times_compiled": round(median(compiled), 3)} if compiled else found
+
+
+def _times_ours(case: Case, method: str, timings: Mapping[Case, Timing]) -> list[float]:
     ours = [
         timing
         for other, timing in timings.items()
-        if (other.method, other.concepts, other.batch) == (C_MWP, case.concepts, case.batch)
+        if (other.method, other.concepts, other.batch) == (method, case.concepts, case.batch)
     ]
-    if len(ours) != 1:
-        return {}
-    times = timings[case].times(ours[0])
-    interval = median_interval(times)
-    return {
-        "times_c_mwp": round(median(times), 3),
-        "times_low": round(interval.low, 3),
-        "times_high": round(interval.high, 3),
-    }
+    return timings[case].times(ours[0]) if len(ours) == 1 else []

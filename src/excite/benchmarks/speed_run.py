@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from excite import propagation
+from excite import exporting, propagation
 from excite.benchmarks.speed import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case
 from excite.benchmarks.speed_contenders import contender, plain_forward
 from excite.benchmarks.speed_layers import figure_layers
@@ -117,8 +117,9 @@ class SpeedBench:
 
     def _compiled(self, task: Task, subject: Subject) -> list[Row]:
         """The same maps from a compiled graph: one picture, a few concepts; without onnxruntime rows that say so."""
-        entered = [contender(subject, COMPILED, concepts=number) for number in task.concepts]
-        return [each for each in self._raced(subject, entered, task) if each["method"] != FORWARD]
+        ways = (C_MWP, COMPILED)
+        entered = [contender(subject, way, concepts=number) for number in task.concepts for way in ways]
+        return [each for each in self._raced(subject, entered, task) if each["method"] == COMPILED]
 
     def _concepts(self, task: Task, subject: Subject) -> list[Row]:
         """Many concepts on each picture; one alone runs with them, to know what each further one costs."""
@@ -138,7 +139,8 @@ class SpeedBench:
         """
         twin = self._twin(subject)
         entered = [contender(twin, method) for method in (GRADIENT, MWP)]
-        entered += [contender(twin, C_MWP, concepts=number) for number in task.concepts]
+        ways = (C_MWP, COMPILED) if task.compiled else (C_MWP,)
+        entered += [contender(twin, way, concepts=number) for number in task.concepts for way in ways]
         entered += [peer_contender(peer, twin) for peer in PEERS]
         entered += [peer_contender(TORCHRAY, twin, number) for number in task.concepts if number > 1]
         return self._raced(twin, entered, task)
@@ -175,6 +177,7 @@ class SpeedBench:
 def _basis() -> str:
     """A digest of torch and of the code that a time depends on."""
     own = Path(__file__).parent
-    code = [*Path(propagation.__file__).parent.glob("*.py"), *(own / f"{name}.py" for name in OWN_FILES)]
+    parts = [Path(part.__file__).parent for part in (propagation, exporting)]
+    code = [*(file for part in parts for file in part.glob("*.py")), *(own / f"{name}.py" for name in OWN_FILES)]
     content = version("torch").encode() + b"".join(path.read_bytes() for path in sorted(code))
     return hashlib.sha1(content, usedforsecurity=False).hexdigest()[:12]

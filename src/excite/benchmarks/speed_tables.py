@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from excite.benchmarks.speed import C_MWP, FORWARD, GRADIENT, MWP
+from excite.benchmarks.speed import C_MWP, COMPILED, FORWARD, GRADIENT, MWP
 from excite.benchmarks.speed_rows import case_of
 from excite.benchmarks.tables import csv_table, markdown_table
 from excite.readouts.save import save_json, save_text
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["about", "columns", "headline", "page", "write_tables"]
 
 SURE = 0.95
+OURS = (FORWARD, MWP, C_MWP, COMPILED)  # beside which the others stand
+CROWDS = ("pictures", "compiled", "concepts", "endurance")
 _WORDS = """\
 Times are multiples of the plain forward pass in the same round: the median of rounds, with its 95 % interval.
 limit: 1 + 2 x the share of the forward pass's multiply-adds above the layer.
 x c-mwp: how many times as long as excite's c-MWP for as many concepts, in the same rounds.
+x compiled: the same beside its compiled maps (excite.compile).
 MB: the most memory beside the loaded network after its plain forward pass.
 Weights named random do not change what is computed.
 Peers run on torchvision's network of the same kind, or a copy of ours; excite beside them on that same network.
@@ -35,6 +38,7 @@ def headline(rows: Sequence[Row]) -> list[dict[str, str]]:
         if (ours["group"], ours["method"], ours["concepts"], ours["batch"]) == ("pictures", C_MWP, 1, 1):
             same = {case_of(row): row for row in rows if row["network"] == ours["network"] and row["batch"] == 1}
             gradient = next((row for case, row in same.items() if case.method == GRADIENT), None)
+            compiled = next((row for case, row in same.items() if (case.method, case.concepts) == (COMPILED, 1)), None)
             further = [row for row in same.values() if row["method"] == C_MWP and row["each_further"] is not None]
             lines.append(
                 {
@@ -43,6 +47,7 @@ def headline(rows: Sequence[Row]) -> list[dict[str, str]]:
                     "picture": ours["size"],
                     "weights": ours["weights"],
                     "c-mwp": _ratio(ours),
+                    "compiled": _ratio(compiled) if compiled else "",
                     "limit": _number(ours["limit"]),
                     "x limit": _number(ours["ratio_to_forward"] and ours["ratio_to_forward"] / ours["limit"]),
                     "limit in time": _number(ours["above_time"] and 1 + 2 * ours["above_time"]),
@@ -73,6 +78,7 @@ def columns(row: Mapping[str, object]) -> dict[str, str]:
         "x forward": _ratio(row),
         "rounds": str(row["rounds"] or ""),
         "x c-mwp": _times(row),
+        "x compiled": "" if row["method"] in OURS or row["times_compiled"] is None else f"{row['times_compiled']:.1f}",
         "each further": _number(row["each_further"]),
         "limit": _number(row["limit"]),
         "MB": _megabytes(row),
@@ -93,7 +99,7 @@ def about(rows: Sequence[Row], facts: Mapping[str, object]) -> list[str]:
 def page(rows: Sequence[Row], facts: Mapping[str, object]) -> str:
     """All tables as Markdown."""
     groups = {
-        "Many concepts and pictures": [row for row in rows if row["group"] in {"pictures", "concepts", "endurance"}],
+        "Many concepts and pictures": [row for row in rows if row["group"] in CROWDS],
         "Layer by layer": [row for row in rows if row["group"] == "layers"],
         "Beside other packages": [row for row in rows if row["group"] == "peers"],
     }
@@ -123,7 +129,7 @@ def _ratio(row: Mapping[str, object]) -> str:
 
 
 def _times(row: Mapping[str, object]) -> str:
-    if row["times_c_mwp"] is None or row["method"] in {FORWARD, MWP, C_MWP}:
+    if row["times_c_mwp"] is None or row["method"] in OURS:
         return ""
     return f"{row['times_c_mwp']:.1f} ({_mark(row)}{row['times_low']:.1f}-{row['times_high']:.1f})"
 
