@@ -76,6 +76,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "attention",
         "datasets",
         "engines",
+        "exporting",
         "grounding",
         "images",
         "ledger",
