@@ -12,15 +12,15 @@ from excite.errors import SignalError
 from excite.propagation.deciding import is_known
 from excite.propagation.extreme import scale_for, scaled_by, weight_scale
 from excite.propagation.keeping import version_of
+from excite.propagation.layout import side_by_side
 from excite.propagation.products import Traced
 from excite.propagation.rules import Rule, total_of
+from excite.propagation.shares import Share, added, whole
 from excite.propagation.signed_weights import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from excite.propagation.keeping import Kept
-    from excite.propagation.products import Product
+    from excite.propagation.products import Back, Product
     from excite.propagation.rules import Shares
 
 __all__ = ["Affine", "Push", "Side"]
@@ -66,6 +66,7 @@ class Affine(Rule):
         # How much goes to the children that pushed a unit its way, and to those that pushed it the other way. At the
         # top: how much of the unit and of its dual is cued.
         self.unit, self.dual = 1.0, 0.0
+        self.again = True  # other signals may come later: what serves them all is kept
         self._contests: dict[tuple[Side, bool], Contest] = {}
         self._seen = None if weight is None else version_of(weight)  # when the response was computed
 
@@ -76,17 +77,33 @@ class Affine(Rule):
 
     def down(self, *probabilities: Tensor | None) -> Shares:
         """P_n = A * W+ (P_{n-1} / (W+^T A)), for units pushed up (with W+) and for units pushed down (with W-)."""
+        return tuple(map(whole, self.hand_down(*probabilities)))
+
+    def hand_down(
+        self, *arrived: Tensor | Share | None, onto: Share | None = None
+    ) -> tuple[Tensor | Share | None, ...]:
+        """As `down`; where all children responded above their rest, what they get is not multiplied out.
+
+        ``onto`` is what they have got already: it may be added to in place, and then its values are in the answer.
+        """
         self._check_weights()
         shares = []
-        for (direction, turned), probability in zip(SIDES, probabilities, strict=False):
+        for (direction, turned), probability in zip(SIDES, arrived, strict=False):
             for weight, side in ((self.unit, direction), (self.dual, -direction)):
                 if probability is not None and weight:
-                    share = self._competition((side, turned), probability.to(self._dtype))
-                    shares.append(share if weight == 1 else share * weight)
+                    room = onto if weight == 1 and not shares else None
+                    share = self._competition((side, turned), self._exact(probability), room)
+                    shares.append(share if weight == 1 else _weighed(share, weight))
         if not shares:
-            arrived = next(each for each in probabilities if each is not None)
-            return (arrived.new_zeros(len(arrived), *self.child.tensor.shape),)
-        return (total_of(shares),)
+            some = whole(next(each for each in arrived if each is not None))
+            return (some.new_zeros(len(some), *self.child.tensor.shape),)
+        return (shares[0] if len(shares) == 1 else added(shares),)
+
+    def _exact(self, probability: Tensor | Share) -> Tensor | Share:
+        if isinstance(probability, Share):
+            same = probability.values.dtype == self._dtype
+            return probability if same else probability.whole.to(self._dtype)
+        return probability.to(self._dtype)
 
     def row(self, number: int) -> Affine:
         """The same competition for the units of one row of the weights alone, which costs a fraction."""
@@ -100,17 +117,21 @@ class Affine(Rule):
         alone.__dict__["pushes"] = self.pushes
         return alone
 
-    def _competition(self, side: Side, probability: Tensor) -> Tensor:
+    def _competition(self, side: Side, probability: Tensor | Share, onto: Share | None = None) -> Tensor | Share:
         """The children that pushed to one side share the probability of their parents."""
         if self.cued and self.row_dim == 1 and not self.grouped and is_known():
+            probability = whole(probability)
             rows = probability.transpose(0, 2).flatten(1).any(1).nonzero()[:, 0]  # few units are cued
             if not len(rows):  # torch has no convolution without outputs
                 return probability.new_zeros(len(probability), *self.child.tensor.shape)
             return Contest(self._rows(rows), side).shares(probability.index_select(2, rows))
         key = side, self.normalised
-        if key not in self._contests:
-            self._contests[key] = Contest(self, side)
-        return self._contests[key].shares(probability)
+        contest = self._contests.get(key)
+        if contest is None:
+            contest = Contest(self, side)
+            if self.again:
+                self._contests[key] = contest
+        return contest.shares(probability, onto)
 
     def part(self, sign: int, *, turned: bool) -> Part | None:
         """The positive or the negative weights."""
@@ -146,6 +167,18 @@ class Affine(Rule):
             self.child.pushes = _apart(self.child.tensor.detach().to(self._dtype))
         return self.child.pushes
 
+    def forget(self) -> None:
+        """Let go of what is only kept for later signals."""
+        self._contests.clear()
+        self.__dict__.pop("pushes", None)
+        self.child.pushes = None
+
+    @property
+    def responses(self) -> Tensor | None:
+        """The children's responses, where those are what pushes: none of them is negative, and they rest at 0."""
+        (push, sign), *others = self.pushes
+        return push if sign > 0 and self.rest is None and not others and is_known() else None
+
 
 class Contest:
     """One side of a competition: the children that push to it, and what each push earns. It serves all signals."""
@@ -153,7 +186,7 @@ class Contest:
     def __init__(self, rule: Affine, side: Side) -> None:
         direction, turned = side
         self.shape = rule.child.tensor.shape
-        self.pushes: list[tuple[Tensor, Callable[[Tensor], Tensor]]] = []
+        self.pushes: list[tuple[Tensor, Back]] = []
         totals = []
         for push, sign in rule.pushes:
             if rule.weight is None and sign != direction:
@@ -163,15 +196,24 @@ class Contest:
             totals.append(total)
         self.earned = rule.earned(total_of(totals), direction) if totals else None
         self.fresh = not isinstance(rule.product, Traced)
+        self.responses = rule.responses
 
-    def shares(self, probability: Tensor) -> Tensor:
-        """What each child gets, [signals, *child]."""
+    def shares(self, arrived: Tensor | Share, onto: Share | None = None) -> Tensor | Share:
+        """What each child gets, [signals, *child]; ``onto`` as in `Affine.hand_down`."""
         if self.earned is None:  # no child of that sign at all: nobody competes
-            return probability.new_zeros(len(probability), *self.shape)
-        ratio = probability * self.earned
+            some = whole(arrived)
+            return some.new_zeros(len(some), *self.shape)
+        ratio = arrived.times(self.earned) if isinstance(arrived, Share) else arrived * self.earned
         if not self.fresh:  # what autograd gives may be its argument itself
             return total_of([back(ratio) * push for push, back in self.pushes])
+        if self.responses is not None and len(self.pushes) == 1:
+            room = onto.values if onto is not None and onto.by is self.responses else None
+            return Share(self.pushes[0][1](ratio, room), self.responses)
         return total_of([back(ratio).mul_(push) for push, back in self.pushes])
+
+
+def _weighed(share: Tensor | Share, weight: float) -> Tensor | Share:
+    return Share(share.values * weight, share.by) if isinstance(share, Share) else share * weight
 
 
 def _apart(child: Tensor) -> list[Push]:
@@ -181,5 +223,5 @@ def _apart(child: Tensor) -> list[Push]:
     if not child.numel():
         return [(child, 1)]
     least, most = (float(end) for end in child.aminmax())
-    child = scaled_by(child, scale_for(max(-least, most)))
+    child = side_by_side(scaled_by(child, scale_for(max(-least, most))))
     return [(child, 1)] if least >= 0 else [(child.clamp(min=0), 1), (child.clamp(max=0), -1)]

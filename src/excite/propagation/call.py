@@ -175,6 +175,7 @@ class Call:
         """Give the positive part of a neuron's response; a walk that starts at the response itself still sees all."""
         response = self.response()
         rule = Facing(self.mode.keeper.keep(response), neuron.polarity, bounded=True)
+        rule.rectified = True
         result: Tensor = follow(rule, lambda: response, [neuron.up, neuron.down])
         return set_note(result, Note(gate=note_of(self.subject).gate))
 

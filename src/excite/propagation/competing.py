@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from excite.propagation.affine import Affine
-from excite.propagation.connected import Connected, Mixing
+from excite.propagation.connected import Connected, Mixing, Windows
 from excite.propagation.notes import Note, is_live, is_traced, note_of, set_note
 from excite.propagation.passing import negation, scaled
 from excite.propagation.products import Connection, Convolution, Traced
@@ -136,7 +136,7 @@ def _compete(
     if not inputs:
         return set_note(response, Note(fresh=True))
     kept = id(weight) in call.mode.state and not weight.is_inference()
-    kind = Connected if call.name == "linear" else Mixing if _mixes(product, weight) else Affine
+    kind = Connected if call.name == "linear" else _kind(product, weight)
     rule = kind(
         product,
         call.mode.keeper.keep(child),
@@ -149,10 +149,14 @@ def _compete(
     return call.compete(rule, response, inputs, None, Note())
 
 
-def _mixes(product: Product, weight: Tensor) -> bool:
-    """Whether a convolution only mixes channels, with so many weights that they are better not copied."""
-    wide = weight.numel() >= MANY and weight.numel() == weight.shape[0] * weight.shape[1]
-    return wide and isinstance(product, Convolution) and product.groups == 1 and not any(product.padding)
+def _kind(product: Product, weight: Tensor) -> type[Affine]:
+    """The rule of a convolution: where there are so many weights that they are better not copied, read where they lie."""
+    if not isinstance(product, Convolution) or product.groups != 1 or weight.numel() < MANY:
+        return Affine
+    if weight.numel() == weight.shape[0] * weight.shape[1] and not any(product.padding):
+        return Mixing
+    steps = weight.dim() == 4 and any(step > 1 for step in product.stride)  # torch has windows in two dimensions only
+    return Windows if steps else Affine
 
 
 def _pool(call: Call, child: Tensor, product: Product, response: Tensor, note: Note) -> Any:

@@ -6,15 +6,18 @@ used there for both ways: up for the totals that the children share, and down fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from excite.propagation.affine import Affine
 from excite.propagation.deciding import is_known
 from excite.propagation.extreme import scaled_by
+from excite.propagation.layout import empty_places, is_side_by_side, side_by_side
 from excite.propagation.rules import total_of
+from excite.propagation.shares import Share, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from excite.propagation.affine import Push, Side
     from excite.propagation.products import Convolution
 
-__all__ = ["Connected", "Mixing"]
+__all__ = ["Connected", "Mixing", "Windows"]
 
 Rows = Tensor | slice
 
@@ -32,13 +35,19 @@ BLOCK = 2**19  # weights that are split and used at once: they fit into a CPU's 
 class Connected(Affine):
     """A full connection. Only the units that won need their rows."""
 
-    def _competition(self, side: Side, probability: Tensor) -> Tensor:
+    def _competition(self, side: Side, probability: Tensor | Share, onto: Share | None = None) -> Tensor | Share:
         if not is_known():  # then all rows compete at once
-            return super()._competition(side, probability)
+            return super()._competition(side, probability, onto)
+        won = whole(probability)
         pushes = [(push.reshape(-1, push.shape[-1]), sign) for push, sign in self.pushes]
-        earned = self._earned(side, pushes, probability.reshape(len(probability), -1, probability.shape[-1]))
-        shape = len(probability), *self.child.tensor.shape
-        return total_of([each.view(shape).mul_(push) for each, (push, _) in zip(earned, self.pushes, strict=True)])
+        earned = self._earned(side, pushes, won.reshape(len(won), -1, won.shape[-1]))
+        return self._shares([each.view(len(won), *self.child.tensor.shape) for each in earned])
+
+    def _shares(self, earned: Sequence[Tensor]) -> Tensor | Share:
+        """What the children get, of what each of their pushes earned, [signals, *child]."""
+        if self.responses is not None:
+            return Share(earned[0], self.responses)
+        return total_of([each.mul_(push) for each, (push, _) in zip(earned, self.pushes, strict=True)])
 
     def _earned(self, side: Side, pushes: Sequence[Push], probability: Tensor) -> list[Tensor]:
         """What a push of 1 earns, [signals, places, inputs], where the units [signals, places, outputs] won.
@@ -85,37 +94,66 @@ class Connected(Affine):
         return torch.split(won, some)
 
 
-class Mixing(Connected):
-    """A convolution whose kernel is one place wide: a full connection of the channels, at each place."""
+class Windows(Connected):
+    """A convolution: a full connection of all that a window sees, at each place.
 
-    def _competition(self, side: Side, probability: Tensor) -> Tensor:
+    It makes more of the children than other ways of convolving do, but kernels that take steps have none that is good
+    in both directions, and their weights are better read once than brought in order twice.
+    """
+
+    def _competition(self, side: Side, probability: Tensor | Share, onto: Share | None = None) -> Tensor | Share:
         if not is_known():
-            return super()._competition(side, probability)
-        seen = cast("Convolution", self.product).places
-        pushes = [(push[:, :, *seen].movedim(1, -1).flatten(0, -2), sign) for push, sign in self.pushes]
-        places = _turned(probability.flatten(3)).flatten(1, 2)
-        earned = self._earned(side, pushes, places)
-        return total_of(
-            [self._spread(each, seen).mul_(push) for each, (push, _) in zip(earned, self.pushes, strict=True)]
-        )
+            return super()._competition(side, probability, onto)
+        pushes = [(self._sights(push), sign) for push, sign in self.pushes]
+        won = whole(probability)
+        turned = won.movedim(2, -1).flatten(2, -2) if is_side_by_side(won) else _turned(won.flatten(3))
+        earned = self._earned(side, pushes, turned.flatten(1, 2))
+        return self._shares([self._spread(each) for each in earned])
 
-    def _spread(self, values: Tensor, seen: tuple[slice, ...]) -> Tensor:
+    def _sights(self, push: Tensor) -> Tensor:
+        """What each place sees of a push, [places of all pictures, inputs]."""
+        return _turned(functional.unfold(push, **self._window)).flatten(0, 1)
+
+    def _spread(self, values: Tensor) -> Tensor:
         """From [signals, places of all pictures, inputs] to [signals, *child]."""
-        shape = self.child.tensor.shape
-        places_of_one = values.shape[1] // max(1, shape[0])
-        there = _turned(values.view(len(values), shape[0], places_of_one, shape[1]))
-        if all(each.step == 1 for each in seen):
-            return there.view(len(values), *shape)
-        whole = values.new_zeros(len(values), *shape)
-        places = whole[:, :, :, *seen]
-        places.copy_(there.view(places.shape))
-        return whole
+        pictures, _, *sides = self.child.tensor.shape
+        windows = _turned(values.unflatten(1, (pictures, -1)).flatten(0, 1))
+        return side_by_side(functional.fold(windows, sides, **self._window)).unflatten(0, (-1, pictures))
+
+    @property
+    def _window(self) -> dict[str, Any]:
+        """As torch's functions take it."""
+        product = cast("Convolution", self.product)
+        sides = cast("Tensor", self.weight).shape[2:]
+        steps = {"dilation": product.dilation, "padding": product.padding, "stride": product.stride}
+        return {"kernel_size": sides, **steps}
 
     def _rows_at_a_time(self, probability: Tensor, some: int) -> Iterable[Rows]:
         """All rows, one beside the other: hardly a channel wins nowhere, unless few are cued."""
         if self.cued:
             return super()._rows_at_a_time(probability, some)
         return [slice(start, start + some) for start in range(0, probability.shape[2], some)]
+
+
+class Mixing(Windows):
+    """A convolution whose kernel is one place wide: a full connection of the channels, at each place."""
+
+    def _sights(self, push: Tensor) -> Tensor:
+        return push[:, :, *self._places].movedim(1, -1).flatten(0, -2)
+
+    @property
+    def _places(self) -> tuple[slice, ...]:
+        return cast("Convolution", self.product).places
+
+    def _spread(self, values: Tensor) -> Tensor:
+        seen = self._places
+        pictures, channels, *sides = self.child.tensor.shape
+        if all(each.step == 1 for each in seen):
+            return values.view(len(values), pictures, *sides, channels).movedim(-1, 2)
+        spread = empty_places(values, len(values), pictures, channels=channels, sides=tuple(sides))
+        places = spread.movedim(2, -1)[:, :, *seen]
+        places.copy_(values.view(places.shape))
+        return spread
 
 
 def _chosen(values: Tensor, dim: int, rows: Rows, out: Tensor | None = None) -> Tensor:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
+from excite.propagation.affine import Affine
 from excite.propagation.deciding import is_known
 from excite.propagation.graph import node_name, outputs_of, rule_of, top_down
+from excite.propagation.layout import is_side_by_side
+from excite.propagation.shares import Pile, Share, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from excite.propagation.rules import Rule, Shares
 
     Watch = Callable[[Any, Sequence[Tensor | None], Sequence[Tensor | None]], None]
+    Below = Sequence[tuple[int, Any, int]]  # which input, the node below it, and which output of that
 
 __all__ = ["Descent", "handed_down"]
 
@@ -48,31 +53,71 @@ class Descent:
         return [(k, child, nr) for k, (child, nr) in enumerate(node.next_functions) if child in self._leading]
 
     @torch.no_grad()
-    def carry(self, signals: Sequence[Tensor], watch: Watch | None = None) -> list[Tensor]:
+    def carry(self, signals: Sequence[Tensor], watch: Watch | None = None, *, again: bool = True) -> list[Tensor]:
         """What arrives at each probe, [signals, *probe], of signals [signals, *output] at each start.
 
-        ``watch`` is told of every node what arrived at its outputs and what it handed to its inputs.
+        ``watch`` is told of every node what arrived at its outputs and what it handed to its inputs. ``again``: other
+        signals may follow, so that what they share with these is kept.
         """
         count = len(signals[0])
         waiting = _Waiting()
         for (node, output), signal in zip(self.starts, signals, strict=True):
             waiting.add(node, output, signal)
         found: dict[Tensor, Tensor] = {}
-        for node in self.order:
+        done: dict[Any, list[Affine]] = {}  # rules that are of no use any more once the node below them is
+        for node, rule, below in self._steps:
             arrived = waiting.take(node)
             if arrived is None:
                 continue
             if hasattr(node, "variable"):
-                found[node.variable] = arrived[0]
+                found[node.variable] = whole(arrived[0]).contiguous()
                 continue
-            shares = handed_down(node, arrived, rule_of(node))
             if watch is not None:
-                watch(node, list(arrived.values()), shares)
-            for k, child, output in self.below(node):
-                share = shares[k]
-                if share is not None:
-                    waiting.add(child, output, share)
+                shares = _handed_on(node, {output: whole(each) for output, each in arrived.items()}, rule)
+                watch(node, [whole(each) for each in arrived.values()], [whole(each) for each in shares])
+                waiting.spread(shares, below)
+            elif isinstance(rule, Affine):
+                rule.again = again
+                waiting.compete(rule, arrived, below)
+            else:
+                waiting.spread(_handed_on(node, arrived, rule), below, owned=node_name(node) == _LARGEST)
+            if not again:
+                _let_go(node, rule, below, done)
         return [found[probe] if probe in found else probe.new_zeros(count, *probe.shape) for probe in self.probes]
+
+    @cached_property
+    def _steps(self) -> list[tuple[Any, Rule | None, Below]]:
+        """Each node with its rule and where its shares go: asking torch for them costs more than many an operation."""
+        return [(node, rule_of(node), self.below(node)) for node in self.order]
+
+
+def _let_go(node: Any, rule: Rule | None, below: Below, done: dict[Any, list[Affine]]) -> None:
+    """Forget what the rules above a node kept for other signals; those of one child have much in common."""
+    for above in done.pop(node, ()):
+        above.forget()
+    if isinstance(rule, Affine):
+        for _, child, _ in below:
+            done.setdefault(child, []).append(rule)
+
+
+def _handed_on(
+    node: Any, arrived: Mapping[int, Tensor | Share], rule: Rule | None
+) -> tuple[Tensor | Share | None, ...]:
+    """As `handed_down`, of what may not be multiplied out yet."""
+    if rule is not None:
+        return rule.hand_down(*(arrived.get(output) for output in range(len(outputs_of(node)))))
+    first = arrived.get(0)
+    name = node_name(node)
+    if isinstance(first, Share):
+        if name == _LARGEST:
+            shares = _to_the_largest(node, first.whole)
+            return shares if shares is None else (Share(cast("Tensor", shares[0]), None),)
+        copy = _COPYING.get(name)
+        values = None if copy is None else copy(node, first.values, 1)
+        if copy is not None and values is not None:
+            factors = [None] * len(values) if first.by is None else copy(node, first.by, 0)
+            return tuple(Share(*both) for both in zip(values, factors, strict=True))
+    return handed_down(node, {output: whole(each) for output, each in arrived.items()}, None)
 
 
 def handed_down(node: Any, arrived: Mapping[int, Tensor], rule: Rule | None) -> Shares:
@@ -80,10 +125,13 @@ def handed_down(node: Any, arrived: Mapping[int, Tensor], rule: Rule | None) -> 
     outputs = outputs_of(node)
     if rule is not None:
         return rule.down(*(arrived.get(output) for output in range(len(outputs))))
-    together = _TOGETHER.get(node_name(node))
-    shares = together(node, arrived[0]) if together is not None and 0 in arrived else None
+    name, shares = node_name(node), None
+    if 0 in arrived:
+        copy = _COPYING.get(name)
+        shares = copy(node, arrived[0], 1) if copy is not None else None
+        shares = _to_the_largest(node, arrived[0]) if name == _LARGEST else shares
     if shares is not None:
-        return shares
+        return tuple(shares)
     count = len(next(iter(arrived.values())))
     each = [_handed_one_down(node, {output: values[k] for output, values in arrived.items()}) for k in range(count)]
     if count == 1:
@@ -100,22 +148,22 @@ def _handed_one_down(node: Any, arrived: Mapping[int, Tensor]) -> Shares:
     return shares if isinstance(shares, tuple) else (shares,)
 
 
-def _unchanged(_node: Any, signals: Tensor) -> Shares:
-    return (signals,)
+def _unchanged(_node: Any, values: Tensor, _lead: int) -> Sequence[Tensor]:
+    return (values,)
 
 
-def _reshaped(node: Any, signals: Tensor) -> Shares | None:
+def _reshaped(node: Any, values: Tensor, lead: int) -> Sequence[Tensor]:
     ((below, output),) = node.next_functions
-    return (signals.reshape(len(signals), *outputs_of(below)[output].shape),)
+    return (values.reshape(*values.shape[:lead], *outputs_of(below)[output].shape),)
 
 
-def _taken_apart(node: Any, signals: Tensor) -> Shares | None:
+def _taken_apart(node: Any, values: Tensor, lead: int) -> Sequence[Tensor] | None:
     """A concatenation: each part takes what is its own, without a copy."""
     if any(below is None for below, _ in node.next_functions):  # a constant, of nobody knows what size
         return None
     shapes = [outputs_of(below)[output].shape for below, output in node.next_functions]
     dim = node._saved_dim % len(shapes[0])  # noqa: SLF001 - torch has no other name for it
-    return torch.split(signals, [shape[dim] for shape in shapes], dim + 1)
+    return torch.split(values, [shape[dim] for shape in shapes], dim + lead)
 
 
 def _to_the_largest(node: Any, signals: Tensor) -> Shares | None:
@@ -127,47 +175,76 @@ def _to_the_largest(node: Any, signals: Tensor) -> Shares | None:
         return None
     ((below, output),) = node.next_functions
     shape = outputs_of(below)[output].shape
-    chosen = node._saved_result1.contiguous()  # noqa: SLF001 - as above
+    chosen = node._saved_result1  # noqa: SLF001 - as above
+    if len(shape) == 4 and is_side_by_side(signals):
+        pictures, channels, height, width = shape
+        chosen = chosen.movedim(1, -1) * channels
+        chosen += torch.arange(channels, device=chosen.device)
+        planes, signals = torch.arange(pictures, device=chosen.device) * math.prod(shape[1:]), signals.movedim(2, -1)
+        flat = (chosen if pictures == 1 else chosen + planes[:, None, None, None]).flatten()
+        shares = _put(flat, signals, math.prod(shape)).view(len(signals), pictures, height, width, channels)
+        return (shares.movedim(-1, 2),)
     planes = torch.arange(0, math.prod(shape), shape[-2] * shape[-1], device=chosen.device)
-    flat = (chosen.flatten(0, -3) + planes[:, None, None]).flatten()
-    shares = signals.new_zeros(len(signals), math.prod(shape))
+    flat = (chosen.contiguous().flatten(0, -3) + planes[:, None, None]).flatten()
+    return (_put(flat, signals, math.prod(shape)).view(len(signals), *shape),)
+
+
+def _put(places: Tensor, signals: Tensor, size: int) -> Tensor:
+    """Each signal's values added up at those places of a memory of that size."""
+    shares = signals.new_zeros(len(signals), size)
     for share, signal in zip(shares, signals, strict=True):
-        share.scatter_add_(0, flat, signal.flatten())
-    return (shares.view(len(signals), *shape),)
+        share.scatter_add_(0, places, signal.flatten())
+    return shares
 
 
-# Nodes that copy values and can do so for all signals at once (None: not here); others take one signal after the other.
-_TOGETHER: dict[str, Callable[[Any, Tensor], Shares | None]] = {
+# Nodes that copy values and can do so for all signals at once (None: not here), of values with so many leading
+# dimensions; others take one signal after the other.
+_COPYING: dict[str, Callable[[Any, Tensor, int], Sequence[Tensor] | None]] = {
     **dict.fromkeys(("Alias", "Clone", "Contiguous", "ToCopy"), _unchanged),
     **dict.fromkeys(("ReshapeAlias", "Squeeze", "UnsafeView", "Unsqueeze", "View"), _reshaped),
     "Cat": _taken_apart,
-    "MaxPool2DWithIndices": _to_the_largest,
 }
+_LARGEST = "MaxPool2DWithIndices"
 
 
 class _Waiting:
     """What has arrived at the outputs of nodes whose turn has not come yet."""
 
     def __init__(self) -> None:
-        self._arrived: dict[Any, dict[int, Tensor]] = {}
-        self._sums: set[tuple[Any, int]] = set()  # which of it was added up here, so that nobody else looks at it
+        self._arrived: dict[Any, dict[int, Pile]] = {}
 
-    def add(self, node: Any, output: int, share: Tensor) -> None:
+    def spread(self, shares: Sequence[Tensor | Share | None], below: Below, *, owned: bool = False) -> None:
+        """Add what a node hands to each of its inputs; ``owned``: nobody else looks at it."""
+        for k, child, output in below:
+            share = shares[k]
+            if share is not None:
+                self.add(child, output, share, owned=owned)
+
+    def compete(self, rule: Affine, arrived: Mapping[int, Tensor | Share], below: Below) -> None:
+        """Have a rule with one input add its shares to what that has got already, in place where it can."""
+        ((_, child, output),) = below
+        pile = self._arrived.get(child, {}).get(output)
+        room = None if pile is None else pile.room()
+        (share,) = rule.hand_down(*(arrived.get(port) for port in range(rule.port_count)), onto=room)
+        if room is not None and not (isinstance(share, Share) and share.values is room.values):
+            self.add(child, output, room, owned=True)
+        if share is not None:
+            self.add(child, output, share, owned=True)
+
+    def add(self, node: Any, output: int, share: Tensor | Share, *, owned: bool = False) -> None:
         """Add what comes from several parents, in the type of the output they come to (as autograd does)."""
         dtype = outputs_of(node)[output].dtype
-        share = share if share.dtype == dtype else share.to(dtype)
+        if (share.values if isinstance(share, Share) else share).dtype != dtype:
+            share = whole(share).to(dtype)
         at_node = self._arrived.setdefault(node, {})
         if output not in at_node:
-            at_node[output] = share
-        elif (node, output) in self._sums:
-            at_node[output].add_(share)
-        else:
-            at_node[output] = at_node[output] + share
-            self._sums.add((node, output))
+            at_node[output] = Pile()
+        at_node[output].add(share, owned=owned)
 
-    def take(self, node: Any) -> dict[int, Tensor] | None:
+    def take(self, node: Any) -> dict[int, Tensor | Share] | None:
         """All that has arrived at a node."""
-        return self._arrived.pop(node, None)
+        arrived = self._arrived.pop(node, None)
+        return None if arrived is None else {output: pile.taken() for output, pile in arrived.items()}
 
 
 def _leading_to(order: Sequence[Any], probes: set[Tensor]) -> set[Any]:

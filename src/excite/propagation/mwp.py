@@ -79,7 +79,7 @@ def mwp(
         torch.Size([1, 2, 2, 2])
     """
     layers = [layer] if isinstance(layer, str) else list(layer)
-    sweep = Sweep(module, inputs, layers)
+    sweep = Sweep(module, inputs, layers, again=False)
     signals = as_signal(signal, sweep.output)
     sent = (0.0, 1.0) if dual else (1.0, -1.0 if contrastive else 0.0)
     maps = sweep.down(signals, unit=sent[0], dual=sent[1])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["can_pack", "convolve", "pack"]
 
-LEAST = 2**15  # weights: with fewer there is nothing to gain
+LEAST = 2**12  # weights: with fewer there is nothing to gain
 _REORDER = getattr(torch._C._nn, "mkldnn_reorder_conv2d_weight", None)  # noqa: SLF001 - torch has no public name for it
 _CONVOLVE = getattr(torch.ops.mkldnn, "_convolution_pointwise", None) if torch._C._has_mkldnn else None  # noqa: SLF001 - as above
 
@@ -60,7 +60,7 @@ def convolve(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """A convolution with packed weights, without bias.
+    """A convolution with packed weights, without bias; the channels of a place come out side by side.
 
     Example:
         >>> weight, child = torch.randn(64, 64, 3, 3), torch.randn(1, 64, 5, 5)
@@ -70,4 +70,4 @@ def convolve(
         ...     torch.testing.assert_close(found, torch.conv2d(child, weight, None, 1, 1), atol=1e-3, rtol=1e-3)
     """
     answer: Tensor = _CONVOLVE(child, packed, None, padding, stride, dilation, groups, "none", [], "")  # type: ignore[misc]  # as above
-    return answer.contiguous()
+    return answer

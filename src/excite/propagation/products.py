@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from excite.propagation.deciding import is_known
+from excite.propagation.layout import empty_places, is_side_by_side
 from excite.propagation.packing import can_pack, convolve, pack
 
 if TYPE_CHECKING:
@@ -20,16 +21,23 @@ if TYPE_CHECKING:
 
     from excite.propagation.signed_weights import Part
 
-__all__ = ["Connection", "Convolution", "Product", "Traced"]
+__all__ = ["Back", "Connection", "Convolution", "Product", "Traced"]
 
 FEW_PLACES = 100  # with more, a convolution takes much longer than bringing its weights in order: not worth the memory
+
+
+class Back(Protocol):
+    """The transpose of a linear operation."""
+
+    def __call__(self, signals: Tensor, onto: Tensor | None = None) -> Tensor:
+        """From [signals, *response] to [signals, *child]; added to ``onto``, in place, where that is given."""
 
 
 class Product(Protocol):
     """A linear operation."""
 
-    def __call__(self, child: Tensor, part: Part | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """The response without bias, and its transpose: from [signals, *response] to [signals, *child]."""
+    def __call__(self, child: Tensor, part: Part | None) -> tuple[Tensor, Back]:
+        """The response without bias, and its transpose."""
 
 
 class Traced:
@@ -38,15 +46,15 @@ class Traced:
     def __init__(self, operation: Callable[[Tensor, Tensor | None], Tensor]) -> None:
         self.operation = operation
 
-    def __call__(self, child: Tensor, part: Part | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def __call__(self, child: Tensor, part: Part | None) -> tuple[Tensor, Back]:
         """See `Product`."""
         with torch.enable_grad():
             leaf = child.detach().requires_grad_()
             response = self.operation(leaf, None if part is None else part.tensor)
 
-        def back(signals: Tensor) -> Tensor:
+        def back(signals: Tensor, onto: Tensor | None = None) -> Tensor:
             shares = [torch.autograd.grad(response, leaf, each, retain_graph=True)[0] for each in signals]
-            return shares[0][None] if len(shares) == 1 else torch.stack(shares)
+            return _added(shares[0][None] if len(shares) == 1 else torch.stack(shares), onto)
 
         return response.detach(), back
 
@@ -54,10 +62,10 @@ class Traced:
 class Connection:
     """A full connection."""
 
-    def __call__(self, child: Tensor, part: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def __call__(self, child: Tensor, part: Any) -> tuple[Tensor, Back]:
         """See `Product`."""
         weight = part.tensor
-        return functional.linear(child, weight), lambda signals: torch.matmul(signals, weight)
+        return functional.linear(child, weight), lambda signals, onto=None: _added(torch.matmul(signals, weight), onto)
 
 
 class Convolution:
@@ -82,17 +90,31 @@ class Convolution:
         self.function = function
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
 
-    def __call__(self, child: Tensor, part: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def __call__(self, child: Tensor, part: Any) -> tuple[Tensor, Back]:
         """See `Product`."""
         one_place = not any(self.padding) and all(side == 1 for side in part.weight.shape[2:])
         if one_place and any(step != 1 for step in self.stride):
             return self._on_some(child, part)
         if part.kept and can_pack(child, part.weight):
             return self._packed(child, part)
-        response = self._up(child, part)
         if one_place and self.groups == 1 and is_known():  # other runtimes have better convolutions than torch
-            return response, lambda signals: _mixed(signals, part.tensor)
-        return response, lambda signals: self._back(signals, child.shape, part.tensor)
+            return self._mixing(child, part)
+        return self._up(child, part), self._plain_back(child, part)
+
+    def _plain_back(self, child: Tensor, part: Part) -> Back:
+        return lambda signals, onto=None: _added(self._back(signals, child.shape, part.tensor), onto)
+
+    def _mixing(self, child: Tensor, part: Part) -> tuple[Tensor, Back]:
+        """A kernel of one place mixes the channels there: a product of matrices."""
+        once = [part.tensor]  # for the signals that come at once; it is made anew for later ones
+
+        def rows() -> Tensor:
+            return (once.pop() if once else part.tensor).flatten(1)
+
+        if is_side_by_side(child):
+            response = functional.linear(child.movedim(1, -1), once[0].flatten(1)).movedim(-1, 1)
+            return response, lambda signals, onto=None: _mixed_places(signals, rows(), onto)
+        return self.function(child, once[0]), lambda signals, onto=None: _added(_mixed(signals, rows()), onto)
 
     @property
     def places(self) -> tuple[slice, ...]:
@@ -102,26 +124,33 @@ class Convolution:
     def _up(self, child: Tensor, part: Part) -> Tensor:
         return self.function(child, part.tensor, None, self.stride, self.padding, self.dilation, self.groups)
 
-    def _on_some(self, child: Tensor, part: Part) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def _on_some(self, child: Tensor, part: Part) -> tuple[Tensor, Back]:
         """A kernel of one place that takes steps: only the places that it comes to have any part in it."""
         places = self.places
         every = Convolution(self.function, [1] * len(places), self.padding, self.dilation, self.groups)
-        response, back = every(child[:, :, *places].contiguous(), part)
+        alike = torch.channels_last if is_side_by_side(child) else torch.contiguous_format
+        response, back = every(child[:, :, *places].contiguous(memory_format=alike), part)
 
-        def back_to_all(signals: Tensor) -> Tensor:
+        def back_to_all(signals: Tensor, onto: Tensor | None = None) -> Tensor:
+            if onto is not None:
+                onto[:, :, :, *places] += back(signals)
+                return onto
             if not is_known() and all(isinstance(side, int) for side in child.shape):
                 return _spread(back(signals), self.stride, child.shape[2:])
-            shares = signals.new_zeros(len(signals), *child.shape)
+            lead, channels, sides = (len(signals), child.shape[0]), child.shape[1], child.shape[2:]
+            if is_side_by_side(child):
+                shares = empty_places(signals, *lead, channels=channels, sides=sides)
+            else:
+                shares = signals.new_zeros(*lead, channels, *sides)
             shares[:, :, :, *places] = back(signals)
             return shares
 
         return response, back_to_all
 
-    def _packed(self, child: Tensor, part: Part) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def _packed(self, child: Tensor, part: Part) -> tuple[Tensor, Back]:
         """With weights in the order in which kernels read them.
 
-        The transpose of a convolution of stride 1 is a convolution too, with the kernel turned round; or, which is the
-        same, with everything else turned round: signals and shares, which are smaller.
+        The transpose of a convolution of stride 1 is a convolution too, with the kernel turned round.
         """
         options = self.padding, self.stride, self.dilation, self.groups
         if child.shape[2] * child.shape[3] <= FEW_PLACES:
@@ -134,13 +163,13 @@ class Convolution:
             for step, side, pad in zip(self.dilation, part.weight.shape[2:], self.padding, strict=True)
         ]
         if self.groups != 1 or any(step != 1 for step in self.stride) or any(pad < 0 for pad in around):
-            return response, lambda signals: self._back(signals, child.shape, part.tensor)
+            return response, self._plain_back(child, part)
         turned = around, self.stride, self.dilation, self.groups
 
-        def back(signals: Tensor) -> Tensor:
-            flat = signals.flatten(0, 1).flip(2, 3)
+        def back(signals: Tensor, onto: Tensor | None = None) -> Tensor:
+            flat = signals.flatten(0, 1)
             down = part.form("down", lambda: pack(lambda: _given(part.tensor), *turned, flat.shape))
-            return convolve(flat, down, *turned).flip(2, 3).view(*signals.shape[:2], *child.shape[1:])
+            return _added(convolve(flat, down, *turned).unflatten(0, signals.shape[:2]), onto)
 
         return response, back
 
@@ -161,7 +190,7 @@ class Convolution:
             self.groups,
             (True, False, False),
         )[0]
-        return shares.view(*signals.shape[:2], *shape[1:])
+        return shares.unflatten(0, signals.shape[:2])
 
 
 def _spread(shares: Tensor, stride: Sequence[int], sides: Sequence[int]) -> Tensor:
@@ -177,12 +206,31 @@ def _spread(shares: Tensor, stride: Sequence[int], sides: Sequence[int]) -> Tens
     return whole.clone()  # the shares may be written to
 
 
+def _added(shares: Tensor, onto: Tensor | None) -> Tensor:
+    return shares if onto is None else onto.add_(shares)
+
+
+def _mixed_places(signals: Tensor, weight: Tensor, onto: Tensor | None) -> Tensor:
+    """As `_mixed`, with the channels side by side: one product of matrices for all places of all signals."""
+    lead, sides = signals.shape[:2], signals.shape[3:]
+    places = signals.movedim(2, -1).reshape(-1, signals.shape[2])
+    if onto is not None and onto.movedim(2, -1).is_contiguous():
+        onto.movedim(2, -1).view(-1, weight.shape[1]).addmm_(places, weight)
+        return onto
+    return _added(torch.mm(places, weight).view(*lead, *sides, weight.shape[1]).movedim(-1, 2), onto)
+
+
 def _mixed(signals: Tensor, weight: Tensor) -> Tensor:
     """Back through a kernel of one place, which mixes the channels at each place: a product of matrices."""
-    shares = torch.matmul(weight.flatten(1).t(), signals.flatten(3))
+    shares = torch.matmul(weight.t(), signals.flatten(3))
     return shares.view(*signals.shape[:2], weight.shape[1], *signals.shape[3:])
 
 
 def _given(kernel: Tensor) -> Tensor:
-    """From what each output takes to what each input gives."""
-    return kernel.transpose(0, 1).contiguous()
+    """From what each output takes to what each input gives: the transpose, turned round."""
+    given = kernel.new_empty(kernel.shape[1], kernel.shape[0], *kernel.shape[2:])
+    rows, columns = (range(side) for side in kernel.shape[2:])
+    for row in rows:
+        for column in columns:
+            given[:, :, row, column] = kernel[:, :, -1 - row, -1 - column].t()
+    return given

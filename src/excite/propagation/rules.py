@@ -34,6 +34,8 @@ from torch.nn import functional
 
 from excite.errors import NoRuleError
 from excite.propagation.deciding import is_known, may_be
+from excite.propagation.layout import is_side_by_side, side_by_side
+from excite.propagation.shares import Share, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,6 +60,10 @@ class Rule(ABC):
         Each has a leading dimension, one place for each signal. Something arrived at one output at least; None stands
         for outputs where nothing did.
         """
+
+    def hand_down(self, *arrived: Tensor | Share | None) -> tuple[Tensor | Share | None, ...]:
+        """As `down`, for rules that can take or give what is not multiplied out yet."""
+        return self.down(*map(whole, arrived))
 
     def earned(self, total: Tensor, sign: int) -> Tensor:
         """What a push of 1 earns of a probability of 1: one over the total of all pushes, which all have that sign.
@@ -149,6 +155,13 @@ class Facing(Rule):
         self.rate = rate  # the response as it finally is; its sign says which way the neuron responded
         self.bounded = bounded  # the rate cannot be negative, and where it is 0 the unit has not responded at all
         self.polarity = polarity  # the sign of what it was multiplied with since the competition; None: 1
+        self.rectified = False  # the rate is what the units give: where it is 0 a share of their response is 0 too
+
+    def hand_down(self, *arrived: Any) -> tuple[Tensor | Share | None, ...]:
+        """As `down`."""
+        if self.rectified and self.polarity is None and isinstance(arrived[0], Share):
+            return arrived[0], None
+        return super().hand_down(*arrived)
 
     def down(self, *probabilities: Any) -> Shares:
         """All to the port that explains the response, nothing where the scale is 0."""
@@ -163,6 +176,8 @@ class Facing(Rule):
         if self.cued:
             return probability, None
         rate = self.rate.tensor
+        if is_side_by_side(probability):  # two orders in memory at once take several times as long
+            rate = side_by_side(rate)
         if self.bounded:
             return _where_positive(probability, rate), None
         negative = rate < 0
@@ -201,6 +216,10 @@ class Tap(Rule):
         (probability,) = probabilities
         return (None if self.absorbing else probability, probability)
 
+    def hand_down(self, *arrived: Tensor | Share | None) -> tuple[Tensor | Share | None, ...]:
+        """As `down`."""
+        return (None if self.absorbing else arrived[0], arrived[0])
+
 
 class Refused(Rule):
     """An operation that has no rule although autograd has a gradient for it: `graph.check` says so."""
@@ -224,6 +243,8 @@ class Sum(Rule):
         """P(term) = P(sum) * term / (sum of the terms that pushed the same way)."""
         upward, downward = probabilities
         terms = [term.tensor for term in self.terms]
+        if is_side_by_side(next(each for each in probabilities if each is not None)):
+            terms = [side_by_side(term) for term in terms]
         pushes = []
         if upward is not None:
             pushes.append((upward, self._of_all(self._raising(terms))))

@@ -48,6 +48,8 @@ class Sweep:
         layers: names of the modules to read (as in ``module.named_modules()``). A module that is called several
             times is read at its last call; ``name#0`` is its first call, ``name#1`` its second. ``input`` is what the
             network is given.
+        again: signals will be sent down more than once. Otherwise what they would have in common is not kept, which
+            takes less memory.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
@@ -56,7 +58,10 @@ class Sweep:
         torch.Size([1, 2, 2, 2])
     """
 
-    def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str]) -> None:
+    def __init__(
+        self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str], *, again: bool = True
+    ) -> None:
+        self._again = again
         self._traced, self.readings = forward_pass(module, inputs, layers, OPERATIONS)
         self.output = self._traced.detach()
         asked = Asked(module, inputs)
@@ -110,8 +115,8 @@ class Sweep:
         with self._sharing(alpha, beta, normalised=normalised):
             for rule in self._top:
                 rule.unit, rule.dual = unit * alpha - dual * beta, dual * alpha - unit * beta
-            arrived = (self._carried if normalised else self._carried_scaled)(signals, wanted)
-        return arrived if several else {layer: each[0] for layer, each in arrived.items()}
+            carried = (self._carried if normalised else self._carried_scaled)(signals, wanted)
+        return carried if several else {layer: each[0] for layer, each in carried.items()}
 
     def _carried(self, signals: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
         """All signals together, or some at a time where their tensors would be large."""
@@ -119,7 +124,8 @@ class Sweep:
         if not is_known():
             return self.carry(start, signals, layers=layers)
         most = max(1, AT_ONCE // max(1, self._way(start, layers).widest))  # an empty batch has no widest
-        parts = [self.carry(start, some, layers=layers) for some in torch.split(signals, most)]
+        some = torch.split(signals, most)
+        parts = [self.carry(start, each, layers=layers, again=self._again or len(some) > 1) for each in some]
         return parts[0] if len(parts) == 1 else {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
 
     def _carried_scaled(self, signals: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
@@ -166,11 +172,13 @@ class Sweep:
         absorbing: bool = False,
         layers: Sequence[str] | None = None,
         watch: Watch | None = None,
+        again: bool = True,
     ) -> dict[str, Tensor]:
         """Carry winning probabilities [signals, *units] of the units at ``start`` down to tapped layers by the rules.
 
         Where the ``layers`` (None: all) are ``absorbing``, each keeps what arrives, and gets only what came by no
-        other. ``watch`` is told what every node on the way got and gave.
+        other. ``watch`` is told what every node on the way got and gave. ``again``: so will
+        others be.
         """
         scale = _headroom(self.output.dtype)
         wanted = list(self.readings) if layers is None else list(layers)
@@ -180,7 +188,7 @@ class Sweep:
             try:
                 for reading in self.readings.values():
                     reading.tap.absorbing = absorbing
-                shares = way.carry(parts, watch)
+                shares = way.carry(parts, watch, again=again)
             finally:
                 for reading in self.readings.values():
                     reading.tap.absorbing = False
