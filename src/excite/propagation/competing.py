@@ -150,7 +150,7 @@ def _compete(
 
 
 def _kind(product: Product, weight: Tensor) -> type[Affine]:
-    """The rule of a convolution: where there are so many weights that they are better not copied, read where they lie."""
+    """The rule of a convolution; one with so many weights that they are better not copied reads them where they lie."""
     if not isinstance(product, Convolution) or product.groups != 1 or weight.numel() < MANY:
         return Affine
     if weight.numel() == weight.shape[0] * weight.shape[1] and not any(product.padding):

@@ -6,6 +6,7 @@ calling the same kernels directly, for any number of signals at once.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -15,6 +16,7 @@ from torch.nn import functional
 from excite.propagation.deciding import is_known
 from excite.propagation.layout import empty_places, is_side_by_side
 from excite.propagation.packing import can_pack, convolve, pack
+from excite.propagation.shifting import LARGE, convolve_shifted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from excite.propagation.signed_weights import Part
 
 __all__ = ["Back", "Connection", "Convolution", "Product", "Traced"]
-
-FEW_PLACES = 100  # with more, a convolution takes much longer than bringing its weights in order: not worth the memory
 
 
 class Back(Protocol):
@@ -96,7 +96,8 @@ class Convolution:
         if one_place and any(step != 1 for step in self.stride):
             return self._on_some(child, part)
         if part.kept and can_pack(child, part.weight):
-            return self._packed(child, part)
+            large = part.weight.numel() >= LARGE and is_side_by_side(child)
+            return self._shifted(child, part) if large and self._turns(part) else self._packed(child, part)
         if one_place and self.groups == 1 and is_known():  # other runtimes have better convolutions than torch
             return self._mixing(child, part)
         return self._up(child, part), self._plain_back(child, part)
@@ -153,25 +154,39 @@ class Convolution:
         The transpose of a convolution of stride 1 is a convolution too, with the kernel turned round.
         """
         options = self.padding, self.stride, self.dilation, self.groups
-        if child.shape[2] * child.shape[3] <= FEW_PLACES:
-            up = part.form("up", lambda: pack(lambda: part.tensor, *options, child.shape))
-            response = convolve(child, up, *options)
-        else:
-            response = self._up(child, part)
-        around = [
-            step * (side - 1) - pad
-            for step, side, pad in zip(self.dilation, part.weight.shape[2:], self.padding, strict=True)
-        ]
-        if self.groups != 1 or any(step != 1 for step in self.stride) or any(pad < 0 for pad in around):
+        up = part.form("up", lambda: pack(lambda: part.tensor, *options, child.shape))
+        response = convolve(child, up, *options)
+        if not self._turns(part):
             return response, self._plain_back(child, part)
-        turned = around, self.stride, self.dilation, self.groups
+        turned = self._around(part), self.stride, self.dilation, self.groups
 
         def back(signals: Tensor, onto: Tensor | None = None) -> Tensor:
             flat = signals.flatten(0, 1)
-            down = part.form("down", lambda: pack(lambda: _given(part.tensor), *turned, flat.shape))
+            down = part.form("down", lambda: pack(lambda: _given(part), *turned, flat.shape))
             return _added(convolve(flat, down, *turned).unflatten(0, signals.shape[:2]), onto)
 
         return response, back
+
+    def _shifted(self, child: Tensor, part: Part) -> tuple[Tensor, Back]:
+        """With weights that are kept once for both directions."""
+        sides, dilation, around = part.weight.shape[2:], self.dilation, self._around(part)
+        places = part.form("places", lambda: _place_by_place(part))
+        turned = places.unbind()[::-1]
+
+        def back(signals: Tensor, onto: Tensor | None = None) -> Tensor:
+            found = convolve_shifted(signals.flatten(0, 1), turned, sides, around, dilation)
+            return _added(found.unflatten(0, signals.shape[:2]), onto)
+
+        return convolve_shifted(child, places.mT, sides, self.padding, dilation), back
+
+    def _turns(self, part: Part) -> bool:
+        """Whether the transpose is a convolution of the same kind."""
+        return self.groups == 1 and all(step == 1 for step in self.stride) and min(self._around(part)) >= 0
+
+    def _around(self, part: Part) -> list[int]:
+        """The padding of the transpose."""
+        each = zip(self.dilation, part.weight.shape[2:], self.padding, strict=True)
+        return [step * (side - 1) - pad for step, side, pad in each]
 
     def _back(self, signals: Tensor, shape: torch.Size, weight: Tensor) -> Tensor:
         """All signals of all pictures are one batch."""
@@ -226,11 +241,19 @@ def _mixed(signals: Tensor, weight: Tensor) -> Tensor:
     return shares.view(*signals.shape[:2], weight.shape[1], *signals.shape[3:])
 
 
-def _given(kernel: Tensor) -> Tensor:
+def _given(part: Part) -> Tensor:
     """From what each output takes to what each input gives: the transpose, turned round."""
-    given = kernel.new_empty(kernel.shape[1], kernel.shape[0], *kernel.shape[2:])
-    rows, columns = (range(side) for side in kernel.shape[2:])
-    for row in rows:
-        for column in columns:
-            given[:, :, row, column] = kernel[:, :, -1 - row, -1 - column].t()
+    outputs, inputs, *sides = part.weight.shape
+    given = part.weight.new_empty(inputs, outputs, *sides)
+    for there, place in zip(reversed(given.flatten(2).unbind(2)), part.places(), strict=True):
+        there.copy_(place.t())
     return given
+
+
+def _place_by_place(part: Part) -> Tensor:
+    """The weights of each place of the kernel in one piece, [places, outputs, inputs]."""
+    outputs, inputs, *sides = part.weight.shape
+    whole = part.weight.new_empty(math.prod(sides), outputs, inputs)
+    for there, place in zip(whole, part.places(), strict=True):
+        there.copy_(place)
+    return whole

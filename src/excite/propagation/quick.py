@@ -56,7 +56,7 @@ def max_pool2d(
 def _largest(
     values: Tensor, kernel: Sequence[int], steps: Sequence[int], around: Sequence[int], counts: Sequence[int]
 ) -> Tensor:
-    """The maximum of each window: over its columns, then over its rows."""
+    """The maximum of each window: over its rows, which lie in one piece each, then over its columns."""
     ends = [
         (count - 1) * step + side - size - pad
         for count, step, side, size, pad in zip(counts, steps, kernel, values.shape[2:], around, strict=True)
@@ -64,7 +64,7 @@ def _largest(
     if any(around) or any(end > 0 for end in ends):
         edges = (around[1], max(0, ends[1]), around[0], max(0, ends[0]))
         values = functional.pad(values, edges, value=-torch.inf)
-    for dim in (3, 2):
+    for dim in (2, 3):
         side, step, length = kernel[dim - 2], steps[dim - 2], (counts[dim - 2] - 1) * steps[dim - 2] + 1
         shifted = [values[(slice(None),) * dim + (slice(k, k + length, step),)] for k in range(side)]
         values = shifted[0].clone() if side == 1 else torch.maximum(*shifted[:2])

@@ -21,7 +21,7 @@ from excite.propagation.extreme import scaled_by
 from excite.propagation.keeping import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["KEPT", "Part", "SignedWeights", "signed_part"]
 
@@ -137,6 +137,11 @@ class Part:
         """As they are; made anew each time, because they take as much memory as the network itself."""
         part = scaled_by(signed_part(self.weight, self.sign, self.orientation), self.scale)
         return part if part.dtype == self.dtype else part.to(self.dtype)
+
+    def places(self) -> Iterator[Tensor]:
+        """Those of each place of a kernel, [outputs, inputs], one after the other: that needs no copy of them all."""
+        for place in self.weight.detach().flatten(2).unbind(2):
+            yield signed_part(place, self.sign, self.orientation)
 
     def form(self, name: str, make: Callable[[], Tensor]) -> Tensor:
         """Another form of them, made once for all pictures."""
