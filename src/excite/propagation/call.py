@@ -12,7 +12,7 @@ from torch import Tensor
 
 from excite.propagation.affine import Affine
 from excite.propagation.graph import refusal
-from excite.propagation.notes import Neuron, Note, Turning, is_traced, note_of, set_note, tensors_in
+from excite.propagation.notes import Neuron, Note, Turning, is_traced, note_of, set_note, tensors_given
 from excite.propagation.rules import Facing, Pass, Refused, Rule, follow, ports
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Call:
         kwargs: dict[str, Any],
         tensors: Sequence[Tensor] | None = None,
     ) -> None:
-        self.tensors = tensors_in((args, kwargs)) if tensors is None else tensors  # all that it is given
+        self.tensors = tensors_given(args, kwargs) if tensors is None else tensors  # all that it is given
         self.mode = mode
         self.function = function
         self.name = operation_name(function)
@@ -78,12 +78,16 @@ class Call:
 
         Where a rule will need what an in-place call overwrites, it works on a copy; the mode writes that back later.
         """
-        with torch.no_grad():
+        before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # noqa: SLF001 - what no_grad does, without its ten lines of Python a call
+        try:
             if self.in_place and not self.traced:
                 self.mode.keeper.before_writing(self.subject)
                 return cast("Tensor", self.function(*self.args, **self.kwargs))
             result: Tensor = self._beside() if self.in_place else self.function(*self.args, **self.kwargs)
             return result
+        finally:
+            torch._C._set_grad_enabled(before)  # noqa: SLF001 - as above
 
     def _beside(self) -> Tensor:
         """What an in-place call would write, beside its subject: on a copy, where torch has no other way."""
@@ -154,7 +158,7 @@ class Call:
         up, down, *turned = ports(rule, response, inputs, count)
         turning = Turning(rule, *turned) if isinstance(rule, Affine) and turned else None
         neuron = Neuron(up, down, turning=turning)
-        return self.join(neuron, response, rate, replace(note, neuron=neuron))
+        return self.join(neuron, response, rate, Note(neuron, note.parts, note.rest, note.gate))
 
     def join(
         self, neuron: Neuron, response: Tensor, rate: Tensor | None, note: Note, *, bounded: bool = False
@@ -166,6 +170,7 @@ class Call:
         """
         kept = self.mode.keeper.keep(response if rate is None else rate)
         rule = Facing(kept, neuron.polarity, bounded=bounded)
+        rule.own_rate = rate is None
         result: Tensor = follow(rule, lambda: response, [neuron.up, neuron.down])
         for start in neuron.starts:
             start.continue_with(rule, neuron.up)
@@ -175,7 +180,7 @@ class Call:
         """Give the positive part of a neuron's response; a walk that starts at the response itself still sees all."""
         response = self.response()
         rule = Facing(self.mode.keeper.keep(response), neuron.polarity, bounded=True)
-        rule.rectified = True
+        rule.own_rate = True
         result: Tensor = follow(rule, lambda: response, [neuron.up, neuron.down])
         return set_note(result, Note(gate=note_of(self.subject).gate))
 

@@ -220,7 +220,7 @@ def _sum(call: Call, left: Any, right: Any, factor: float) -> Any:
         terms = [term - level for term, level in zip(terms, levels, strict=True)]
         resting = levels[0] + levels[1]
     traced = [k for k, term in enumerate((left, right)) if is_traced(term)]
-    rule = Sum([call.mode.keeper.keep(term) for term in terms], traced)
+    rule = Sum([call.mode.keeper.keep(term) for term in terms], traced, plain=resting is None and factor == 1)
     rate = None if resting is None else response - resting
     inputs = [(left, right)[k] for k in traced]
     return call.compete(rule, response, inputs, rate, Note(rest=resting, gate=gate))

@@ -6,6 +6,7 @@ used there for both ways: up for the totals that the children share, and down fo
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -30,6 +31,8 @@ __all__ = ["Connected", "Mixing", "Windows"]
 Rows = Tensor | slice
 
 BLOCK = 2**19  # weights that are split and used at once: they fit into a CPU's cache
+
+_SPACES = threading.local()
 
 
 class Connected(Affine):
@@ -69,7 +72,7 @@ class Connected(Affine):
         """Some rows at a time, with the parts of their weights of those signs, always in the same memory."""
         weight = cast("Tensor", self.weight).detach().flatten(1)
         some = max(1, BLOCK // weight.shape[1])
-        spaces = [weight.new_empty(min(some, len(weight)), weight.shape[1]) for _ in signs]
+        spaces = [_space(weight, number, min(some, len(weight)), weight.shape[1]) for number in range(len(signs))]
         for rows in self._rows_at_a_time(probability, some):
             chosen = self._read(weight, rows, spaces[-1], turned=turned)
             parts = [
@@ -154,6 +157,16 @@ class Mixing(Windows):
         places = spread.movedim(2, -1)[:, :, *seen]
         places.copy_(values.view(places.shape))
         return spread
+
+
+def _space(like: Tensor, number: int, rows: int, columns: int) -> Tensor:
+    """Memory of this thread to work in. New memory would be cleared by the system first, which takes as long again."""
+    spaces: dict[Any, Tensor] = _SPACES.__dict__
+    key = f"{number} {like.dtype} {like.device}"
+    if key not in spaces or spaces[key].numel() < rows * columns:
+        with torch.inference_mode(mode=False):
+            spaces[key] = like.new_empty(rows * columns)
+    return spaces[key][: rows * columns].view(rows, columns)
 
 
 def _chosen(values: Tensor, dim: int, rows: Rows, out: Tensor | None = None) -> Tensor:

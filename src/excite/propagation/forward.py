@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from excite.errors import LayerError
 from excite.propagation.mode import Downward
-from excite.propagation.networks import as_found, find_layer, forget_activations, main_output, plain_network
+from excite.propagation.networks import as_found, find_layer, forget_activations, main_output, plain_modules
 from excite.propagation.notes import Note, is_live, set_note
 from excite.propagation.taps import Reading, tap_on, tapped
 
@@ -27,11 +27,11 @@ def forward_pass(
     module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str], operations: Mapping[str, Operation]
 ) -> tuple[Tensor, dict[str, Reading]]:
     """The network's output units, traced down to the taps on its layers; the network is left as it was found."""
-    module = plain_network(module)
+    modules = plain_modules(module)
+    module = modules[0]
     wanted = {layer: find_layer(module, layer) for layer in layers if layer != INPUT}
     calls: dict[nn.Module, list[Reading | str]] = {child: [] for child, _ in wanted.values()}
     arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-    modules = list(module.modules())
     mode = Downward(operations, module, modules)
     with torch.inference_mode(mode=False), torch.enable_grad(), as_found(modules), tapped(calls, mode.begin), mode:
         pictures = None

@@ -27,6 +27,7 @@ from excite.propagation.notes import (
     leads_to_tap,
     note_of,
     set_note,
+    tensors_given,
     tensors_in,
 )
 
@@ -88,7 +89,7 @@ class Downward(TorchFunctionMode):
         return self._split(func, types, args, kwargs) if name in _SPLITTING else self._any(func, types, args, kwargs)
 
     def _any(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        tensors = tensors_in((args, kwargs))
+        tensors = tensors_given(args, kwargs)
         self._recognise(tensors)
         if not any(is_live(tensor) for tensor in tensors):
             grad = not any(tensor.requires_grad for tensor in tensors)
@@ -186,7 +187,9 @@ class Downward(TorchFunctionMode):
     def _recognise(self, tensors: Sequence[Tensor]) -> None:
         """Activations that came by a way we did not see are activations all the same."""
         for tensor in tensors:
-            if is_live(tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
+            if is_live(tensor) or id(tensor) in self.state:
+                continue
+            if not (tensor.is_floating_point() or tensor.is_complex()):
                 continue
             history = tensor.grad_fn  # asked for first: torch then brings that of a view up to date
             if self._holds_activation(tensor) or (history is not None and leads_to_tap(tensor)):

@@ -24,6 +24,7 @@ __all__ = [
     "forget_activations",
     "main_output",
     "own_tensors",
+    "plain_modules",
     "plain_network",
     "running_module",
 ]
@@ -31,10 +32,16 @@ __all__ = [
 
 def plain_network(module: nn.Module) -> nn.Module:
     """The network in plain PyTorch: without torch.compile's wrapper; TorchScript is refused by name."""
+    return plain_modules(module)[0]
+
+
+def plain_modules(module: nn.Module) -> list[nn.Module]:
+    """The same with all its modules, itself first."""
     if not isinstance(module, nn.Module):
         raise ModelError(f"expected a torch.nn.Module, got {type(module).__name__}")
     module = getattr(module, "_orig_mod", module)
-    for child in module.modules():
+    modules = list(module.modules())
+    for child in modules:
         if isinstance(child, torch.jit.ScriptModule):
             name = next(name for name, each in module.named_modules() if each is child)
             where = f"its module {name!r} is" if name else "it is"
@@ -42,7 +49,7 @@ def plain_network(module: nn.Module) -> nn.Module:
                 f"this network cannot be explained because {where} TorchScript, which hides its operations: "
                 "load the same network as plain PyTorch code (TorchScript files keep no such code)"
             )
-    return module
+    return modules
 
 
 def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:

@@ -14,7 +14,7 @@ from excite.propagation.rules import Rule
 from excite.propagation.signs import Signs, signs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from excite.propagation.affine import Affine
     from excite.propagation.taps import Start
@@ -32,6 +32,7 @@ __all__ = [
     "leads_to_tap",
     "note_of",
     "set_note",
+    "tensors_given",
     "tensors_in",
 ]
 
@@ -202,16 +203,25 @@ def leads_to_tap(tensor: Tensor) -> bool:
 
 def tensors_in(value: Any) -> list[Tensor]:
     """All tensors in nested tuples, lists and dicts."""
-    if isinstance(value, Tensor):
-        return [value]
     found: list[Tensor] = []
-    _collect(value, found)
+    _collect((value,), found)
     return found
 
 
-def _collect(value: Any, found: list[Tensor]) -> None:
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ():
+def tensors_given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """All tensors among the arguments of a call."""
+    found: list[Tensor] = []
+    _collect(args, found)
+    if kwargs:
+        _collect(kwargs.values(), found)
+    return found
+
+
+def _collect(values: Iterable[Any], found: list[Tensor]) -> None:
+    for item in values:
         if isinstance(item, Tensor):
             found.append(item)
-        elif isinstance(item, (tuple, list, dict)):
+        elif isinstance(item, dict):
+            _collect(item.values(), found)
+        elif isinstance(item, (tuple, list)):
             _collect(item, found)

@@ -112,8 +112,8 @@ def follow(rule: Rule, response: Callable[[], Any], inputs: Sequence[Tensor]) ->
 
 def ports(rule: Rule, like: Tensor, inputs: Sequence[Tensor], count: int = 2) -> tuple[Tensor, ...]:
     """The ports of an operation whose children compete: only their places in the graph matter, not their values."""
-    blank = like.new_zeros(())
-    made: tuple[Tensor, ...] = follow(rule, lambda: tuple(blank.expand(like.shape) for _ in range(count)), inputs)
+    first = like.new_zeros(()).expand(like.shape)
+    made: tuple[Tensor, ...] = follow(rule, lambda: (first, *(first.detach() for _ in range(count - 1))), inputs)
     return made
 
 
@@ -155,11 +155,11 @@ class Facing(Rule):
         self.rate = rate  # the response as it finally is; its sign says which way the neuron responded
         self.bounded = bounded  # the rate cannot be negative, and where it is 0 the unit has not responded at all
         self.polarity = polarity  # the sign of what it was multiplied with since the competition; None: 1
-        self.rectified = False  # the rate is what the units give: where it is 0 a share of their response is 0 too
+        self.own_rate = False  # the rate is what the units give: a share has nothing where that is not above 0
 
     def hand_down(self, *arrived: Any) -> tuple[Tensor | Share | None, ...]:
         """As `down`."""
-        if self.rectified and self.polarity is None and isinstance(arrived[0], Share):
+        if self.own_rate and self.polarity is None and isinstance(arrived[0], Share):
             return arrived[0], None
         return super().hand_down(*arrived)
 
@@ -235,32 +235,44 @@ class Refused(Rule):
 class Sum(Rule):
     """An element-wise sum: each term wins in proportion to what it added (FIELD: Caffe's eltwise)."""
 
-    def __init__(self, terms: Sequence[Kept], traced: Sequence[int]) -> None:
+    def __init__(self, terms: Sequence[Kept], traced: Sequence[int], *, plain: bool = False) -> None:
+        self.plain = plain  # the terms are what the units below give: none was turned round, or is seen from its rest
         self.terms = terms  # what each term contributes, broadcast shapes allowed
         self.traced = traced  # the terms that lead to a tap, in the order of the inputs; the others' shares end here
 
     def down(self, *probabilities: Tensor | None) -> Shares:
         """P(term) = P(sum) * term / (sum of the terms that pushed the same way)."""
-        upward, downward = probabilities
+        return tuple(map(whole, self.hand_down(*probabilities)))
+
+    def hand_down(self, *arrived: Tensor | Share | None) -> tuple[Tensor | Share | None, ...]:
+        """As `down`; of units that were pushed up, terms that did not push up get nothing."""
+        probabilities = upward, downward = (whole(arrived[0]), whole(arrived[1]))
         terms = [term.tensor for term in self.terms]
         if is_side_by_side(next(each for each in probabilities if each is not None)):
             terms = [side_by_side(term) for term in terms]
         pushes = []
         if upward is not None:
-            pushes.append((upward, self._of_all(self._raising(terms))))
+            pushes.append((upward, self._of_all(self._raising(terms), 1)))
         if downward is not None:
-            pushes.append((downward, self._of_all([term.clamp(max=0) for term in terms])))
-        return tuple(
+            pushes.append((downward, self._of_all([term.clamp(max=0) for term in terms], -1)))
+        shares = [
             summed(total_of([probability * parts[k] for probability, parts in pushes]), terms[k].shape)
             for k in self.traced
-        )
+        ]
+        silent = self.plain and downward is None and not self.cued
+        return tuple(Share(share, None) for share in shares) if silent else tuple(shares)
 
-    def _of_all(self, parts: Sequence[Tensor]) -> list[Tensor]:
+    def _of_all(self, parts: Sequence[Tensor], sign: int) -> list[Tensor]:
         """What each term is of all that pushed its way, however faint they are; nothing where nobody pushed."""
         if not self.normalised:
             return [part.abs() for part in parts]
         total = total_of(parts)
-        total = total.masked_fill(total == 0, torch.inf)
+        if not is_known():
+            total = total.masked_fill(total == 0, torch.inf)
+        elif sign > 0:
+            total = functional.threshold(total, 0.0, torch.inf)
+        else:
+            total = functional.threshold(-total, 0.0, torch.inf).neg_()
         return [part / total for part in parts]
 
     def _raising(self, terms: Sequence[Tensor]) -> list[Tensor]:

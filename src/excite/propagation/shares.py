@@ -21,7 +21,7 @@ __all__ = ["Pile", "Share", "added", "whole"]
 
 
 class Share(NamedTuple):
-    """``values * by``, [signals, *units], which is nothing where the units did not respond.
+    """``values * by``, [signals, *units], which is nothing where the response of the units is not above 0.
 
     Attributes:
         values: of each signal.
@@ -85,7 +85,7 @@ class Pile:
     def __init__(self) -> None:
         self._share: Share | None = None  # all that has the same factor
         self._rest: Tensor | None = None  # all else, multiplied out
-        self._silent = True  # nothing of the rest is where the units did not respond
+        self._silent = True  # nothing of the rest is where the response of the units is not above 0
         self._owned = [False, False]  # whether nobody else looks at the share's values, and at the rest
 
     def add(self, arrived: Tensor | Share, *, owned: bool = False) -> None:
