@@ -87,7 +87,7 @@ class Affine(Rule):
         ``onto`` is what they have got already: it may be added to in place, and then its values are in the answer.
         """
         self._check_weights()
-        shares = []
+        shares: list[Tensor | Share] = []
         for (direction, turned), probability in zip(SIDES, arrived, strict=False):
             for weight, side in ((self.unit, direction), (self.dual, -direction)):
                 if probability is not None and weight:

@@ -119,9 +119,9 @@ class Windows(Connected):
 
     def _spread(self, values: Tensor) -> Tensor:
         """From [signals, places of all pictures, inputs] to [signals, *child]."""
-        pictures, _, *sides = self.child.tensor.shape
-        windows = _turned(values.unflatten(1, (pictures, -1)).flatten(0, 1))
-        return side_by_side(functional.fold(windows, sides, **self._window)).unflatten(0, (-1, pictures))
+        pictures, _, *sides = shape = self.child.tensor.shape
+        windows = _turned(values.reshape(len(values) * pictures, -1, values.shape[2]))
+        return side_by_side(functional.fold(windows, tuple(sides), **self._window)).view(len(values), *shape)
 
     @property
     def _window(self) -> dict[str, Any]:

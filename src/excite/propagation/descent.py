@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -66,6 +66,8 @@ class Descent:
         found: dict[Tensor, Tensor] = {}
         done: dict[Any, list[Affine]] = {}  # rules that are of no use any more once the node below them is
         for node, rule, below in self._steps:
+            if watch is None and waiting.moved(node, below):
+                continue
             arrived = waiting.take(node)
             if arrived is None:
                 continue
@@ -100,24 +102,31 @@ def _let_go(node: Any, rule: Rule | None, below: Below, done: dict[Any, list[Aff
             done.setdefault(child, []).append(rule)
 
 
-def _handed_on(
-    node: Any, arrived: Mapping[int, Tensor | Share], rule: Rule | None
-) -> tuple[Tensor | Share | None, ...]:
+def _handed_on(node: Any, arrived: Mapping[int, Tensor | Share], rule: Rule | None) -> Sequence[Tensor | Share | None]:
     """As `handed_down`, of what may not be multiplied out yet."""
     if rule is not None:
         return rule.hand_down(*(arrived.get(output) for output in range(len(outputs_of(node)))))
     first = arrived.get(0)
-    name = node_name(node)
-    if isinstance(first, Share):
-        if name == _LARGEST:
-            shares = _to_the_largest(node, first.whole)
-            return shares if shares is None else (Share(cast("Tensor", shares[0]), None),)
-        copy = _COPYING.get(name)
-        values = None if copy is None else copy(node, first.values, 1)
-        if copy is not None and values is not None:
-            factors = [None] * len(values) if first.by is None else copy(node, first.by, 0)
-            return tuple(Share(*both) for both in zip(values, factors, strict=True))
+    shares = _copied(node, first) if isinstance(first, Share) else None
+    if shares is not None:
+        return shares
     return handed_down(node, {output: whole(each) for output, each in arrived.items()}, None)
+
+
+def _copied(node: Any, share: Share) -> Sequence[Share] | None:
+    """What a node that copies hands on; None where it is not known how to do that before it is multiplied out."""
+    name = node_name(node)
+    if name == _LARGEST:
+        shares = _to_the_largest(node, share.whole)
+        return None if shares is None else [Share(each, None) for each in shares]
+    copy = _COPYING.get(name)
+    values = None if copy is None else copy(node, share.values, 1)
+    factors = None if copy is None or share.by is None else copy(node, share.by, 0)
+    if values is None:
+        return None
+    if factors is None:
+        return [Share(each, None) for each in values]
+    return [Share(*both) for both in zip(values, factors, strict=True)]
 
 
 def handed_down(node: Any, arrived: Mapping[int, Tensor], rule: Rule | None) -> Shares:
@@ -125,13 +134,12 @@ def handed_down(node: Any, arrived: Mapping[int, Tensor], rule: Rule | None) -> 
     outputs = outputs_of(node)
     if rule is not None:
         return rule.down(*(arrived.get(output) for output in range(len(outputs))))
-    name, shares = node_name(node), None
-    if 0 in arrived:
-        copy = _COPYING.get(name)
-        shares = copy(node, arrived[0], 1) if copy is not None else None
-        shares = _to_the_largest(node, arrived[0]) if name == _LARGEST else shares
-    if shares is not None:
-        return tuple(shares)
+    name = node_name(node)
+    copy = _COPYING.get(name)
+    if 0 in arrived and (name == _LARGEST or copy is not None):
+        shares = _to_the_largest(node, arrived[0]) if copy is None else copy(node, arrived[0], 1)
+        if shares is not None:
+            return tuple(shares)
     count = len(next(iter(arrived.values())))
     each = [_handed_one_down(node, {output: values[k] for output, values in arrived.items()}) for k in range(count)]
     if count == 1:
@@ -166,7 +174,7 @@ def _taken_apart(node: Any, values: Tensor, lead: int) -> Sequence[Tensor] | Non
     return torch.split(values, [shape[dim] for shape in shapes], dim + lead)
 
 
-def _to_the_largest(node: Any, signals: Tensor) -> Shares | None:
+def _to_the_largest(node: Any, signals: Tensor) -> Sequence[Tensor] | None:
     """Max pooling: each unit's probability goes to the child it copied.
 
     On flat memory torch adds at given places five times as fast as in planes, and faster than its own way back.
@@ -199,8 +207,9 @@ def _put(places: Tensor, signals: Tensor, size: int) -> Tensor:
 
 # Nodes that copy values and can do so for all signals at once (None: not here), of values with so many leading
 # dimensions; others take one signal after the other.
+_SAME = ("Alias", "Clone", "Contiguous")
 _COPYING: dict[str, Callable[[Any, Tensor, int], Sequence[Tensor] | None]] = {
-    **dict.fromkeys(("Alias", "Clone", "Contiguous", "ToCopy"), _unchanged),
+    **dict.fromkeys((*_SAME, "ToCopy"), _unchanged),
     **dict.fromkeys(("ReshapeAlias", "Squeeze", "UnsafeView", "Unsqueeze", "View"), _reshaped),
     "Cat": _taken_apart,
 }
@@ -240,6 +249,14 @@ class _Waiting:
         if output not in at_node:
             at_node[output] = Pile()
         at_node[output].add(share, owned=owned)
+
+    def moved(self, node: Any, below: Below) -> bool:
+        """Hand all that has arrived at a node that only copies to what it copied, if nothing is there yet."""
+        if node_name(node) not in _SAME or node not in self._arrived or below[0][1] in self._arrived:
+            return False
+        ((_, child, output),) = below
+        self._arrived[child] = {output: self._arrived.pop(node)[0]}
+        return True
 
     def take(self, node: Any) -> dict[int, Tensor | Share] | None:
         """All that has arrived at a node."""

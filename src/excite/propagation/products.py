@@ -163,7 +163,7 @@ class Convolution:
         def back(signals: Tensor, onto: Tensor | None = None) -> Tensor:
             flat = signals.flatten(0, 1)
             down = part.form("down", lambda: pack(lambda: _given(part), *turned, flat.shape))
-            return _added(convolve(flat, down, *turned).unflatten(0, signals.shape[:2]), onto)
+            return _added(_apart(convolve(flat, down, *turned), signals), onto)
 
         return response, back
 
@@ -175,9 +175,9 @@ class Convolution:
 
         def back(signals: Tensor, onto: Tensor | None = None) -> Tensor:
             found = convolve_shifted(signals.flatten(0, 1), turned, sides, around, dilation)
-            return _added(found.unflatten(0, signals.shape[:2]), onto)
+            return _added(_apart(found, signals), onto)
 
-        return convolve_shifted(child, places.mT, sides, self.padding, dilation), back
+        return convolve_shifted(child, places.mT.unbind(), sides, self.padding, dilation), back
 
     def _turns(self, part: Part) -> bool:
         """Whether the transpose is a convolution of the same kind."""
@@ -205,7 +205,7 @@ class Convolution:
             self.groups,
             (True, False, False),
         )[0]
-        return shares.unflatten(0, signals.shape[:2])
+        return _apart(shares, signals)
 
 
 def _spread(shares: Tensor, stride: Sequence[int], sides: Sequence[int]) -> Tensor:
@@ -219,6 +219,11 @@ def _spread(shares: Tensor, stride: Sequence[int], sides: Sequence[int]) -> Tens
     for dim, side in enumerate(sides, start=3):
         whole = whole.narrow(dim, 0, side)
     return whole.clone()  # the shares may be written to
+
+
+def _apart(flat: Tensor, signals: Tensor) -> Tensor:
+    """What is one batch of all signals of all pictures, as [signals, pictures, ...]."""
+    return flat.view(*signals.shape[:2], *flat.shape[1:])
 
 
 def _added(shares: Tensor, onto: Tensor | None) -> Tensor:

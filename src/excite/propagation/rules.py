@@ -63,7 +63,7 @@ class Rule(ABC):
 
     def hand_down(self, *arrived: Tensor | Share | None) -> tuple[Tensor | Share | None, ...]:
         """As `down`, for rules that can take or give what is not multiplied out yet."""
-        return self.down(*map(whole, arrived))
+        return self.down(*(whole(each) for each in arrived))
 
     def earned(self, total: Tensor, sign: int) -> Tensor:
         """What a push of 1 earns of a probability of 1: one over the total of all pushes, which all have that sign.

@@ -1,7 +1,7 @@
 """Convolutions with many weights, as one product of matrices for each place of the kernel.
 
-What a place of the kernel sees is the map, shifted. The weights lie so that they can be read for both directions, and are kept once: packed ones
-(`excite.propagation.packing`) are somewhat quicker and need a copy for each direction.
+What a place of the kernel sees is the map, shifted. The weights lie so that they can be read for both directions, and
+are kept once: packed ones (`excite.propagation.packing`) are a little quicker and need a copy for each direction.
 """
 
 from __future__ import annotations

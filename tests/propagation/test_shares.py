@@ -1,0 +1,179 @@
+"""Shares that are not multiplied out, channels side by side, weights read in other orders: each beside the long way."""
+
+import pytest
+import torch
+from oracle import randomise
+from torch import nn
+from torch.nn import functional as F
+
+from excite.propagation import Sweep, competing, layout, mwp, products
+from excite.propagation.affine import Affine
+from excite.propagation.connected import Windows
+from excite.propagation.graph import nodes_below, rule_of
+from excite.propagation.shares import Pile, Share, added, whole
+from excite.propagation.shifting import convolve_shifted
+
+
+class Net(nn.Module):
+    """A body between a tapped layer and a classifier, with four convolutions and two norms to use."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.body, self.stem = body, nn.Conv2d(3, 8, 3, padding=1)
+        self.a, self.b = nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 1)
+        self.c, self.d = nn.Conv2d(8, 8, 3, 2, 1), nn.Conv2d(8, 8, 1, 2)
+        self.m, self.n, self.head = nn.BatchNorm2d(8), nn.BatchNorm2d(8), nn.LazyLinear(5)
+
+    def forward(self, x):
+        return self.head(self.body(self, F.relu(self.stem(x))).mean((2, 3)))
+
+
+def inception(net, h):
+    parts = [F.relu(net.m(net.b(h))), F.relu(net.a(F.relu(net.b(h)))), F.relu(net.n(net.b(F.max_pool2d(h, 3, 1, 1))))]
+    h = torch.cat(parts, 1)
+    return torch.cat([F.max_pool2d(h, 2), F.avg_pool2d(h, 2)], 1)
+
+
+BODIES = {
+    "chain": lambda net, h: F.relu(net.m(net.a(F.relu(net.n(net.b(h)))))),
+    "inception": inception,
+    "residual": lambda net, h: F.relu(net.m(net.a(F.relu(net.n(net.b(h))))) + h),
+    "residual with steps": lambda net, h: F.relu(net.m(net.c(h)) + net.n(net.d(h))),
+    "what is taken away": lambda net, h: F.relu(net.m(net.a(h)) - net.n(net.b(h))),
+    "half of one, twice another": lambda net, h: F.relu(torch.add(net.a(h), net.b(h), alpha=2.0)),
+    "sum of signed sums": lambda net, h: F.relu(net.a(net.b(h) + net.n(net.a(h)))),
+    "tanh": lambda net, h: torch.tanh(net.a(h)) + F.elu(net.m(net.b(h))),
+    "signed": lambda net, h: net.a(net.m(net.b(h))),
+    "seen twice": lambda net, h: (g := F.relu(net.a(h))) + F.relu(net.b(g)) + F.relu(net.m(net.b(g))),
+    "pooled response": lambda net, h: F.relu(net.n(F.max_pool2d(net.a(h), 2))),
+    "reshaped": lambda net, h: F.relu(net.b(F.relu(net.a(h)).flatten(2).unflatten(2, (12, 12)).clone())),
+    "dense": lambda net, h: torch.cat([h, g := F.relu(net.m(net.a(h))), F.relu(net.n(net.b(g)))], 1),
+    "channels swapped": lambda net, h: F.relu(net.a(F.relu(net.b(h)).transpose(2, 3))),
+    "mute": lambda net, h: F.relu(F.batch_norm(net.a(h), net.m.running_mean, net.m.running_var, torch.eye(8)[0].to(h))),
+}
+
+
+def network(name, seed=0):
+    net = Net(BODIES[name]).double()
+    with torch.no_grad():
+        net(torch.zeros(1, 3, 12, 12).double())
+    return randomise(net, seed).eval()
+
+
+def pictures():
+    return torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+
+SIGNALS = torch.rand(3, 2, 5, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+
+
+def the_long_way(net, x, signals, layer="stem"):
+    """Who watches is shown everything multiplied out: nothing is put off."""
+    sweep = Sweep(net, x, [layer])
+    for rule in sweep._top:
+        rule.dual = -1.0
+    return sweep.carry(sweep.start(), signals, watch=lambda *_: None)[layer]
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_put_off_comes_to_the_same(name, seed, monkeypatch):
+    monkeypatch.setattr(competing, "MANY", 16)  # so that no convolution is too small for any way
+    net, x = network(name, seed), pictures()
+    wanted = the_long_way(net, x, SIGNALS)
+    found = mwp(net, x, SIGNALS, layer="stem", contrastive=True)
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-14)
+    assert found.is_contiguous()
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("way", ["packed", "shifted", "windows"])
+def test_channels_side_by_side(name, way, monkeypatch):
+    net, x = network(name), pictures()
+    wanted = the_long_way(net, x, SIGNALS)
+    monkeypatch.setattr(products, "LARGE", 1 if way == "shifted" else 2**30)
+    monkeypatch.setattr("excite.propagation.packing.LEAST", 1)
+    if way == "windows":
+        monkeypatch.setattr(competing, "MANY", 16)
+    found = mwp(net.float(), x.float(), SIGNALS.float(), layer="stem", contrastive=True)
+    scale = wanted.abs().max()
+    torch.testing.assert_close(found.double() / scale, wanted / scale, rtol=0, atol=2e-5)
+
+
+def test_the_way_down_is_side_by_side_and_its_end_is_not(monkeypatch):
+    net, x = network("chain").float(), pictures().float()
+    monkeypatch.setattr("excite.propagation.packing.LEAST", 1)
+    seen = []
+    once = Affine.hand_down
+
+    def noted(self, *arrived, **more):
+        shares = once(self, *arrived, **more)
+        seen.append(layout.is_side_by_side(whole(shares[0])))
+        return shares
+
+    monkeypatch.setattr(Affine, "hand_down", noted)
+    assert mwp(net, x, 1, layer="stem").is_contiguous()
+    assert seen.count(True) >= 2
+
+
+def test_kernels_with_steps_and_many_weights_read_them_where_they_lie(monkeypatch):
+    monkeypatch.setattr(competing, "MANY", 16)
+    sweep = Sweep(network("residual with steps"), pictures(), ["stem"])
+    rules = [type(rule_of(node)).__name__ for node in nodes_below(sweep.top)]
+    assert rules.count(Windows.__name__) == 1
+    assert rules.count("Mixing") == 1
+
+
+def competitions(sweep):
+    return [rule for node in nodes_below(sweep.top) if isinstance(rule := rule_of(node), Affine)]
+
+
+@pytest.mark.parametrize("name", ["inception", "residual with steps"])
+def test_what_nobody_needs_again_is_let_go_and_can_be_had_again(name):
+    sweep = Sweep(network(name), pictures(), ["stem"], again=False)
+    found = sweep.down(SIGNALS)["stem"]
+    below = [rule for rule in competitions(sweep) if not rule.cued]
+    assert all(not rule._contests for rule in below)
+    assert sum(rule.child.pushes is not None for rule in below) <= 2  # those of the layer that is read
+    assert torch.equal(sweep.down(SIGNALS)["stem"], found)
+    kept = Sweep(network(name), pictures(), ["stem"])
+    assert torch.equal(kept.down(SIGNALS)["stem"], found)
+    assert any(rule._contests for rule in competitions(kept))
+
+
+@pytest.mark.parametrize("padding", [(0, 0), (1, 1), (0, 2)])
+@pytest.mark.parametrize("sides", [(3, 3), (1, 3), (5, 2)])
+@pytest.mark.parametrize("dilation", [(1, 1), (2, 1)])
+def test_shifted_convolutions(padding, sides, dilation):
+    weight, values = torch.randn(4, 6, *sides).double(), torch.randn(2, 6, 11, 9).double()
+    places = [place.t() for place in weight.flatten(2).unbind(2)]
+    found = convolve_shifted(values, places, sides, padding, dilation)
+    torch.testing.assert_close(found, torch.conv2d(values, weight, None, 1, padding, dilation))
+
+
+def test_piles_add_up_whatever_comes():
+    by, other = torch.tensor([3.0, 0.0]), torch.tensor([2.0, 5.0])
+    ones = torch.ones(1, 2)
+    pile = Pile()
+    for each in (Share(ones, by), Share(ones, other), ones, Share(ones, by), Share(ones, None)):
+        pile.add(each)
+    found = pile.taken()
+    assert isinstance(found, torch.Tensor)  # one of them was not known to be nothing anywhere
+    assert found.tolist() == [[3 + 2 + 1 + 3 + 1, 0 + 5 + 1 + 0 + 1]]
+    assert ones.tolist() == [[1, 1]]  # nobody's own was written to
+    silent = added([Share(torch.ones(1, 2), by), Share(torch.ones(1, 2), other)])
+    assert isinstance(silent, Share)
+    assert silent.by is None
+    assert silent.values.tolist() == [[5, 5]]
+
+
+def test_only_what_nobody_else_sees_is_added_to_in_place():
+    by, mine = torch.tensor([1.0]), torch.ones(1, 1)
+    pile = Pile()
+    pile.add(Share(mine, by))
+    assert pile.room() is None
+    pile.add(Share(mine, by))  # now the sum is the pile's own
+    room = pile.room()
+    assert room is not None
+    assert room.values.item() == 2
+    assert mine.item() == 1
