@@ -34,6 +34,7 @@ __all__ = ["Look", "is_cue", "layers_of", "listed"]
 
 FINDINGS = 5  # how many of the classifier's own findings are explained when no concept is named
 FAINT = 1e-4  # below this share of the signal a map says next to nothing
+ROUNDED = 1e-6  # what rounding can leave of two maps of mass 1 that are subtracted
 
 
 class Look:
@@ -120,6 +121,8 @@ class Look:
     ) -> AttentionMap:
         values = raw.detach().float().clamp(min=0)
         mass = float(values.double().sum())  # gradients may be near the largest float
+        if mass < ROUNDED and method.way == "winners" and (method.plain is not None or self.rivals):
+            values, mass = torch.zeros_like(values), 0.0
         names = [concept.name, *(f"not {rival.name}" for rival in self.rivals)]
         if mass < (FAINT if method.way == "winners" else 0):  # the size of a gradient means nothing
             warnings.warn(
