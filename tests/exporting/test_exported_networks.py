@@ -67,6 +67,12 @@ def local_norms():
     )
 
 
+def pooled_to_a_size():
+    """Whatever the size of the picture, a full connection of as many inputs."""
+    pooling = [nn.AdaptiveAvgPool2d((3, 2)), nn.Flatten()]
+    return nn.Sequential(conv(3, 4, stride=2), nn.ReLU(), conv(4, 6), nn.ReLU(), *pooling, nn.Linear(6 * 6, 4))
+
+
 def pooled():
     return nn.Sequential(
         conv(3, 4),
@@ -100,6 +106,7 @@ CASES = {
     "at the picture": Case(plain, "input", "any height and width from 4"),  # contrastive, as those below
     "mwp": Case(plain, "1", "any height and width from 4", "mwp"),
     "residual": Case(Residual, "stem", "any height and width from 5"),
+    "pooled to a size": Case(pooled_to_a_size, "1", "any height and width from 3"),
     "local norms": Case(local_norms, "1", "16 x 16 only"),  # its full connection wants one size
     "pooled": Case(pooled, "1", "17 x 17 only", side=17),
     "smooth": Case(smooth, "1", "any height and width from 3"),

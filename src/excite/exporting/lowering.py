@@ -1,6 +1,6 @@
 """Operations that other runtimes do not have, in terms of those that they have.
 
-All of them are transposes, which torch has as the backward halves of its own operations.
+Nearly all of them are transposes, which torch has as the backward halves of its own operations.
 """
 
 from __future__ import annotations
@@ -111,6 +111,29 @@ def avg_pool_backward(signal: Tensor, child: Tensor, kernel: Any, stride: Any, p
     )
 
 
+def adaptive_avg_pool(child: Tensor, size: Sequence[Any]) -> Tensor:
+    """Each unit is the mean of some rows and some columns; other runtimes know which for one size of children only."""
+    rows, columns = (_means(places, side, child) for places, side in zip(size, child.shape[-2:], strict=True))
+    return rows @ child @ columns.t()
+
+
+def adaptive_avg_pool_backward(signal: Tensor, child: Tensor) -> Tensor:
+    """The transpose: a product with both matrices of means."""
+    rows, columns = (
+        _means(places, side, signal) for places, side in zip(signal.shape[-2:], child.shape[-2:], strict=True)
+    )
+    return rows.t() @ signal @ columns
+
+
+def _means(places: Any, side: Any, like: Tensor) -> Tensor:
+    """Which of the children each unit is the mean of, [places, side], as torch shares them out: they may overlap."""
+    place = torch.arange(places, device=like.device)[:, None] * side
+    begin = place.div(places, rounding_mode="floor")
+    end = (place + side + places - 1).div(places, rounding_mode="floor")
+    child = torch.arange(side, device=like.device)
+    return ((child >= begin) & (child < end)).to(like.dtype) / (end - begin)
+
+
 def _pair(value: Any) -> list[int]:
     values = [value] if isinstance(value, int) else list(value)
     return values * 2 if len(values) == 1 else values
@@ -129,6 +152,8 @@ LOWERINGS: dict[Any, Callable[..., Any]] = {
     aten.convolution_backward.default: convolution_backward,
     aten.max_pool2d_with_indices_backward.default: max_pool_backward,
     aten.avg_pool2d_backward.default: avg_pool_backward,
+    aten._adaptive_avg_pool2d.default: adaptive_avg_pool,  # noqa: SLF001 - that is its name
+    aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool_backward,  # noqa: SLF001 - that is its name
     aten.unfold_backward.default: unfold_backward,
 }
 

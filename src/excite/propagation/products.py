@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Back", "Connection", "Convolution", "Product", "Traced"]
 
+FEW_PLACES = 100  # with more, a convolution takes much longer than bringing its weights in order: not worth the memory
+
 
 class Back(Protocol):
     """The transpose of a linear operation."""
@@ -154,8 +156,11 @@ class Convolution:
         The transpose of a convolution of stride 1 is a convolution too, with the kernel turned round.
         """
         options = self.padding, self.stride, self.dilation, self.groups
-        up = part.form("up", lambda: pack(lambda: part.tensor, *options, child.shape))
-        response = convolve(child, up, *options)
+        if child.shape[2] * child.shape[3] <= FEW_PLACES:
+            up = part.form("up", lambda: pack(lambda: part.tensor, *options, child.shape))
+            response = convolve(child, up, *options)
+        else:
+            response = self._up(child, part)
         if not self._turns(part):
             return response, self._plain_back(child, part)
         turned = self._around(part), self.stride, self.dilation, self.groups
