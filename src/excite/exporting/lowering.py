@@ -131,7 +131,8 @@ def _means(places: Any, side: Any, like: Tensor) -> Tensor:
     begin = place.div(places, rounding_mode="floor")
     end = (place + side + places - 1).div(places, rounding_mode="floor")
     child = torch.arange(side, device=like.device)
-    return ((child >= begin) & (child < end)).to(like.dtype) / (end - begin)
+    means: Tensor = ((child >= begin) & (child < end)).to(like.dtype) / (end - begin)
+    return means
 
 
 def _pair(value: Any) -> list[int]:
