@@ -67,6 +67,7 @@ class Descent:
         done: dict[Any, list[Affine]] = {}  # rules that are of no use any more once the node below them is
         for node, rule, below in self._steps:
             if watch is None and waiting.moved(node, below):
+                _let_go(node, rule, below, done, again=again)
                 continue
             arrived = waiting.take(node)
             if arrived is None:
@@ -83,8 +84,7 @@ class Descent:
                 waiting.compete(rule, arrived, below)
             else:
                 waiting.spread(_handed_on(node, arrived, rule), below, owned=node_name(node) == _LARGEST)
-            if not again:
-                _let_go(node, rule, below, done)
+            _let_go(node, rule, below, done, again=again)
         return [found[probe] if probe in found else probe.new_zeros(count, *probe.shape) for probe in self.probes]
 
     @cached_property
@@ -93,8 +93,10 @@ class Descent:
         return [(node, rule_of(node), self.below(node)) for node in self.order]
 
 
-def _let_go(node: Any, rule: Rule | None, below: Below, done: dict[Any, list[Affine]]) -> None:
-    """Forget what the rules above a node kept for other signals; those of one child have much in common."""
+def _let_go(node: Any, rule: Rule | None, below: Below, done: dict[Any, list[Affine]], *, again: bool) -> None:
+    """Forget what the rules above a node kept for other signals, if none will come; those of one child share much."""
+    if again:
+        return
     for above in done.pop(node, ()):
         above.forget()
     if isinstance(rule, Affine):
