@@ -144,19 +144,27 @@ class Compiled:
             torch.Size([2, 1, 7, 7])
         """
         output, seen = self._halves.look(inputs)
-        return torch.stack([self._halves.down(seen, signal) for signal in signals]), output
+        return self._halves.down(seen, signals), output
 
     def _opened(self, size: tuple[int, int] | None, threads: int | None) -> tuple[Halves, Sizes]:
         """The kept graph, or where there is none, or none that agrees with the library, a new one."""
-        from excite.exporting.export import export
-
         if self.path.is_file():
             try:
                 return self._open(threads)
             except Exception:  # noqa: BLE001 - whatever is wrong with a kept file: it is made anew, or that says why not
                 self.path.unlink(missing_ok=True)
-        export(self.classifier, self.path, layer=self.layer, method=self.method, size=size, dynamic=size is None)
+        self._write(size)
         return self._open(threads)
+
+    def _write(self, size: tuple[int, int] | None) -> None:
+        """A graph for any number of signals at once; some networks can only be written down for one."""
+        from excite.exporting.export import export
+
+        how: dict[str, Any] = {"layer": self.layer, "method": self.method, "size": size, "dynamic": size is None}
+        try:
+            export(self.classifier, self.path, **how, batch=True)
+        except ModelError:
+            export(self.classifier, self.path, **how | {"dynamic": False})
 
     def _open(self, threads: int | None) -> tuple[Halves, Sizes]:
         from excite.exporting.checking import any_picture, compare, demand
@@ -166,7 +174,12 @@ class Compiled:
 
         halves, sizes = Halves(self.path, threads), sizes_in(self.path)
         looking = Looking(self.classifier.module, self.layer, self.method)
-        demand(compare(halves, looking, [any_picture(sizes)], batch=False))
+
+        def second_of_two(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
+            output, seen = halves.look(picture)
+            return halves.down(seen, torch.stack([signal.roll(1, 1), signal]))[1], output
+
+        demand(compare(second_of_two, looking, [any_picture(sizes)], batch=False))
         return halves, sizes
 
 
@@ -184,8 +197,11 @@ class _Seen(View):
         return self._output
 
     def maps_of(self, _method: Method, cues: Sequence[Callable[[Tensor], Tensor]]) -> list[dict[str, Tensor]]:
-        """The maps of several cues: the network ran once, each goes down by itself."""
-        return [{self._layer: self._halves.down(self._seen, cue(self._output))} for cue in cues]
+        """The maps of several cues: the network ran once."""
+        if not cues:
+            return []
+        signals = torch.stack([cue(self._output) for cue in cues])
+        return [{self._layer: each} for each in self._halves.down(self._seen, signals)]
 
 
 def _place(classifier: Classifier, layer: str, method: str, size: tuple[int, int] | None) -> Path:

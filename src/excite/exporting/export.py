@@ -64,6 +64,7 @@ def export(
     method: str = "c-mwp",
     size: tuple[int, int] | None = None,
     dynamic: bool = True,
+    batch: bool | None = None,
     pictures: Sequence[Image.Image] = (),
 ) -> Exported:
     """Write the network and the whole way down to a layer into one file, and check it against the library.
@@ -78,6 +79,7 @@ def export(
         method: ``c-mwp`` (signed: its positive part is the evidence) or ``mwp``.
         size: height and width of the pictures; by default what the classifier was made for.
         dynamic: serve batches and, where the network can, pictures of other sizes too.
+        batch: whether to serve batches; None: as ``dynamic`` says.
         pictures: to check the file on; a picture of noise if there is none.
 
     Example:
@@ -91,7 +93,7 @@ def export(
     if path.suffix == ".onnx":
         check_onnx()
     check_ours(path)
-    sizes = usual_sizes(classifier, size, dynamic=dynamic)
+    sizes = usual_sizes(classifier, size, dynamic=dynamic, batch=batch)
     with quietly():
         where = layers_of(find_method(method), classifier, any_picture(sizes)[None], layer)[0]
         looking = Looking(classifier.module, where, method)
@@ -114,7 +116,9 @@ def export(
     return Exported(path, facts, found[0])
 
 
-def usual_sizes(classifier: Classifier, size: tuple[int, int] | None, *, dynamic: bool) -> Sizes:
+def usual_sizes(
+    classifier: Classifier, size: tuple[int, int] | None, *, dynamic: bool, batch: bool | None = None
+) -> Sizes:
     """The size that a classifier was made for, or another, as an example of all or as the only one.
 
     Example:
@@ -124,7 +128,7 @@ def usual_sizes(classifier: Classifier, size: tuple[int, int] | None, *, dynamic
     preprocess = classifier.preprocess
     usual = preprocess.shorter_side if isinstance(preprocess, Preprocess) else USUAL
     height, width = size or (usual, usual)
-    return Sizes(height, width, step=1 if dynamic else None, batch=dynamic)
+    return Sizes(height, width, step=1 if dynamic else None, batch=dynamic if batch is None else batch)
 
 
 def _try(looking: Looking, sizes: Sizes, classifier: Classifier) -> None:

@@ -1,7 +1,8 @@
 """A graph in two halves: what the picture alone decides, and what each signal then has to do.
 
 The network's answer and the totals that children share depend on no signal. So many signals for one picture need the
-upper half once, and the lower half, which is the smaller one, as often as there are signals.
+upper half once, and the lower half, which is the smaller one, as often as there are signals. They go through that
+together where its operations take many signals with what one picture decided: then it reads the weights once for all.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ __all__ = ["Halves"]
 
 PICTURE, SIGNAL = INPUTS
 MAP, OUTPUT = OUTPUTS
+AT_ONCE = 8  # signals: what more would save is little beside the memory that they need
+
+BROADCASTING = frozenset("Add And Div Equal Greater Less Max Min Mul Not Or Pow Sub Sum Where".split())
+STRETCHED = frozenset(["ScatterElements"])  # want all that they are given in one size
 
 
 class Halves:
@@ -34,8 +39,8 @@ class Halves:
     Example:
         >>> halves = Halves(Path("map.onnx"))                 # doctest: +SKIP
         >>> output, seen = halves.look(picture)               # doctest: +SKIP
-        >>> halves.down(seen, signal).shape                   # doctest: +SKIP
-        torch.Size([1, 7, 7])
+        >>> halves.down(seen, signals).shape                  # doctest: +SKIP
+        torch.Size([5, 1, 7, 7])
     """
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
@@ -47,23 +52,28 @@ class Halves:
         if not extractor.value_infos.keys() >= set(self._seen):
             extractor = onnx.utils.Extractor(onnx.shape_inference.infer_shapes(model))
         self._up = _session(extractor.extract_model([PICTURE], [OUTPUT, *self._seen]), threads)
-        self._down = _session(extractor.extract_model([SIGNAL, *self._seen], [MAP]), threads)
+        lower = extractor.extract_model([SIGNAL, *self._seen], [MAP])
+        self._together = _is_for_many(lower.graph, set(self._seen))
+        if self._together:
+            _stretch(lower.graph, set(self._seen))
+        self._down = _session(lower, threads)
 
     def look(self, picture: Tensor) -> tuple[Tensor, list[Any]]:
         """The network's output for a batch of pictures, and what `down` needs of it."""
         output, *seen = self._up.run_with_ort_values([OUTPUT, *self._seen], {PICTURE: _value(picture)})
         return torch.from_numpy(output.numpy()), seen
 
-    def down(self, seen: list[Any], signal: Tensor) -> Tensor:
-        """The map of a signal for those pictures."""
+    def down(self, seen: list[Any], signals: Tensor) -> Tensor:
+        """The maps [K, N, h, w] of signals [K, N, *output] for those pictures."""
+        if self._together and signals.shape[1] == 1:
+            some = [self._down_once(seen, each[:, 0]) for each in torch.split(signals, AT_ONCE)]
+            return torch.cat(some)[:, None]
+        return torch.stack([self._down_once(seen, each) for each in signals])
+
+    def _down_once(self, seen: list[Any], signal: Tensor) -> Tensor:
         given = dict(zip(self._seen, seen, strict=True))
         (found,) = self._down.run_with_ort_values([MAP], {SIGNAL: _value(signal), **given})
         return torch.from_numpy(found.numpy())
-
-    def __call__(self, picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
-        """Both halves: the map and the output."""
-        output, seen = self.look(picture)
-        return self.down(seen, signal), output
 
 
 def _between(graph: Any) -> list[str]:
@@ -78,6 +88,44 @@ def _between(graph: Any) -> list[str]:
         elif not seen.isdisjoint(needed):
             seen.update(node.output)
     return list(used)
+
+
+def _is_for_many(graph: Any, seen: set[str]) -> bool:
+    """Whether a batch of signals can go with what one picture decided: all that use both take one of many."""
+    both = {node.op_type for node in graph.node if not seen.isdisjoint(_needed(node))}
+    return bool(_batch(graph).dim_param) and both <= BROADCASTING | STRETCHED
+
+
+def _stretch(graph: Any, seen: set[str]) -> None:
+    """Have what one picture decided stand for as many as there are signals, where an operation wants it so."""
+    helper = import_module("onnx.helper")
+    nodes = []
+    for node in graph.node:
+        if node.op_type in STRETCHED:
+            *others, last = node.input  # the last one is what comes from the signals
+            for number, name in enumerate(others):
+                if name in seen:
+                    size, wide = (f"{name} {what} {node.output[0]}" for what in ("size", "stretched"))
+                    nodes += [
+                        helper.make_node("Shape", [last], [size]),
+                        helper.make_node("Expand", [name, size], [wide]),
+                    ]
+                    node.input[number] = wide
+        nodes.append(node)
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+    for each in graph.input:
+        if each.name in seen:  # there need not be as many pictures as signals
+            for side in each.type.tensor_type.shape.dim:
+                if side.dim_param == _batch(graph).dim_param:
+                    side.dim_param = "pictures"
+
+
+def _batch(graph: Any) -> Any:
+    """How many signals the graph serves at once: a name, if any number will do."""
+    (signal,) = (each for each in graph.input if each.name == SIGNAL)
+    return signal.type.tensor_type.shape.dim[0]
 
 
 def _needed(node: Any) -> list[str]:

@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.fx import Interpreter
 from torch.nn import functional
 
+from excite.exporting.pools import max_pool_backward, pair
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -83,18 +85,11 @@ def convolution_backward(
     return transposed(signal, weight, child.shape[2:], stride, padding, dilation, groups), None, None
 
 
-def max_pool_backward(signal: Tensor, child: Tensor, *options: Any) -> Tensor:
-    """Each unit's probability goes to the child whose value it copied."""
-    chosen = options[-1]
-    flat = torch.zeros_like(child).flatten(-2)
-    return flat.scatter_add(-1, chosen.flatten(-2), signal.flatten(-2)).view(child.shape)
-
-
 def avg_pool_backward(signal: Tensor, child: Tensor, kernel: Any, stride: Any, padding: Any, *options: Any) -> Tensor:
     """The transpose of a convolution with equal weights, after each unit was divided by what its mean is over."""
     ceil, include_pad, divisor = options
-    kernel, padding = _pair(kernel), _pair(padding)
-    stride = _pair(stride) if stride else kernel
+    kernel, padding = pair(kernel), pair(padding)
+    stride = pair(stride) if stride else kernel
     channels = child.shape[1]
     ones = torch.ones_like(child[:1, :1])
     if divisor is None:
@@ -133,11 +128,6 @@ def _means(places: Any, side: Any, like: Tensor) -> Tensor:
     child = torch.arange(side, device=like.device)
     means: Tensor = ((child >= begin) & (child < end)).to(like.dtype) / (end - begin)
     return means
-
-
-def _pair(value: Any) -> list[int]:
-    values = [value] if isinstance(value, int) else list(value)
-    return values * 2 if len(values) == 1 else values
 
 
 def unfold_backward(signal: Tensor, size: Sequence[Any], dim: int, length: int, step: int) -> Tensor:
