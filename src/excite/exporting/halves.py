@@ -54,8 +54,7 @@ class Halves:
         self._up = _session(extractor.extract_model([PICTURE], [OUTPUT, *self._seen]), threads)
         lower = extractor.extract_model([SIGNAL, *self._seen], [MAP])
         self._together = _is_for_many(lower.graph, set(self._seen))
-        if self._together:
-            _stretch(lower.graph, set(self._seen))
+        self._stretched = _stretched(lower.graph, set(self._seen))
         self._down = _session(lower, threads)
 
     def look(self, picture: Tensor) -> tuple[Tensor, list[Any]]:
@@ -72,6 +71,8 @@ class Halves:
 
     def _down_once(self, seen: list[Any], signal: Tensor) -> Tensor:
         given = dict(zip(self._seen, seen, strict=True))
+        for name in self._stretched:
+            given[name] = _for_each(given[name], len(signal))
         (found,) = self._down.run_with_ort_values([MAP], {SIGNAL: _value(signal), **given})
         return torch.from_numpy(found.numpy())
 
@@ -96,30 +97,10 @@ def _is_for_many(graph: Any, seen: set[str]) -> bool:
     return bool(_batch(graph).dim_param) and both <= BROADCASTING | STRETCHED
 
 
-def _stretch(graph: Any, seen: set[str]) -> None:
-    """Have what one picture decided stand for as many as there are signals, where an operation wants it so."""
-    helper = import_module("onnx.helper")
-    nodes = []
-    for node in graph.node:
-        if node.op_type in STRETCHED:
-            *others, last = node.input  # the last one is what comes from the signals
-            for number, name in enumerate(others):
-                if name in seen:
-                    size, wide = (f"{name} {what} {node.output[0]}" for what in ("size", "stretched"))
-                    nodes += [
-                        helper.make_node("Shape", [last], [size]),
-                        helper.make_node("Expand", [name, size], [wide]),
-                    ]
-                    node.input[number] = wide
-        nodes.append(node)
-    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
-    for each in graph.input:
-        if each.name in seen:  # there need not be as many pictures as signals
-            for side in each.type.tensor_type.shape.dim:
-                if side.dim_param == _batch(graph).dim_param:
-                    side.dim_param = "pictures"
+def _stretched(graph: Any, seen: set[str]) -> list[str]:
+    """What one picture decided and some operation wants for each of the signals."""
+    found = [name for node in graph.node if node.op_type in STRETCHED for name in node.input if name in seen]
+    return list(dict.fromkeys(found))
 
 
 def _batch(graph: Any) -> Any:
@@ -144,3 +125,10 @@ def _session(model: Any, threads: int | None) -> Any:
 
 def _value(values: Tensor) -> Any:
     return import_module("onnxruntime").OrtValue.ortvalue_from_numpy(values.contiguous().numpy())
+
+
+def _for_each(value: Any, count: int) -> Any:
+    """The same for each of so many signals."""
+    if value.shape()[0] == count:
+        return value
+    return import_module("onnxruntime").OrtValue.ortvalue_from_numpy(value.numpy().repeat(count, axis=0))

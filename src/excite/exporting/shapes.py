@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-__all__ = ["alike", "is_all", "is_first", "only_leading", "shape_of", "shape_words", "shortened"]
+__all__ = ["alike", "is_all", "is_first", "only_leading", "shape_of", "shape_words", "shortened", "stripped"]
 
 aten = torch.ops.aten
 
@@ -77,12 +77,13 @@ def _same_values(node: Node, source: Node) -> bool:
 def only_leading(node: Node) -> bool:
     """Whether a node only gives its input more or fewer leading dimensions of one place."""
     given: Any = node.args[0] if node.args else None
-    if node.target is not aten.reshape.default:
-        return is_first(node) or (node.target is aten.select.int and node.args[1:] == (0, 0))
-    return isinstance(given, Node) and _stripped(shape_words(node)) == _stripped(shape_words(given))
+    steps = {aten.reshape.default, aten.unsqueeze.default, aten.squeeze.dim, aten.select.int}
+    known = node.target in steps and isinstance(given, Node)
+    return known and stripped(shape_words(node)) == stripped(shape_words(given))
 
 
-def _stripped(words: list[str]) -> list[str]:
+def stripped(words: list[str]) -> list[str]:
+    """A shape without its leading dimensions of one place."""
     while words and words[0] == "1":
         words = words[1:]
     return words

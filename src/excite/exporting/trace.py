@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from excite.errors import ExciteError, MethodError, ModelError
+from excite.exporting.factors import factored
 from excite.exporting.lowering import Lowered
 from excite.exporting.simplify import simplify
 from excite.exporting.sizes import STEPS, Sizes, Unknowns
@@ -137,6 +138,7 @@ def _written(looking: Looking, sizes: Sizes, channels: int) -> Written | None:
         if unknowns.least() is None:
             return None
         graph = simplify(_traced(torch.func.functionalize(Lowered(graph).run), picture, signal))
+        graph = simplify(factored(graph))
         least = unknowns.least()
         if least is None:
             return None

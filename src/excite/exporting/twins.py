@@ -48,6 +48,8 @@ def _is_pure(node: Node) -> bool:
 
 
 def _key(node: Node) -> Hashable:
+    if node.target is torch.ops.aten.sym_size.int:  # whoever is asked: the same unknown size is the same number
+        return node.target, str(node.meta["val"])
     return node.op, node.target, _hashed(node.args), _hashed(node.kwargs)
 
 

@@ -1,0 +1,228 @@
+"""Products on the way down, in another order: what the picture alone decides is multiplied with itself first.
+
+A competition hands a child what a response of 1 earns, times its response, and the next one multiplies that with what
+its own parents' totals allow. So a signal is multiplied again and again with values that are the same for all signals.
+Here each share is kept as a value and its factors until it has to be known: then the factors are multiplied first,
+which the upper half of a graph does once for all signals (`excite.exporting.halves`), and the signal once. Shares that
+come from several parents and have the same factors are added up before they are multiplied.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from excite.exporting.shapes import only_leading, shape_of, shape_words, stripped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.fx import Graph, GraphModule
+
+__all__ = ["factored"]
+
+aten = torch.ops.aten
+
+
+class Share(NamedTuple):
+    """A value times its factors, none of which depends on a signal."""
+
+    values: Node
+    factors: tuple[Node, ...]
+
+
+def factored(module: GraphModule) -> GraphModule:
+    """Have a graph of a picture and a signal multiply and add as late as possible. It is changed in place.
+
+    Example:
+        >>> from torch.fx.experimental.proxy_tensor import make_fx
+        >>> graph = make_fx(lambda x, signal: (signal * x.relu() * x.exp()).sum())(torch.ones(2), torch.ones(2))
+        >>> [node.name for node in factored(graph).graph.nodes if "mul" in node.name]
+        ['mul_2', 'mul_3']
+    """
+    _Shares(module.graph).multiply()
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return module
+
+
+class _Shares:
+    """What is known of the nodes of a graph that depend on the signal."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        _, signal = (node for node in graph.nodes if node.op == "placeholder")
+        self.cued: set[Any] = {signal}
+        self._piles: dict[Node, list[Share]] = {}  # what a node is the sum of, where that is known
+        self._whole: dict[Node, Node] = {}
+        self._products: dict[tuple[Node, ...], Node] = {}
+        self._parts: dict[Node, Node] = {}
+        self._given: dict[Node, Any] = {}  # what a node was given, before that was multiplied out
+        self._scattered: dict[Node, Any] = {}  # what is added to nothing at some places, and how
+        self._here: Any = None  # the node that new ones are written before
+
+    def multiply(self) -> None:
+        """Go through the graph in its order."""
+        for node in list(self.graph.nodes):
+            if self.cued.isdisjoint(node.all_input_nodes) or node.target is aten.sym_size.int:
+                continue
+            self.cued.add(node)
+            self._here = node
+            pile = self._pile(node) if node.op == "call_function" else None
+            if pile is None:
+                self._given[node] = node.args[0]
+                node.args = map_arg(node.args, self._multiplied_out)
+                node.kwargs = map_arg(node.kwargs, self._multiplied_out)
+            else:
+                self._piles[node] = pile
+
+    def _pile(self, node: Node) -> list[Share] | None:
+        args: tuple[Any, ...] = node.args
+        if node.target is aten.mul.Tensor:
+            return self._times(node, *args) or self._times(node, *args[::-1])
+        if node.target is aten.add.Tensor and len(args) == 2 and not node.kwargs:
+            return self._sum(node, *args)
+        if node.target is operator.getitem:
+            return self._part(node, *args)
+        if only_leading(node):
+            return self._terms(args[0])
+        return self._copied(node, args[0]) if node.target is aten.reshape.default else None
+
+    def _terms(self, node: Node) -> list[Share]:
+        return self._piles.get(node) or [Share(node, ())]
+
+    def _times(self, node: Node, cued: Any, factor: Any) -> list[Share] | None:
+        """A share with one factor more, where that is a value for each unit and not of the signal's making."""
+        alike = cued in self.cued and isinstance(factor, Node) and factor not in self.cued and _same(node, cued)
+        if not alike:
+            return None
+        terms = self._terms(cued)
+        values, factors = terms[0] if len(terms) == 1 else Share(self._multiplied_out(cued), ())
+        return [Share(values, (*factors, factor))]
+
+    def _sum(self, node: Node, left: Any, right: Any) -> list[Share] | None:
+        """Shares that have the same factors are added up, others stay apart."""
+        if not ({left, right} <= self.cued and _same(node, left) and _same(node, right)):
+            return None
+        found = dict[tuple[Node, ...], Node]()
+        for values, factors in (*self._terms(left), *self._terms(right)):
+            found[factors] = self._plus(found[factors], values) if factors in found else values
+        return [Share(values, factors) for factors, values in found.items()]
+
+    def _plus(self, left: Node, right: Node) -> Node:
+        """A sum; what is scattered over nothing is scattered over the other term instead."""
+        for one, other in ((left, right), (right, left)):
+            if one in self._scattered and _same(one, other):
+                return self._onto(other, one)
+        return self._new(aten.add.Tensor, left, right)
+
+    def _copied(self, node: Node, scattered: Any) -> list[Share] | None:
+        """Back through max pooling: a child is what the unit that copied it is, so both have the same factor."""
+        if scattered.target is not aten.scatter_add.default:
+            return None
+        nothing, _, places, flat = scattered.args
+        given = self._given.get(flat)
+        terms = [] if given is None else self._piles.get(given, [])
+        if len(terms) != 1 or nothing.target is not aten.new_zeros.default:
+            return None
+        values, factors = terms[0]
+        child = _pooled(places, factors[0]) if len(factors) == 1 else None
+        if child is None or not _same(node, child):
+            return None
+        back = self._new(aten.reshape.default, values, flat.args[1])
+        size = nothing.args[1]
+        added = self._new(aten.scatter_add.default, self._new(aten.new_zeros.default, back, size), -1, places, back)
+        found = self._new(aten.reshape.default, added, node.args[1])
+        self._scattered[found] = added
+        return [Share(found, (child,))]
+
+    def _onto(self, values: Node, scattered: Node) -> Node:
+        nothing, _, places, back = self._scattered[scattered].args
+        flat = self._new(aten.reshape.default, values, nothing.args[1])
+        added = self._new(aten.scatter_add.default, flat, -1, places, back)
+        return self._new(aten.reshape.default, added, scattered.args[1])
+
+    def _part(self, node: Node, whole: Any, number: int) -> list[Share] | None:
+        """A part of what was put together from parts, as all of its factors were."""
+        if whole.target is not aten.split_with_sizes.default:
+            return None
+        _, sizes, *dims = whole.args
+        given = self._given[whole]
+        terms = self._piles.get(given, [])
+        if len(terms) != 1 or not terms[0].factors:
+            return None
+        values, factors = terms[0]
+        dim = (dims[0] if dims else 0) % len(shape_of(given)) - len(shape_of(given))  # counted from the last one
+        parts = [_put_together(factor, sizes, dim) for factor in factors]
+        if any(part is None for part in parts):
+            return None
+        if whole not in self._parts:
+            self._parts[whole] = self._new(aten.split_with_sizes.default, values, sizes, dim)
+        mine = self._new(operator.getitem, self._parts[whole], number)
+        return [Share(mine, tuple(part[number] for part in parts if part is not None))]
+
+    def _multiplied_out(self, node: Node) -> Node:
+        """What stands for a node where its values are needed."""
+        terms = self._piles.get(node)
+        if terms is None or all(not factors for _, factors in terms):
+            return node if terms is None or len(terms) == 1 else self._added(node, terms)
+        if node not in self._whole:
+            self._whole[node] = self._added(node, terms)
+        return self._whole[node]
+
+    def _added(self, node: Node, terms: Sequence[Share]) -> Node:
+        first, *others = (self._product(*term) for term in terms)
+        for other in others:
+            first = self._plus(first, other)
+        for _ in range(len(shape_of(first)) - len(shape_of(node))):
+            first = self._new(aten.squeeze.dim, first, 0)
+        for _ in range(len(shape_of(node)) - len(shape_of(first))):
+            first = self._new(aten.unsqueeze.default, first, 0)
+        return first
+
+    def _product(self, values: Node, factors: tuple[Node, ...]) -> Node:
+        if not factors:
+            return values
+        if factors not in self._products:
+            first, *others = factors
+            for other in others:
+                first = self._new(aten.mul.Tensor, first, other)
+            self._products[factors] = first
+        return self._new(aten.mul.Tensor, values, self._products[factors])
+
+    def _new(self, target: Any, *args: Any) -> Node:
+        with self.graph.inserting_before(self._here):
+            node = self.graph.call_function(target, args)
+        node.meta["val"] = target(*map_arg(args, lambda each: each.meta["val"]))
+        return node
+
+
+def _pooled(places: Node, largest: Node) -> Node | None:
+    """Of what children some values are the largest, where it was found out by those which of them (`pools`)."""
+    while places.target in {aten.reshape.default, aten._to_copy.default}:  # noqa: SLF001 - that is its name
+        places = places.args[0]  # type: ignore[assignment]  # of these, the first argument is a node
+    if places.target is not aten.where.self or largest.target is not operator.getitem or largest.args[1] != 0:
+        return None
+    is_later, pooling = places.args[0], largest.args[0]
+    if is_later.target is not aten.lt.Tensor or is_later.args[1] is not largest:
+        return None
+    return pooling.args[0] if pooling.target is aten.max_pool2d_with_indices.default else None
+
+
+def _same(node: Node, other: Node) -> bool:
+    """Whether both have the same shape, but for leading dimensions of one place."""
+    return stripped(shape_words(node)) == stripped(shape_words(other))
+
+
+def _put_together(factor: Node, sizes: Sequence[int], dim: int) -> list[Node] | None:
+    """The parts that a factor was made of, if they are those of such sizes in that dimension."""
+    if factor.target is not aten.cat.default:
+        return None
+    parts, *dims = factor.args
+    rank = len(shape_of(factor))
+    same = (dims[0] if dims else 0) % rank - rank == dim
+    return list(parts) if same and [shape_of(part)[dim] for part in parts] == list(sizes) else None
