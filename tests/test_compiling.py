@@ -63,6 +63,7 @@ def test_the_answers_are_those_of_the_library(classifier, picture, method):
 
 
 def test_several_concepts_need_one_look(classifier, picture, monkeypatch):
+    monkeypatch.setattr("excite.exporting.halves.LITTLE", 1000)  # this network has next to no weights
     compiled = excite.compile(classifier, size=SIZE)
     halves = compiled._halves
     looks, downs, look, down = [], [], halves.look, halves._down_once
@@ -70,6 +71,21 @@ def test_several_concepts_need_one_look(classifier, picture, monkeypatch):
     monkeypatch.setattr(halves, "_down_once", lambda *given: downs.append(1) or down(*given))
     compiled.attend(picture, ["cat", "dog", "sofa"])
     assert (len(looks), len(downs)) == (1, 1)
+
+
+class Alone(nn.Sequential):
+    """A network that takes one picture at a time."""
+
+    def forward(self, pictures):
+        return super().forward(pictures.reshape(1, 3, 16, 16))
+
+
+def test_a_network_for_one_picture_takes_one_signal_after_the_other(home, picture):
+    classifier = excite.wrap(Alone(*network()).eval(), preprocess=Preprocess(16, square=True), layer="1")
+    compiled = excite.compile(classifier, size=SIZE)
+    ours, theirs = excite.attend(classifier, picture, [0, 1, 2]), compiled.attend(picture, [0, 1, 2])
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one.values - other.values).abs().max() <= 1e-4 * one.values.sum()
 
 
 def test_the_graph_is_kept_and_a_broken_one_is_made_anew(classifier, picture, home, monkeypatch):

@@ -160,11 +160,11 @@ class Compiled:
         """A graph for any number of signals at once; some networks can only be written down for one."""
         from excite.exporting.export import export
 
-        how: dict[str, Any] = {"layer": self.layer, "method": self.method, "size": size, "dynamic": size is None}
+        how: dict[str, Any] = {"layer": self.layer, "method": self.method, "size": size}
         try:
-            export(self.classifier, self.path, **how, batch=True)
+            export(self.classifier, self.path, **how, dynamic=True if size is None else "batch")
         except ModelError:
-            export(self.classifier, self.path, **how | {"dynamic": False})
+            export(self.classifier, self.path, **how, dynamic=False)
 
     def _open(self, threads: int | None) -> tuple[Halves, Sizes]:
         from excite.exporting.checking import any_picture, compare, demand

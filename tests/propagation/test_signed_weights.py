@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 from excite.errors import SignalError
-from excite.propagation import Sweep, mwp
+from excite.propagation import Sweep, competing, mwp
 from excite.propagation.signed_weights import KEPT, SignedWeights, signed_part
 
 
-def network():
+def network(side=3):
     torch.manual_seed(3)
-    layers = [nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.Flatten()]
-    net = nn.Sequential(*layers, nn.Linear(256, 4)).eval()
+    layers = [nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, side), nn.BatchNorm2d(64), nn.ReLU(), nn.Flatten()]
+    net = nn.Sequential(*layers, nn.Linear(64 * (5 - side) ** 2, 4)).eval()
     nn.init.normal_(net[3].weight)
     return net
 
@@ -94,8 +94,11 @@ CHANGES = [
 ]
 
 
+@pytest.mark.parametrize("side", [1, 3])
 @pytest.mark.parametrize("change", [rows(change) for change in CHANGES])
-def test_changed_weights_are_never_used(net, change):
+def test_changed_weights_are_never_used(side, change, monkeypatch):
+    monkeypatch.setattr(competing, "MANY", 16)  # so that kernels of one place are kept, too
+    net = network(side)
     before = mwp(net, X, 1, layer="1", contrastive=True)
     change(net)
     found = mwp(net, X, 1, layer="1", contrastive=True)
@@ -119,6 +122,19 @@ def test_they_are_kept(net):
     assert len(first) == 2
     mwp(net, X, 2, layer="1")
     assert [id(part) for part in KEPT.parts()] == first
+
+
+def test_rows_of_kernels_of_one_place_are_kept(monkeypatch):
+    monkeypatch.setattr(competing, "MANY", 16)
+    KEPT.clear()
+    net = network(side=1)
+    found = mwp(net, X, 1, layer="1", contrastive=True)
+    kept = KEPT.parts()
+    assert kept
+    assert all(part.shape == (64, 64) for part in kept)
+    monkeypatch.setattr("excite.propagation.signed_weights.signed_part", None)  # they are not split again
+    assert torch.equal(mwp(net, X, 1, layer="1", contrastive=True), found)
+    assert [id(part) for part in KEPT.parts()] == [id(part) for part in kept]
 
 
 def test_they_go_with_the_network():

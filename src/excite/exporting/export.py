@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from excite.errors import DataError, ExciteError, ModelError
 from excite.exporting.checking import any_picture, compare, demand, prepared
@@ -63,8 +63,7 @@ def export(
     layer: str | None = None,
     method: str = "c-mwp",
     size: tuple[int, int] | None = None,
-    dynamic: bool = True,
-    batch: bool | None = None,
+    dynamic: bool | Literal["batch"] = True,
     pictures: Sequence[Image.Image] = (),
 ) -> Exported:
     """Write the network and the whole way down to a layer into one file, and check it against the library.
@@ -78,8 +77,7 @@ def export(
         layer: where to read the map; None for the classifier's own best.
         method: ``c-mwp`` (signed: its positive part is the evidence) or ``mwp``.
         size: height and width of the pictures; by default what the classifier was made for.
-        dynamic: serve batches and, where the network can, pictures of other sizes too.
-        batch: whether to serve batches; None: as ``dynamic`` says.
+        dynamic: serve batches and, where the network can, pictures of other sizes too; ``"batch"``: batches only.
         pictures: to check the file on; a picture of noise if there is none.
 
     Example:
@@ -93,7 +91,7 @@ def export(
     if path.suffix == ".onnx":
         check_onnx()
     check_ours(path)
-    sizes = usual_sizes(classifier, size, dynamic=dynamic, batch=batch)
+    sizes = usual_sizes(classifier, size, dynamic=dynamic)
     with quietly():
         where = layers_of(find_method(method), classifier, any_picture(sizes)[None], layer)[0]
         looking = Looking(classifier.module, where, method)
@@ -116,9 +114,7 @@ def export(
     return Exported(path, facts, found[0])
 
 
-def usual_sizes(
-    classifier: Classifier, size: tuple[int, int] | None, *, dynamic: bool, batch: bool | None = None
-) -> Sizes:
+def usual_sizes(classifier: Classifier, size: tuple[int, int] | None, *, dynamic: bool | Literal["batch"]) -> Sizes:
     """The size that a classifier was made for, or another, as an example of all or as the only one.
 
     Example:
@@ -128,7 +124,7 @@ def usual_sizes(
     preprocess = classifier.preprocess
     usual = preprocess.shorter_side if isinstance(preprocess, Preprocess) else USUAL
     height, width = size or (usual, usual)
-    return Sizes(height, width, step=1 if dynamic else None, batch=dynamic if batch is None else batch)
+    return Sizes(height, width, step=1 if dynamic is True else None, batch=bool(dynamic))
 
 
 def _try(looking: Looking, sizes: Sizes, classifier: Classifier) -> None:

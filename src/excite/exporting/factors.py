@@ -40,9 +40,11 @@ def factored(module: GraphModule) -> GraphModule:
 
     Example:
         >>> from torch.fx.experimental.proxy_tensor import make_fx
-        >>> graph = make_fx(lambda x, signal: (signal * x.relu() * x.exp()).sum())(torch.ones(2), torch.ones(2))
-        >>> [node.name for node in factored(graph).graph.nodes if "mul" in node.name]
-        ['mul_2', 'mul_3']
+        >>> def course(x, signal):
+        ...     return (signal * x.relu() * x.exp()).sum()
+        >>> graph = make_fx(course, tracing_mode="fake")(torch.ones(2), torch.ones(2))
+        >>> [node.args for node in factored(graph).graph.nodes if node.target is aten.mul.Tensor]
+        [(relu, exp), (signal_1, mul_tensor)]
     """
     _Shares(module.graph).multiply()
     module.graph.eliminate_dead_code()
@@ -67,6 +69,7 @@ class _Shares:
 
     def multiply(self) -> None:
         """Go through the graph in its order."""
+        node: Any
         for node in list(self.graph.nodes):
             if self.cued.isdisjoint(node.all_input_nodes) or node.target is aten.sym_size.int:
                 continue
@@ -80,14 +83,14 @@ class _Shares:
             else:
                 self._piles[node] = pile
 
-    def _pile(self, node: Node) -> list[Share] | None:
-        args: tuple[Any, ...] = node.args
+    def _pile(self, node: Any) -> list[Share] | None:
+        args = node.args
         if node.target is aten.mul.Tensor:
             return self._times(node, *args) or self._times(node, *args[::-1])
         if node.target is aten.add.Tensor and len(args) == 2 and not node.kwargs:
             return self._sum(node, *args)
         if node.target is operator.getitem:
-            return self._part(node, *args)
+            return self._part(*args)
         if only_leading(node):
             return self._terms(args[0])
         return self._copied(node, args[0]) if node.target is aten.reshape.default else None
@@ -120,7 +123,7 @@ class _Shares:
                 return self._onto(other, one)
         return self._new(aten.add.Tensor, left, right)
 
-    def _copied(self, node: Node, scattered: Any) -> list[Share] | None:
+    def _copied(self, node: Any, scattered: Any) -> list[Share] | None:
         """Back through max pooling: a child is what the unit that copied it is, so both have the same factor."""
         if scattered.target is not aten.scatter_add.default:
             return None
@@ -140,13 +143,13 @@ class _Shares:
         self._scattered[found] = added
         return [Share(found, (child,))]
 
-    def _onto(self, values: Node, scattered: Node) -> Node:
+    def _onto(self, values: Node, scattered: Any) -> Node:
         nothing, _, places, back = self._scattered[scattered].args
         flat = self._new(aten.reshape.default, values, nothing.args[1])
         added = self._new(aten.scatter_add.default, flat, -1, places, back)
         return self._new(aten.reshape.default, added, scattered.args[1])
 
-    def _part(self, node: Node, whole: Any, number: int) -> list[Share] | None:
+    def _part(self, whole: Any, number: int) -> list[Share] | None:
         """A part of what was put together from parts, as all of its factors were."""
         if whole.target is not aten.split_with_sizes.default:
             return None
@@ -201,16 +204,17 @@ class _Shares:
         return node
 
 
-def _pooled(places: Node, largest: Node) -> Node | None:
+def _pooled(places: Any, largest: Any) -> Node | None:
     """Of what children some values are the largest, where it was found out by those which of them (`pools`)."""
     while places.target in {aten.reshape.default, aten._to_copy.default}:  # noqa: SLF001 - that is its name
-        places = places.args[0]  # type: ignore[assignment]  # of these, the first argument is a node
+        places = places.args[0]
     if places.target is not aten.where.self or largest.target is not operator.getitem or largest.args[1] != 0:
         return None
     is_later, pooling = places.args[0], largest.args[0]
     if is_later.target is not aten.lt.Tensor or is_later.args[1] is not largest:
         return None
-    return pooling.args[0] if pooling.target is aten.max_pool2d_with_indices.default else None
+    child: Node = pooling.args[0]
+    return child if pooling.target is aten.max_pool2d_with_indices.default else None
 
 
 def _same(node: Node, other: Node) -> bool:
@@ -218,7 +222,7 @@ def _same(node: Node, other: Node) -> bool:
     return stripped(shape_words(node)) == stripped(shape_words(other))
 
 
-def _put_together(factor: Node, sizes: Sequence[int], dim: int) -> list[Node] | None:
+def _put_together(factor: Any, sizes: Sequence[int], dim: int) -> list[Node] | None:
     """The parts that a factor was made of, if they are those of such sizes in that dimension."""
     if factor.target is not aten.cat.default:
         return None

@@ -3,10 +3,12 @@
 The network's answer and the totals that children share depend on no signal. So many signals for one picture need the
 upper half once, and the lower half, which is the smaller one, as often as there are signals. They go through that
 together where its operations take many signals with what one picture decided: then it reads the weights once for all.
+What an operation wants for each signal has to be copied for that, and where this is much they go one after the other.
 """
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,7 @@ AT_ONCE = 8  # signals: what more would save is little beside the memory that th
 
 BROADCASTING = frozenset("Add And Div Equal Greater Less Max Min Mul Not Or Pow Sub Sum Where".split())
 STRETCHED = frozenset(["ScatterElements"])  # want all that they are given in one size
+LITTLE = 1 / 8  # of the weights' size: to copy so much costs less than reading the weights again
 
 
 class Halves:
@@ -53,8 +56,10 @@ class Halves:
             extractor = onnx.utils.Extractor(onnx.shape_inference.infer_shapes(model))
         self._up = _session(extractor.extract_model([PICTURE], [OUTPUT, *self._seen]), threads)
         lower = extractor.extract_model([SIGNAL, *self._seen], [MAP])
-        self._together = _is_for_many(lower.graph, set(self._seen))
         self._stretched = _stretched(lower.graph, set(self._seen))
+        weights = sum(len(each.raw_data) for each in lower.graph.initializer)
+        copied = sum(_bytes(each) for each in lower.graph.input if each.name in self._stretched)
+        self._together = _is_for_many(lower.graph, set(self._seen)) and copied <= LITTLE * weights
         self._down = _session(lower, threads)
 
     def look(self, picture: Tensor) -> tuple[Tensor, list[Any]]:
@@ -101,6 +106,12 @@ def _stretched(graph: Any, seen: set[str]) -> list[str]:
     """What one picture decided and some operation wants for each of the signals."""
     found = [name for node in graph.node if node.op_type in STRETCHED for name in node.input if name in seen]
     return list(dict.fromkeys(found))
+
+
+def _bytes(value: Any) -> int:
+    """How much memory a value takes for one picture, in whole numbers of 8 bytes; unknown sides are not counted."""
+    sides: list[int] = [side.dim_value or 1 for side in value.type.tensor_type.shape.dim]
+    return 8 * math.prod(sides)
 
 
 def _batch(graph: Any) -> Any:

@@ -113,7 +113,7 @@ class _Pool:
 def _scattered(signal: Tensor, chosen: Tensor, child: Tensor) -> Tensor:
     height, width = child.shape[-2:]
     flat = signal.new_zeros(*signal.shape[:-2], height * width)
-    return flat.scatter_add(-1, chosen.flatten(-2), signal.flatten(-2)).unflatten(-1, (height, width))
+    return flat.scatter_add(-1, chosen.flatten(-2), signal.flatten(-2)).view(*signal.shape[:-2], height, width)
 
 
 def pair(value: Any) -> list[int]:

@@ -1,12 +1,14 @@
 """The rule of full connections, and of convolutions that are full connections at each place.
 
 What they cost is reading their weights. So each block of them is read once, split while it is in the CPU's cache, and
-used there for both ways: up for the totals that the children share, and down for the shares. Nothing is kept.
+used there for both ways: up for the totals that the children share, and down for the shares. Nothing is kept of full
+connections, of which only the rows that won are read and which may be most of a network.
 """
 
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from excite.propagation.affine import Push, Side
     from excite.propagation.products import Convolution
+    from excite.propagation.signed_weights import Part
 
 __all__ = ["Connected", "Mixing", "Windows"]
 
@@ -148,6 +151,18 @@ class Mixing(Windows):
     def _places(self) -> tuple[slice, ...]:
         return cast("Convolution", self.product).places
 
+    def _blocks(
+        self, probability: Tensor, signs: Sequence[int], *, turned: bool
+    ) -> Iterator[tuple[Rows, list[Tensor]]]:
+        """As for full connections; but here all rows are used for every picture, and splitting them once will do."""
+        parts = [cast("Part", self.part(sign, turned=turned)) for sign in signs]
+        if self.cued or not all(part.kept for part in parts):
+            yield from super()._blocks(probability, signs, turned=turned)
+            return
+        kept = [part.form("rows", partial(_flat, part)) for part in parts]
+        for rows in self._rows_at_a_time(probability, max(1, BLOCK // kept[0].shape[1])):
+            yield rows, [_chosen(each, 0, rows) for each in kept]
+
     def _spread(self, values: Tensor) -> Tensor:
         seen = self._places
         pictures, channels, *sides = self.child.tensor.shape
@@ -173,6 +188,10 @@ def _chosen(values: Tensor, dim: int, rows: Rows, out: Tensor | None = None) -> 
     if isinstance(rows, slice):
         return values.narrow(dim, rows.start, min(rows.stop, values.shape[dim]) - rows.start)
     return torch.index_select(values, dim, rows, out=out)
+
+
+def _flat(part: Part) -> Tensor:
+    return part.tensor.flatten(1)
 
 
 def _turned(values: Tensor) -> Tensor:
