@@ -14,6 +14,7 @@ from excite.benchmarks.speed_networks import Subject, open_subject, open_twin, p
 from excite.benchmarks.speed_peers import PEER_NAMES, PEERS, TORCHRAY, ZENNIT, peer_contender
 from excite.benchmarks.speed_rounds import Rounds
 from excite.errors import ModelError
+from excite.propagation import mwp
 
 try:
     torchvision_models()
@@ -45,6 +46,20 @@ def test_all_that_are_installed_run(subject):
     assert {"captum saliency", "captum guided backprop", "captum grad-cam", "zennit excitation"} <= ran, failed
     assert "Flatten" in failed.pop("captum lrp")  # it has no rule for that
     assert all("not installed" in why and "pip install" in why for why in failed.values()), failed
+
+
+def test_a_contrast_by_zennit_is_ours(subject):
+    """It is made for the race alone, so that both are timed for the same map."""
+    pytest.importorskip("zennit")
+    for module in subject.module.modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            nn.init.zeros_(module.bias)  # zennit has the bias compete
+    batch = subject.batch(1)
+    start = PEER_NAMES["zennit excitation, contrastive"].start
+    theirs = start(private_copy(subject.module), subject.layer, batch)(batch, 2)
+    ours = mwp(subject.module, batch, 2, layer=subject.layer, contrastive=True)
+    assert ours.abs().max() > 0
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("package", "peer"), [("captum", PEERS[0]), ("zennit", ZENNIT), ("torchray", TORCHRAY)])

@@ -118,14 +118,29 @@ def _zennit(network: nn.Module, _layer: str, _batch: Tensor) -> Ask:
     return ask
 
 
-def _zennit_at_layer(network: nn.Module, layer: str, _batch: Tensor) -> Ask:
+def _zennit_at_layer(network: nn.Module, layer: str, _batch: Tensor) -> Callable[[Tensor, int], tuple[Tensor, ...]]:
     ruled, kept = _zennit_network(network), []
     ruled.get_submodule(layer).register_forward_hook(lambda _module, _inputs, answer: kept.append(answer))
 
-    def ask(batch: Tensor, unit: int) -> object:
+    def ask(batch: Tensor, unit: int) -> tuple[Tensor, ...]:
         kept.clear()
         output = ruled(batch.detach().requires_grad_())
         return torch.autograd.grad(output, kept[-1], _one_hot(output, unit))
+
+    return ask
+
+
+def _zennit_contrastive(network: nn.Module, layer: str, batch: Tensor) -> Ask:
+    """A contrast out of it takes a second pass, of a network whose classifier has the negated weights."""
+    dual = private_copy(network)
+    classifier = dual.get_submodule(_last_weights(network, batch))
+    for name, weight in list(classifier.named_parameters(recurse=False)):
+        setattr(classifier, name, nn.Parameter(-weight.detach()))
+    both = [_zennit_at_layer(each, layer, batch) for each in (network, dual)]
+
+    def ask(batch: Tensor, unit: int) -> object:
+        (up,), (down,) = (each(batch, unit) for each in both)
+        return up - down
 
     return ask
 
@@ -184,6 +199,7 @@ PEERS = (
     Peer("captum lrp", "pip install captum", _captum("LRP"), at_layer=False),
     Peer("captum grad-cam", "pip install captum", _captum_grad_cam),
     ZENNIT,
+    Peer("zennit excitation, contrastive", ZENNIT.install, _zennit_contrastive),
     Peer("zennit excitation to input", ZENNIT.install, _zennit, at_layer=False),
     Peer("torchray excitation", TORCHRAY.install, _torchray),
     TORCHRAY,
