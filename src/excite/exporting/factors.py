@@ -16,7 +16,8 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from excite.exporting.shapes import only_leading, shape_of, shape_words, stripped
+from excite.exporting.shapes import only_leading, same, shape_of
+from excite.exporting.sums import Sums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,12 +61,12 @@ class _Shares:
         _, signal = (node for node in graph.nodes if node.op == "placeholder")
         self.cued: set[Any] = {signal}
         self._piles: dict[Node, list[Share]] = {}  # what a node is the sum of, where that is known
+        self._totals: dict[tuple[Share, ...], list[Share]] = {}
         self._whole: dict[Node, Node] = {}
         self._products: dict[tuple[Node, ...], Node] = {}
         self._parts: dict[Node, Node] = {}
         self._given: dict[Node, Any] = {}  # what a node was given, before that was multiplied out
-        self._scattered: dict[Node, Any] = {}  # what is added to nothing at some places, and how
-        self._here: Any = None  # the node that new ones are written before
+        self._sums = Sums(graph)
 
     def multiply(self) -> None:
         """Go through the graph in its order."""
@@ -74,10 +75,10 @@ class _Shares:
             if self.cued.isdisjoint(node.all_input_nodes) or node.target is aten.sym_size.int:
                 continue
             self.cued.add(node)
-            self._here = node
+            self._sums.here = node
             pile = self._pile(node) if node.op == "call_function" else None
             if pile is None:
-                self._given[node] = node.args[0]
+                self._given[node] = node.args[0] if node.args else None
                 node.args = map_arg(node.args, self._multiplied_out)
                 node.kwargs = map_arg(node.kwargs, self._multiplied_out)
             else:
@@ -100,28 +101,37 @@ class _Shares:
 
     def _times(self, node: Node, cued: Any, factor: Any) -> list[Share] | None:
         """A share with one factor more, where that is a value for each unit and not of the signal's making."""
-        alike = cued in self.cued and isinstance(factor, Node) and factor not in self.cued and _same(node, cued)
+        alike = cued in self.cued and isinstance(factor, Node) and factor not in self.cued and same(node, cued)
         if not alike:
             return None
-        terms = self._terms(cued)
-        values, factors = terms[0] if len(terms) == 1 else Share(self._multiplied_out(cued), ())
+        only = self._only(cued)
+        values, factors = only or Share(self._multiplied_out(cued), ())
         return [Share(values, (*factors, factor))]
 
     def _sum(self, node: Node, left: Any, right: Any) -> list[Share] | None:
-        """Shares that have the same factors are added up, others stay apart."""
-        if not ({left, right} <= self.cued and _same(node, left) and _same(node, right)):
+        """All terms: they are added up when it is known which others there are."""
+        if not ({left, right} <= self.cued and same(node, left) and same(node, right)):
             return None
-        found = dict[tuple[Node, ...], Node]()
-        for values, factors in (*self._terms(left), *self._terms(right)):
-            found[factors] = self._plus(found[factors], values) if factors in found else values
-        return [Share(values, factors) for factors, values in found.items()]
+        return [*self._terms(left), *self._terms(right)]
 
-    def _plus(self, left: Node, right: Node) -> Node:
-        """A sum; what is scattered over nothing is scattered over the other term instead."""
-        for one, other in ((left, right), (right, left)):
-            if one in self._scattered and _same(one, other):
-                return self._onto(other, one)
-        return self._new(aten.add.Tensor, left, right)
+    def _only(self, node: Node) -> Share | None:
+        """What a node is, if all of its terms have the same factors."""
+        terms = self._terms(node)
+        if len({factors for _, factors in terms}) > 1:
+            return None
+        if len(terms) > 1:
+            terms = self._piles[node] = self._gathered(terms)
+        return terms[0]
+
+    def _gathered(self, terms: Sequence[Share]) -> list[Share]:
+        """Terms that have the same factors are added up, once."""
+        key = tuple(terms)
+        if key not in self._totals:
+            alike: dict[tuple[Node, ...], list[Node]] = {}
+            for values, factors in terms:
+                alike.setdefault(factors, []).append(values)
+            self._totals[key] = [Share(self._sums.total(values), factors) for factors, values in alike.items()]
+        return self._totals[key]
 
     def _copied(self, node: Any, scattered: Any) -> list[Share] | None:
         """Back through max pooling: a child is what the unit that copied it is, so both have the same factor."""
@@ -129,25 +139,21 @@ class _Shares:
             return None
         nothing, _, places, flat = scattered.args
         given = self._given.get(flat)
-        terms = [] if given is None else self._piles.get(given, [])
-        if len(terms) != 1 or nothing.target is not aten.new_zeros.default:
+        only = self._only(given) if given is not None else None
+        if only is None or nothing.target is not aten.new_zeros.default:
             return None
-        values, factors = terms[0]
+        values, factors = only
         child = _pooled(places, factors[0]) if len(factors) == 1 else None
-        if child is None or not _same(node, child):
+        if child is None or not same(node, child):
             return None
-        back = self._new(aten.reshape.default, values, flat.args[1])
+        back = self._sums.new(aten.reshape.default, values, flat.args[1])
         size = nothing.args[1]
-        added = self._new(aten.scatter_add.default, self._new(aten.new_zeros.default, back, size), -1, places, back)
-        found = self._new(aten.reshape.default, added, node.args[1])
-        self._scattered[found] = added
+        added = self._sums.new(
+            aten.scatter_add.default, self._sums.new(aten.new_zeros.default, back, size), -1, places, back
+        )
+        found = self._sums.new(aten.reshape.default, added, node.args[1])
+        self._sums.scattered[found] = added
         return [Share(found, (child,))]
-
-    def _onto(self, values: Node, scattered: Any) -> Node:
-        nothing, _, places, back = self._scattered[scattered].args
-        flat = self._new(aten.reshape.default, values, nothing.args[1])
-        added = self._new(aten.scatter_add.default, flat, -1, places, back)
-        return self._new(aten.reshape.default, added, scattered.args[1])
 
     def _part(self, whole: Any, number: int) -> list[Share] | None:
         """A part of what was put together from parts, as all of its factors were."""
@@ -155,37 +161,34 @@ class _Shares:
             return None
         _, sizes, *dims = whole.args
         given = self._given[whole]
-        terms = self._piles.get(given, [])
-        if len(terms) != 1 or not terms[0].factors:
+        values, factors = self._only(given) or (given, ())
+        if not factors:
             return None
-        values, factors = terms[0]
         dim = (dims[0] if dims else 0) % len(shape_of(given)) - len(shape_of(given))  # counted from the last one
         parts = [_put_together(factor, sizes, dim) for factor in factors]
         if any(part is None for part in parts):
             return None
         if whole not in self._parts:
-            self._parts[whole] = self._new(aten.split_with_sizes.default, values, sizes, dim)
-        mine = self._new(operator.getitem, self._parts[whole], number)
+            self._parts[whole] = self._sums.new(aten.split_with_sizes.default, values, sizes, dim)
+        mine = self._sums.new(operator.getitem, self._parts[whole], number)
         return [Share(mine, tuple(part[number] for part in parts if part is not None))]
 
     def _multiplied_out(self, node: Node) -> Node:
         """What stands for a node where its values are needed."""
         terms = self._piles.get(node)
-        if terms is None or all(not factors for _, factors in terms):
-            return node if terms is None or len(terms) == 1 else self._added(node, terms)
+        if terms is None or (len(terms) == 1 and not terms[0].factors):
+            return node
         if node not in self._whole:
-            self._whole[node] = self._added(node, terms)
+            self._whole[node] = self._added(node, self._gathered(terms))
         return self._whole[node]
 
     def _added(self, node: Node, terms: Sequence[Share]) -> Node:
-        first, *others = (self._product(*term) for term in terms)
-        for other in others:
-            first = self._plus(first, other)
-        for _ in range(len(shape_of(first)) - len(shape_of(node))):
-            first = self._new(aten.squeeze.dim, first, 0)
-        for _ in range(len(shape_of(node)) - len(shape_of(first))):
-            first = self._new(aten.unsqueeze.default, first, 0)
-        return first
+        whole = self._sums.total([self._product(*term) for term in terms])
+        for _ in range(len(shape_of(whole)) - len(shape_of(node))):
+            whole = self._sums.new(aten.squeeze.dim, whole, 0)
+        for _ in range(len(shape_of(node)) - len(shape_of(whole))):
+            whole = self._sums.new(aten.unsqueeze.default, whole, 0)
+        return whole
 
     def _product(self, values: Node, factors: tuple[Node, ...]) -> Node:
         if not factors:
@@ -193,15 +196,9 @@ class _Shares:
         if factors not in self._products:
             first, *others = factors
             for other in others:
-                first = self._new(aten.mul.Tensor, first, other)
+                first = self._sums.new(aten.mul.Tensor, first, other)
             self._products[factors] = first
-        return self._new(aten.mul.Tensor, values, self._products[factors])
-
-    def _new(self, target: Any, *args: Any) -> Node:
-        with self.graph.inserting_before(self._here):
-            node = self.graph.call_function(target, args)
-        node.meta["val"] = target(*map_arg(args, lambda each: each.meta["val"]))
-        return node
+        return self._sums.new(aten.mul.Tensor, values, self._products[factors])
 
 
 def _pooled(places: Any, largest: Any) -> Node | None:
@@ -215,11 +212,6 @@ def _pooled(places: Any, largest: Any) -> Node | None:
         return None
     child: Node = pooling.args[0]
     return child if pooling.target is aten.max_pool2d_with_indices.default else None
-
-
-def _same(node: Node, other: Node) -> bool:
-    """Whether both have the same shape, but for leading dimensions of one place."""
-    return stripped(shape_words(node)) == stripped(shape_words(other))
 
 
 def _put_together(factor: Any, sizes: Sequence[int], dim: int) -> list[Node] | None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-__all__ = ["alike", "is_all", "is_first", "only_leading", "shape_of", "shape_words", "shortened", "stripped"]
+__all__ = ["alike", "is_all", "is_first", "only_leading", "same", "shape_of", "shape_words", "shortened", "stripped"]
 
 aten = torch.ops.aten
 
@@ -102,3 +102,8 @@ def is_all(index: Any, length: Any) -> bool:
         index = index.args[0]
     counted = isinstance(index, Node) and index.target is aten.arange.default
     return counted and str(index.args[0]) == str(length)
+
+
+def same(node: Node, other: Node) -> bool:
+    """Whether both have the same shape, but for leading dimensions of one place."""
+    return stripped(shape_words(node)) == stripped(shape_words(other))
