@@ -154,3 +154,24 @@ def test_one_graph_for_all_sizes(home, picture):
         (ours,), (theirs,) = excite.attend(classifier, shown, 1), compiled.attend(shown, 1)
         assert ours.values.shape == theirs.values.shape
         assert (ours.values - theirs.values).abs().max() <= 1e-4 * ours.values.sum()
+
+
+class Same(nn.Conv2d):
+    """Padded as TensorFlow does: by another number for odd sides."""
+
+    def forward(self, pictures):
+        above, left = (1 if side % 2 else 0 for side in pictures.shape[-2:])
+        return super().forward(nn.functional.pad(pictures, (left, 1, above, 1)))
+
+
+def test_pictures_are_prepared_in_the_sizes_that_a_graph_serves(home, picture):
+    torch.manual_seed(0)
+    layers = [Same(3, 4, 3, stride=2), nn.ReLU(), nn.Conv2d(4, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    net = nn.Sequential(*layers, nn.Linear(6, 4)).eval()
+    compiled = excite.compile(excite.wrap(net, preprocess=Preprocess(64), layer="1"))
+    assert compiled.sizes.step == 32
+    assert compiled.classifier.preprocess == Preprocess(64, multiple=32)
+    for size in ((40, 30), (31, 64)):
+        shown = picture.resize(size)
+        (ours,), (theirs,) = excite.attend(compiled.classifier, shown, 1), compiled.attend(shown, 1)
+        assert (ours.values - theirs.values).abs().max() <= 1e-4 * ours.values.sum()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from excite.fetching import cache_folder
 from excite.images import read_image
 from excite.looking import Look, layers_of, listed
 from excite.methods import View, find_method
+from excite.models import Preprocess
 from excite.models.identity import identity
 from excite.propagation.keeping import version_of
 
@@ -35,6 +38,7 @@ __all__ = ["Compiled", "compile"]
 
 METHODS = ("mwp", "c-mwp")
 MAKERS = ("excite", "torch", "onnx", "onnxscript", "onnxruntime")  # what a graph depends on beside the network
+FORM = 2  # counts how graphs are written: earlier ones are right, and slower
 
 
 def compile(  # noqa: A001 - the word that torch and re have for it, too
@@ -56,7 +60,8 @@ def compile(  # noqa: A001 - the word that torch and re have for it, too
         layer: where to read the maps; None for the classifier's own best.
         method: ``c-mwp`` or ``mwp``.
         size: height and width of the prepared pictures, for a quicker graph that serves these alone; None: all sizes
-            that the network allows.
+            that the network allows. Where those are multiples of some number, pictures are prepared so (and
+            ``compiled.classifier`` is the one that prepares them so).
         threads: that a run may use; None: as many as there are cores.
 
     Raises:
@@ -74,7 +79,7 @@ class Compiled:
     """A classifier's maps by one method at one layer, run by onnxruntime: see `compile`.
 
     Attributes:
-        classifier: whose maps.
+        classifier: whose maps. Where the graph serves sizes in steps, its pictures are prepared in such sizes.
         layer: where they are read.
         method: by which they are made.
         path: the graph.
@@ -108,6 +113,7 @@ class Compiled:
         self._versions = _versions(classifier)
         self.path = _place(classifier, self.layer, method, size)
         self._halves, self.sizes = self._opened(size, threads)
+        self.classifier = _fitting(classifier, self.sizes)
 
     def attend(self, image: ImageSource, concepts: Sequence[Cue] | Cue | None = None) -> list[AttentionMap]:
         """Where in this picture is the evidence for those concepts? As `excite.attend`, in a fraction of the time.
@@ -204,9 +210,17 @@ class _Seen(View):
         return [{self._layer: each} for each in self._halves.down(self._seen, signals)]
 
 
+def _fitting(classifier: Classifier, sizes: Sizes) -> Classifier:
+    """The classifier with a preparation that gives sizes which a graph serves, if that serves some of all kinds."""
+    preprocess, step = classifier.preprocess, sizes.step or 1
+    if not isinstance(preprocess, Preprocess) or preprocess.multiple % step == 0:
+        return classifier
+    return replace(classifier, preprocess=replace(preprocess, multiple=math.lcm(preprocess.multiple, step)))
+
+
 def _place(classifier: Classifier, layer: str, method: str, size: tuple[int, int] | None) -> Path:
     """Where the graph is kept: a name for all that it depends on."""
-    facts: list[Any] = [*identity(classifier), layer, method, size, [version(maker) for maker in MAKERS]]
+    facts: list[Any] = [*identity(classifier), layer, method, size, FORM, [version(maker) for maker in MAKERS]]
     name = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
     return cache_folder() / "compiled" / f"{name}.onnx"
 

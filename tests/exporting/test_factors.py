@@ -55,7 +55,22 @@ class Residual(nn.Module):
         return self.head(functional.relu(self.outer(there)).mean((2, 3)))
 
 
+class Connections(nn.Module):
+    """Full connections to a map, which must be made flat: for as many pictures as there are."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(2)
+        self.stem, self.hidden = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4 * 9, 16)
+        self.head = nn.Linear(16, 20)
+
+    def forward(self, pictures):
+        there = functional.adaptive_avg_pool2d(functional.max_pool2d(functional.relu(self.stem(pictures)), 2), 3)
+        return self.head(functional.relu(self.hidden(torch.flatten(there, 1))))
+
+
 NETWORKS = {
+    "connections": Connections,
     "branches": Branches,
     "branches with means": lambda: Branches(functional.avg_pool2d),
     "residual": Residual,

@@ -53,8 +53,11 @@ class Halves:
         self._seen = _between(model.graph)
         extractor = onnx.utils.Extractor(model)
         if not extractor.value_infos.keys() >= set(self._seen):
-            extractor = onnx.utils.Extractor(onnx.shape_inference.infer_shapes(model))
+            model = onnx.shape_inference.infer_shapes(model)
+            extractor = onnx.utils.Extractor(model)
+        _count(model.graph, PICTURE)
         self._up = _session(extractor.extract_model([PICTURE], [OUTPUT, *self._seen]), threads)
+        _count(model.graph, SIGNAL)
         lower = extractor.extract_model([SIGNAL, *self._seen], [MAP])
         self._stretched = _stretched(lower.graph, set(self._seen))
         weights = sum(len(each.raw_data) for each in lower.graph.initializer)
@@ -83,17 +86,35 @@ class Halves:
 
 
 def _between(graph: Any) -> list[str]:
-    """The values of the upper half that the lower half uses: those that depend on the picture and on no signal."""
-    seen, cued = {PICTURE}, {SIGNAL}
+    """The values of the upper half that the lower half uses: those that depend on the picture and on no signal.
+
+    How many pictures or signals there are is no such value: each half counts its own.
+    """
+    seen, cued, counts = {PICTURE}, {SIGNAL}, set[str]()
     used: dict[str, None] = {}
     for node in graph.node:
         needed = _needed(node)
-        if not cued.isdisjoint(needed):
+        if _counts(node) or (not counts.isdisjoint(needed) and (seen | cued).isdisjoint(needed)):
+            counts.update(node.output)
+        elif not cued.isdisjoint(needed):
             cued.update(node.output)
             used.update(dict.fromkeys(name for name in needed if name in seen))
         elif not seen.isdisjoint(needed):
             seen.update(node.output)
     return list(used)
+
+
+def _counts(node: Any) -> bool:
+    """Whether a node asks how many pictures or signals there are."""
+    ends = {each.name: each.i for each in node.attribute}
+    return node.op_type == "Shape" and node.input[0] in INPUTS and (ends.get("start", 0), ends.get("end")) == (0, 1)
+
+
+def _count(graph: Any, name: str) -> None:
+    """Have all who ask how many there are ask that input."""
+    for node in graph.node:
+        if _counts(node):
+            node.input[0] = name
 
 
 def _is_for_many(graph: Any, seen: set[str]) -> bool:
