@@ -86,6 +86,8 @@ def test_a_network_for_one_picture_takes_one_signal_after_the_other(home, pictur
     ours, theirs = excite.attend(classifier, picture, [0, 1, 2]), compiled.attend(picture, [0, 1, 2])
     for one, other in zip(ours, theirs, strict=True):
         assert (one.values - other.values).abs().max() <= 1e-4 * one.values.sum()
+    with pytest.raises(ModelError, match="cannot be written down as one graph"):  # for one size it is; not for all
+        excite.compile(classifier)
 
 
 def test_the_graph_is_kept_and_a_broken_one_is_made_anew(classifier, picture, home, monkeypatch):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -163,14 +164,20 @@ class Compiled:
         return self._open(threads)
 
     def _write(self, size: tuple[int, int] | None) -> None:
-        """A graph for any number of signals at once; some networks can only be written down for one."""
+        """A graph for any number of signals at once. Of one size, a network for single pictures will do, too.
+
+        Where that fails as well it says why; and what was asked for all sizes is never written for one alone.
+        """
         from excite.exporting.export import export
 
-        how: dict[str, Any] = {"layer": self.layer, "method": self.method, "size": size}
+        write = partial(export, self.classifier, self.path, layer=self.layer, method=self.method, size=size)
+        if size is None:
+            write(dynamic=True)
+            return
         try:
-            export(self.classifier, self.path, **how, dynamic=True if size is None else "batch")
+            write(dynamic="batch")
         except ModelError:
-            export(self.classifier, self.path, **how, dynamic=False)
+            write(dynamic=False)
 
     def _open(self, threads: int | None) -> tuple[Halves, Sizes]:
         from excite.exporting.checking import any_picture, compare, demand

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 from excite.exporting.factors import factored
@@ -132,8 +133,6 @@ def test_each_signal_is_multiplied_once_for_each_kernel():
 
 
 def traced(function, *examples):
-    from torch.fx.experimental.proxy_tensor import make_fx
-
     return make_fx(function, tracing_mode="fake")(*examples)
 
 

@@ -130,7 +130,7 @@ def _stretched(graph: Any, seen: set[str]) -> list[str]:
 
 
 def _bytes(value: Any) -> int:
-    """How much memory a value takes for one picture, in whole numbers of 8 bytes; unknown sides are not counted."""
+    """How much memory a value takes for one picture: places, of 8 bytes each. Sides that are not known count as one."""
     sides: list[int] = [side.dim_value or 1 for side in value.type.tensor_type.shape.dim]
     return 8 * math.prod(sides)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-__all__ = ["alike", "is_all", "is_first", "only_leading", "same", "shape_of", "shape_words", "shortened", "stripped"]
+__all__ = ["alike", "is_all", "is_first", "only_leading", "same", "shape_of", "shape_words", "shortened"]
 
 aten = torch.ops.aten
 
@@ -78,12 +78,15 @@ def only_leading(node: Node) -> bool:
     """Whether a node only gives its input more or fewer leading dimensions of one place."""
     given: Any = node.args[0] if node.args else None
     steps = {aten.reshape.default, aten.unsqueeze.default, aten.squeeze.dim, aten.select.int}
-    known = node.target in steps and isinstance(given, Node)
-    return known and stripped(shape_words(node)) == stripped(shape_words(given))
+    return node.target in steps and isinstance(given, Node) and same(node, given)
 
 
-def stripped(words: list[str]) -> list[str]:
-    """A shape without its leading dimensions of one place."""
+def same(node: Node, other: Node) -> bool:
+    """Whether both have the same shape, but for leading dimensions of one place."""
+    return _stripped(shape_words(node)) == _stripped(shape_words(other))
+
+
+def _stripped(words: list[str]) -> list[str]:
     while words and words[0] == "1":
         words = words[1:]
     return words
@@ -102,8 +105,3 @@ def is_all(index: Any, length: Any) -> bool:
         index = index.args[0]
     counted = isinstance(index, Node) and index.target is aten.arange.default
     return counted and str(index.args[0]) == str(length)
-
-
-def same(node: Node, other: Node) -> bool:
-    """Whether both have the same shape, but for leading dimensions of one place."""
-    return stripped(shape_words(node)) == stripped(shape_words(other))
