@@ -9,9 +9,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from excite.ledger import Ledger
-from excite.loop import run
-from excite.metrics.average_precision import mean_average_precision
+from excite.jobs.ledger_init import Ledger
+from excite.jobs.loop import run
+from excite.metrics.ranking import mean_average_precision
 from excite.models import load
 from excite.training.examples import read_examples
 from excite.training.scoring import Scoring, precisions

@@ -17,7 +17,7 @@ import torch
 from peers.asking import PEERS
 from peers.table import GROUPS, answers, differences, headings, rewritten
 
-from excite.readouts.save import save_text
+from excite.io.files import save_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "comparison.md"
 MEND = "python recipes/compare_peers.py --write"

@@ -21,11 +21,11 @@ import torch
 from torch import nn
 
 import excite
-from excite.checking.independence import learned_layers
-from excite.checking.stability import relative_distance
+from excite.experiments.checks.randomization import learned_layers
+from excite.experiments.checks.stability import relative_distance
+from excite.io.files import save_json
 from excite.metrics.ranks import rank_correlation
 from excite.metrics.removal import steps_between
-from excite.readouts.save import save_json
 
 RECORD = Path(__file__).parents[1] / "docs" / "trust" / "quantus.json"
 PICTURES, SIDE, CLASSES, SEED = 4, 16, 5, 42

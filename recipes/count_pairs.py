@@ -17,7 +17,7 @@ from excite.datasets import Dataset, Instance, Sample, open_dataset
 from excite.datasets.difficult import is_difficult, read_difficult_list
 from excite.errors import ExciteError
 from excite.images import read_image
-from excite.metrics.regions import distance
+from excite.metrics.boxes import distance
 
 Hits = dict[str, list[bool]]
 

@@ -12,15 +12,16 @@ from pathlib import Path
 
 from safetensors.torch import save
 
-from excite.ledger import Entry, Ledger
-from excite.loop import run
-from excite.metrics.average_precision import mean_average_precision
-from excite.models import everyday, load
-from excite.readouts.save import atomic_write
+from excite.io.files import atomic_write
+from excite.jobs.ledger_init import Entry, Ledger
+from excite.jobs.loop import run
+from excite.metrics.ranking import mean_average_precision
+from excite.models import load
+from excite.models.architectures import everyday_init as everyday
 from excite.training.examples import read_examples
-from excite.training.finetuning import FineTuning
-from excite.training.fitting import Descent
+from excite.training.finetune import FineTuning
 from excite.training.scoring import Scoring, precisions
+from excite.training.sgd import Descent
 from excite.vocabulary import Labels
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +34,7 @@ def write_head(folder: Path) -> Path:
     """The output layer of a classifier that was fine-tuned, as the package has it."""
     layer = load(folder).module.get_submodule("classifier")
     content = save({name: tensor.detach().half().contiguous() for name, tensor in layer.state_dict().items()})
-    path = ROOT / "src/excite/models/everyday" / everyday.HEAD
+    path = ROOT / "src/excite/models/architectures/heads/everyday.safetensors"
     return atomic_write(path, lambda file: print(f"{path}: {file.write(content)} bytes"))
 
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from excite.readouts.save import save_json
+from excite.io.files import save_json
 
 TESTS = Path(__file__).parents[1] / "tests"
 

@@ -29,9 +29,9 @@ from fuzz_catalogue import READERS  # noqa: E402 - found in the folder above
 from fuzzed import BROKEN, HOSTILE, content_of  # noqa: E402
 from hunting import MOST_BYTES, MOST_CPU, MOST_WALL, PACE, Found, Hunt  # noqa: E402
 
-from excite.cli.progress import progress  # noqa: E402
-from excite.ledger import Ledger  # noqa: E402
-from excite.readouts.save import save_json  # noqa: E402
+from excite.cli.console import progress  # noqa: E402
+from excite.io.files import save_json  # noqa: E402
+from excite.jobs.ledger_init import Ledger  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,8 +24,8 @@ from skimage import data
 from torch.nn import functional
 
 import excite
+from excite.io.files import atomic_write, save_text
 from excite.propagation import Sweep, prior
-from excite.readouts.save import atomic_write, save_text
 
 FOLDER = Path(__file__).parents[1] / "tests" / "golden"
 PLACES = 28

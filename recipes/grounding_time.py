@@ -16,9 +16,9 @@ from pathlib import Path
 import excite
 from excite.grounding import Gaze, Scorer
 from excite.grounding.ground import METHOD, rank
+from excite.grounding.proposals import find_proposer
 from excite.images import read_image
 from excite.methods import find_method
-from excite.proposals import find_proposer
 from excite.vocabulary import read_phrase
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from excite.readouts.save import atomic_write
+from excite.io.files import atomic_write
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "page.jpg"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]

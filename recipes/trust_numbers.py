@@ -33,12 +33,12 @@ from PIL import Image
 from skimage import data
 
 import excite
-from excite.benchmarks.conservation import FIELDS
-from excite.benchmarks.rounding_words import record
-from excite.ledger import open_ledger
+from excite.experiments.conservation.rounding_words import record
+from excite.experiments.conservation.run import FIELDS
+from excite.io.files import save_text
+from excite.jobs.ledger_init import open_ledger
 from excite.propagation import Sweep, prior
 from excite.propagation.finite import all_finite
-from excite.readouts.save import save_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from excite.benchmarks.tables import markdown_table
-from excite.checking.checks import CHECKS
-from excite.readouts.save import save_text
+from excite.experiments.checks.checks import CHECKS
+from excite.experiments.report.tables import markdown_table
+from excite.io.files import save_text
 
 ROOT = Path(__file__).parents[1]
 PAGE, RECORDS = ROOT / "docs" / "trust.md", ROOT / "docs" / "trust"

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from safetensors.torch import save
 
+from excite.io.files import atomic_write, save_text
 from excite.models import load
-from excite.models.stacking import HEAD
-from excite.readouts.save import atomic_write, save_text
 
-TARGET = Path(__file__).parents[1] / "src/excite/models/words"
+TARGET = Path(__file__).parents[1] / "src/excite/models/architectures/heads"
+WEIGHTS = "words.safetensors"
 
 
 def main() -> None:
@@ -27,10 +27,10 @@ def main() -> None:
     classifier = load(parser.parse_args().folder)
     layer = classifier.module.get_submodule("classifier")
     content = save({name: tensor.detach().half().contiguous() for name, tensor in layer.state_dict().items()})
-    atomic_write(TARGET / HEAD, lambda file: print(f"{TARGET / HEAD}: {file.write(content)} bytes"))
+    atomic_write(TARGET / WEIGHTS, lambda file: print(f"{TARGET / WEIGHTS}: {file.write(content)} bytes"))
     words = list(classifier.labels_for(layer.out_features))
-    save_text("\n".join(words) + "\n", TARGET / "labels.txt")
-    print(f"{TARGET / 'labels.txt'}: {len(words)} words")
+    save_text("\n".join(words) + "\n", TARGET / "words.txt")
+    print(f"{TARGET / 'words.txt'}: {len(words)} words")
 
 
 if __name__ == "__main__":

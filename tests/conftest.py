@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from excite.engines import processes
+from excite.jobs import processes
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -41,5 +41,7 @@ def quick_workers(monkeypatch):
     They are handed their work as new ones are, and know nothing of this process. New ones: tests/cli/test_cli_crew.py.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["excite.album", "excite.benchmarks.localization", "excite.training.finetuning"])
+    context.set_forkserver_preload(
+        ["excite.autolabel.album_init", "excite.experiments.localization.run", "excite.training.finetune"]
+    )
     monkeypatch.setattr(processes, "multiprocessing", SimpleNamespace(get_context=lambda _kind: context))

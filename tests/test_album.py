@@ -12,11 +12,11 @@ import torch
 from PIL import Image
 from torch import nn
 
-from excite.album import Album, Question, split_arguments
-from excite.album import work as module
-from excite.engines import Crew
+from excite.autolabel import album_work as module
+from excite.autolabel.album_init import Album, Question, split_arguments
 from excite.errors import ConceptError, ExciteError, ImageError, LayerError, MethodError
-from excite.ledger import Ledger
+from excite.jobs import Crew
+from excite.jobs.ledger_init import Ledger
 from excite.models import MODELS, Card, Preprocess
 from excite.vocabulary import Labels
 

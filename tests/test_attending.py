@@ -11,7 +11,15 @@ from skimage import data
 from torch import nn
 
 import excite
-from excite.errors import ConceptError, ImageError, LayerError, LostSignalWarning, MethodError, ModelError, SignalError
+from excite.errors import (
+    ConceptError,
+    ImageError,
+    LayerError,
+    LostSignalWarning,
+    MethodError,
+    ModelError,
+    SignalError,
+)
 from excite.models import Preprocess
 from excite.vocabulary import Concept, Labels
 

@@ -63,7 +63,7 @@ def test_the_answers_are_those_of_the_library(classifier, picture, method):
 
 
 def test_several_concepts_need_one_look(classifier, picture, monkeypatch):
-    monkeypatch.setattr("excite.exporting.halves.LITTLE", 1000)  # this network has next to no weights
+    monkeypatch.setattr("excite.export.split.LITTLE", 1000)  # this network has next to no weights
     compiled = excite.compile(classifier, size=SIZE)
     halves = compiled._halves
     looks, downs, look, down = [], [], halves.look, halves._down_once
@@ -91,7 +91,7 @@ def test_a_network_for_one_picture_takes_one_signal_after_the_other(home, pictur
 
 
 def test_the_graph_is_kept_and_a_broken_one_is_made_anew(classifier, picture, home, monkeypatch):
-    written, exporting = [], import_module("excite.exporting.export")
+    written, exporting = [], import_module("excite.export.export")
     export = exporting.export
     monkeypatch.setattr(exporting, "export", lambda *given, **how: written.append(1) or export(*given, **how))
     path = excite.compile(classifier, size=SIZE).path

@@ -5,9 +5,9 @@ import hashlib
 import pytest
 from serving import serving
 
-from excite import fetching
 from excite.errors import ExciteError, FetchError
-from excite.fetching import Remote, cache_folder, digest_of, fetch, fetch_to
+from excite.io import fetch as fetching
+from excite.io.fetch import Remote, cache_folder, digest_of, fetch, fetch_to
 
 CONTENT = bytes(range(256)) * 1000
 SHA1 = hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest()

@@ -1,4 +1,4 @@
-"""Imports go one way: propagation <- methods <- attending, album <- cli."""
+"""Imports go one way: propagation <- methods <- session <- api <- cli."""
 
 import ast
 from pathlib import Path
@@ -10,132 +10,102 @@ import excite
 ROOT = Path(excite.__file__).parent
 MAY_IMPORT = {  # each part, itself and errors aside
     "errors": set(),
-    "locking": set(),
-    "propagation": set(),
-    "vocabulary": set(),
-    "readouts": {"locking"},
     "images": set(),
-    "fetching": {"locking"},
-    "datasets": {"fetching", "images", "locking", "vocabulary"},
-    "proposals": {"datasets", "images", "readouts"},
-    "metrics": {"datasets"},
-    "methods": {"propagation"},
-    "models": {"fetching", "propagation", "readouts", "vocabulary"},
-    "attention": {"readouts"},
-    "looking": {"attention", "methods", "models", "propagation", "vocabulary"},
-    "attending": {"attention", "images", "looking", "methods", "models"},
+    "io": set(),
+    "propagation": set(),
+    "readouts": set(),
     "shelf": set(),
-    "remembering": {"attending", "attention", "images", "looking", "methods", "models", "propagation", "shelf"},
-    "ledger": {"locking", "readouts"},
-    "engines": {"readouts"},
-    "loop": {"engines", "ledger"},
-    "album": {"attending", "attention", "engines", "images", "ledger", "loop", "methods", "models", "readouts"},
-    "locating": {"attending", "looking", "models"},
-    "boxing": {"album", "engines", "images", "ledger", "locating", "loop", "models", "readouts", "vocabulary"},
+    "vocabulary": set(),
+    "attention": {"io", "readouts"},
+    "datasets": {"images", "io", "vocabulary"},
+    "jobs": {"io"},
+    "methods": {"propagation"},
+    "models": {"io", "propagation", "vocabulary"},
+    "metrics": {"datasets"},
+    "session": {"attention", "methods", "models", "propagation", "vocabulary"},
+    "tags": {"images", "io", "jobs", "vocabulary"},
+    "api": {"attention", "images", "methods", "models", "session"},
+    "training": {"datasets", "images", "io", "jobs", "metrics", "models", "propagation", "tags", "vocabulary"},
+    "export": {"api", "attention", "images", "io", "methods", "models", "propagation", "session"},
     "grounding": {
-        "attending",
+        "api",
         "attention",
+        "datasets",
         "images",
-        "looking",
+        "io",
         "methods",
         "metrics",
         "models",
         "propagation",
-        "proposals",
         "readouts",
+        "session",
         "vocabulary",
     },
-    "tags": {"engines", "fetching", "images", "ledger", "loop", "readouts", "vocabulary"},
-    "exporting": {"looking", "methods", "models", "propagation", "readouts"},
-    "compiling": {
-        "attending",
+    "locating": {"api", "models", "session"},
+    "session_cache": {"api", "attention", "images", "methods", "models", "propagation", "session", "shelf"},
+    "__init__": {
+        "api",
         "attention",
-        "exporting",
-        "fetching",
-        "images",
-        "looking",
+        "export",
+        "grounding",
+        "locating",
         "methods",
         "models",
         "propagation",
+        "session_cache",
     },
-    "training": {
-        "datasets",
-        "engines",
+    "autolabel": {
+        "api",
+        "attention",
         "images",
-        "ledger",
-        "loop",
-        "metrics",
+        "io",
+        "jobs",
+        "locating",
+        "methods",
         "models",
-        "propagation",
         "readouts",
-        "tags",
         "vocabulary",
     },
-    "benchmarks": {
-        "compiling",
+    "experiments": {
         "attention",
         "datasets",
-        "engines",
-        "exporting",
+        "export",
         "grounding",
         "images",
-        "ledger",
-        "looking",
-        "loop",
-        "methods",
-        "metrics",
-        "models",
-        "propagation",
-        "proposals",
-        "readouts",
-        "vocabulary",
-    },
-    "checking": {
-        "attention",
-        "benchmarks",
-        "engines",
-        "images",
-        "ledger",
-        "loop",
+        "io",
+        "jobs",
         "methods",
         "metrics",
         "models",
         "propagation",
         "readouts",
+        "session",
         "vocabulary",
     },
     "web": {
         "attention",
         "grounding",
         "images",
-        "looking",
+        "io",
         "methods",
         "models",
-        "propagation",
-        "proposals",
         "readouts",
-        "remembering",
+        "session_cache",
         "shelf",
         "vocabulary",
     },
     "cli": {
-        "album",
-        "attending",
         "attention",
-        "benchmarks",
-        "boxing",
-        "checking",
+        "autolabel",
         "datasets",
-        "engines",
-        "exporting",
+        "experiments",
+        "export",
         "grounding",
         "images",
-        "ledger",
-        "loop",
+        "io",
+        "jobs",
         "methods",
         "models",
-        "propagation",
-        "proposals",
         "readouts",
         "tags",
         "training",
@@ -143,17 +113,6 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "web",
     },
     "__main__": {"cli"},
-    "__init__": {
-        "attending",
-        "attention",
-        "compiling",
-        "grounding",
-        "locating",
-        "methods",
-        "models",
-        "propagation",
-        "remembering",
-    },
 }
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -201,8 +160,8 @@ def test_there_is_no_way_round():
         order += ready
         for part in ready:
             del waiting[part]
-    assert order.index("propagation") < order.index("methods") < order.index("attending") < order.index("album")
-    assert order.index("album") < order.index("cli")
+    assert order.index("propagation") < order.index("methods") < order.index("session") < order.index("api")
+    assert order.index("api") < order.index("cli")
     assert [part for part, allowed in MAY_IMPORT.items() if "cli" in allowed] == ["__main__"]
 
 
@@ -210,8 +169,8 @@ def test_the_reader_of_imports_sees_them(tmp_path):
     """A check that finds nothing to check would pass for ever."""
     file = tmp_path / "file.py"
     file.write_text(
-        "import torch\nfrom excite.cli import main\ndef f():\n    from excite import load\n    import excite.album"
+        "import torch\nfrom excite.cli import main\ndef f():\n    from excite import load\n    import excite.autolabel"
     )
-    assert set(parts_imported(file)) == {"cli", "__init__", "album"}
+    assert set(parts_imported(file)) == {"cli", "__init__", "autolabel"}
     assert {"propagation"} <= set(parts_imported(ROOT / "methods" / "view.py"))  # for typing only
-    assert {"album"} <= set(parts_imported(ROOT / "cli" / "attend.py"))  # inside a function
+    assert {"autolabel"} <= set(parts_imported(ROOT / "cli" / "attend.py"))  # inside a function

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from excite.errors import ExciteError, ImageError, LayerError
-from excite.ledger import Ledger
-from excite.loop import run
+from excite.jobs.ledger_init import Ledger
+from excite.jobs.loop import run
 
 
 @dataclass

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from excite.benchmarks.randomising import randomise
-from excite.benchmarks.speed_networks import private_copy
+from excite.experiments.conservation.randomising import randomise
+from excite.experiments.speed.networks import private_copy
 from excite.models import load
 from excite.models.packages import torchvision_models
 

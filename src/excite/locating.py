@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from excite.attending import attend
+from excite.api import attend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from excite.attending import ImageSource
-    from excite.looking import Cue
+    from excite.api import ImageSource
     from excite.models import Classifier
+    from excite.session import Cue
 
 __all__ = ["ALPHA", "METHOD", "Located", "locate"]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from zoo import timm_models
 
-from excite.benchmarks.conservation import Conservation
+from excite.experiments.conservation.run import Conservation
 
 try:
     timm_models()

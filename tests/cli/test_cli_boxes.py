@@ -159,7 +159,7 @@ class TestComplaints:
 
 
 def test_help_names_all_formats(excite):
-    from excite.boxing import FORMATS
+    from excite.autolabel import FORMATS
 
     said = excite("boxes", "--help").out
     assert all(name in said for name in FORMATS)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from excite.engines import Crew
-from excite.engines.connecting import connected
 from excite.errors import ExciteError
+from excite.jobs import Crew
+from excite.jobs.connecting import connected
 
 LONG = {
     "attend": ("attend", "cat.png"),
@@ -31,7 +31,7 @@ class TestEveryLongCommand:
         assert "workers" in excite(*LONG[command], "--workers", "0").complaint
 
     def test_without_ray(self, excite, here, command, monkeypatch):
-        monkeypatch.setattr("excite.engines.crew.find_spec", lambda _name: None)
+        monkeypatch.setattr("excite.jobs.executor.find_spec", lambda _name: None)
         assert "pip install 'excite[ray]'" in excite(*LONG[command], "--engine", "ray").complaint
 
 

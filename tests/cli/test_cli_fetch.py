@@ -9,7 +9,7 @@ from serving import serving
 
 from excite.datasets import published
 from excite.datasets.published import PUBLISHED, Published
-from excite.fetching import Remote
+from excite.io.fetch import Remote
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_without_network(excite, here, monkeypatch):
     def nobody(*_, **__):
         raise OSError("no network")
 
-    monkeypatch.setattr("excite.fetching.urlopen", nobody)
+    monkeypatch.setattr("excite.io.fetch.urlopen", nobody)
     ended = excite("fetch", "coco2017", "--to", "data")
     assert ended.code == 1
     assert ended.err.startswith("excite: Cannot fetch https://")

@@ -3,7 +3,7 @@
 import learning
 import pytest
 
-from excite.training import finetuning
+from excite.training import finetune as finetuning
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ class TestAttend:
             raise URLError("Name or service not known")
 
         monkeypatch.setattr("torch.hub.urlopen", nobody)
-        monkeypatch.setattr("excite.fetching.urlopen", nobody)
+        monkeypatch.setattr("excite.io.fetch.urlopen", nobody)
         monkeypatch.setenv("TORCH_HOME", str(here))
         monkeypatch.setenv("EXCITE_HOME", str(here))
         ended = excite("attend", cat, "cat", "--model", model)
@@ -182,7 +182,7 @@ class TestLs:
         def nobody(*_, **__):
             raise AssertionError("went to the net")
 
-        monkeypatch.setattr("excite.fetching.urlopen", nobody)
+        monkeypatch.setattr("excite.io.fetch.urlopen", nobody)
         out = excite("ls", "layers", "googlenet").out
         (marked,) = [line.split() for line in out.splitlines()[1:-1] if line.split()[-1] == "1" and "_s2" in line]
         assert marked == ["pool2/3x3_s2", "MaxPool2d", "192", "28x28", "8.0", "27", "1"]

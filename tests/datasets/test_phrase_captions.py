@@ -6,7 +6,7 @@ import pytest
 from annotated import SIDE, picture
 
 from excite.datasets import open_dataset
-from excite.datasets.caption_phrases import CaptionPhrases
+from excite.datasets.captions import CaptionPhrases
 from excite.datasets.phrases import Phrase
 from excite.errors import DataError
 

@@ -16,7 +16,7 @@ from excite.cli import main
 from excite.datasets import open_dataset, published
 from excite.datasets.published import PUBLISHED, Published, fetch_dataset
 from excite.errors import FetchError
-from excite.fetching import HASHES, Remote
+from excite.io.fetch import HASHES, Remote
 
 
 def tar_of(folder):
@@ -163,7 +163,7 @@ class TestRefusals:
         def nobody(*_, **__):
             raise OSError("no network")
 
-        monkeypatch.setattr("excite.fetching.urlopen", nobody)
+        monkeypatch.setattr("excite.io.fetch.urlopen", nobody)
         with pytest.raises(FetchError, match=r"Cannot fetch https://thor.*: no network; nor http://host.*put the file"):
             fetch_dataset("voc2007", tmp_path, say=said.append)
 

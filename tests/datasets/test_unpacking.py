@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
-from excite.datasets.unpacking import members, unpack
 from excite.errors import DataError
+from excite.io.archives import members, unpack
 
 FILES = {"val/a.jpg": b"a" * 1000, "val/deep/b.jpg": b"b" * 10, "c.json": b""}
 

@@ -19,16 +19,16 @@ __all__ = ["Injection", "Laboratory"]
 
 SCRIPT = """
 import excite, torch, typer, pyarrow.parquet, pyarrow.compute, PIL.Image, safetensors.torch
-import excite.boxing, excite.benchmarks.pointing, excite.training.finetuning, excite.training.tags.tag_training
-import excite.tags.cleaning.cleaning, excite.tags.sharding
+import excite.autolabel, excite.experiments.pointing.run, excite.training.finetune, excite.training.tags.run
+import excite.tags.cleaning.run, excite.tags.images.shard_writer
 from happenings import run
 torch.set_num_threads(1)
 """
 MORE = """
 import matplotlib.pyplot
-import excite.album, excite.grounding, excite.exporting, excite.tags.counting.figures
-import excite.benchmarks.localization, excite.benchmarks.grounding, excite.benchmarks.plots
-import excite.benchmarks.layer_sweep, excite.benchmarks.speed_run
+import excite.autolabel.album_init, excite.grounding, excite.export, excite.tags.figures
+import excite.experiments.localization.run, excite.experiments.grounding.run, excite.experiments.report.figures
+import excite.experiments.layer_sweep, excite.experiments.speed.run
 """
 """What only some commands need: whoever tries all of them imports it once."""
 

@@ -13,7 +13,7 @@ from described import around, make_rec, pictures, write_proposals
 from learning import TINY
 
 from excite.datasets import published
-from excite.fetching import Remote
+from excite.io.fetch import Remote
 from excite.models import MODELS, Card
 from excite.vocabulary import Labels
 

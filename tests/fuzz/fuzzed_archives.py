@@ -11,8 +11,8 @@ import torch
 from fuzzed import Reader
 
 from excite.attention import AttentionMap
-from excite.datasets.unpacking import members, unpack
-from excite.exporting.metadata import check_ours
+from excite.export.spec import check_ours
+from excite.io.archives import members, unpack
 from excite.models.folder import read_saved
 from excite.models.loading import find_card
 from excite.vocabulary import Labels
@@ -154,16 +154,12 @@ READERS = (
     ),
     Reader(
         "exported file",
-        "excite.exporting.metadata.check_ours",
+        "excite.export.spec.check_ours",
         "map.pt2",
         lambda folder: check_ours(folder / "map.pt2"),
         lambda: [_zip(("map/excite.json", b"{}", 0)), b'onnx "made by excite export"'],
         "zip",
     ),
-    Reader(
-        "zip archive", "excite.datasets.unpacking", "data.zip", _unpacked("data.zip"), _zips, "zip", hostile=_zip_bombs
-    ),
-    Reader(
-        "tar archive", "excite.datasets.unpacking", "data.tar", _unpacked("data.tar"), _tars, "tar", hostile=_tar_bombs
-    ),
+    Reader("zip archive", "excite.io.archives", "data.zip", _unpacked("data.zip"), _zips, "zip", hostile=_zip_bombs),
+    Reader("tar archive", "excite.io.archives", "data.tar", _unpacked("data.tar"), _tars, "tar", hostile=_tar_bombs),
 )

@@ -10,7 +10,7 @@ from fuzzed import Reader
 from PIL import Image
 from scipy.io import savemat
 
-from excite.proposals.files import ProposalFiles
+from excite.grounding.proposals.files import ProposalFiles
 
 __all__ = ["READERS"]
 
@@ -103,7 +103,7 @@ def _result_lists():
 NPY = (b"\x93NUMPY", b"'descr'", b"'<f8'", b"'|O'", b"'shape': (", b"'fortran_order': True", b"<U99999999")
 
 
-ENTRY = "excite.proposals.files.ProposalFiles"
+ENTRY = "excite.grounding.proposals.files.ProposalFiles"
 
 
 READERS = (

@@ -7,15 +7,15 @@ from collections import Counter
 
 from fuzzed import Reader
 
-from excite.ledger.columns import arrow
+from excite.jobs.columns import arrow
 from excite.tags.cleaning.survey import survey
 from excite.tags.corpus import ColumnNames
-from excite.tags.counting.visual import learnt_tags
 from excite.tags.dictionary import Dictionary
+from excite.tags.formats.caption_files import read_captions
+from excite.tags.formats.parquet import open_any
+from excite.tags.formats.stop_words import read_stop_words
 from excite.tags.normalising import Normalising
-from excite.tags.reading.caption_files import read_captions
-from excite.tags.reading.stop_words import read_stop_words
-from excite.tags.reading.text_files import open_any
+from excite.tags.visual import learnt_tags
 
 __all__ = ["READERS", "ROWS", "parquet_of"]
 
@@ -83,7 +83,7 @@ def _packed(text):
 
 
 def _captioned(name, text, form):
-    entry = "excite.tags.reading.caption_files.read_captions"
+    entry = "excite.tags.formats.caption_files.read_captions"
     return Reader(
         f"captions {name}",
         entry,
@@ -94,7 +94,7 @@ def _captioned(name, text, form):
     )
 
 
-CORPUS = "excite.tags.reading.text_files.open_any, Corpus.batches, survey"
+CORPUS = "excite.tags.formats.parquet.open_any, Corpus.batches, survey"
 
 
 TOKENS = "1000092795.jpg#0\tTwo young guys .\n1000092795.jpg#1\tTwo men outside .\n"
@@ -131,7 +131,7 @@ READERS = (
     _captioned("token", TOKENS, "words"),
     Reader(
         "stop words",
-        "excite.tags.reading.stop_words.read_stop_words",
+        "excite.tags.formats.stop_words.read_stop_words",
         "stop.txt",
         lambda folder: read_stop_words(folder / "stop.txt"),
         _texts("the\nA\n\nof\n"),
@@ -147,7 +147,7 @@ READERS = (
     ),
     Reader(
         "measures",
-        "excite.tags.counting.visual.learnt_tags",
+        "excite.tags.visual.learnt_tags",
         "measures.csv",
         lambda folder: learnt_tags(folder / "measures.csv"),
         _texts("tag,count,precision,share\ndog,9,0.6,0.02\nemu,8,,0\n"),

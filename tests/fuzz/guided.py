@@ -15,7 +15,7 @@ from judging import ACCEPTED, REFUSED, Judge
 
 __all__ = ["guided"]
 
-PURE = ("excite.datasets", "excite.models.caffe", "excite.proposals", "excite.tags", "excite.vocabulary")
+PURE = ("excite.datasets", "excite.models.caffe", "excite.grounding.proposals", "excite.tags", "excite.vocabulary")
 
 
 def guided(reader: Reader, seconds: float) -> int:

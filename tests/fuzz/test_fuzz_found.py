@@ -16,10 +16,10 @@ from scipy.io import savemat
 
 from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, ImageError
+from excite.grounding.proposals.files import ProposalFiles
 from excite.images import reading
-from excite.proposals.files import ProposalFiles
 from excite.vocabulary import Labels, imagenet_labels
-from excite.vocabulary.plurals import singular
+from excite.vocabulary.inflection import singular
 
 PICTURE = Image.new("RGB", (12, 8))
 

@@ -13,17 +13,17 @@ from fuzzed_kept import ENTRIES, KEY, _fit
 from PIL import Image
 
 from excite.attention import AttentionMap
-from excite.datasets.unpacking import members, unpack
 from excite.errors import DataError, ExciteError, ModelError
-from excite.exporting.metadata import check_ours
-from excite.ledger import open_ledger
-from excite.ledger.columns import Columns, arrow
+from excite.export.spec import check_ours
+from excite.io.archives import members, unpack
+from excite.jobs.columns import Columns, arrow
+from excite.jobs.ledger_init import open_ledger
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.reading import read_network
 from excite.tags.cleaning.survey import Survey
 from excite.tags.corpus import Corpus
-from excite.tags.pictures.tar_index import make_index, read_index
-from excite.tags.reading.caption_files import read_captions
+from excite.tags.formats.caption_files import read_captions
+from excite.tags.images.tar_index import make_index, read_index
 from excite.training.features import Shelf
 
 PICTURE = Image.new("RGB", (12, 8))

@@ -5,9 +5,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from excite.grounding.proposals import Proposals, Segments
 from excite.grounding.scoring import SAME, Scorer, kept, scored
 from excite.metrics.phrase_ranking import overlaps
-from excite.proposals import Proposals, Segments
 
 WIDTH, HEIGHT = 23, 17
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from excite.errors import DataError
-from excite.metrics.average_precision import average_precision, mean_average_precision
+from excite.metrics.ranking import average_precision, mean_average_precision
 
 
 def counted(scores, truth):

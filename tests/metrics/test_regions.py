@@ -8,7 +8,7 @@ import pytest
 
 from excite.datasets import Instance, Mask, Target, open_dataset
 from excite.errors import DataError
-from excite.metrics.regions import area_share, box_distance, distance
+from excite.metrics.boxes import area_share, box_distance, distance
 
 
 def pixels(box):

@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn import functional
 
 from excite.errors import ModelError
-from excite.models import efficientnet_lite0 as source
 from excite.models import load
-from excite.models.efficientnet_lite0 import (
+from excite.models.architectures import efficientnet_lite0 as source
+from excite.models.architectures.efficientnet_lite0 import (
     SameConv2d,
     efficientnet_lite0,
     our_name,

@@ -7,10 +7,10 @@ from skimage import data
 
 import excite
 from excite.datasets import open_dataset
-from excite.ledger import Ledger
-from excite.loop import run
-from excite.metrics.average_precision import mean_average_precision
-from excite.models.everyday import EVERYDAY_UNITS, everyday_labels, everyday_words
+from excite.jobs.ledger_init import Ledger
+from excite.jobs.loop import run
+from excite.metrics.ranking import mean_average_precision
+from excite.models.architectures.everyday_init import EVERYDAY_UNITS, everyday_labels, everyday_words
 from excite.training.examples import read_examples
 from excite.training.scoring import Scoring, precisions
 from excite.vocabulary import Labels, imagenet_labels

@@ -104,7 +104,7 @@ class TestRandom:
             raise AssertionError("went to the net")
 
         monkeypatch.setattr("torch.hub.urlopen", nobody)
-        monkeypatch.setattr("excite.fetching.urlopen", nobody)
+        monkeypatch.setattr("excite.io.fetch.urlopen", nobody)
         for name in ("googlenet", "torchvision:resnet18"):
             load(name, weights="random")
 

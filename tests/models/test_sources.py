@@ -449,7 +449,7 @@ class TestZoo(Handwritten):
         def nobody(*_, **__):
             raise URLError("no route to host")
 
-        monkeypatch.setattr("excite.fetching.urlopen", nobody)
+        monkeypatch.setattr("excite.io.fetch.urlopen", nobody)
         monkeypatch.setenv("EXCITE_HOME", str(tmp_path))
         for name, file in (("vgg16", "VGG_ILSVRC_16_layers"), ("cnn-s", "VGG_CNN_S"), ("googlenet", "bvlc_googlenet")):
             with pytest.raises(FetchError, match=rf"Cannot fetch http.*{file}\.caffemodel: no route to host") as caught:

@@ -9,7 +9,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from excite.errors import LayerError, ModelError, NoRuleError, SignalError, SizeError
-from excite.propagation import Sweep, absorbing_chain, mwp, prior, sample_winners, transition_matrix, winner_take_all
+from excite.propagation import (
+    Sweep,
+    absorbing_chain,
+    mwp,
+    prior,
+    sample_winners,
+    transition_matrix,
+    winner_take_all,
+)
 
 
 def parts():

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from excite.locking import locked
-from excite.readouts import halves
-from excite.readouts.halves import half_file, sweep, sweep_once
-from excite.readouts.save import save_text
+from excite.io import halves
+from excite.io.files import save_text
+from excite.io.halves import half_file, sweep, sweep_once
+from excite.io.locks import locked
 
 
 def names(folder):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.readouts.save import atomic_write, save_json, save_npy, save_png
+from excite.io.files import atomic_write, save_json, save_npy, save_png
 
 
 def names(folder):

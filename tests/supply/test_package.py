@@ -50,7 +50,11 @@ def tracked(*places):
 def test_the_wheel_is_the_source_and_no_more(built):
     inside = {name for name in content(built[0]) if not name.startswith(TOLD)}
     wanted = {name.removeprefix("src/") for name in tracked("src")}
-    assert {"excite/py.typed", "excite/models/words/head.safetensors", "excite/web/assets/page.js"} <= wanted
+    assert {
+        "excite/py.typed",
+        "excite/models/architectures/heads/words.safetensors",
+        "excite/web/assets/page.js",
+    } <= wanted
     assert inside == wanted
     assert built[0].stat().st_size < MOST
 

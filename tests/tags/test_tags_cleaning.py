@@ -12,19 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from excite.engines import Crew
 from excite.errors import DataError, ExciteError
-from excite.ledger.locking import Lock
+from excite.io.locking import Lock
+from excite.jobs import Crew
 from excite.tags.cleaning import survey
-from excite.tags.cleaning.alike import Alike
 from excite.tags.cleaning.choices import choices_of
-from excite.tags.cleaning.cleaning import Cleaning
+from excite.tags.cleaning.duplicates import Alike
 from excite.tags.cleaning.rules import Rules
+from excite.tags.cleaning.run import Cleaning
 from excite.tags.corpus import ColumnNames, schema
 from excite.tags.dictionary import Dictionary
-from excite.tags.making.generating import CORPUS, COUNTS, TRUTH, Generated, generate
-from excite.tags.making.kinds import KINDS
-from excite.tags.pictures import open_pictures
+from excite.tags.images import open_pictures
+from excite.tags.kinds import KINDS
+from excite.tags.synthetic import CORPUS, COUNTS, TRUTH, Generated, generate
 
 RULES = Rules(least_count=20)
 WANTED = Generated(4000, tags=300, marks=2000, pictures_a_user=40)

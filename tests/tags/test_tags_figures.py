@@ -9,19 +9,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from excite.errors import DataError, ImageError
-from excite.tags.corpus import Corpus, schema
-from excite.tags.counting import figures
-from excite.tags.counting.figures import (
-    apart,
-    can_draw,
-    check_figures,
-    cloud_figure,
-    cloud_of,
-    font_file,
-    frequency_curve,
-    frequency_figure,
-)
-from excite.tags.counting.sheets import (
+from excite.tags import figures
+from excite.tags.contact_sheet import (
     LETTERS,
     Tagged,
     contact_sheet,
@@ -31,7 +20,18 @@ from excite.tags.counting.sheets import (
     sampled,
     words,
 )
+from excite.tags.corpus import Corpus, schema
 from excite.tags.dictionary import Dictionary
+from excite.tags.figures import (
+    apart,
+    can_draw,
+    check_figures,
+    cloud_figure,
+    cloud_of,
+    font_file,
+    frequency_curve,
+    frequency_figure,
+)
 
 BLUE, GREY, ORANGE = (0, 114, 178), (138, 138, 138), (213, 94, 0)
 SIZE = (500, 280)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageEnhance
 
 from excite.errors import DataError, ImageError
-from excite.ledger.lines import Ledger
-from excite.loop import run
+from excite.jobs.lines import Ledger
+from excite.jobs.loop import run
 from excite.tags.cleaning import near
 from excite.tags.cleaning.likeness import Hashing, likeness
 from excite.tags.cleaning.near import near_duplicates
-from excite.tags.pictures import open_pictures
+from excite.tags.images import open_pictures
 
 
 def by_definition(hashes, most, known=None):

@@ -19,8 +19,8 @@ from excite.tags.normalising import (
     are_in_order,
     normalise_distinct,
 )
-from excite.vocabulary import plurals
-from excite.vocabulary.plurals import singular
+from excite.vocabulary import inflection as plurals
+from excite.vocabulary.inflection import singular
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=30)  # halves of characters too
 NASTY = st.text(

@@ -11,11 +11,12 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
-from excite.cli import tags_show, tags_stats
+from excite.cli.tags import explore as tags_stats
+from excite.cli.tags import tags_show
 from excite.errors import DataError, ImageError
 from excite.tags.corpus import Corpus, schema
-from excite.tags.counting.one_tag import tag_facts
 from excite.tags.dictionary import Dictionary
+from excite.tags.tag_profile import tag_facts
 
 LISTS = [
     ["dog", "pet", "grass"],

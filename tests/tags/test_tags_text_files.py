@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from excite.errors import DataError
 from excite.tags.corpus import ColumnNames, Corpus, schema
-from excite.tags.reading import csv_file, raw_rows, text_files, writing
-from excite.tags.reading.text_files import import_text, open_any
-from excite.tags.reading.writing import write_corpus
+from excite.tags.formats import csv_file, writing
+from excite.tags.formats import parquet as text_files
+from excite.tags.formats import rows as raw_rows
+from excite.tags.formats.parquet import import_text, open_any
+from excite.tags.formats.writing import write_corpus
 
 
 def rows_of(path):

@@ -10,12 +10,13 @@ import torch
 import excite
 from excite.errors import DataError
 from excite.models.folder import FACTS, WEIGHTS
-from excite.training import features, finetuning
+from excite.training import features
+from excite.training import finetune as finetuning
+from excite.training.augmentation import Views
 from excite.training.examples import read_examples
 from excite.training.features import Extraction, Shelf
-from excite.training.finetuning import FEATURES, FineTuning
-from excite.training.fitting import Descent
-from excite.training.views import Views
+from excite.training.finetune import FEATURES, FineTuning
+from excite.training.sgd import Descent
 from excite.vocabulary import Labels
 
 QUICK = Descent(batch=8, rate=0.1)

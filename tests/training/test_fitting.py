@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from excite.errors import ModelError
-from excite.training.fitting import Descent, Fit, plateaued, usual_batch
 from excite.training.output_layer import Output
+from excite.training.sgd import Descent, Fit, plateaued, usual_batch
 
 
 def lesson(pictures=40, categories=3, features=5, seed=0):

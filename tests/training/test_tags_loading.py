@@ -10,10 +10,10 @@ from PIL import Image
 
 from excite.errors import ImageError
 from excite.models import Preprocess
-from excite.tags.pictures import open_pictures
-from excite.training.tags.lessons import Lessons
-from excite.training.tags.loading import Decoder, epoch_order, groups_of
-from excite.training.views import Views, Whole
+from excite.tags.images import open_pictures
+from excite.training.augmentation import Views, Whole
+from excite.training.tags.batches import Decoder, epoch_order, groups_of
+from excite.training.tags.dataset import Lessons
 
 SEEN = Preprocess(shorter_side=8)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from excite.metrics.average_precision import average_precision
+from excite.metrics.ranking import average_precision
 from excite.training.output_layer import Output
 from excite.training.tags import measuring
 from excite.training.tags.measuring import Precisions, extremes, measured, save_measures, scores_by_tag

@@ -24,17 +24,17 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import excite
-from excite.cli import train_tags
+from excite.cli import train as train_tags
 from excite.errors import DataError, ExciteError, LostSignalWarning, ModelError
 from excite.models.folder import FACTS, WEIGHTS, read_saved
 from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary
-from excite.tags.pictures import open_pictures
-from excite.training.tags import course as courses
+from excite.tags.images import open_pictures
+from excite.training.tags import loop as courses
+from excite.training.tags.distributed import together
 from excite.training.tags.options import Options
 from excite.training.tags.result import CHECKPOINT, CURVES
-from excite.training.tags.tag_training import TagTraining
-from excite.training.tags.together import together
+from excite.training.tags.run import TagTraining
 
 COLOURS = {"red": (220, 20, 20), "green": (20, 220, 20), "蓝 blue": (20, 20, 220)}
 QUICK = Options(epochs=2, batch=12, rate=0.05, held_out=0.25, checks=2)
@@ -147,7 +147,7 @@ class TestLearning:
         network.out.bias.data = ((truth.sum(0) + 0.5) / 41).logit()
         sgd = torch.optim.SGD((network.out if layers == "output" else network).parameters(), lr=0.05, momentum=0.9)
         views = courses.epoch_order(np.zeros(40, np.int64), 0, 0)
-        seen = excite.training.views.Views(learning.TINY.preprocess)
+        seen = excite.training.augmentation.Views(learning.TINY.preprocess)
         for start in range(0, 40, 8):
             names = [(k, rows[k]["image"]) for k in views[start : start + 8]]
             pictures = torch.cat([seen(Image.open(world / "photos" / name), name, (0,)) for _, name in names])
@@ -285,10 +285,10 @@ sys.path.insert(0, {tests!r})
 import learning, time
 from excite.models import MODELS
 from excite.tags.corpus import Corpus
-from excite.tags.pictures import open_pictures
+from excite.tags.images import open_pictures
 from excite.training.tags.options import Options
-from excite.training.tags.tag_training import TagTraining
-from excite.training.tags.together import together
+from excite.training.tags.run import TagTraining
+from excite.training.tags.distributed import together
 
 def slowly(items, total, what):
     for item in items:

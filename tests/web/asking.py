@@ -147,7 +147,8 @@ def check_ends_well(process, number=signal.SIGTERM):
 
 def run(limits, options):
     """In that process: serve until told to end, with little patience."""
-    from excite.web import guard_answers, guard_body, server_wire
+    from excite.web import guard_body, server_wire
+    from excite.web import http as guard_answers
     from excite.web.server import serve
 
     guard_body.PATIENCE, guard_answers.LINGER, server_wire.IDLE = 1.5, 0.5, 1.5

@@ -4,7 +4,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from excite.web.api_errors import add_error_answers
+from excite.web.errors import add_error_answers
 from excite.web.reports import find_reports, report_routes
 
 

@@ -9,7 +9,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from excite.web import guard_answers, guard_body
+from excite.web import guard_body
+from excite.web import http as guard_answers
 from excite.web.guard import FORM_AROUND, Guard
 from excite.web.guard_paths import is_served
 from excite.web.guard_token import Token

@@ -15,11 +15,11 @@ from excite.errors import ConceptError, ImageError, LayerError, LostSignalWarnin
 from excite.models import Choice
 from excite.web.answers import Answers, Settings
 from excite.web.api_notes import tell_warnings_in_answers
-from excite.web.desk import Desk, GoneError
 from excite.web.examples import find_examples
 from excite.web.gate import BusyError, Gate
 from excite.web.limits import Limits
 from excite.web.service import Service
+from excite.web.uploads import Desk, GoneError
 
 data = pytest.importorskip("skimage.data")
 pytest.importorskip("higra")

@@ -10,7 +10,23 @@ from typing import Annotated
 
 import typer
 
-from excite.cli import attend, bench, boxes, check, export, fetch, finetune, ground, layers, ls, serve, tags, train
+from excite.cli import (
+    attend,
+    bench,
+    boxes,
+    check,
+    export,
+    fetch,
+    finetune,
+    ground,
+    layers,
+    ls,
+    serve,
+    tags,
+)
+from excite.cli import (
+    cli_train as train,
+)
 from excite.cli.ending import FAILED, flush_answers, quiet_hooks, told
 from excite.cli.stopping import Stopping
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from excite.cli.columns import print_columns
+from excite.cli.console import progress
 from excite.cli.failures import tell_failures
 from excite.cli.options import (
     Address,
@@ -21,7 +22,6 @@ from excite.cli.options import (
     Workers,
     crew_of,
 )
-from excite.cli.progress import progress
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -77,7 +77,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each picture.")] = False,
 ) -> None:
     """Draw where a classifier sees each concept, and print probability, point, box and mass."""
-    from excite.album import Album, Question, split_arguments
+    from excite.autolabel.album_init import Album, Question, split_arguments
     from excite.models import Choice
 
     crew = crew_of(workers, engine, address)

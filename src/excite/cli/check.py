@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.comparing import AsJson, WithPage  # noqa: TC001 - typer reads annotations when the command runs
+from excite.cli.comparing import AsJson, WithPage
+from excite.cli.console import progress
 from excite.cli.failures import tell_failures
 from excite.cli.options import (
     Address,
@@ -23,10 +24,9 @@ from excite.cli.options import (
     crew_of,
     folder_name,
 )
-from excite.cli.progress import progress
 
 if TYPE_CHECKING:
-    from excite.checking.sanity import Sanity, SanityReport
+    from excite.experiments.checks.run import Sanity, SanityReport
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -72,10 +72,10 @@ def command(
     of gradients, Grad-CAM, relevance and, where it says something, of a random map. Ends with 1 if a check fails.
     Stopped and started again, it goes on where it was.
     """
-    from excite.benchmarks.plots import check_plots
-    from excite.checking.checks import chosen_checks
-    from excite.checking.pictures import pictures_of
-    from excite.checking.sanity import Sanity
+    from excite.experiments.checks.checks import chosen_checks
+    from excite.experiments.checks.pictures import pictures_of
+    from excite.experiments.checks.run import Sanity
+    from excite.experiments.report.figures import check_plots
     from excite.models import Choice
 
     crew = crew_of(workers, engine, address)
@@ -99,8 +99,8 @@ def command(
 
 def _written(report: SanityReport, sanity: Sanity, out: Path, called: str, *, with_page: bool) -> list[Path]:
     """The files of the report."""
-    from excite.checking.report import write_figure, write_markdown, write_page
-    from excite.readouts.save import save_json
+    from excite.experiments.checks.report import write_figure, write_markdown, write_page
+    from excite.io.files import save_json
 
     answer = {**report.to_dict(), "command": called, "left_out": sanity.unreadable, "failures": sanity.failures}
     written = [save_json(answer, out / "check.json"), write_markdown(report, called, out / "check.md")]
@@ -112,7 +112,7 @@ def _written(report: SanityReport, sanity: Sanity, out: Path, called: str, *, wi
 
 
 def _print(report: SanityReport, sanity: Sanity, written: list[Path]) -> None:
-    from excite.checking.report import text
+    from excite.experiments.checks.report import text
 
     for line in text(report):
         typer.echo(line)

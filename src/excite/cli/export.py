@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path  # noqa: TC003 - typer reads it
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from excite.cli.columns import print_columns
-from excite.cli.options import FullyConvolutional, LabelsFile, ModelArgument, Weights  # noqa: TC001 - typer reads them
+from excite.cli.options import FullyConvolutional, LabelsFile, ModelArgument, Weights
 
 if TYPE_CHECKING:
-    from excite.exporting import Exported
+    from excite.export import Exported
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -54,7 +54,7 @@ def command(
 
     The file is run beside the library before it is put in place: it is there only if both agree to 1e-4.
     """
-    from excite.exporting import export
+    from excite.export import export
     from excite.images import find_images, read_image
     from excite.models import Choice
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads it
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from excite.cli.progress import progress
+from excite.cli.console import progress
 
 __all__ = ["EXAMPLES", "command"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from excite.cli.console import progress
 from excite.cli.failures import tell_failures
 from excite.cli.options import Address, Engine, LabelsFile, Model, Weights, Workers, crew_of
-from excite.cli.progress import progress
 
 if TYPE_CHECKING:
     from excite.vocabulary import Labels
@@ -60,8 +60,8 @@ def command(
     to every command as --model.
     """
     from excite.training.examples import read_examples
-    from excite.training.finetuning import FineTuning
-    from excite.training.fitting import Descent, usual_batch
+    from excite.training.finetune import FineTuning
+    from excite.training.sgd import Descent, usual_batch
 
     started = time.monotonic()
     crew = crew_of(workers, engine, address)

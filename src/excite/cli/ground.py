@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from excite.cli.grounded import print_grounded
-from excite.cli.options import (  # noqa: TC001 - typer reads them
-    FullyConvolutional,
-    Hints,
-    LabelsFile,
-    Model,
-    ProposalsFrom,
-    Size,
-    Weights,
-)
+from excite.cli.options import FullyConvolutional, Hints, LabelsFile, Model, ProposalsFrom, Size, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,11 +71,11 @@ def command(
     from excite.grounding import ground
     from excite.grounding.ground import GAMMA, METHOD, MOST_GAMMA
     from excite.grounding.phrase_maps import SIDE
+    from excite.grounding.proposals import find_proposer
     from excite.grounding.scoring import TRUST
     from excite.images import read_image
     from excite.methods import find_method
     from excite.models import Choice
-    from excite.proposals import find_proposer
 
     texts = _phrases(phrases or [], phrases_file)
     if overlays and _is_picture(out) and len(texts) > 1:
@@ -166,8 +158,8 @@ def _is_picture(out: Path) -> bool:
 
 def _draw(grounded: Sequence[Grounded], photo: Path, out: Path) -> list[str]:
     """Draw each phrase, and tell into which file."""
-    from excite.album.drawing import draw
-    from excite.album.naming import file_names, map_names
+    from excite.autolabel.drawing import draw
+    from excite.autolabel.naming import file_names, map_names
     from excite.grounding.drawing import as_map
 
     names = map_names(file_names([photo])[photo], [as_map(one) for one in grounded])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from excite.cli.columns import print_columns
+from excite.cli.console import progress
 from excite.cli.failures import tell_failures
 from excite.cli.options import (
     Address,
@@ -22,11 +23,10 @@ from excite.cli.options import (
     crew_of,
     folder_name,
 )
-from excite.cli.progress import progress
 
 if TYPE_CHECKING:
-    from excite.benchmarks.layer_report import LayerReport, Row
-    from excite.benchmarks.layer_sweep import LayerSweep
+    from excite.experiments.layer_report import LayerReport, Row
+    from excite.experiments.layer_sweep import LayerSweep
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -72,11 +72,11 @@ def command(
     The layer is chosen on one half of the pictures; all figures are about the other half. Stopped and started again,
     it goes on where it was.
     """
-    from excite.benchmarks.layer_sweep import METHODS, LayerSweep, checked_measure
-    from excite.benchmarks.plots import check_plots, layer_figure
     from excite.datasets import open_dataset
+    from excite.experiments.layer_sweep import METHODS, LayerSweep, checked_measure
+    from excite.experiments.report.figures import check_plots, layer_figure
+    from excite.io.files import save_json
     from excite.models import Choice
-    from excite.readouts.save import save_json
 
     crew = crew_of(workers, engine, address)
     check_plots()
@@ -99,7 +99,7 @@ def command(
 
 def _print(found: LayerReport, sweep: LayerSweep, out: Path) -> None:
     """The table, what it means, and what was left out."""
-    from excite.benchmarks.experiment import left_out_words
+    from excite.experiments.base import left_out_words
 
     print_columns([_columns(row) for row in found.rows])
     left_out = left_out_words(sweep.about()["left_out"])

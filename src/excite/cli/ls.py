@@ -9,7 +9,7 @@ import typer
 
 from excite.cli.columns import print_columns
 from excite.cli.groups import group
-from excite.cli.options import Model, ModelArgument, Size  # noqa: TC001 - typer reads them
+from excite.cli.options import Model, ModelArgument, Size
 
 __all__ = ["app"]
 

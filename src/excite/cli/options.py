@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from excite.engines import Crew
+    from excite.jobs import Crew
     from excite.tags.corpus import ColumnNames
 
 __all__ = [
@@ -119,7 +119,7 @@ def crew_of(workers: int | None, engine: str, address: str | None) -> Crew:
         >>> crew_of(2, "local", None).workers
         2
     """
-    from excite.engines import ENGINES, Crew
+    from excite.jobs import ENGINES, Crew
 
     if engine not in ENGINES:
         raise typer.BadParameter(f"there is no engine {engine!r}: choose {' or '.join(ENGINES)}")

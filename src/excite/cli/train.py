@@ -1,11 +1,147 @@
-"""``excite train``: teach a classifier."""
+"""``excite train tags``: teach a classifier the tags of a corpus."""
 
 from __future__ import annotations
 
-from excite.cli import train_tags
-from excite.cli.groups import group
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated, Any
 
-__all__ = ["app"]
+import typer
 
-app = group("Train classifiers on corpora of any size.")
-app.command("tags", epilog=train_tags.EXAMPLES)(train_tags.command)
+from excite.cli.console import progress
+from excite.cli.options import Columns, CorpusArgument, Model, Weights, columns_of
+
+__all__ = ["EXAMPLES", "command"]
+
+EXAMPLES = """\b
+Examples:
+  excite train tags kept.parquet --pictures photos --out mine                  the paper's way, on a cleaned corpus
+  excite train tags kept.parquet --pictures photos --out mine --views 4 --epochs 40    quick, for small corpora
+  excite train tags raw.parquet --pictures 'shards/{000..099}.tar' --out mine --min-count 1000 --workers 16
+  torchrun --nproc-per-node 4 -m excite train tags kept.parquet --pictures photos --out mine --layers all
+  excite attend photo.jpg dog --model mine                                     any command takes the folder
+"""
+
+
+def command(
+    context: typer.Context,
+    corpus: CorpusArgument,
+    out: Annotated[Path, typer.Option(help="The folder for the new classifier; a run that was stopped goes on there.")],
+    pictures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Where the pictures are: a folder, or shards such as pics-{000..011}.tar; the corpus' folder if none.",
+        ),
+    ] = None,
+    dictionary: Annotated[
+        Path | None, typer.Option(help="The tags to learn, a CSV file; by default the one beside the corpus,")
+    ] = None,
+    min_count: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="or those seen at least so often in the corpus.")
+    ] = None,
+    model: Model = "efficientnet-lite0",
+    weights: Weights = None,
+    layers: Annotated[str, typer.Option(metavar="output|all", help="Train the last layer only, or all.")] = "output",
+    first: Annotated[int, typer.Option(min=1, help="How many of a picture's tags are learnt, as they are listed.")] = 5,
+    epochs: Annotated[int, typer.Option(min=1, help="How often each picture is seen, at most.")] = 3,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures a step, of all processes together.")] = 64,
+    rate: Annotated[
+        float, typer.Option(min=0, help="The learning rate, divided by 10 when the held-out loss goes flat.")
+    ] = 0.01,
+    momentum: Annotated[float, typer.Option(min=0, max=0.999, help="How much of the last step is made again.")] = 0.9,
+    held_out: Annotated[
+        float, typer.Option(min=0, max=0.9, metavar="SHARE", help="Keep so many pictures aside and measure on them.")
+    ] = 0.1,
+    checks_per_epoch: Annotated[int, typer.Option(min=1, help="How often the loss is looked at in an epoch.")] = 4,
+    views: Annotated[
+        int, typer.Option(min=0, help="Random views of each picture, looked at once; 0: a new one in each epoch.")
+    ] = 0,
+    workers: Annotated[int, typer.Option(min=0, metavar="N", help="How many processes decode pictures.")] = 1,
+    save_every: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Time between two checkpoints.")] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same classifier.")] = 0,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the curves for TensorBoard too.")] = False,
+    urls: Annotated[
+        bool, typer.Option("--urls", help="Fetch pictures whose names are web addresses; the corpus says from whom.")
+    ] = False,
+    columns: Columns = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Train a classifier for the tags of a corpus; the folder can be given to every command as --model.
+
+    Multi-label cross-entropy over the dictionary, on the first five tags of each picture, by stochastic gradient
+    descent. Checkpoints let a run that was killed go on to the same result. Started by torchrun, several processes
+    share the work. Pictures that cannot be read are counted and skipped.
+    """
+    from excite.jobs.loop import unwatched
+    from excite.tags.corpus import Corpus
+    from excite.tags.images import open_pictures
+    from excite.training.tags.curves import check_board
+    from excite.training.tags.distributed import together
+    from excite.training.tags.options import Options
+    from excite.training.tags.run import TagTraining
+
+    started = time.monotonic()
+    options = Options(layers, first, epochs, batch, rate, momentum, held_out, checks_per_epoch, views, seed)
+    if tensorboard:
+        check_board()
+    with together() as processes:
+        training = TagTraining(
+            Corpus(corpus, columns_of(columns, users_needed=False)),
+            open_pictures(pictures or corpus.parent, urls=urls),
+            out,
+            options,
+            model,
+            weights,
+            dictionary,
+            min_count,
+            workers,
+            save_every,
+            tensorboard,
+            processes,
+            progress,
+            _note,
+            shlex.join(["excite", *(context.obj or [])]),
+        )
+        if not processes.first:
+            training.note, training.watch = _silent, unwatched
+        answer = training.train()
+    if processes.first:
+        answer["seconds"] = round(time.monotonic() - started, 1)
+        typer.echo(json.dumps(answer)) if as_json else _print(answer, out)
+        for line in answer["lines"]:
+            _note(line)
+
+
+def _note(line: str) -> None:
+    """A line for the user, beside the answer."""
+    typer.echo(f"excite: note: {line}", err=True)
+
+
+def _silent(_line: str) -> None:
+    """Only the first of several processes says anything."""
+
+
+def _print(answer: dict[str, Any], out: Path) -> None:
+    """What was learnt, and what to do with it."""
+    if answer["already"]:
+        typer.echo(f"this training is finished already: {out} has its classifier")
+    typer.echo(
+        f"{answer['tags']} tags learnt from {answer['pictures']} pictures in {answer['epochs_seen']:g} epochs "
+        f"({answer['seconds']:.0f} s); training loss {answer['loss']:.3f} a picture"
+    )
+    for reason, count in answer["left_out"].items():
+        typer.echo(f"rows left out, {reason}: {count}")
+    if answer["unreadable"]:
+        typer.echo(f"pictures that cannot be read: {answer['unreadable']}")
+    if answer.get("map") is not None:
+        typer.echo(
+            f"mean average precision on {answer['measured']} pictures kept aside: {answer['map']:.3f}, "
+            f"{answer['ratio']:.1f} x that of predicting by frequency"
+        )
+        typer.echo(f"best: {', '.join(answer['best'])}")
+        typer.echo(f"worst: {', '.join(answer['worst'])}")
+    typer.echo(f"written: {', '.join(answer['files'])}")
+    typer.secho(f"next: excite attend PHOTO --model {out}", dim=True)

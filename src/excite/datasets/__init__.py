@@ -6,9 +6,9 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from excite.datasets.base import Dataset
 from excite.datasets.coco import Coco
 from excite.datasets.collection import the_only
-from excite.datasets.dataset import Dataset
 from excite.datasets.imagenet import ImageNet
 from excite.datasets.masks import Mask
 from excite.datasets.own import JsonFolder, XmlFolder

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from excite.datasets.dataset import Dataset, picture_in, read_text
+from excite.datasets.base import Dataset, picture_in, read_text
 from excite.datasets.masks import FARTHEST, Mask
 from excite.datasets.sample import Instance, Sample, Target, checked_box, checked_size
 from excite.errors import DataError

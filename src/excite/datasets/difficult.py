@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import read_text
+from excite.datasets.base import read_text
 from excite.errors import DataError
 from excite.images import read_image
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from excite.datasets.dataset import Dataset
+    from excite.datasets.base import Dataset
     from excite.datasets.sample import Sample, Target
 
 __all__ = ["is_difficult", "read_difficult_list"]

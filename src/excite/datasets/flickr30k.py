@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import LONGEST_PART, picture_called, read_text
+from excite.datasets.base import LONGEST_PART, picture_called, read_text
 from excite.datasets.flickr30k_files import Annotation, Mention, mentions, read_annotation
 from excite.datasets.lines import read_lines
 from excite.datasets.phrases import Described, Phrase, PhraseDataset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import Dataset, picture_in, read_text
+from excite.datasets.base import Dataset, picture_in, read_text
 from excite.datasets.imagenet_boxes import SPLITS, WNID, boxes_of, has_boxes
 from excite.datasets.sample import Instance, Sample, Target
 from excite.errors import DataError

@@ -7,7 +7,7 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import read_text
+from excite.datasets.base import read_text
 from excite.datasets.objects_xml import Found, read_objects
 from excite.datasets.sample import Instance, check_begin
 from excite.datasets.tables import box_with_last_pixel, read_rows

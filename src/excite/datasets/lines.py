@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import read_text
+from excite.datasets.base import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

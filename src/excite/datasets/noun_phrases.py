@@ -23,7 +23,7 @@ from excite.datasets.caption_grammar import (
     NOUNS_LIKE_VERBS,
     QUALITIES,
 )
-from excite.vocabulary.plurals import singular
+from excite.vocabulary.inflection import singular
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

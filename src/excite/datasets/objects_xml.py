@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
-from excite.datasets.dataset import read_text
+from excite.datasets.base import read_text
 from excite.datasets.sample import Instance, checked_box, size_of
 from excite.errors import DataError
 

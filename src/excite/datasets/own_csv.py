@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from excite.datasets.dataset import Dataset
+from excite.datasets.base import Dataset
 from excite.datasets.pictures import holds_pictures, named_picture, pictures_by
 from excite.datasets.sample import Instance, Sample, Target, size_of
 from excite.datasets.tables import box_of, read_rows

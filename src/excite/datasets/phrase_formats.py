@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from excite.datasets.caption_phrases import CaptionPhrases
+from excite.datasets.captions import CaptionPhrases
 from excite.datasets.collection import the_only
 from excite.datasets.flickr30k import Flickr30kEntities
 from excite.datasets.refcoco import RecLines

@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import picture_in
+from excite.datasets.base import picture_in
 from excite.errors import DataError, ImageError
 from excite.images import PICTURE_SUFFIXES, find_images
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from excite.datasets.unpacking import members, unpack
 from excite.errors import FetchError
-from excite.fetching import Remote, fetch_to
-from excite.locking import locked
+from excite.io.archives import members, unpack
+from excite.io.fetch import Remote, fetch_to
+from excite.io.locks import locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import read_text
+from excite.datasets.base import read_text
 from excite.datasets.sample import Box, check_begin, checked_box
 from excite.errors import DataError
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import Dataset, picture_called, picture_in, read_text
+from excite.datasets.base import Dataset, picture_called, picture_in, read_text
 from excite.datasets.objects_xml import read_objects
 from excite.datasets.sample import Instance, Sample, Target
 from excite.errors import ConceptError, DataError

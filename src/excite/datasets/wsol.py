@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from excite.datasets.dataset import picture_in
+from excite.datasets.base import picture_in
 from excite.datasets.imagenet import OfImageNet, imagenet_picture
 from excite.datasets.sample import Instance, Sample, Target, size_of, whole_number
 from excite.datasets.tables import box_with_last_pixel, read_rows

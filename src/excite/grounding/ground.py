@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from excite.errors import ConceptError, DataError
 from excite.grounding.phrase_maps import SIDE, Gaze
+from excite.grounding.proposals import Proposals, find_proposer
 from excite.grounding.scoring import TRUST, Scorer
 from excite.grounding.unheeded import unheeded
 from excite.images import read_image
 from excite.methods import find_method
 from excite.propagation import held_bytes
-from excite.proposals import Proposals, find_proposer
 from excite.readouts.notebook import shown_html
 from excite.vocabulary import read_phrase
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from excite.attending import ImageSource
+    from excite.api import ImageSource
     from excite.grounding.phrase_maps import PhraseMap
+    from excite.grounding.proposals import Source
     from excite.models import Classifier
-    from excite.proposals import Source
     from excite.readouts.boxes_drawn import Box
 
 __all__ = ["GAMMA", "METHOD", "MOST", "Grounded", "Region", "Study", "ground", "rank"]
@@ -123,8 +123,8 @@ def ground(  # noqa: PLR0913 - all but three may be left out
         classifier: from `excite.load` or `excite.wrap`.
         image: a path, a PIL picture, an array [h, w, 3] or a tensor [3, h, w].
         phrases: one or several, in English. The network looks once for all of them.
-        proposals: the candidates: a name from `excite.proposals.PROPOSERS`, a file or folder of precomputed ones, or
-            those of this picture.
+        proposals: the candidates: a name from `excite.grounding.proposals.PROPOSERS`, a file or folder of
+            precomputed ones, or those of this picture.
         method: a name from `excite.METHODS`.
         layer: where to read it; None for the classifier's own best.
         gamma: how much a large region must hold: 0 for as much as possible, 1 for as much as possible in each pixel.

@@ -10,10 +10,10 @@ import torch
 
 from excite.errors import ConceptError, LostSignalWarning
 from excite.grounding.hints import heeded, hinted
-from excite.looking import Look
 from excite.methods import find_method
 from excite.models.preprocess import Preprocess
 from excite.readouts.upsample import upsample
+from excite.session import Look
 from excite.vocabulary import Concept, read_phrase
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from excite.proposals import Proposals, Segments
+    from excite.grounding.proposals import Proposals, Segments
 
     Numbers = NDArray[np.floating[Any]]
 
@@ -42,7 +42,7 @@ class Scorer:
         DataError: the trust is no number from 0 to 1.
 
     Example:
-        >>> from excite.proposals import Proposals
+        >>> from excite.grounding.proposals import Proposals
         >>> boxes = np.array([[0, 0, 2, 2], [0, 0, 4, 2]], np.float32)
         >>> scorer = Scorer(Proposals((4, 2), boxes, np.ones(2, np.float32)), trust=0)
         >>> plane = np.array([[1.0, 1, 0, 0], [1, 1, 0, 0]])

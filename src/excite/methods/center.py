@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from excite.methods.method import Method
+from excite.methods.base import Method
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from excite.methods.method import Cue
+    from excite.methods.base import Cue
     from excite.methods.view import View
 
 __all__ = ["CENTER"]

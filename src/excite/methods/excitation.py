@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from excite.methods.method import Method
+from excite.methods.base import Method
 from excite.methods.planes import normalised
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from excite.methods.method import Cue
+    from excite.methods.base import Cue
     from excite.methods.view import View
 
 __all__ = ["C_MWP", "C_MWP_NO_NORM", "C_MWP_POST_NORM", "MWP", "won"]

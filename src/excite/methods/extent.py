@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from excite.methods.method import Method
+from excite.methods.base import Method
 from excite.methods.planes import largest_region, spread
 from excite.methods.two_looks import NEARER
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.methods.method import Cue
+    from excite.methods.base import Cue
     from excite.methods.view import View
 
 __all__ = ["EXTENT"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from excite.methods.method import Method
+from excite.methods.base import Method
 from excite.methods.planes import blurred, normalised
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.methods.method import Cue, Place
+    from excite.methods.base import Cue, Place
     from excite.methods.view import View
     from excite.propagation.gradients import Gradients
     from excite.propagation.steps import Way

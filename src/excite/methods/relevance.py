@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from excite.methods.base import Method
 from excite.methods.gradient import gradient_method
-from excite.methods.method import Method
 from excite.methods.planes import blurred
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.methods.method import Cue
+    from excite.methods.base import Cue
     from excite.methods.view import View
     from excite.propagation.gradients import Gradients
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from excite.methods.base import Method
 from excite.methods.excitation import won
-from excite.methods.method import Method
 from excite.methods.planes import spread
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from excite.methods.method import Cue
+    from excite.methods.base import Cue
     from excite.methods.view import View
 
 __all__ = ["EXCITE", "NEARER"]

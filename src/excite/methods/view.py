@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from excite.methods.method import Method, Way
+    from excite.methods.base import Method, Way
 
 __all__ = ["View"]
 

@@ -7,14 +7,14 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from excite.fetching import Remote, fetch
-from excite.models.efficientnet_lite0 import EfficientNetLite0, efficientnet_lite0
-from excite.models.everyday import EVERYDAY_UNITS, everyday, everyday_labels
+from excite.io.fetch import Remote, fetch
+from excite.models.architectures.caffe_era import ResNet50
+from excite.models.architectures.efficientnet_lite0 import EfficientNetLite0, efficientnet_lite0
+from excite.models.architectures.everyday_init import EVERYDAY_UNITS, everyday, everyday_labels
+from excite.models.architectures.squeezenet import SqueezeNet
+from excite.models.architectures.words_init import WORDS_UNITS, words, words_labels
 from excite.models.preprocess import Preprocess
-from excite.models.resnet50 import ResNet50
-from excite.models.squeezenet import SqueezeNet
 from excite.models.weights import fill_from_caffe
-from excite.models.words import WORDS_UNITS, words, words_labels
 from excite.vocabulary import Labels, imagenet_labels
 
 __all__ = ["MODELS", "Card"]

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from excite.errors import ImageError, ModelError
-from excite.models.heads import head_of
-from excite.models.sliding import Sliding
+from excite.models.fully_convolutional import Sliding
+from excite.models.head import head_of
 from excite.propagation.networks import main_output, plain_network
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from excite.models.heads import Head
+    from excite.models.head import Head
 
 __all__ = ["FullyConvolutional", "fully_convolutional"]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ConceptError, ModelError
+from excite.io.files import atomic_write, save_json
 from excite.models.preprocess import Preprocess
 from excite.models.weights import fill, read_tensors
-from excite.readouts.save import atomic_write, save_json
 from excite.vocabulary import Labels
 
 if TYPE_CHECKING:

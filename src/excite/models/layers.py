@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import LayerError
-from excite.models.heads import Recording, Window, step_of
+from excite.models.head import Recording, Window, step_of
 from excite.models.receptive import Receptive, view_of
 from excite.propagation.networks import as_found, plain_network
 from excite.propagation.notes import tensors_in
@@ -17,7 +17,7 @@ from excite.propagation.notes import tensors_in
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from excite.models.heads import Step
+    from excite.models.head import Step
 
 __all__ = ["SpatialLayer", "default_layer", "layer_pair", "spatial_layers", "top_layer"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.overrides import TorchFunctionMode
 
-from excite.models.reaching import REACHING
+from excite.models.receptive_field import REACHING
 from excite.models.views import Seeing, Side, set_view, view_of
 from excite.propagation.call import WRITING, operation_name
 from excite.propagation.notes import tensors_in

@@ -1,7 +1,7 @@
 """Shortcuts that depend on a picture's values, and how to go without them.
 
 Much work can be left out once the values are known: no child is negative, nothing goes to a port. A graph that is
-written down for all pictures (`excite.exporting`) cannot know, and has the work done every time.
+written down for all pictures (`excite.export`) cannot know, and has the work done every time.
 """
 
 from __future__ import annotations

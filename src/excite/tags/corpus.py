@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import DataError
-from excite.ledger.columns import arrow
+from excite.jobs.columns import arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from excite.errors import DataError
-from excite.readouts.save import save_csv
+from excite.io.files import save_csv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,8 +9,8 @@ from unicodedata import category, is_normalized, normalize
 
 import numpy as np
 
-from excite.ledger.columns import arrow
-from excite.vocabulary.plurals import singular
+from excite.jobs.columns import arrow
+from excite.vocabulary.inflection import singular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ def are_in_order(tags: Any, normalising: Normalising) -> NDArray[np.bool_]:
     """Which tags of an Arrow array are as they should be, as far as is seen without looking at each: nearly all are.
 
     Example:
-        >>> from excite.ledger.columns import arrow
+        >>> from excite.jobs.columns import arrow
         >>> are_in_order(arrow().array(["cat", "Cat", "big  cat"]), Normalising()).tolist()
         [True, False, False]
     """

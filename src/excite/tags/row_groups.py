@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 import numpy as np
 
 from excite.errors import ExciteError
-from excite.ledger.columns import arrow
-from excite.readouts.halves import half_file, sweep_once
+from excite.io.halves import half_file, sweep_once
+from excite.jobs.columns import arrow
 from excite.tags.corpus import BATCH
 
 if TYPE_CHECKING:

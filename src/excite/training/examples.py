@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from excite.datasets import open_dataset
-from excite.datasets.dataset import picture_in, read_text
+from excite.datasets.base import picture_in, read_text
 from excite.datasets.splits import chosen_split
 from excite.datasets.voc import SPELLED_APART, Voc
 from excite.errors import DataError

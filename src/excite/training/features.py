@@ -14,8 +14,8 @@ import torch
 
 from excite.errors import ExciteError, ImageError, ModelError
 from excite.images import read_image
-from excite.ledger import Ledger
-from excite.ledger.locking import Lock
+from excite.io.locking import Lock
+from excite.jobs.ledger_init import Ledger
 from excite.models.identity import network_identity
 from excite.training.output_layer import features_of
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from PIL import Image
     from torch import Tensor, nn
 
-    from excite.ledger import Entry
+    from excite.jobs.ledger_init import Entry
+    from excite.training.augmentation import Views, Whole
     from excite.training.examples import Example
-    from excite.training.views import Views, Whole
 
 __all__ = ["Extraction", "Shelf", "state_of"]
 

@@ -11,14 +11,14 @@ import torch
 
 from excite.errors import DataError
 from excite.images import read_image
-from excite.metrics.average_precision import average_precision
+from excite.metrics.ranking import average_precision
 from excite.models.identity import identity
 from excite.training.features import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from excite.ledger import Entry
+    from excite.jobs.ledger_init import Entry
     from excite.models import Classifier
     from excite.training.examples import Example, Examples
 

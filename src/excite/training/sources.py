@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from excite.errors import DataError
-from excite.loop import run, unwatched
+from excite.jobs.loop import run, unwatched
 from excite.training.features import Shelf
 
 if TYPE_CHECKING:
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.engines import Crew
-    from excite.loop import Watch
+    from excite.jobs import Crew
+    from excite.jobs.loop import Watch
     from excite.training.examples import Example, Examples
     from excite.training.features import Extraction
 
 __all__ = ["FixedViews", "FreshViews", "Gathering", "Lesson"]
 
 Lesson = tuple["Tensor", "Tensor", "Tensor"]
-"""Features, what is present and what is sure, as `excite.training.fitting.Fit.epoch` takes them."""
+"""Features, what is present and what is sure, as `excite.training.sgd.Fit.epoch` takes them."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from excite.vocabulary.texts import rows
+from excite.vocabulary.word_lists import rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from excite.vocabulary.everyday import EVERYDAY_WORDS
 from excite.vocabulary.labels import Labels
-from excite.vocabulary.texts import rows
+from excite.vocabulary.word_lists import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

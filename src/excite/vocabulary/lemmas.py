@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from excite.errors import ExciteError
-from excite.vocabulary.plurals import singular
+from excite.vocabulary.inflection import singular
 
 __all__ = ["forms", "noun_forms"]
 

@@ -10,7 +10,15 @@ from excite.vocabulary.caption_words import coco_categories, person_words
 from excite.vocabulary.lemmas import noun_forms
 from excite.vocabulary.looks import COLOURS, PLACES, THINGS_TOO
 from excite.vocabulary.reading import ColourWord, PlaceWord, Reading, Word
-from excite.vocabulary.sentences import Token, begins_group, is_place, is_related, says_nothing, tokens_of, touch
+from excite.vocabulary.sentences import (
+    Token,
+    begins_group,
+    is_place,
+    is_related,
+    says_nothing,
+    tokens_of,
+    touch,
+)
 from excite.vocabulary.spelling import fold
 from excite.vocabulary.stop_words import GRAMMAR, STOP_WORDS
 

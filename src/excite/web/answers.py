@@ -10,15 +10,15 @@ from excite.grounding.ground import METHOD as PHRASE
 from excite.readouts.figure import percent
 from excite.vocabulary import read_phrase
 from excite.web.api_notes import noting
-from excite.web.desk import GoneError
+from excite.web.uploads import GoneError
 from excite.web.views import map_view, phrase_view, picture_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from excite.web.desk import Sheet
     from excite.web.examples import Example
     from excite.web.service import Offer, Service
+    from excite.web.uploads import Sheet
 
 __all__ = ["PHRASE", "USUAL", "WORD", "Answers", "Settings"]
 

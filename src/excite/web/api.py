@@ -12,7 +12,10 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
 from excite.methods import METHODS
-from excite.web.api_answers import (
+from excite.web.api_docs import docs_page, question_body
+from excite.web.api_forms import read_picture, read_question
+from excite.web.errors import RefusedError, add_error_answers
+from excite.web.responses import (
     attend_answer,
     ground_answer,
     labels_answer,
@@ -20,10 +23,7 @@ from excite.web.api_answers import (
     picture_answer,
     small_jpeg,
 )
-from excite.web.api_docs import docs_page, question_body
-from excite.web.api_errors import RefusedError, add_error_answers
-from excite.web.api_forms import read_picture, read_question
-from excite.web.api_models import (
+from excite.web.schemas import (
     AttendAnswer,
     AttendQuestion,
     GroundAnswer,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from excite.web.api_forms import Sent
-    from excite.web.desk import Sheet
     from excite.web.service import Service
+    from excite.web.uploads import Sheet
 
 __all__ = ["create_api"]
 

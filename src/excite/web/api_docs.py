@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from excite.web.api_models import Question
+    from excite.web.schemas import Question
 
 __all__ = ["docs_page", "question_body"]
 

@@ -17,7 +17,7 @@ from anyio import to_thread
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from excite.web.api_errors import RefusedError
+from excite.web.errors import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

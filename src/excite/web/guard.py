@@ -14,11 +14,11 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse
 
-from excite.web.api_errors import UNFORESEEN, RefusedError, problem
-from excite.web.guard_answers import Marked, Mouth, answer_at_once
+from excite.web.errors import UNFORESEEN, RefusedError, problem
 from excite.web.guard_body import Intake, Room, too_large
 from excite.web.guard_events import EVENTS, checked_event
 from excite.web.guard_paths import is_for_programs, is_served, is_small
+from excite.web.http import Marked, Mouth, answer_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Collection

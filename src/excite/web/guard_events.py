@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
 
-from excite.web.api_errors import RefusedError
+from excite.web.errors import RefusedError
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from excite.web.answers import Answers
-    from excite.web.desk import Sheet
     from excite.web.reports import Report
+    from excite.web.uploads import Sheet
 
 __all__ = ["CHOICES", "MARKS", "OPACITY", "Handlers", "method_told"]
 

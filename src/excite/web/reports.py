@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
 
-from excite.web.api_errors import RefusedError
+from excite.web.errors import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from excite.web.api_errors import problem
-from excite.web.guard_answers import CONTENT, SECURITY, Marked, answer_at_once
+from excite.web.errors import problem
+from excite.web.http import CONTENT, SECURITY, Marked, answer_at_once
 
 if TYPE_CHECKING:
     import asyncio

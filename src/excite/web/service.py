@@ -11,16 +11,16 @@ from PIL import Image
 
 from excite.errors import ConceptError, LayerError, ModelError
 from excite.grounding.ground import GAMMA, METHOD, MOST, Study
+from excite.grounding.proposals import find_proposer
 from excite.methods import find_method
 from excite.models.candidates import candidate_layers
 from excite.models.layers import default_layer, spatial_layers
-from excite.proposals import find_proposer
-from excite.remembering import Memory
+from excite.session_cache import Memory
 from excite.shelf import Shelf
-from excite.web.desk import Desk
 from excite.web.gate import Gate
 from excite.web.limits import Limits
 from excite.web.trimming import Trimmer
+from excite.web.uploads import Desk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
+    from excite.grounding.proposals import Proposals
     from excite.models import Choice, Classifier
-    from excite.proposals import Proposals
-    from excite.web.desk import Sheet
+    from excite.web.uploads import Sheet
 
 __all__ = ["Finding", "Offer", "Service"]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
-    from excite.web.desk import Sheet
+    from excite.web.uploads import Sheet
 
 __all__ = ["Stretched", "map_told", "phrase_told", "rounded"]
 

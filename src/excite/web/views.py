@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
+from excite.io.files import to_numpy
 from excite.readouts.embedded import data_address
 from excite.readouts.figure import percent
-from excite.readouts.save import to_numpy
 from excite.web.telling import Stretched, map_told, phrase_told, rounded
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
-    from excite.web.desk import Sheet
+    from excite.web.uploads import Sheet
 
 __all__ = ["map_view", "phrase_view", "picture_view"]
 

@@ -10,7 +10,7 @@ from torch import nn
 from writing import Word, chunk, new_layer, number, old_layer, prototxt, varint
 
 import excite
-from excite.models.resnet50 import ResNet50
+from excite.models.architectures.caffe_era import ResNet50
 
 CONVOLUTION = 4
 INPUT = [("name", "net"), ("input", "data"), ("input_shape", [("dim", size) for size in (1, 3, 227, 227)])]

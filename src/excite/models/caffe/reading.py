@@ -7,13 +7,13 @@ from os import PathLike
 from torch import Tensor
 
 from excite.errors import ModelError
-from excite.models.caffe.blobs import definition_of, weights_of
+from excite.models.caffe.blobs import BrokenFile
+from excite.models.caffe.caffe_blobs import definition_of, weights_of
 from excite.models.caffe.definition import Network
 from excite.models.caffe.opening import mapped, text_in
 from excite.models.caffe.schema import messages
 from excite.models.caffe.text import parsed
 from excite.models.caffe.upgrade import network_of
-from excite.models.caffe.wire import BrokenFile
 
 __all__ = ["read_network", "read_network_of_weights", "read_weights"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from excite.models.caffe.blobs import MOST_LAYERS
+from excite.models.caffe.blobs import BrokenFile
+from excite.models.caffe.caffe_blobs import MOST_LAYERS
 from excite.models.caffe.schema import PARAMETERS_OF, kind_of, messages
-from excite.models.caffe.wire import BrokenFile
 
 __all__ = ["parsed"]
 

@@ -5,9 +5,9 @@ from itertools import repeat
 from math import isfinite
 from typing import Any
 
+from excite.models.caffe.blobs import BrokenFile
 from excite.models.caffe.definition import Layer, Network
 from excite.models.caffe.schema import PARAMETERS_OF, kind_of
-from excite.models.caffe.wire import BrokenFile
 
 __all__ = ["network_of"]
 

@@ -17,7 +17,7 @@ from PIL import Image
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from excite.tags.pictures import Pictures
+    from excite.tags.images import Pictures
 
 __all__ = ["Hashing", "likeness"]
 
@@ -56,7 +56,7 @@ def _cosines() -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Hashing:
-    """The likeness of each picture as work for `excite.loop.run`, whose tasks are the names of pictures.
+    """The likeness of each picture as work for `excite.jobs.loop.run`, whose tasks are the names of pictures.
 
     Args:
         pictures: where they lie.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.images import file_state
-from excite.ledger.columns import arrow
+from excite.jobs.columns import arrow
 from excite.tags.cleaning.rules import RULES, Rules
 from excite.tags.cleaning.similar import similar_to
 from excite.tags.cleaning.survey import normalised, survey

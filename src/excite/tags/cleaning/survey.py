@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from excite.errors import DataError
-from excite.ledger.columns import arrow
-from excite.readouts.save import atomic_write
+from excite.io.files import atomic_write
+from excite.jobs.columns import arrow
 from excite.tags.normalising import CHANGES, Normalising, are_in_order, normalise_distinct
 
 if TYPE_CHECKING:

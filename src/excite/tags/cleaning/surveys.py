@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from excite.ledger import Ledger
+from excite.jobs.ledger_init import Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from excite.ledger import Entry
+    from excite.jobs.ledger_init import Entry
 
 __all__ = ["Surveys"]
 

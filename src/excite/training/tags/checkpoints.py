@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import torch
 
 from excite.errors import ModelError
-from excite.readouts.save import atomic_write
+from excite.io.files import atomic_write
 from excite.training.tags.curves import Check
 from excite.training.tags.failures import Failures
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from excite.training.tags.trainee import Trainee
+    from excite.training.tags.model import Trainee
 
 __all__ = ["Standing", "read_checkpoint", "save_checkpoint"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from excite.errors import DataError
-from excite.tags.counting.statistics import statistics_of
 from excite.tags.dictionary import Dictionary, dictionary_beside
+from excite.tags.statistics import statistics_of
 from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:

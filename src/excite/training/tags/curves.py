@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ExciteError
-from excite.readouts.save import save_csv
+from excite.io.files import save_csv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from excite.readouts.save import save_csv
+from excite.io.files import save_csv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from excite.tags.dictionary import Dictionary
     from excite.training.output_layer import Output
-    from excite.training.tags.aside import Aside
-    from excite.training.tags.trainee import Trainee
+    from excite.training.tags.model import Trainee
+    from excite.training.tags.validation import Aside
 
 __all__ = ["Precisions", "extremes", "measure", "measured", "precisions", "save_measures", "scores_by_tag"]
 
@@ -83,7 +83,7 @@ def measure(aside: Aside, trainee: Trainee, dictionary: Dictionary, path: Path |
 
 
 def precisions(columns: Sequence[NDArray[Any]], positives: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
-    """The average precision of tags, as in `excite.metrics.average_precision`; equal scores count as seen together.
+    """The average precision of tags, as in `excite.metrics.ranking`; equal scores count as seen together.
 
     One sort of a tag's scores tells how many are at least as high as that of each positive, which is all one needs.
 

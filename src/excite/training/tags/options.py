@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from excite.errors import ModelError
-from excite.training.tags.lessons import FIRST
+from excite.training.tags.dataset import FIRST
 
 __all__ = ["Options"]
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from excite.models import Preprocess
+from excite.training.augmentation import Views, Whole
 from excite.training.features import Extraction
-from excite.training.tags.aside import Aside
-from excite.training.tags.loading import Decoder
+from excite.training.tags.batches import Decoder
 from excite.training.tags.sources import FixedViews, FreshViews, Shelving
-from excite.training.views import Views, Whole
+from excite.training.tags.validation import Aside
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from excite.loop import Watch
+    from excite.jobs.loop import Watch
     from excite.models import Classifier
-    from excite.tags.pictures import Pictures
-    from excite.training.tags.lessons import Lessons
+    from excite.tags.images import Pictures
+    from excite.training.tags.dataset import Lessons
+    from excite.training.tags.model import Trainee
     from excite.training.tags.options import Options
-    from excite.training.tags.trainee import Trainee
 
 __all__ = ["Preparing"]
 

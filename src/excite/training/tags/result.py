@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from excite.io.files import save_text
 from excite.models.folder import FACTS, WEIGHTS, Saved, read_saved, save_classifier
-from excite.readouts.save import save_text
 from excite.training.tags.card import card as card_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from excite.training.tags.subject import Subject
+    from excite.training.tags.setup import Subject
 
 __all__ = ["BOARD", "CHECKPOINT", "CURVES", "MEASURES", "files_in", "finished", "save_result"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from excite.errors import DataError
-from excite.loop import run
+from excite.jobs.loop import run
 from excite.training.features import Shelf
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-    from excite.engines import Crew
-    from excite.loop import Watch
-    from excite.tags.pictures import Pictures
+    from excite.jobs import Crew
+    from excite.jobs.loop import Watch
+    from excite.tags.images import Pictures
     from excite.training.features import Extraction
-    from excite.training.tags.lessons import Lessons
-    from excite.training.tags.loading import Decoder
-    from excite.training.tags.trainee import Trainee
+    from excite.training.tags.batches import Decoder
+    from excite.training.tags.dataset import Lessons
+    from excite.training.tags.model import Trainee
 
 __all__ = ["FixedViews", "FreshViews", "Given", "NamedExtraction", "Plan", "Shelving"]
 

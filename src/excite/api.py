@@ -1,0 +1,120 @@
+"""From a picture and a classifier to attention maps: the question the package answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from excite.errors import ConceptError
+from excite.images import read_image
+from excite.methods import find_method
+from excite.session import Look, is_cue, listed
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    from PIL import Image
+    from torch import Tensor
+
+    from excite.attention import AttentionMap
+    from excite.models import Classifier
+    from excite.session import Cue
+
+    ImageSource = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any] | Tensor
+
+__all__ = ["attend", "attend_batch"]
+
+
+def attend(
+    classifier: Classifier,
+    image: ImageSource,
+    concepts: Sequence[Cue] | Cue | None = None,
+    *,
+    layer: str | Sequence[str] | None = None,
+    method: str = "c-mwp",
+    against: Sequence[Cue] | Cue | None = None,
+) -> list[AttentionMap]:
+    """Where in this picture is the evidence for those concepts?
+
+    The network looks at the picture once; each concept then costs one downward pass.
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        image: a path, a PIL picture, an array [h, w, 3] or a tensor [3, h, w].
+        concepts: labels, synonyms, everyday words for several labels, or indices of output units; None for the
+            classifier's own five best findings. A concept that stands for several units cues them in proportion
+            to the classifier's own probabilities.
+        layer: where to read the map; several layers give a map for each; None for the classifier's own best.
+        method: a name from `excite.METHODS`.
+        against: concepts to contrast with, instead of the cued unit's own dual: "cat, not dog". Several are a group.
+
+    Returns:
+        one map for each concept and layer, the layers of one concept together.
+
+    Example:
+        >>> classifier = excite.load()                                    # doctest: +SKIP
+        >>> (cat,) = excite.attend(classifier, "photo.jpg", "tabby")      # doctest: +SKIP
+        >>> cat.point(), cat.box(), cat.mass                              # doctest: +SKIP
+    """
+    return attend_batch(classifier, [image], [concepts], layer=layer, method=method, against=against)[0]
+
+
+def attend_batch(
+    classifier: Classifier,
+    images: Sequence[ImageSource],
+    concepts: Sequence[Sequence[Cue] | Cue | None] | Cue | None = None,
+    *,
+    layer: str | Sequence[str] | None = None,
+    method: str = "c-mwp",
+    against: Sequence[Cue] | Cue | None = None,
+) -> list[list[AttentionMap]]:
+    """Maps for several pictures, each with its own concepts; pictures of one size go through the network together.
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        images: the pictures, each as in `attend`.
+        concepts: for each picture its concepts, or None for the classifier's own findings; a single concept is looked
+            for in all pictures.
+        layer: as in `attend`.
+        method: as in `attend`.
+        against: as in `attend`.
+
+    Returns:
+        for each picture what `attend` gives.
+
+    Example:
+        >>> classifier = excite.load()                                                      # doctest: +SKIP
+        >>> photos = ["zoo.jpg", "street.jpg"]                                              # doctest: +SKIP
+        >>> zoo, street = excite.attend_batch(classifier, photos, [["zebra", "dog"], None]) # doctest: +SKIP
+        >>> [found.concept for found in zoo], len(street)                                   # doctest: +SKIP
+        (['zebra', 'dog'], 5)
+    """
+    each: Any = [concepts] * len(images) if concepts is None or is_cue(concepts) else concepts
+    cues = [listed(one) for one in each]
+    if len(cues) != len(images):
+        raise ConceptError(f"{len(images)} pictures but concepts for {len(cues)}: give one list for each picture")
+    chosen = find_method(method)
+    pictures = [read_image(image) for image in images]
+    answers: list[list[AttentionMap]] = [[] for _ in images]
+    for group, inputs in _same_shapes(classifier, pictures, chosen.scales):
+        look = Look(classifier, inputs, [chosen], layer=layer, against=against)
+        for k, maps in zip(
+            group, look.answer(chosen, [cues[k] for k in group], [pictures[k] for k in group]), strict=True
+        ):
+            answers[k] = maps
+    return answers
+
+
+def _same_shapes(
+    classifier: Classifier, pictures: Sequence[Image.Image], scales: Sequence[float]
+) -> Iterator[tuple[list[int], dict[float, Tensor]]]:
+    """The pictures in groups that can go through the network together at every scale, each with its inputs."""
+    inputs = [{scale: classifier.prepared(picture, scale) for scale in scales} for picture in pictures]
+    groups: dict[tuple[torch.Size, ...], list[int]] = {}
+    for k, prepared in enumerate(inputs):
+        groups.setdefault(tuple(tensor.shape for tensor in prepared.values()), []).append(k)
+    for group in groups.values():
+        yield group, {scale: torch.stack([inputs[k][scale] for k in group]) for scale in scales}

@@ -1,0 +1,221 @@
+"""``excite bench grounding``: which regions phrases refer to, on any classifier and data set with phrases."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from excite.cli.columns import print_columns
+from excite.cli.comparing import AsJson, Limit, Methods, Out, Skip, Split, WithPage, load_all
+from excite.cli.console import progress
+from excite.cli.failures import tell_failures
+from excite.cli.options import (
+    MODEL_HELP,
+    Address,
+    Engine,
+    FullyConvolutional,
+    Hints,
+    LabelsFile,
+    ProposalsFrom,
+    Size,
+    Weights,
+    Workers,
+    crew_of,
+)
+from excite.experiments.defaults import GROUNDING_METHODS, HELD_OUT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from excite.experiments.grounding.grounding_others import Results
+    from excite.experiments.grounding.grounding_run import Run
+
+__all__ = ["EXAMPLES", "command"]
+
+EXAMPLES = """\b
+Examples:
+  excite bench grounding --data refcoco --workers 2
+  excite bench grounding --data flickr30k --methods excite,c-mwp,mwp,lrp --trust 0 --no-hints --gamma paper
+  excite bench grounding --data coco --model everyday --methods c-mwp,grad --limit 200 --json
+  excite bench grounding --data refcoco --gamma 0.5 --proposals edge-boxes
+  excite bench grounding --data flickr30k --proposals MCG --trust 0 --no-hints --results CCA=cca.jsonl
+"""
+
+SEARCH, PAPER = "search", "paper"
+
+
+def command(
+    context: typer.Context,
+    data: Annotated[
+        Path,
+        typer.Option(help="The folder of described pictures: Flickr30k Entities, COCO captions, RefCOCO, or your own."),
+    ],
+    split: Split = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help=f"{MODEL_HELP} May be given several times. words if none."),
+    ] = None,
+    weights: Weights = None,
+    labels: LabelsFile = None,
+    size: Size = None,
+    fully_convolutional: FullyConvolutional = None,
+    methods: Methods = GROUNDING_METHODS,
+    layer: Annotated[
+        str | None, typer.Option(help="Read all methods here, where they can be; each where it should be if none.")
+    ] = None,
+    proposals: ProposalsFrom = "hierarchy",
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keep proposals here; in the folder for results if none.")
+    ] = None,
+    gamma: Annotated[
+        str,
+        typer.Option(
+            metavar="search|paper|NUMBER",
+            help="How much a large region must hold, 0 to 1; search chooses the best of 0, 0.05 ... 1 for each method, "
+            "paper that of 0, 0.25 ... 1.",
+        ),
+    ] = SEARCH,
+    held_out: Annotated[
+        float, typer.Option(metavar="SHARE", help="Search gamma on this share of the pictures; 0.2 is a fifth.")
+    ] = HELD_OUT,
+    seed: Annotated[int, typer.Option(help="Which pictures are held out to search gamma on.")] = 0,
+    truth: Annotated[
+        str, typer.Option(metavar="union|any", help="What to match: the box around all that is meant, or any of it.")
+    ] = "union",
+    trust: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="How much the proposals' own order counts; 0 as in the paper, ours if none."),
+    ] = None,
+    side: Annotated[
+        int | None,
+        typer.Option(min=1, help="The shorter side of pictures as the classifier sees them; 300, or --size."),
+    ] = None,
+    hints: Hints = True,
+    results: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE",
+            help="Also count the ranked boxes of another system: JSON with image, phrase, boxes and scores.",
+        ),
+    ] = None,
+    limit: Limit = None,
+    skip: Skip = 0,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
+    out: Out = Path("excite-out/grounding"),
+    with_page: WithPage = True,
+    as_json: AsJson = False,
+) -> None:
+    """Which of many proposed regions does a phrase refer to?
+
+    The maps of its words are averaged, and regions are ranked by what they hold of it. Right is a box that overlaps by
+    a half with what is meant: R@N tells how often one is among the first N. Stopped and started again, it goes on
+    where it was.
+    """
+    from excite.datasets.phrase_formats import open_phrases
+    from excite.experiments.base import failures_of
+    from excite.experiments.comparison import chosen_methods
+    from excite.experiments.grounding.grounding_facts import checked_truth
+    from excite.experiments.grounding.grounding_files import write_tables
+    from excite.experiments.grounding.report import answer, shares_of_time
+    from excite.experiments.grounding.run import Grounding
+    from excite.experiments.holding_out import checked_share
+    from excite.experiments.report.figures import check_plots
+    from excite.grounding.phrase_maps import SIDE
+    from excite.grounding.scoring import TRUST
+
+    crew = crew_of(workers, engine, address)
+    if with_page:
+        check_plots()
+    names = chosen_methods(methods)
+    number = _gamma(gamma)
+    share, wanted = checked_share(held_out), checked_truth(truth)
+    others = _others(results or (), names)
+    dataset = open_phrases(data, split)
+    runs = []
+    for classifier in load_all(model or ["words"], weights, labels, size, fully_convolutional):
+        asking = Grounding(
+            classifier,
+            dataset,
+            names,
+            layer=layer,
+            proposals=proposals,
+            cache=cache or out / "proposals",
+            gamma=number,
+            held_out=share,
+            seed=seed,
+            truth=wanted,
+            trust=TRUST if trust is None else trust,
+            side=side or size or SIDE,
+            hints=hints,
+            skip=skip,
+            limit=limit,
+        )
+        trial = progress(asking.choosing(out, crew), len(asking.held), "pictures to choose gamma on")
+        chosen = asking.choose(list(trial))
+        asked = progress(asking.records(out, chosen, crew), len(asking.reported))
+        runs.append(asking.run(chosen, list(asked), others))
+    written = write_tables(runs, out)
+    if with_page:
+        written.append(_page(runs, out, shlex.join(["excite", *context.obj])))
+    if as_json:
+        typer.echo(json.dumps({**answer(runs), "seconds": shares_of_time(runs)}))
+    else:
+        _print(runs, written)
+    tell_failures(failures_of(run.about for run in runs), runs[0].about["pictures"])
+
+
+def _gamma(text: str) -> float | Sequence[float]:
+    """The number, or those among which it is to be searched."""
+    from excite.experiments.grounding.measure import GAMMAS, PAPERS_GAMMAS
+
+    if text in {SEARCH, PAPER}:
+        return GAMMAS if text == SEARCH else PAPERS_GAMMAS
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise typer.BadParameter(f"--gamma is {SEARCH}, {PAPER} or a number from 0 to 1, not {text!r}")
+    return number
+
+
+def _others(said: Sequence[str], methods: Sequence[str]) -> list[Results]:
+    """The results of other systems, each under a name of its own."""
+    from excite.experiments.grounding.grounding_facts import OWN
+    from excite.experiments.grounding.grounding_others import read_results
+
+    found: dict[str, Results] = {}
+    for one in said:
+        name, _, path = one.partition("=")
+        if not name or not path or not name.isprintable():
+            raise typer.BadParameter(f"--results is NAME=FILE, as in CCA=cca.jsonl, not {one!r}")
+        if name in {*methods, OWN, *found}:
+            raise typer.BadParameter(f"--results {one}: there is a row {name!r} already; call it otherwise")
+        found[name] = read_results(name, Path(path))
+    return list(found.values())
+
+
+def _page(runs: Sequence[Run], out: Path, called: str) -> Path:
+    from excite.experiments.grounding.page import write
+
+    return write(out, runs, command=called)
+
+
+def _print(runs: Sequence[Run], written: Sequence[Path]) -> None:
+    """The tables, what they are about, and what was left out."""
+    from excite.experiments.grounding.report import lines, sentences, times, titled_tables
+
+    print_columns(lines(runs))
+    for title, table in titled_tables(runs).items():
+        typer.echo(f"\n{title}:")
+        print_columns(table)
+    typer.echo()
+    for sentence in [*sentences(runs), *times(runs)]:
+        typer.echo(sentence)
+    typer.echo(f"written: {', '.join(map(str, written))}")

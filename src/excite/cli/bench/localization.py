@@ -1,0 +1,140 @@
+"""``excite bench localization``: boxes around dominant objects, on any classifier and data set."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from excite.cli.columns import print_columns
+from excite.cli.comparing import (
+    AsJson,
+    Data,
+    Layers,
+    Limit,
+    Methods,
+    Models,
+    Out,
+    Skip,
+    Split,
+    WithPage,
+    load_all,
+)
+from excite.cli.console import progress
+from excite.cli.failures import tell_failures
+from excite.cli.options import (
+    Address,
+    Engine,
+    FullyConvolutional,
+    LabelsFile,
+    Size,
+    Weights,
+    Workers,
+    crew_of,
+)
+from excite.experiments.defaults import HELD_OUT, LOCALIZATION_METHODS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from excite.experiments.localization.scores import Run
+
+__all__ = ["EXAMPLES", "command"]
+
+EXAMPLES = """\b
+Examples:
+  excite bench localization --data imagenet --split val --limit 1000 --workers 2
+  excite bench localization --data imagenet --methods mwp,c-mwp,guided --json
+  excite bench localization --data imagenet --methods mwp --layer blocks.4 --layer blocks.10 --layer blocks.14
+  excite bench localization --data VOCdevkit --model head --methods all --own-shape
+"""
+
+
+def command(
+    context: typer.Context,
+    data: Data,
+    split: Split = None,
+    model: Models = None,
+    weights: Weights = None,
+    labels: LabelsFile = None,
+    size: Size = None,
+    fully_convolutional: FullyConvolutional = None,
+    methods: Methods = LOCALIZATION_METHODS,
+    layer: Layers = None,
+    own_shape: Annotated[
+        bool, typer.Option("--own-shape", help="Do not squash pictures to a square before they are looked at.")
+    ] = False,
+    held_out: Annotated[
+        float, typer.Option(metavar="SHARE", help="Choose thresholds on this share of the pictures; 0.2 is a fifth.")
+    ] = HELD_OUT,
+    seed: Annotated[int, typer.Option(help="Which pictures are held out to choose thresholds on.")] = 0,
+    limit: Limit = None,
+    skip: Skip = 0,
+    workers: Workers = None,
+    engine: Engine = "local",
+    address: Address = None,
+    out: Out = Path("excite-out/localization"),
+    with_page: WithPage = True,
+    as_json: AsJson = False,
+) -> None:
+    """Does the box around the strong part of each map fit the object that was asked for?
+
+    A box fits that overlaps by at least a half. Thresholds are chosen on held-out pictures, for each method; errors
+    are told of the others. Stopped and started again, it goes on where it was.
+    """
+    from excite.datasets import open_dataset
+    from excite.experiments.base import failures_of
+    from excite.experiments.comparison import chosen_methods
+    from excite.experiments.holding_out import checked_share
+    from excite.experiments.localization.report import answer, write_tables
+    from excite.experiments.localization.run import Localization
+    from excite.experiments.report.figures import check_plots
+
+    crew = crew_of(workers, engine, address)
+    if with_page:
+        check_plots()
+    names = chosen_methods(methods)
+    share = checked_share(held_out)
+    dataset = open_dataset(data, split)
+    runs = []
+    for classifier in load_all(model, weights, labels, size, fully_convolutional):
+        boxing = Localization(
+            classifier,
+            dataset,
+            names,
+            layers=layer,
+            skip=skip,
+            limit=limit,
+            own_shape=own_shape,
+            held_out=share,
+            seed=seed,
+        )
+        runs.append(boxing.run(list(progress(boxing.records(out, crew), len(boxing.tasks)))))
+    written = write_tables(runs, out)
+    if with_page:
+        written.append(_page(runs, out, shlex.join(["excite", *context.obj])))
+    if as_json:
+        typer.echo(json.dumps(answer(runs)))
+    else:
+        _print(runs, written)
+    tell_failures(failures_of(run.about for run in runs), runs[0].about["pictures"])
+
+
+def _page(runs: Sequence[Run], out: Path, called: str) -> Path:
+    from excite.experiments.localization.page import write
+
+    return write(out, runs, command=called)
+
+
+def _print(runs: Sequence[Run], written: Sequence[Path]) -> None:
+    """The table, what it is about, and what was left out."""
+    from excite.experiments.localization.report import lines, sentences
+
+    print_columns(lines(runs))
+    for run in runs:
+        for sentence in sentences(run):
+            typer.echo(sentence)
+    typer.echo(f"written: {', '.join(map(str, written))}")

@@ -1,0 +1,143 @@
+"""Do the maps depend on what the network has learned? Its layers are drawn anew, from the top down.
+
+A map that stays as it was when the weights are random shows the picture's edges, not the classifier's evidence
+(Adebayo et al. 2018, "Sanity checks for saliency maps").
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from excite.errors import ModelError
+from excite.experiments.checks.base import Check, Panel, Verdict
+from excite.metrics.means import mean, mean_curve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import nn
+
+    from excite.experiments.checks.base import Measured, Standing
+    from excite.experiments.checks.seen import Seen
+
+__all__ = [
+    "RANDOMISATION",
+    "judge_independence",
+    "learned_layers",
+    "randomised_top_down",
+    "stops",
+    "under_randomisation",
+]
+
+UNLIKE = 0.2  # a rank correlation below it: hardly anything is left of the map
+LIKE = 0.5
+
+STOPS = 8  # networks have a hundred layers: not all of them need a look of their own
+
+
+def under_randomisation(seen: Seen) -> dict[str, Any]:
+    """The rank correlation of each method's map with its map of ever more random networks."""
+    layers = learned_layers(seen.classifier.module)
+    curves: dict[str, list[float]] = {method: [] for method in seen.layers}
+    random = []
+    for name, module in randomised_top_down(seen.classifier.module, seen.seed, stops(len(layers))):
+        random.append(name)
+        for method, found in seen.maps_of(module=module).items():
+            curves[method].append(seen.likeness(method, found))
+    shares = [count / len(layers) for count in stops(len(layers))]
+    return {"down_to": random, "shares": shares, "curves": curves}
+
+
+def learned_layers(module: nn.Module) -> list[str]:
+    """The names of the modules with weights of their own that can be drawn anew, the top one first.
+
+    Example:
+        >>> from torch import nn
+        >>> learned_layers(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Linear(2, 2)))
+        ['2', '0']
+    """
+    names = [name for name, child in module.named_modules() if hasattr(child, "reset_parameters")]
+    if not names:
+        raise ModelError("none of the network's layers can be drawn anew: they have no `reset_parameters`")
+    return names[::-1]
+
+
+def stops(layers: int) -> list[int]:
+    """After how many random layers the map is looked at: the first, the half, all, and evenly between.
+
+    Example:
+        >>> stops(3), stops(99)
+        ([1, 2, 3], [1, 13, 25, 38, 50, 62, 75, 87, 99])
+    """
+    return sorted({max(1, math.ceil(layers * stop / STOPS)) for stop in range(STOPS + 1)})
+
+
+def randomised_top_down(module: nn.Module, seed: int, after: list[int]) -> Iterator[tuple[str, nn.Module]]:
+    """The network with its top layers drawn anew as before training, ever more of them; always the same copy.
+
+    Args:
+        module: the network; it is left alone.
+        seed: the same seed draws the same weights.
+        after: after how many layers it is shown.
+
+    Yields:
+        the name of the layer that was drawn last, and the network.
+
+    Example:
+        >>> from torch import nn
+        >>> network = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        >>> [name for name, _ in randomised_top_down(network, 0, [1, 2])]
+        ['1', '0']
+    """
+    copied = copy.deepcopy(module)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        for count, name in enumerate(learned_layers(module), 1):
+            copied.get_submodule(name).reset_parameters()  # type: ignore[operator]
+            if count in after:
+                yield name, copied
+
+
+def judge_independence(measured: Sequence[Measured], method: str) -> Verdict:
+    """A map must hardly be like what it was once the top half of the network is random."""
+    shares = measured[0]["shares"]
+    curves = {name: mean_curve([one["curves"][name] for one in measured]) for name in measured[0]["curves"]}
+    half = next(k for k, share in enumerate(shares) if share >= 0.5)
+    left = {name: mean([_left(one["curves"][name][half:]) for one in measured]) for name in curves}
+    own = left[method].value
+    standing: Standing = "holds" if own < UNLIKE else "doubtful" if own < LIKE else "fails"
+    words = {"holds": "come", "doubtful": "come only in part", "fails": "hardly come"}[standing]
+    said = (
+        f"The maps {words} from what the network has learned: once the top half of its layers is random, the rank "
+        f"correlation of {method} with what it was is {left[method]}; below {UNLIKE} is wanted. With just that half "
+        f"random it is {curves[method][half]:z.2f}, and the highest from there on {max(curves[method][half:]):z.2f}."
+    )
+    others = ", ".join(f"{name} {value}" for name, value in left.items() if name != method)
+    after = (f"The others: {others}.",) if others else ()
+    rows = [
+        {
+            "method": name,
+            **{f"{100 * share:.0f} %": f"{value:z.2f}" for share, value in zip(shares, curve, strict=True)},
+        }
+        for name, curve in curves.items()
+    ]
+    lines = {name: [(0.0, 1.0), *zip(shares, curve, strict=True)] for name, curve in curves.items()}
+    panel = Panel("Likeness to the map of a random network", "share of layers, from the top", "rank correlation", lines)
+    return Verdict(standing, (said, *after), rows, (panel,))
+
+
+def _left(curve: Sequence[float]) -> float:
+    """What is left of the likeness on average, whatever its sign is at single places."""
+    return sum(curve) / len(curve)
+
+
+RANDOMISATION = Check(
+    "randomisation",
+    "Do the maps depend on what the network has learned?",
+    under_randomisation,
+    judge_independence,
+)

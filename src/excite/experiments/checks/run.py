@@ -1,0 +1,165 @@
+"""All checks of a classifier on some pictures, and what they come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from excite.errors import ImageError, MethodError
+from excite.experiments.checks.base import STANDINGS, worst
+from excite.experiments.checks.checks import CHECKS
+from excite.experiments.checks.work import Checking
+from excite.experiments.readable_layers import Places
+from excite.jobs import Crew
+from excite.jobs.ledger_init import open_ledger
+from excite.jobs.loop import run
+from excite.methods import find_method
+from excite.metrics.means import FEW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from excite.experiments.checks.base import Standing, Verdict
+    from excite.jobs.ledger_init import Entry
+    from excite.models import Classifier
+
+__all__ = ["PEERS", "Sanity", "SanityReport"]
+
+PEERS = ("mwp", "grad", "grad-cam", "lrp")  # what every method is seen beside; a random map too, where that says much
+
+
+@dataclass(frozen=True)
+class SanityReport:
+    """What the checks say.
+
+    Attributes:
+        model: the classifier's name.
+        method: the one that was checked,
+        layer: and where it was read.
+        pictures: on how many pictures.
+        verdicts: what each check says, by its name.
+    """
+
+    model: str
+    method: str
+    layer: str
+    pictures: int
+    verdicts: Mapping[str, Verdict]
+
+    @property
+    def standing(self) -> Standing:
+        """The least reassuring of all checks."""
+        return worst([verdict.standing for verdict in self.verdicts.values()])
+
+    def summary(self) -> str:
+        """Whether the maps can be relied on, in a sentence."""
+        asked = f"the maps of {self.method} at {self.layer} of {self.model}"
+        told = "1 picture" if self.pictures == 1 else f"{self.pictures} pictures"
+        few = " So few pictures say little: name more of them." if self.pictures < FEW else ""
+        if self.standing == "holds":
+            return f"Yes: {asked} passed all {len(self.verdicts)} checks on {told}.{few}"
+        opening = "No" if self.standing == "fails" else "With care"
+        words = [
+            f"{standing}: {', '.join(names)}" for standing in reversed(STANDINGS) if (names := self._names(standing))
+        ]
+        return f"{opening}: {asked}, checked on {told}. {'; '.join(words).capitalize()}.{few}"
+
+    def _names(self, standing: Standing) -> list[str]:
+        return [name for name, verdict in self.verdicts.items() if verdict.standing == standing]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "model": self.model,
+            "method": self.method,
+            "layer": self.layer,
+            "pictures": self.pictures,
+            "standing": self.standing,
+            "summary": self.summary(),
+            "checks": {
+                name: {
+                    "standing": verdict.standing,
+                    "said": list(verdict.sentences),
+                    "rows": [dict(row) for row in verdict.rows],
+                    "curves": {panel.title: dict(panel.lines) for panel in verdict.panels},
+                }
+                for name, verdict in self.verdicts.items()
+            },
+        }
+
+
+class Sanity:
+    """Checks the maps of a method on a classifier, beside those of others.
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        pictures: the files to check it on.
+        method: a name from `excite.METHODS`.
+        layer: where to read it and the maps without contrast; None for where they should be.
+        checks: names from `CHECKS`.
+        seed: whatever is drawn at random is drawn by it.
+
+    Attributes:
+        layers: for each method, by name, where it is read; the checked one first.
+        unreadable: why a method of comparison is left out.
+        failures: a line for each picture that could not be read.
+
+    Example:
+        >>> sanity = Sanity(excite.load(), find_images("photos"))                    # doctest: +SKIP
+        >>> sanity.report(list(sanity.records(Path("out")))).summary()               # doctest: +SKIP
+        'Yes: the maps of c-mwp at blocks.14 of efficientnet-lite0 passed all 6 checks on 8 pictures.'
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        pictures: Sequence[Path],
+        *,
+        method: str = "c-mwp",
+        layer: str | None = None,
+        checks: Sequence[str] = tuple(CHECKS),
+        seed: int = 0,
+    ) -> None:
+        self.classifier = classifier
+        self.pictures = pictures
+        self.checks = checks
+        self.seed = seed
+        self.failures: list[str] = []
+        asked = [find_method(name) for name in dict.fromkeys([method, "mwp"])]
+        self.layers = dict(Places(classifier, asked, None if layer is None else [layer]).layers)
+        for each in asked:
+            if each.name not in self.layers:
+                raise MethodError(f"{each.name} cannot be read on {classifier.name}, so there is nothing to check")
+        beside = Places(classifier, [find_method(name) for name in PEERS if name not in self.layers])
+        self.layers |= beside.layers
+        self.unreadable = beside.unreadable
+
+    def records(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
+        """Check picture by picture, kept in ``records.jsonl``: started again, it goes on where it was.
+
+        Args:
+            out: the folder for it.
+            workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
+        """
+        crew = Crew.of(workers)
+        ledger = open_ledger(out / "records.jsonl", ("image", "finding", "checks"), parquet=crew.is_cluster)
+        work = Checking(self.classifier, self.layers, self.checks, self.seed)
+        return run(work, self.pictures, ledger, workers=crew, failures=self.failures)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What was checked, and what was left out and why."""
+        read = ", ".join(f"{method} at {layers[0]}" for method, layers in self.layers.items())
+        facts = [("classifier", self.classifier.name), ("read", read), ("seed", str(self.seed))]
+        facts += [("left out", f"{place}: {why}") for place, why in self.unreadable.items()]
+        return facts + [("could not be read", failure) for failure in self.failures]
+
+    def report(self, records: Sequence[Entry]) -> SanityReport:
+        """What the records say."""
+        if not records:
+            raise ImageError(f"none of the {len(self.pictures)} pictures could be read; the first: {self.failures[0]}")
+        method = next(iter(self.layers))
+        verdicts = {
+            name: CHECKS[name].judge([record["checks"][name] for record in records], method) for name in self.checks
+        }
+        return SanityReport(self.classifier.name, method, self.layers[method][0], len(records), verdicts)

@@ -1,0 +1,125 @@
+"""The page of the documentation that says which architectures conserve the signal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from excite.experiments.conservation.losses import CAUSES
+from excite.experiments.conservation.rounding_words import in_float32, in_words, over_the_bound
+from excite.experiments.conservation.run import STATUSES, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+__all__ = ["columns", "page"]
+
+INTRODUCTION = """# Architectures
+
+Which networks can be explained, and how much of the top-down signal arrives? Made by
+
+    excite bench conservation --seed {seed} --markdown docs/architectures.md
+
+with {versions}.
+
+Each network has random weights: scales of norms, layers and branches between 0.5 and 1.5, a third of them negative;
+biases and shifts are 0. A signal of 1 goes down from the class with the largest logit, from the class with the smallest
+one, and from their dual units.
+
+| status | networks | |
+|---|---|---|
+{counts}
+
+- **mass**: what arrives at the lowest map that all of the signal must pass; of all signals the worst case.
+- **default**: the same at the layer that is read when nobody names one. In brackets where a part of the signal goes
+  another way, so that less than 1 is right.
+- **contrast**: the sum of the contrastive map, which is 0 where everything arrives.
+- **folded**: how far the map moves (L1) when the scales of batch norms are put into the weights of the convolutions
+  before them. That leaves the network the same function, so the map must stay. Empty where there is no such pair.
+- **float32**, **contrast in float32**: how far the maps of the default layer (MWP, c-MWP) are from those of the same
+  weights in double precision: the L1 distance, of the exact map's own L1 norm. {rounding}
+- **biases**: the mass with random biases, shifts and running means. Units that only their bias excites have nobody to
+  hand their probability to.
+
+In every row that is not *wrong*, the output is that of the plain network to the bit, no probability is negative, and
+the network is left as it was found.
+
+What is lost, and why:
+
+{causes}
+"""
+
+MEANING = {
+    "conserved": "all of it arrives, within 1e-4",
+    "kept": "at least 0.9 arrives",
+    "lost": "less than 0.9 arrives",
+    "refused": "an operation on the way has no rule, and is named",
+    "wrong": "negative or too much mass, other values, or a crash",
+}
+
+
+def page(rows: Sequence[Mapping[str, Any]], seed: int) -> str:
+    """The page in Markdown; the same rows give the same page.
+
+    Example:
+        >>> row = {"source": "timm", "family": "vit", "model": "vit_tiny", "status": "refused", "reason": "no rule"}
+        >>> page([row], seed=0).splitlines()[-1]
+        '| vit | vit_tiny (timm) | refused |  |  |  |  |  |  |  | no rule |'
+    """
+    counted = Counter(row["status"] for row in rows)
+    counts = "\n".join(f"| {status} | {counted[status]} | {MEANING[status]} |" for status in STATUSES)
+    causes = "\n".join(f"- **{cause}**: {text}" for cause, text in CAUSES.items())
+    packages = ", ".join(f"{name} {number}" for name, number in versions().items())
+    said = in_words(rows)
+    head = INTRODUCTION.format(seed=seed, versions=packages, counts=counts, causes=causes, rounding=said)
+    ordered = sorted(rows, key=lambda row: (row["family"].lower(), row["source"], row["model"]))
+    cells = [columns(row) for row in ordered]
+    names = list(cells[0]) if cells else []
+    table = [names, ["---"] * len(names), *(list(cell.values()) for cell in cells)]
+    return head + "\n" + "\n".join("| " + " | ".join(line) + " |" for line in table) + "\n"
+
+
+def columns(row: Mapping[str, Any]) -> dict[str, str]:
+    """A row as people read it."""
+    lowest, default = row.get("lowest"), row.get("default")
+    folded, biased = row.get("turned"), row.get("biased")
+    return {
+        "family": row["family"],
+        "model": f"{row['model']} ({row['source']})",
+        "status": row["status"],
+        "mass": "" if lowest is None else f"{_worst(lowest):.5f}",
+        "default": "" if default is None else _bracketed(default),
+        "contrast": "" if lowest is None else f"{_contrast(lowest):.0e}",
+        "folded": "" if folded is None else f"{folded:.0e}",
+        **in_float32(row),
+        "biases": "" if biased is None else f"{biased:.3f}",
+        "what is lost, rounded away or refused, and why": _words(row),
+    }
+
+
+def _worst(reading: Mapping[str, Any]) -> float:
+    """Of all signals, the mass that is farthest from 1."""
+    return float(max((*reading["mass"], *reading["dual"]), key=lambda mass: abs(mass - 1)))
+
+
+def _bracketed(reading: Mapping[str, Any]) -> str:
+    mass = f"{_worst(reading):.5f}"
+    return mass if reading["whole"] else f"({mass})"
+
+
+def _contrast(reading: Mapping[str, Any]) -> float:
+    pairs = zip(reading["mass"], reading["dual"], strict=True)
+    return max(abs(float(mass) - float(dual)) for mass, dual in pairs)
+
+
+def _words(row: Mapping[str, Any]) -> str:
+    if "crash" in row:
+        return str(row["crash"])
+    if "reason" in row:
+        return str(row["reason"]).partition(": read a layer above")[0]
+    lost = row.get("lost") or {}
+    said = [
+        f"{cause} {share:.4f}" + (f" (most in `{place}`)" if place else "") for cause, (share, place) in lost.items()
+    ]
+    return "; ".join([*said, *over_the_bound(row)])

@@ -1,0 +1,1 @@
+"""Text-to-region association (paper, section 4.3): run, scores, report, page."""

@@ -1,0 +1,276 @@
+"""Grounding: which region of a picture does a phrase refer to? (paper, 4.3: text-to-region association).
+
+The protocol is the paper's: the picture is seen at 300 pixels in its shorter side, the map of a phrase is the mean of
+those of its words, proposals are scored with f(R) = S_R / A_R ** gamma, and boxes that overlap by more than 0.7 are
+told once. Gamma is chosen for each method on held-out pictures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from excite.errors import DataError
+from excite.experiments.defaults import GROUNDING_METHODS, HELD_OUT
+from excite.experiments.grounding.grounding_facts import OWN, Asked, checked_truth
+from excite.experiments.grounding.grounding_protocol import Protocol, enlarged
+from excite.experiments.grounding.grounding_rows import Chosen
+from excite.experiments.grounding.grounding_run import Run
+from excite.experiments.grounding.measure import GAMMAS, Choosing, Ranking
+from excite.experiments.grounding.scores import (
+    Table,
+    choose,
+    empty_maps,
+    mentions_of,
+    reach,
+    spent,
+    unknown_words,
+)
+from excite.experiments.holding_out import checked_share, held_out
+from excite.experiments.readable_layers import Places
+from excite.experiments.report.page import main_method
+from excite.grounding.ground import Grounded, rank
+from excite.grounding.phrase_maps import SIDE
+from excite.grounding.proposals import PROPOSERS, find_proposer
+from excite.grounding.scoring import TRUST, checked_trust
+from excite.images import read_image
+from excite.jobs import Crew
+from excite.jobs.ledger_init import open_ledger
+from excite.jobs.loop import answered
+from excite.methods import find_method
+from excite.vocabulary import read_phrase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from excite.datasets.phrases import Phrase, PhraseDataset
+    from excite.experiments.grounding.grounding_others import Results
+    from excite.experiments.grounding.measure import Work
+    from excite.jobs.ledger_init import Entry
+    from excite.models import Classifier
+
+__all__ = ["MAIN", "MOST_WORDS", "Grounding"]
+
+MAIN = ("excite", "c-mwp", "mwp")
+"""The method that others are compared with is the first of these that is there."""
+
+MOST_WORDS = 20
+FIELDS = ("image", "size", "proposals", "trouble", "seconds", "own_scores", "phrases")
+
+
+class Grounding:
+    """Asks for what phrases refer to with several methods, and counts how far up a right box is.
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        dataset: from `excite.datasets.phrase_formats.open_phrases`.
+        methods: names from `excite.METHODS`.
+        layer: read all methods here, where they can be; None for each method's own place.
+        proposals: who proposes regions: a name of `excite.grounding.proposals.PROPOSERS`, or precomputed ones.
+        cache: a folder in which proposals are kept; None to make them anew each time.
+        gamma: how much a large region must hold; or those of `GAMMAS` of which one is chosen for each method on
+            held-out pictures.
+        held_out: choose on this share of the pictures; the others are reported on.
+        seed: another one holds out others.
+        truth: one of `TRUTHS`.
+        trust: how much the order counts in which proposals come, 0 to 1; the paper has 0.
+        side: the shorter side of pictures as the classifier sees them.
+        hints: let words for places and colours weigh the maps.
+        skip: leave out so many pictures first,
+        limit: and take so many of the rest; None for all.
+
+    Attributes:
+        tasks: the pictures with phrases.
+        held: the names of those on which gamma is chosen; none where it was given.
+        failures: a line for each picture or annotation that cannot be read.
+
+    Raises:
+        ExciteError: there is no such method, layer, truth or proposer, or there are no pictures.
+
+    Example:
+        >>> asking = Grounding(excite.load("everyday"), open_phrases("coco"), ["c-mwp"], limit=100)  # doctest: +SKIP
+        >>> chosen = asking.choose(list(asking.choosing(Path("out"))))                              # doctest: +SKIP
+        >>> run = asking.run(chosen, list(asking.records(Path("out"), chosen)))                     # doctest: +SKIP
+        >>> [(row.method, row.chosen.gamma, row.all.recalls[1].value) for row in run.rows]          # doctest: +SKIP
+    """
+
+    def __init__(  # noqa: PLR0913 - all but two may be left out
+        self,
+        classifier: Classifier,
+        dataset: PhraseDataset,
+        methods: Sequence[str] = tuple(GROUNDING_METHODS.split(",")),
+        *,
+        layer: str | None = None,
+        proposals: str | Path = "hierarchy",
+        cache: Path | None = None,
+        gamma: float | Sequence[float] = GAMMAS,
+        held_out: float = HELD_OUT,
+        seed: int = 0,
+        truth: str = "union",
+        trust: float = TRUST,
+        side: int = SIDE,
+        hints: bool = True,
+        skip: int = 0,
+        limit: int | None = None,
+    ) -> None:
+        if skip < 0 or (limit is not None and limit < 1):
+            raise DataError(f"skip {skip} and limit {limit} leave no pictures: give at least 0, and at least 1")
+        self.classifier, self.dataset = classifier, dataset
+        self.truth = checked_truth(truth)
+        self.gamma = float(gamma) if isinstance(gamma, (int, float)) else None
+        self.among = _checked_gammas(
+            (gamma,) if isinstance(gamma, (int, float)) else gamma, searched=self.gamma is None
+        )
+        self.share, self.seed = checked_share(held_out), seed
+        self.cache = cache.absolute() if cache and str(proposals) in PROPOSERS else None  # seen from any machine
+        self.names = dataset.names[skip:] if limit is None else dataset.names[skip : skip + limit]
+        self.failures: list[str] = []
+        source = find_proposer(proposals, self.cache)
+        self.tasks = list(self._tasks())
+        if not self.tasks:
+            reason = f": {self.failures[0]}" if self.failures else ""
+            raise DataError(f"none of these {len(self.names)} pictures has phrases to look for{reason}")
+        chosen = [find_method(name) for name in dict.fromkeys(methods)]
+        self.places = Places(enlarged(classifier, side), chosen, None if layer is None else [layer])
+        layers = {method: found[:1] for method, found in self.places.layers.items()}
+        self.protocol = Protocol(classifier, layers, source, str(proposals), checked_trust(trust), side, hints)
+        self.held = self._held()
+
+    def choosing(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
+        """Ask of the held-out pictures with every gamma, kept in ``choosing.jsonl``; nothing where gamma was given."""
+        tasks = [task for task in self.tasks if task.name in self.held]
+        return self._done(Choosing(self.protocol), tasks, out / "choosing.jsonl", workers)
+
+    def choose(self, records: Sequence[Entry]) -> dict[str, Chosen]:
+        """The gamma of each method: the given one, or the best one on the held-out pictures."""
+        if self.gamma is not None:
+            return {method: Chosen(self.gamma) for method in self.protocol.layers}
+        self._check_some_were_read(records, len(self.held), "to choose gamma on ")
+        return choose(records, self.truth, self.among)
+
+    def records(self, out: Path, chosen: Mapping[str, Chosen], workers: int | Crew = 1) -> Iterator[Entry]:
+        """Ask picture by picture, kept in ``records.jsonl``: started again, it goes on where it was.
+
+        Args:
+            out: the folder for it.
+            chosen: from `choose`.
+            workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
+        """
+        gammas = {method: one.gamma for method, one in chosen.items() if one.gamma is not None}
+        return self._done(Ranking(self.protocol, gammas), self.reported, out / "records.jsonl", workers)
+
+    @property
+    def reported(self) -> list[Asked]:
+        """The pictures that nothing is chosen on."""
+        return [task for task in self.tasks if task.name not in self.held]
+
+    def run(self, chosen: Mapping[str, Chosen], records: Sequence[Entry], others: Sequence[Results] = ()) -> Run:
+        """All that tables and figures need.
+
+        Args:
+            chosen: from `choose`.
+            records: from `records`.
+            others: results of other systems, counted on the same phrases.
+        """
+        self._check_some_were_read(records, len(self.reported), "")
+        name, layers, missing = self.classifier.name, self.protocol.layers, {OWN: 0}
+        mentions = {method: mentions_of(records, method, self.truth) for method in (*layers, OWN)}
+        for other in others:
+            mentions[other.name], missing[other.name] = other.mentions(records, self.truth)
+        table = Table(mentions, self.dataset.groups)
+        rows = [table.row(method, chosen[method], model=name, layer=read[0]) for method, read in layers.items()]
+        shared = [table.row(method, Chosen(None), missing=count) for method, count in missing.items()]
+        compared = table.leads(name, main_method(rows, MAIN))
+        about = self.about(records)
+        data = self.dataset
+        return Run(name, rows, shared, compared, records, data.name, data.split, data.groups, about, self.show)
+
+    def about(self, records: Sequence[Entry]) -> dict[str, Any]:
+        """What was measured, and what was left out and why, as plain values for JSON."""
+        unknown, skipped = unknown_words(records)
+        data = self.dataset
+        return {
+            "model": self.classifier.name,
+            "data": {"format": data.name, "folder": str(data.folder), "split": data.split},
+            "pictures": len(self.names),
+            "held_out_pictures": len(self.held),
+            "reported": len(records),
+            "phrases": sum(len(record["phrases"]) for record in records),
+            "protocol": {
+                "proposals": self.protocol.proposals,
+                "truth": self.truth,
+                "gamma": list(self.among) if self.gamma is None else self.gamma,
+                "held_out": self.share if self.gamma is None else None,
+                "seed": self.seed,
+                "trust": self.protocol.trust,
+                "side": self.protocol.side,
+                "hints": self.protocol.hints,
+            },
+            "layers": {method: list(layers) for method, layers in self.protocol.layers.items()},
+            "left_out": {
+                "data": dict(data.left_out),
+                "unknown": unknown,
+                "skipped": dict(skipped.most_common(MOST_WORDS)),
+                "skipped_in_all": skipped.total(),
+                "without_proposals": sum(not record["proposals"] for record in records),
+                "empty": empty_maps(records),
+                "unreadable": self.places.unreadable,
+            },
+            "proposals": sum(record["proposals"] for record in records) / max(len(records), 1),
+            "reach": reach(records, self.truth),
+            "seconds": spent(records),
+            "failures": self.failures,
+        }
+
+    def show(self, image: str, number: int, method: str, gamma: float, most: int) -> tuple[Grounded, Phrase]:
+        """A phrase grounded once more, and where it is: for drawing. Its maps carry the picture.
+
+        Args:
+            image: the picture's name.
+            number: which of its phrases, from 0.
+            method: by which method,
+            gamma: and with which gamma.
+            most: how many regions to tell.
+        """
+        task = next(task for task in self.tasks if task.name == image)
+        picture, phrase = read_image(task.described.path), task.described.phrases[number]
+        reading, chosen = read_phrase(phrase.text, self.protocol.labels), find_method(method)
+        (found,) = self.protocol.look(picture, [method]).maps(chosen, [reading], hints=self.protocol.hints)
+        proposals, _ = self.protocol.proposed(picture, task)
+        return Grounded(phrase.text, rank(self.protocol.scorer(proposals), found, gamma, most), found), phrase
+
+    def _done(self, work: Work, tasks: Sequence[Asked], path: Path, workers: int | Crew) -> Iterator[Entry]:
+        crew = Crew.of(workers)
+        ledger = open_ledger(path, FIELDS, parquet=crew.is_cluster)
+        found = answered(work, tasks, ledger, workers=crew, failures=self.failures, writes=self.cache)
+        return (entry for _, entry in found)
+
+    def _tasks(self) -> Iterator[Asked]:
+        for name in self.names:
+            try:
+                described = self.dataset.sample(name)
+            except DataError as error:
+                self.failures.append(str(error))
+                continue
+            if described.phrases:
+                yield Asked(described)
+
+    def _held(self) -> frozenset[str]:
+        if self.gamma is not None:
+            return frozenset()
+        return held_out((task.name for task in self.tasks), self.share, self.seed)
+
+    def _check_some_were_read(self, records: Sequence[Entry], asked: int, why: str) -> None:
+        """Refuse to count nothing."""
+        if not records:
+            first = f"; the first: {self.failures[0]}" if self.failures else ""
+            raise DataError(f"none of the {asked} pictures {why}could be read{first}")
+
+
+def _checked_gammas(gammas: Sequence[float], *, searched: bool) -> tuple[float, ...]:
+    """Those to choose from, of which all have to be tried; or the given one, which may be any."""
+    wrong = [gamma for gamma in gammas if not (gamma in GAMMAS if searched else 0 <= gamma <= 1)]
+    if wrong or not gammas:
+        which = "those of GAMMAS (0, 0.05 ... 1)" if searched else "a number from 0 to 1"
+        raise DataError(f"gamma cannot be {wrong[0] if wrong else 'one of none'}: give {which}")
+    return tuple(gammas)

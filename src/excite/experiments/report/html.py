@@ -1,0 +1,207 @@
+"""A page of results that is one file: it fetches nothing, fits a phone and a sheet of paper, and knows dark mode."""
+
+from __future__ import annotations
+
+import io
+import re
+from html import escape
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from excite.experiments.report.figures import FAINT, INK
+from excite.readouts.embedded import data_address, jpeg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Html", "drawing", "element", "joined", "page", "picture", "table"]
+
+LEAST = 0.8  # of its own size: a figure is not shrunk further
+STYLE = """
+:root { color-scheme: light dark; --ink: #22252a; --soft: #5d636d; --paper: #ffffff; --card: #f4f5f7; --line: #d9dce1;
+  --heat: #56b4e9; --link: #0060a0; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --soft: #a3a9b3; --paper: #15171a; --card: #1f2226;
+  --line: #3a3f46; --heat: #0072b2; --link: #7cc4f5; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem; max-width: 76rem; background: var(--paper); color: var(--ink);
+  font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+h1 { margin: .5rem 0; font-size: 1.7rem; line-height: 1.2; }
+h2 { margin: 2.5rem 0 .5rem; padding-top: .75rem; font-size: 1.25rem; border-top: 1px solid var(--line); }
+h3 { margin: 1.5rem 0 .25rem; font-size: 1rem; }
+p, li, dd { max-width: 48rem; }
+a { color: var(--link); }
+nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: 0; padding: 0; list-style: none; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: 1rem 0; }
+dt { color: var(--soft); }
+dd { margin: 0; overflow-wrap: anywhere; }
+dd ul { margin: 0; padding-left: 1.1rem; }
+code, pre { font: .9em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+pre { padding: .75rem; overflow-x: auto; background: var(--card); border-radius: .4rem; white-space: pre-wrap;
+  overflow-wrap: anywhere; }
+small, .soft { color: var(--soft); }
+small { display: block; font-size: .8em; white-space: nowrap; }
+.scroll { margin: 1rem 0; overflow-x: auto; }
+table { border-collapse: separate; border-spacing: 0; font-variant-numeric: tabular-nums; }
+caption { padding: .25rem 0; text-align: left; color: var(--soft); }
+caption span { position: sticky; left: 0; display: inline-block; max-width: min(48rem, 100vw - 2rem); }
+th, td { padding: .3rem .7rem; text-align: center; border-bottom: 1px solid var(--line); vertical-align: baseline; }
+thead th { font-weight: 600; vertical-align: bottom; }
+td, th[scope=col] { white-space: nowrap; }
+thead tr:first-child th { border-top: 1px solid var(--line); }
+tbody th, tfoot th, thead th:first-child { position: sticky; left: 0; text-align: left; font-weight: 400;
+  background: var(--paper); white-space: nowrap; }
+tfoot th, tfoot td { border-top: 1px solid var(--soft); }
+.beside { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 0 2.5rem; }
+.beside > * { min-width: 0; }
+.heat { display: block; margin: -.3rem -.7rem; padding: .3rem .7rem;
+  background: color-mix(in srgb, var(--heat) var(--share), transparent); }
+figure { margin: 1rem 0; }
+figcaption { color: var(--soft); overflow-wrap: anywhere; }
+figcaption strong { color: var(--ink); }
+svg { max-width: 100%; height: auto; }
+img { display: block; max-width: 100%; height: auto; }
+.strip { display: grid; grid-template-columns: repeat(auto-fill, minmax(10.5rem, 1fr)); gap: .75rem;
+  margin: .5rem 0 1.5rem; }
+.strip figure { margin: 0; min-width: 0; font-size: .9rem; line-height: 1.35; }
+.strip img { width: 100%; }
+@media (max-width: 40rem) {
+  dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .6rem; }
+  .strip { grid-template-columns: repeat(2, 1fr); gap: .5rem; }
+  th, td { padding: .3rem .45rem; } tbody th, tfoot th { min-width: 6.5rem; white-space: normal; }
+  .heat { margin: -.3rem -.45rem; padding: .3rem .45rem; } }
+@media print {
+  :root { --ink: #000; --soft: #444; --paper: #fff; --card: #f4f5f7; --line: #bbb; --heat: #56b4e9; }
+  body { max-width: none; padding: 0; font-size: 9pt; print-color-adjust: exact; } nav { display: none; }
+  .scroll { overflow: visible; } tfoot { display: table-row-group; }
+  tr, figure, .strip figure { break-inside: avoid; } h2, h3 { break-after: avoid; } }
+"""
+
+
+class Html(str):
+    """Text that is HTML already. Any other text is escaped where it is put into a page."""
+
+    __slots__ = ()
+
+
+def element(tag: str, *children: str, **attributes: str) -> Html:
+    """An element around its children; ``class_`` and ``aria_label`` are written class and aria-label.
+
+    Example:
+        >>> element("p", "1 < 2: ", element("b", "yes"), class_="soft")
+        '<p class="soft">1 &lt; 2: <b>yes</b></p>'
+    """
+    named = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"' for name, value in attributes.items())
+    return Html(f"<{tag}{named}>{joined(children)}</{tag}>")
+
+
+def joined(children: Iterable[str]) -> Html:
+    """Texts and elements one after the other.
+
+    Example:
+        >>> joined(["<", element("i", "a")])
+        '&lt;<i>a</i>'
+    """
+    return Html("".join(child if isinstance(child, Html) else escape(child) for child in children))
+
+
+def page(title: str, introduction: str, sections: Sequence[tuple[str, Html]]) -> str:
+    """A whole page: a title, what it is about, and sections with headings, to which links lead.
+
+    Example:
+        >>> page("Results", "Of a game.", [("Table", element("p", "87.6"))]).startswith("<!DOCTYPE html>")
+        True
+    """
+    links = [element("li", element("a", heading, href=f"#s{k}")) for k, (heading, _) in enumerate(sections, 1)]
+    blocks = [
+        element("section", element("h2", heading, id=f"s{k}"), "\n", content, "\n")
+        for k, (heading, content) in enumerate(sections, 1)
+    ]
+    head = joined([Html('<meta charset="utf-8">'), _viewport(), element("title", title), element("style", Html(STYLE))])
+    header = element("header", element("h1", title), element("p", introduction))
+    contents = element("nav", element("ul", *links), aria_label="Contents")
+    body = element("body", header, "\n", contents, "\n", element("main", *chain(*((block, "\n") for block in blocks))))
+    return f"<!DOCTYPE html>\n{element('html', element('head', head), Html(chr(10)), body, lang='en')}\n"
+
+
+def _viewport() -> Html:
+    return Html('<meta name="viewport" content="width=device-width, initial-scale=1">')
+
+
+def table(
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    groups: Sequence[tuple[str, int]] = (),
+    foot: Iterable[Sequence[str]] = (),
+) -> Html:
+    """A table whose first column names its rows. A wide one is scrolled, by keyboard as well, with that column in view.
+
+    Args:
+        caption: what it shows.
+        columns: the headings, also of the first column.
+        rows: their cells.
+        groups: headings above the others, each with the number of columns it spans.
+        foot: rows of totals.
+
+    Example:
+        >>> '<th scope="row">c-mwp</th><td>87.6</td>' in table("Hits", ["method", "%"], [["c-mwp", "87.6"]])
+        True
+    """
+    above = [element("th", name, colspan=str(span), scope="colgroup") for name, span in groups]
+    heads = [element("tr", *above)] if above else []
+    heads.append(element("tr", *(element("th", name, scope="col") for name in columns)))
+    body = element("tbody", *chain(*((_row(cells), "\n") for cells in rows)))
+    ends = [_row(cells) for cells in foot]
+    parts = [
+        element("caption", element("span", caption)),
+        element("thead", *heads),
+        body,
+        *([element("tfoot", *ends)] if ends else []),
+    ]
+    return element("div", element("table", *parts), class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def _row(cells: Sequence[str]) -> Html:
+    name, *others = cells
+    return element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in others))
+
+
+def picture(image: Image.Image, alt: str, *, width: int) -> Html:
+    """A photograph inside the page, at most so many pixels wide, with words for those who do not see it.
+
+    Example:
+        >>> picture(Image.new("RGB", (64, 48)), "a black picture", width=32)[:58]
+        '<img alt="a black picture" width="32" height="24" src="dat'
+    """
+    shown = image.convert("RGB")
+    if shown.width > width:
+        shown = shown.resize((width, max(1, round(shown.height * width / shown.width))), Image.Resampling.LANCZOS)
+    source = data_address("image/jpeg", jpeg(shown, quality=80))
+    return Html(f'<img alt="{escape(alt)}" width="{shown.width}" height="{shown.height}" src="{source}">')
+
+
+def drawing(figure: Any, alt: str) -> Html:
+    """A figure of matplotlib inside the page: its text stays text, its ink and its faint lines are the page's own.
+
+    Args:
+        figure: drawn in the colours of `excite.experiments.report.figures`.
+        alt: words for those who do not see it; figures of one page must differ in them.
+    """
+    import matplotlib as mpl
+
+    content = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))  # the same figure, the same bytes
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": alt}):
+        figure.savefig(content, format="svg", transparent=True, metadata=nothing)
+    text = content.getvalue()
+    text = text[text.index("<svg") :].replace(INK.lower(), "currentColor").replace(FAINT.lower(), "var(--line)")
+    names = {name for name in re.findall(r' id="([^"]+)"', text) if f"#{name}" not in text}
+    text = re.sub(r' id="([^"]+)"', lambda found: "" if found[1] in names else found[0], text)
+    least = (
+        f"min-width: {figure.get_figwidth() * 72 * LEAST:.0f}pt"  # then it is scrolled, so that its text stays legible
+    )
+    svg = Html(text.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" style="{least}" ', 1).strip())
+    return element("div", svg, class_="scroll", tabindex="0")

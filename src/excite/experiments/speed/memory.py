@@ -1,0 +1,117 @@
+"""How much memory a method needs beside the loaded network, seen by the operating system.
+
+Each is measured in a process of its own: memory that an earlier method has had and given back would hide what the next
+one takes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from excite.experiments.speed.speed_rounds import reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["EARLY", "endurance", "in_own_process", "memory_now", "peak_of"]
+
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+RUNS = 2  # the second one shows what the first one has kept
+EARLY = 100  # pictures after which everything that is kept for good is there
+MIB = 2**20
+
+
+def in_own_process(work: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any]:
+    """Do it in a fresh process and return what it answers, or else a ``note`` that says why not.
+
+    Example:
+        >>> in_own_process(dict, [("peak_mb", 1.0)])
+        {'peak_mb': 1.0}
+    """
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(work, *arguments).result()
+        except BrokenProcessPool:
+            return {"note": "its process was killed, most likely because memory ran out"}
+        except Exception as error:  # noqa: BLE001 - whatever a peer fails with is a row with its reason
+            return {"note": reason_of(error)}
+
+
+def peak_of(warm_up: Callable[[], object], run: Callable[[], object], device: torch.device) -> float:
+    """How many MiB a call needs at most, beyond what is there after a plain forward pass.
+
+    Args:
+        warm_up: the plain forward pass.
+        run: the call; it is made twice, so that what it keeps counts.
+        device: where it computes. On a GPU it is the tensors' memory there.
+    """
+    warm_up()
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        allocated = torch.cuda.memory_allocated(device)
+        _repeat(run)
+        return (torch.cuda.max_memory_allocated(device) - allocated) / MIB
+    _give_back()
+    before = memory_now()
+    if STATUS.exists():
+        RESET.write_text("5", encoding="ascii")  # the kernel's high-water mark starts anew
+    _repeat(run)
+    return _highest() - before
+
+
+def memory_now() -> float:
+    """MiB of this process in memory now; where the kernel does not tell, the most it ever had."""
+    return _status("VmRSS") if STATUS.exists() else _highest()
+
+
+def endurance(step: Callable[[int], object], pictures: int) -> tuple[float, float]:
+    """Picture after picture: how many MiB there are in memory after the first hundred, and in the end.
+
+    Example:
+        >>> early, end = endurance(lambda number: None, 3)
+        >>> 0 < early <= end
+        True
+    """
+    early = 0.0
+    for number in range(pictures):
+        step(number)
+        if number + 1 == min(EARLY, pictures):
+            early = memory_now()
+    return early, memory_now()
+
+
+def _repeat(run: Callable[[], object]) -> None:
+    for _ in range(RUNS):
+        run()
+
+
+def _highest() -> float:
+    if STATUS.exists():
+        return _status("VmHWM")
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / MIB if sys.platform == "darwin" else most / 1024  # macOS counts bytes
+
+
+def _status(field: str) -> float:
+    """A line of what Linux says about this process, in MiB."""
+    (line,) = (line for line in STATUS.read_text(encoding="ascii").splitlines() if line.startswith(f"{field}:"))
+    return int(line.split()[1]) / 1024
+
+
+def _give_back() -> None:
+    """Let the C library return what is free, so that nobody works in memory that the forward pass has left behind."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, others return memory at once
+    if trim is not None:
+        trim(0)

@@ -1,0 +1,238 @@
+"""Compiled maps: for many maps of one network, its graph and the way down are written once and run by onnxruntime."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from excite.errors import MethodError, ModelError
+from excite.images import read_image
+from excite.io.fetch import cache_folder
+from excite.methods import View, find_method
+from excite.models import Preprocess
+from excite.models.identity import identity
+from excite.propagation.keeping import version_of
+from excite.session import Look, layers_of, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from excite.api import ImageSource
+    from excite.attention import AttentionMap
+    from excite.export.sizes import Sizes
+    from excite.export.split import Halves
+    from excite.methods import Method
+    from excite.models import Classifier
+    from excite.session import Cue
+
+__all__ = ["Compiled", "compile"]
+
+METHODS = ("mwp", "c-mwp")
+MAKERS = ("excite", "torch", "onnx", "onnxscript", "onnxruntime")  # what a graph depends on beside the network
+FORM = 2  # counts how graphs are written: earlier ones are right, and slower
+
+
+def compile(  # noqa: A001 - the word that torch and re have for it, too
+    classifier: Classifier,
+    *,
+    layer: str | None = None,
+    method: str = "c-mwp",
+    size: tuple[int, int] | None = None,
+    threads: int | None = None,
+) -> Compiled:
+    """Write the network and its way down to a layer as one graph, and have onnxruntime run it.
+
+    That takes from half a minute to a few. The graph is checked against the library and kept under
+    ``$EXCITE_HOME/compiled`` (or ``~/.cache/excite``), so that the next time it is only opened and checked again. It is
+    another one for other weights, another layer, method or size, and for other versions of what wrote it.
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        layer: where to read the maps; None for the classifier's own best.
+        method: ``c-mwp`` or ``mwp``.
+        size: height and width of the prepared pictures, for a quicker graph that serves these alone; None: all sizes
+            that the network allows. Where those are multiples of some number, pictures are prepared so (and
+            ``compiled.classifier`` is the one that prepares them so).
+        threads: that a run may use; None: as many as there are cores.
+
+    Raises:
+        ModelError: onnxruntime is missing, or the network cannot be written as one graph.
+        MethodError: the method is neither of the two.
+
+    Example:
+        >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
+        >>> (cat,) = compiled.attend("photo.jpg", "tabby")              # doctest: +SKIP
+    """
+    return Compiled(classifier, layer=layer, method=method, size=size, threads=threads)
+
+
+class Compiled:
+    """A classifier's maps by one method at one layer, run by onnxruntime: see `compile`.
+
+    Attributes:
+        classifier: whose maps. Where the graph serves sizes in steps, its pictures are prepared in such sizes.
+        layer: where they are read.
+        method: by which they are made.
+        path: the graph.
+
+    Example:
+        >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
+        >>> compiled.layer                                              # doctest: +SKIP
+        'blocks.14'
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        *,
+        layer: str | None = None,
+        method: str = "c-mwp",
+        size: tuple[int, int] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        from excite.export.export import usual_sizes
+        from excite.export.formats import check_onnx
+
+        if method not in METHODS:
+            raise MethodError(f"the method {method!r} cannot be compiled: choose {' or '.join(METHODS)}")
+        check_onnx()
+        self.classifier, self.method = classifier, method
+        self._method = find_method(method)
+        example = usual_sizes(classifier, size, dynamic=size is None)
+        blank = torch.zeros(1, 3, example.height, example.width)
+        self.layer = layers_of(self._method, classifier, blank, layer)[0]
+        self._versions = _versions(classifier)
+        self.path = _place(classifier, self.layer, method, size)
+        self._halves, self.sizes = self._opened(size, threads)
+        self.classifier = _fitting(classifier, self.sizes)
+
+    def attend(self, image: ImageSource, concepts: Sequence[Cue] | Cue | None = None) -> list[AttentionMap]:
+        """Where in this picture is the evidence for those concepts? As `excite.attend`, in a fraction of the time.
+
+        Example:
+            >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
+            >>> [found.point() for found in compiled.attend("photo.jpg", ["tabby", "sofa"])]   # doctest: +SKIP
+        """
+        if _versions(self.classifier) != self._versions:
+            raise ModelError("the network's weights were changed since it was compiled: compile it again")
+        picture = read_image(image)
+        inputs = self.classifier.prepared(picture)[None]
+        height, width = inputs.shape[2:]
+        if not self.sizes.fit(height, width):
+            raise ModelError(
+                f"a picture prepared as {height} x {width} is not served by this compiled network, which takes "
+                f"{self.sizes}: compile it with size=({height}, {width}), or prepare all pictures alike "
+                "(Preprocess(square=True))"
+            )
+        seen = _Seen(self, self._method, self._halves, inputs)
+        look = Look(self.classifier, {1.0: inputs}, [self._method], layer=self.layer, view=seen)
+        return look.answer(self._method, [listed(concepts)], [picture])[0]
+
+    def maps(self, inputs: Tensor, signals: Tensor) -> tuple[Tensor, Tensor]:
+        """The maps [K, N, h, w] of several signals, and the network's output.
+
+        Args:
+            inputs: prepared pictures [N, 3, H, W] of a size and a number that the graph serves.
+            signals: [K, *output]: how much of each output unit is asked for, as in `excite.mwp`.
+
+        Example:
+            >>> compiled = excite.compile(excite.load(), size=(224, 224))               # doctest: +SKIP
+            >>> compiled.maps(torch.zeros(1, 3, 224, 224), torch.eye(1000)[:2, None])[0].shape   # doctest: +SKIP
+            torch.Size([2, 1, 7, 7])
+        """
+        output, seen = self._halves.look(inputs)
+        return self._halves.down(seen, signals), output
+
+    def _opened(self, size: tuple[int, int] | None, threads: int | None) -> tuple[Halves, Sizes]:
+        """The kept graph, or where there is none, or none that agrees with the library, a new one."""
+        if self.path.is_file():
+            try:
+                return self._open(threads)
+            except Exception:  # noqa: BLE001 - whatever is wrong with a kept file: it is made anew, or that says why not
+                self.path.unlink(missing_ok=True)
+        self._write(size)
+        return self._open(threads)
+
+    def _write(self, size: tuple[int, int] | None) -> None:
+        """A graph for any number of signals at once. Of one size, a network for single pictures will do, too.
+
+        Where that fails as well it says why; and what was asked for all sizes is never written for one alone.
+        """
+        from excite.export.export import export
+
+        write = partial(export, self.classifier, self.path, layer=self.layer, method=self.method, size=size)
+        if size is None:
+            write(dynamic=True)
+            return
+        try:
+            write(dynamic="batch")
+        except ModelError:
+            write(dynamic=False)
+
+    def _open(self, threads: int | None) -> tuple[Halves, Sizes]:
+        from excite.export.agreement import any_picture, compare, demand
+        from excite.export.spec import sizes_in
+        from excite.export.split import Halves
+        from excite.export.trace import Looking
+
+        halves, sizes = Halves(self.path, threads), sizes_in(self.path)
+        looking = Looking(self.classifier.module, self.layer, self.method)
+
+        def second_of_two(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
+            output, seen = halves.look(picture)
+            return halves.down(seen, torch.stack([signal.roll(1, 1), signal]))[1], output
+
+        demand(compare(second_of_two, looking, [any_picture(sizes)], batch=False))
+        return halves, sizes
+
+
+class _Seen(View):
+    """A picture as the network sees it, where a graph runs in the network's place."""
+
+    def __init__(self, compiled: Compiled, method: Method, halves: Halves, inputs: Tensor) -> None:
+        super().__init__(compiled.classifier.module, {1.0: inputs}.__getitem__, {method: [compiled.layer]})
+        self._halves, self._layer = halves, compiled.layer
+        self._output, self._seen = halves.look(inputs)
+
+    @property
+    def output(self) -> Tensor:
+        """What the network says of the picture."""
+        return self._output
+
+    def maps_of(self, _method: Method, cues: Sequence[Callable[[Tensor], Tensor]]) -> list[dict[str, Tensor]]:
+        """The maps of several cues: the network ran once."""
+        if not cues:
+            return []
+        signals = torch.stack([cue(self._output) for cue in cues])
+        return [{self._layer: each} for each in self._halves.down(self._seen, signals)]
+
+
+def _fitting(classifier: Classifier, sizes: Sizes) -> Classifier:
+    """The classifier with a preparation that gives sizes which a graph serves, if that serves some of all kinds."""
+    preprocess, step = classifier.preprocess, sizes.step or 1
+    if not isinstance(preprocess, Preprocess) or preprocess.multiple % step == 0:
+        return classifier
+    return replace(classifier, preprocess=replace(preprocess, multiple=math.lcm(preprocess.multiple, step)))
+
+
+def _place(classifier: Classifier, layer: str, method: str, size: tuple[int, int] | None) -> Path:
+    """Where the graph is kept: a name for all that it depends on."""
+    facts: list[Any] = [*identity(classifier), layer, method, size, FORM, [version(maker) for maker in MAKERS]]
+    name = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
+    return cache_folder() / "compiled" / f"{name}.onnx"
+
+
+def _versions(classifier: Classifier) -> tuple[int, ...]:
+    """Changes when the network's weights or statistics do (not through ``.data``, which torch does not count)."""
+    module = classifier.module
+    return tuple(version_of(each) for each in (*module.parameters(), *module.buffers()))

@@ -1,0 +1,237 @@
+"""Work that is never needed, left out of a graph.
+
+While a graph is written down nothing is known of the values, so children of both signs compete for both ports. What
+the operations themselves tell is found out here: a ReLU gives nothing negative, and no signal comes through one to a
+unit that was pushed down. The rest of such a branch is zero, and is cut off.
+
+It is found out from the graph and not while the network runs: here nothing is written in place any more, so what an
+operation gave stays what it gave.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from excite.export.shapes import alike, is_all, is_first, only_leading, shape_of, shape_words, shortened
+from excite.export.twins import Twins
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+__all__ = ["simplify"]
+
+aten = torch.ops.aten
+
+
+def _operations(names: str) -> frozenset[Any]:
+    """Torch's operations by name and overload."""
+    return frozenset(operator.attrgetter(name)(aten) for name in names.split())
+
+
+SAME = _operations("detach.default alias.default clone.default lift_fresh_copy.default")
+MOVING = {operator.getitem} | _operations(  # each output is a copy of an input, or a sum of some
+    """reshape.default expand.default unsqueeze.default squeeze.dim squeeze.dims
+    select.int slice.Tensor permute.default t.default transpose.int unbind.int split.Tensor split_with_sizes.default
+    index_select.default unfold.default sum.dim_IntList mean.dim _to_copy.default avg_pool2d.default
+    avg_pool3d.default _adaptive_avg_pool2d.default upsample_bilinear2d.vec upsample_nearest2d.vec
+    upsample_bilinear2d.default upsample_nearest2d.default flip.default repeat.default"""
+)
+LINEAR = _operations("mul.Tensor mm.default bmm.default convolution.default")
+ABOVE = _operations(
+    "relu.default sigmoid.default hardsigmoid.default softplus.default exp.default abs.default _softmax.default"
+)
+ZEROS = _operations("zeros_like.default new_zeros.default zeros.default")
+JOINING = _operations("cat.default add.Tensor slice_scatter.default")
+KEEPING_SIGN = JOINING | _operations("mul.Tensor div.Tensor add.Scalar mul.Scalar div.Scalar")
+PLACING = _operations("cat.default slice_scatter.default")  # their numbers are places, no values
+DIVISIONS = _operations("div.Tensor div.Scalar")
+CLAMPS = _operations("clamp.default hardtanh.default")
+
+
+def simplify(module: GraphModule) -> GraphModule:
+    """Take out of a graph what changes nothing. It is changed in place.
+
+    Example:
+        >>> from torch.fx.experimental.proxy_tensor import make_fx
+        >>> graph = make_fx(lambda x: x.relu() + x.relu().clamp(max=0))(torch.ones(2))
+        >>> [node.name for node in simplify(graph).graph.nodes]
+        ['x_1', 'relu', 'output']
+    """
+    facts, twins = _Facts(), Twins()
+    for node in list(module.graph.nodes):
+        kept = twins.first(node)
+        if kept is node and node.op == "call_function":
+            shortened(node)
+            kept = facts.learn(node)
+            twins.replace(node, kept)
+        if kept is not node:
+            node.replace_all_uses_with(kept)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return module
+
+
+class _Facts:
+    """What is known of the nodes of a graph, whatever the picture."""
+
+    def __init__(self) -> None:
+        self.zero: set[Any] = set()
+        self.positive: set[Any] = set()  # nowhere below 0
+        self.within: dict[Any, set[Any]] = {}  # not 0 only where all of those are above 0
+
+    def learn(self, node: Node) -> Node:
+        """Note what is known of a node; give the one that can stand for it."""
+        args: tuple[Any, ...] = node.args
+        if node.target in SAME:
+            return args[0]  # type: ignore[no-any-return]  # the input of a copy is a node
+        if node.target is aten.copy.default and alike(node, args[1]):  # written over
+            return args[1]  # type: ignore[no-any-return]  # only nodes are alike
+        if node.target is aten.addmm.default and args[0] in self.zero and not node.kwargs:
+            return self.learn(_product(node))
+        same = self._unchanged(node, args)
+        if same is not None:
+            return same
+        if self._is_zero(node, args):
+            self.zero.add(node)
+            self.positive.add(node)
+        elif self._is_positive(node, args):
+            self.positive.add(node)
+        self.within[node] = self._support(node, args)
+        return node
+
+    def _unchanged(self, node: Node, args: tuple[Any, ...]) -> Node | None:
+        """The input that the node only gives back."""
+        target, given = node.target, args[0] if args and isinstance(args[0], Node) else None
+        if target in {aten.add.Tensor, aten.sub.Tensor} and len(args) == 2:
+            return self._lone_term(node, args)
+        same = (
+            (target is aten.mul.Tensor and args[1] == 1)
+            or (target is aten.clamp.default and args[1:] == (0,) and given in self.positive)
+            or (target is aten.index_select.default and is_all(args[2], shape_of(given)[args[1]]))
+            or (target in {aten.reshape.default, aten.expand.default} and alike(node, given))
+        )
+        if target is aten.select.int and args[1:] == (0, 0) and is_first(given):
+            return given.args[0]  # type: ignore[union-attr,return-value]  # both are nodes, as was just seen
+        if target is aten.mul.Tensor and _all_nodes(args):
+            return self._lone_factor(node, args)
+        return given if same else None
+
+    def _lone_factor(self, node: Node, args: tuple[Any, ...]) -> Node | None:
+        """The factor that is 0 already wherever the other one, which is 1 elsewhere, would make it 0."""
+        for one, other in (args, args[::-1]):
+            if self._is_masked(one, other, aten.gt.Scalar) and alike(node, one):
+                return one  # type: ignore[no-any-return]  # only nodes are alike
+        return None
+
+    def _lone_term(self, node: Node, args: tuple[Any, ...]) -> Node | None:
+        """The term of a sum whose other term is 0."""
+        left, right = args
+        if right in self.zero and alike(node, left):
+            return left  # type: ignore[no-any-return]  # only nodes are alike
+        if node.target is aten.add.Tensor and left in self.zero and alike(node, right):
+            return right  # type: ignore[no-any-return]  # as above
+        return None
+
+    def _is_zero(self, node: Node, args: tuple[Any, ...]) -> bool:
+        target = node.target
+        if target in ZEROS:
+            return True
+        if target in LINEAR:
+            bias = target is aten.convolution.default and args[2] is not None
+            none = not bias and any(each in self.zero for each in args[:2])
+            return none or (target is aten.mul.Tensor and self._never_meet(args))
+        if target in JOINING:
+            numbers = target not in PLACING and not _all_nodes(args)  # nothing and a number is a number
+            return not numbers and bool(node.all_input_nodes) and self.zero.issuperset(node.all_input_nodes)
+        given = args[0] if args else None
+        if target is aten.clamp.default:
+            return given in self.positive and args[1:] == (None, 0)
+        if target is aten.lt.Scalar:
+            return given in self.positive and args[1] == 0
+        return _is_nothing(given, self.zero) and _hands_on(target, args, self.zero)
+
+    def _is_positive(self, node: Node, args: tuple[Any, ...]) -> bool:
+        target = node.target
+        if target in ABOVE or _is_square(target, args):
+            return True
+        if target in CLAMPS:
+            return len(args) > 1 and args[1] is not None and bool(args[1] >= 0)
+        if target is aten.constant_pad_nd.default:
+            return args[0] in self.positive and (len(args) < 3 or bool(args[2] >= 0))
+        if target in {*MOVING, aten.max_pool2d_with_indices.default, aten.pow.Tensor_Scalar}:
+            return args[0] in self.positive
+        plain = target in PLACING or all(_is_positive_term(each) for each in args)
+        return target in KEEPING_SIGN and plain and all(each in self.positive for each in node.all_input_nodes)
+
+    def _support(self, node: Node, args: tuple[Any, ...]) -> set[Any]:
+        """Of which nodes it is known that this one is 0 where they are not above 0."""
+        target = node.target
+        if target is aten.relu.default or (target in CLAMPS and args[1:2] == (0,)):
+            return {node, args[0]}
+        if target is aten.gt.Scalar and args[1] == 0:
+            return {args[0], *self._known(args[0])}
+        if target is aten.threshold_backward.default and args[2] == 0:
+            return {*self._known(args[0]), args[1], *self._known(args[1])}
+        if target is aten.mul.Tensor:
+            return set[Any]().union(*(self._known(each) for each in args))
+        if target is aten.add.Tensor and _all_nodes(args):
+            return set[Any].intersection(*(self._known(each) for each in args))
+        return self._known(args[0]) if target in DIVISIONS or only_leading(node) else set()
+
+    def _known(self, node: Any) -> set[Any]:
+        return self.within.get(node, set()) if isinstance(node, Node) else set()
+
+    def _never_meet(self, args: tuple[Any, ...]) -> bool:
+        """A product of two that are never other than 0 at the same place."""
+        if not _all_nodes(args):
+            return False
+        return any(self._is_masked(one, other, aten.lt.Scalar) for one, other in (args, args[::-1]))
+
+    def _is_masked(self, one: Node, other: Node, comparison: Any) -> bool:
+        """Whether one is other than 0 only where what the other node compares with 0 is above 0."""
+        return bool(
+            other.target is comparison
+            and other.args[1] == 0
+            and other.args[0] in self._known(one)
+            and shape_words(one)[-len(shape_of(other)) :] == shape_words(other)
+        )
+
+
+def _product(node: Node) -> Node:
+    """An ``addmm`` to nothing."""
+    with node.graph.inserting_before(node):
+        product = node.graph.call_function(aten.mm.default, node.args[1:3])
+    product.meta.update(node.meta)
+    return product
+
+
+def _is_nothing(given: Any, zero: set[Any]) -> bool:
+    return isinstance(given, Node) and given in zero
+
+
+def _hands_on(target: Any, args: tuple[Any, ...], zero: set[Any]) -> bool:
+    """Whether an operation makes nothing out of nothing."""
+    if target in {aten.masked_fill.Scalar, aten.constant_pad_nd.default}:
+        return len(args) < 3 or args[2] == 0
+    if target is aten.scatter_add.default:
+        return args[3] in zero
+    return target is aten.threshold_backward.default or target in MOVING
+
+
+def _all_nodes(args: Any) -> bool:
+    return bool(args) and all(isinstance(each, Node) for each in args)
+
+
+def _is_square(target: Any, args: tuple[Any, ...]) -> bool:
+    if target is aten.pow.Tensor_Scalar:
+        return bool(args[1] % 2 == 0)
+    return target is aten.mul.Tensor and args[0] is args[1]
+
+
+def _is_positive_term(term: Any) -> bool:
+    """Whether a node, or a number that is not negative."""
+    return isinstance(term, Node) or (isinstance(term, (int, float)) and term >= 0)

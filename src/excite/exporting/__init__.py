@@ -1,5 +1,0 @@
-"""Maps without this library: the network and the whole way down in one file."""
-
-from excite.exporting.export import Exported, export
-
-__all__ = ["Exported", "export"]

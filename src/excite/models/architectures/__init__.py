@@ -1,0 +1,1 @@
+"""The networks that excite builds itself."""

@@ -1,0 +1,231 @@
+"""Contact sheets: pictures of a corpus in rows, each with its first tags below."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from excite.errors import DataError, ImageError
+from excite.tags.figures import BLUE, FAINT, INK, ORANGE, PAPER, can_draw, font_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from excite.tags.corpus import Corpus
+    from excite.tags.images import Pictures
+
+__all__ = ["Box", "Place", "Tagged", "contact_sheet", "is_alphabetical", "places", "read_pictures", "sampled"]
+
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom."""
+
+WIDTH, HEIGHT = 320, 240  # of a picture's place
+GAP, TITLE = 24, 64
+LETTERS, LINES = 19, 3  # the size of the text below a picture, and how many lines of it
+LINE = round(1.35 * LETTERS)
+TEXT = LINES * LINE + 10
+MOST_TAGS = 5
+FITTING = 200  # letters: nothing longer fits, and a tag may have a million
+CUT = " ,…"  # not in front of an ellipsis
+BACKGROUND = "#F2F2F2"  # beside pictures of another shape
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A picture and its tags as listed."""
+
+    picture: Image.Image
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a picture goes on a sheet, and where its text."""
+
+    picture: Box
+    text: Box
+
+
+def is_alphabetical(tags: Sequence[str]) -> bool:
+    """Whether the tags, two or more, stand in alphabetical order: nobody has put the telling ones first.
+
+    Example:
+        >>> [is_alphabetical(tags) for tags in (["ant", "bee"], ["bee", "ant"], ["ant"])]
+        [True, False, False]
+    """
+    return len(tags) > 1 and all(one <= other for one, other in pairwise(tags))
+
+
+def sampled(corpus: Corpus, number: int) -> list[tuple[str | None, list[str | None] | None]]:
+    """Some pictures of a corpus with their tags, chosen by chance: always the same ones, in the same order.
+
+    Example:
+        >>> sampled(Corpus(Path("kept.parquet")), 1)  # doctest: +SKIP
+        [('2024/cat.jpg', ['cat', 'sofa'])]
+    """
+    lots = np.random.default_rng(0).choice(corpus.rows, min(number, corpus.rows), replace=False)
+    found = {}
+    for piece in corpus.pieces:
+        first, inside = piece.first, lots[(lots >= piece.first) & (lots < piece.first + piece.rows)]
+        for batch in corpus.batches([piece]) if len(inside) else ():
+            for lot in inside[(inside >= first) & (inside < first + batch.num_rows)].tolist():
+                row = batch.slice(lot - first, 1).to_pylist()[0]
+                found[lot] = row["image"], row["tags"]
+            first += batch.num_rows
+    return [found[lot] for lot in lots.tolist()]
+
+
+def read_pictures(
+    wanted: Iterable[tuple[str | None, Sequence[str | None] | None]], pictures: Pictures, most: int
+) -> tuple[list[Tagged], list[str]]:
+    """Read pictures until there are enough.
+
+    Args:
+        wanted: names and tags, some more than needed: pictures of a corpus are often gone.
+        pictures: where they lie.
+        most: how many to read.
+
+    Returns:
+        the pictures, and why others could not be read.
+
+    Raises:
+        ImageError: none could be read; the message is that of the first.
+
+    Example:
+        >>> read_pictures([("cat.jpg", ["cat"])], open_pictures("photos"), 12)  # doctest: +SKIP
+    """
+    found: list[Tagged] = []
+    failures: list[str] = []
+    for name, tags in wanted:
+        if len(found) == most:
+            break
+        try:
+            picture = pictures.read(name or "")
+        except ImageError as error:
+            failures.append(str(error))
+        else:
+            picture.thumbnail((2 * WIDTH, 2 * HEIGHT))  # not to hold large pictures until all are there
+            found.append(Tagged(picture, tuple(tag for tag in tags or () if tag and tag.strip())))
+    if failures and not found:
+        raise ImageError(f"none of {len(failures)} pictures can be read: {failures[0]}")
+    return found, failures
+
+
+def places(number: int) -> tuple[list[Place], tuple[int, int]]:
+    """The places of so many pictures, and the size of their sheet: about as wide as a screen for its height.
+
+    Example:
+        >>> [len(set(place.picture[0] for place in places(number)[0])) for number in (1, 12, 24)]
+        [1, 4, 6]
+    """
+    columns = min(number, 8, math.ceil(math.sqrt(1.3 * number)))
+    found = []
+    for one in range(number):
+        row, column = divmod(one, columns)
+        left, top = GAP + column * (WIDTH + GAP), TITLE + row * (HEIGHT + TEXT + GAP)
+        below = top + HEIGHT
+        found.append(Place((left, top, left + WIDTH, below), (left, below + 8, left + WIDTH, below + TEXT)))
+    rows = math.ceil(number / columns)
+    return found, (GAP + columns * (WIDTH + GAP), TITLE + rows * (HEIGHT + TEXT + GAP))
+
+
+def contact_sheet(tagged: Sequence[Tagged], title: str, wanted: str | None = None) -> Image.Image:
+    """Set pictures in rows, each with its first five tags; one whose tags stand in alphabetical order is marked.
+
+    Args:
+        tagged: the pictures.
+        title: of the sheet.
+        wanted: a tag to point out.
+
+    Raises:
+        DataError: there are no pictures.
+
+    Example:
+        >>> contact_sheet([Tagged(Image.new("RGB", (40, 30)), ("cat", "sofa"))], "one picture").size
+        (368, 416)
+    """
+    if not tagged:
+        raise DataError("there are no pictures to show")
+    grid, size = places(len(tagged))
+    sheet = Image.new("RGB", size, PAPER)
+    draw = ImageDraw.Draw(sheet)
+    heading = ImageFont.truetype(font_file(), 24)
+    draw.text((GAP, 18), _fitted(title, heading, size[0] - 2 * GAP), fill=INK, font=heading)
+    font = ImageFont.truetype(font_file(), LETTERS)
+    for place, one in zip(grid, tagged, strict=True):
+        _paste(sheet, one.picture, place.picture)
+        if is_alphabetical(one.tags):
+            _flag(draw, place.picture, font)
+        for left, top, text, of_wanted in words(one.tags, place.text, font, wanted):
+            draw.text((left, top), text, fill=BLUE if of_wanted else INK, font=font)
+    return sheet
+
+
+def words(
+    tags: Sequence[str], box: Box, font: ImageFont.FreeTypeFont, wanted: str | None = None
+) -> list[tuple[float, int, str, bool]]:
+    """Where the first tags of a picture are written: left, top, text, and whether it is the wanted tag.
+
+    A tag that the font cannot draw is not turned into boxes: behind the others it says how many these are.
+    """
+    first = [tag[:FITTING] for tag in tags[:MOST_TAGS]]
+    shown = [tag for tag in first if can_draw(tag)]
+    more = [f"({len(first) - len(shown)} not in the font)"] if len(shown) < len(first) else []
+    pieces = [f"{tag}," if number < len(shown) - 1 else tag for number, tag in enumerate(shown)] + more
+    if not tags:
+        pieces = ["(no tags)"]
+    left, top = float(box[0]), box[1]
+    found: list[tuple[float, int, str, bool]] = []
+    for number, piece in enumerate(pieces):
+        text = _fitted(piece, font, box[2] - box[0])
+        length = font.getlength(text)
+        if left > box[0] and left + length > box[2]:
+            left, top = float(box[0]), top + LINE
+        if top + LINE > box[3]:
+            found[-1] = _ended(found[-1], font, box[2])
+            break
+        found.append((left, top, text, number < len(shown) and shown[number] == wanted))
+        left += length + font.getlength(" ")
+    return found
+
+
+def _ended(
+    word: tuple[float, int, str, bool], font: ImageFont.FreeTypeFont, right: int
+) -> tuple[float, int, str, bool]:
+    """The last word that has room, with a sign that there are more."""
+    left, top, text, of_wanted = word
+    return left, top, _fitted(f"{text} …", font, right - left), of_wanted
+
+
+def _fitted(text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
+    """The text, or as much of its beginning as fits in front of an ellipsis."""
+    kept = text[:FITTING]
+    if kept == text and font.getlength(text) <= width:
+        return text
+    while kept and font.getlength(kept.rstrip(CUT) + "…") > width:
+        kept = kept[:-1]
+    return kept.rstrip(CUT) + "…"
+
+
+def _paste(sheet: Image.Image, picture: Image.Image, box: Box) -> None:
+    """As large as it fits, in the middle, never distorted."""
+    draw = ImageDraw.Draw(sheet)
+    draw.rectangle((box[0], box[1], box[2] - 1, box[3] - 1), fill=BACKGROUND)
+    scale = min((box[2] - box[0]) / picture.width, (box[3] - box[1]) / picture.height)
+    size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
+    left, top = box[0] + (WIDTH - size[0]) // 2, box[1] + (HEIGHT - size[1]) // 2
+    sheet.paste(picture.convert("RGB").resize(size, Image.Resampling.LANCZOS), (left, top))
+    draw.rectangle((box[0], box[1], box[2] - 1, box[3] - 1), outline=FAINT)
+
+
+def _flag(draw: ImageDraw.ImageDraw, box: Box, font: ImageFont.FreeTypeFont) -> None:
+    """A small sign in a corner of the picture."""
+    text = "alphabetical"
+    right = box[0] + round(font.getlength(text)) + 16
+    draw.rectangle((box[0], box[1], right, box[1] + LINE + 4), fill=ORANGE)
+    draw.text((box[0] + 8, box[1] + 3), text, fill=PAPER, font=font)

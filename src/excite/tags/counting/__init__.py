@@ -1,1 +1,0 @@
-"""What a corpus is like: its frequencies, its words, its pictures."""

@@ -1,0 +1,145 @@
+"""Corpora that are CSV, TSV or JSON Lines, made Parquet once: whatever comes after reads only that."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from excite.errors import DataError
+from excite.io.files import save_json
+from excite.tags.corpus import ColumnNames, Corpus
+from excite.tags.formats.csv_file import csv_records
+from excite.tags.formats.json_lines import json_records
+from excite.tags.formats.writing import write_corpus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from excite.tags.formats.rows import Record
+
+__all__ = ["READABLE", "import_text", "kind_of", "open_any"]
+
+READERS: dict[str, Callable[[Path, ColumnNames, Counter[str]], Iterator[Record]]] = {
+    ".csv": csv_records,
+    ".tsv": csv_records,
+    ".jsonl": json_records,
+    ".ndjson": json_records,
+    ".json": json_records,
+}
+USUAL = ColumnNames()
+PARQUET = (".parquet", ".pq")
+READABLE = f"{', '.join(PARQUET)}, a folder of .parquet files, {', '.join(READERS)}, the last five also as .gz"
+
+
+def kind_of(path: Path) -> str:
+    """The ending of a file's name that says what is in it, with a .gz behind it taken off.
+
+    Example:
+        >>> kind_of(Path("tags.CSV.gz"))
+        '.csv'
+    """
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def import_text(path: Path, out: Path, columns: ColumnNames = USUAL, separators: str | None = None) -> Counter[str]:
+    """Write a text file's pictures and tags as Parquet, in the columns of `excite.tags.corpus.schema`.
+
+    Rows that cannot be used are skipped and counted: ``not_utf8``, ``not_json`` (JSON Lines), ``wrong_columns`` (CSV:
+    another number of fields than the header's, or misplaced quotes), ``too_long`` (over 16 MB), ``no_image``,
+    ``no_tags_list`` (tags that are neither a list of texts and numbers nor one text), ``wrong_user`` (neither text nor
+    number).
+
+    Args:
+        path: CSV, TSV or JSON Lines, perhaps packed as .gz.
+        out: the Parquet file; it is there when it is whole.
+        columns: what the file's columns are called.
+        separators: a regular expression of what stands between tags that are one text.
+
+    Returns:
+        How many rows were skipped, by reason.
+
+    Raises:
+        DataError: the file cannot be read, a column is missing, or there is not one good row.
+
+    Example:
+        >>> import_text(Path("tags.jsonl"), Path("corpus.parquet"))         # doctest: +SKIP
+        Counter({'no_image': 3})
+    """
+    reader = READERS.get(kind_of(path))
+    if reader is None:
+        raise DataError(f"cannot tell what {path} is by its name: it must end in one of {', '.join(READERS)}, or .gz")
+    skipped: Counter[str] = Counter()
+    records = _some(reader(path, columns, skipped), path, skipped)
+    write_corpus(records, out, separators)
+    return skipped
+
+
+def _some(records: Iterator[Record], path: Path, skipped: Counter[str]) -> Iterator[Record]:
+    """The records, of which there must be one."""
+    first = next(records, None)
+    if first is None and skipped:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common())
+        raise DataError(f"{path} has no row that can be used ({reasons}): it takes a header and CSV, or JSON Lines")
+    if first is None:
+        raise DataError(f"{path} is empty: there is no picture in it")
+    yield first
+    yield from records
+
+
+def open_any(path: Path, columns: ColumnNames, work: Path) -> tuple[Corpus, Counter[str]]:
+    """A corpus of any kind: Parquet as it is, text through ``work/corpus.parquet``, which is made once.
+
+    Args:
+        path: Parquet, a folder of Parquet files, CSV, TSV or JSON Lines.
+        columns: what its columns are called.
+        work: the folder for what is made of a text file.
+
+    Returns:
+        The corpus, and how many rows of a text file were skipped, by reason.
+
+    Raises:
+        DataError: the file cannot be read, nobody knows its kind, a column is missing, or there is not one good row.
+
+    Example:
+        >>> corpus, skipped = open_any(Path("tags.csv"), ColumnNames(), Path("work"))   # doctest: +SKIP
+    """
+    kind = kind_of(path)
+    if path.is_dir() or kind in PARQUET:
+        return Corpus(path, columns), Counter()
+    if kind not in READERS:
+        raise DataError(f"cannot tell what {path} is by its name; what can be read: {READABLE}")
+    made, note = work / "corpus.parquet", work / "corpus.made_from.json"
+    source = _source(path, columns)
+    known = _noted(note) if made.is_file() else {}
+    if known.get("source") == source:
+        return Corpus(made), Counter(known["skipped"])
+    note.unlink(missing_ok=True)  # first, so that it never lies beside a file that it does not describe
+    skipped = import_text(path, made, columns)
+    save_json({"source": source, "skipped": skipped}, note)
+    return Corpus(made), skipped
+
+
+def _source(path: Path, columns: ColumnNames) -> dict[str, Any]:
+    """What tells a file from another, or from itself after a change."""
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    return {
+        "path": str(path.resolve()),
+        "size": facts.st_size,
+        "mtime_ns": facts.st_mtime_ns,
+        "columns": asdict(columns),
+    }
+
+
+def _noted(note: Path) -> dict[str, Any]:
+    """What a note says; nothing if there is none or it is no longer one: then the work is done again."""
+    try:
+        found = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("skipped"), dict) else {}

@@ -1,0 +1,180 @@
+"""A corpus written as shards: tar files of its pictures as they are, with their tags, in the WebDataset layout."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from dataclasses import asdict, dataclass, field
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from excite.errors import DataError, ImageError
+from excite.images import picture_format
+from excite.io.files import atomic_write, save_json
+from excite.io.locking import Lock
+from excite.jobs.loop import unwatched
+from excite.tags.images.base import shown
+from excite.tags.images.naming import key_of
+from excite.tags.images.tar_index import make_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from excite.jobs.loop import Watch
+    from excite.tags.corpus import Corpus
+    from excite.tags.images import Pictures
+
+__all__ = ["NOTES", "SIZE", "Shard", "Sharding"]
+
+NOTES = "shards.json"
+SIZE = 200_000_000
+VERSION = 1
+ROWS = 1000  # of the corpus in memory at a time
+TOLD = 20  # bad pictures are named in words; all are counted
+SUFFIXES = {"JPEG": "jpg", "MPO": "jpg", "JPEG2000": "jp2", "TIFF": "tif"}
+
+
+@dataclass
+class Shard:
+    """What is in one shard: its rows of the corpus up to, but without, `end`, and what became of them."""
+
+    file: str
+    first: int
+    end: int
+    pictures: int = 0
+    bad: int = 0
+    repeated: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """Writes the pictures of a corpus, in its order, as shards; a run that was stopped goes on after its last shard.
+
+    Each picture's bytes stay as they are. They are followed by a JSON file with what the corpus says about it. The
+    same corpus gives the same bytes. A picture that cannot be read, or whose first bytes are those of no picture, is
+    left out and counted, and so is one that the corpus names a second time within a shard. Whether the rest of a file
+    is whole shows only when it is decoded, which would take longer than all else here.
+
+    Args:
+        corpus: the pictures and their tags.
+        pictures: where the pictures lie.
+        out: the folder for the shards.
+        size: a shard that has so many bytes is full.
+        rows: a shard that has so many pictures is full; without it, only the size counts.
+        watch: shows how far the work is.
+
+    Example:
+        >>> Sharding(Corpus(Path("kept.parquet")), open_pictures("photos"), Path("shards")).write()  # doctest: +SKIP
+    """
+
+    corpus: Corpus
+    pictures: Pictures
+    out: Path
+    size: int | None = SIZE
+    rows: int | None = None
+    watch: Watch = unwatched
+    failures: list[str] = field(default_factory=list, init=False)
+
+    def write(self) -> list[Shard]:
+        """Write what is not written yet.
+
+        Raises:
+            DataError: the folder holds shards of another corpus, or some of them are gone.
+        """
+        lock = Lock(self.out)
+        lock.take()
+        try:
+            shards = self._written()
+            start = shards[-1].end if shards else 0
+            rows = self.watch(self._rows(start), self.corpus.rows - start)
+            while start < self.corpus.rows:
+                shards.append(self._write_shard(start, f"shard-{len(shards):06d}.tar", rows))
+                start = shards[-1].end
+                save_json({"of": self._facts(), "shards": list(map(asdict, shards))}, self.out / NOTES)
+        finally:
+            lock.release()
+        return shards
+
+    def _facts(self) -> list[Any]:
+        """What the shards depend on."""
+        files = dict.fromkeys(piece.path for piece in self.corpus.pieces)
+        states = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+        return [VERSION, states, asdict(self.corpus.columns), self.size, self.rows]
+
+    def _written(self) -> list[Shard]:
+        """The shards of an earlier run."""
+        notes = self.out / NOTES
+        if not notes.exists():
+            return []
+        try:
+            known = json.loads(notes.read_text(encoding="utf-8"))
+            facts, shards = known["of"], [Shard(**shard) for shard in known["shards"]]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise DataError(f"cannot read {notes}: {' '.join(str(error).split())}; choose another --out") from None
+        if facts != self._facts():
+            raise DataError(f"{self.out} holds shards of another corpus, or of another size: choose another --out")
+        for shard in shards:
+            path = self.out / shard.file
+            if shard.pictures and not (path.is_file() and path.stat().st_size == shard.bytes):
+                raise DataError(f"the shard {path} is gone or was changed: remove {notes} to write all of them again")
+        return shards
+
+    def _rows(self, start: int) -> Iterator[dict[str, Any]]:
+        """The rows of the corpus from one on."""
+        for piece in self.corpus.pieces:
+            row = piece.first
+            if row + piece.rows <= start:
+                continue
+            for batch in self.corpus.batches([piece], ROWS):
+                yield from batch.slice(max(0, start - row)).to_pylist() if row + batch.num_rows > start else ()
+                row += batch.num_rows
+
+    def _write_shard(self, start: int, name: str, rows: Iterator[dict[str, Any]]) -> Shard:
+        shard = Shard(name, start, start)
+        path = atomic_write(self.out / name, lambda file: self._fill(file, shard, rows))
+        if not shard.pictures:
+            path.unlink()
+            return shard
+        shard.bytes = path.stat().st_size
+        make_index(path).save(path.with_name(path.name + ".index"))
+        return shard
+
+    def _fill(self, file: BinaryIO, shard: Shard, rows: Iterator[dict[str, Any]]) -> None:
+        keys: set[str] = set()
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
+            for row in rows:
+                shard.end += 1
+                self._add(tar, row, keys, shard)
+                if self._is_full(tar.offset, shard.pictures):
+                    return
+
+    def _is_full(self, size: int, pictures: int) -> bool:
+        return (self.size is not None and size >= self.size) or (self.rows is not None and pictures >= self.rows)
+
+    def _add(self, tar: tarfile.TarFile, row: dict[str, Any], keys: set[str], shard: Shard) -> None:
+        """One picture and what is known about it, or one more that is left out."""
+        try:
+            key = key_of(row["image"] or "")
+            if key in keys:
+                shard.repeated += 1
+                return
+            content = self.pictures.encoded(row["image"] or "")
+            kind = picture_format(content, shown(row["image"]))
+        except ImageError as error:
+            shard.bad += 1
+            if len(self.failures) < TOLD:
+                self.failures.append(str(error))
+            return
+        keys.add(key)
+        shard.pictures += 1
+        _append(tar, f"{key}.{SUFFIXES.get(kind, kind.lower())}", content)
+        _append(tar, f"{key}.json", json.dumps(row, ensure_ascii=False).encode())
+
+
+def _append(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    """A file that says nothing about who wrote it, and when."""
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, BytesIO(content))

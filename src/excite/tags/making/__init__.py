@@ -1,1 +1,0 @@
-"""Corpora whose truth is known."""

@@ -1,0 +1,186 @@
+"""One tag of a corpus: how often, where in the lists, by whom, and what comes with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher, get_close_matches
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from excite.errors import DataError
+from excite.jobs.columns import arrow
+from excite.tags.statistics import Statistics, dictionary_of
+from excite.tags.tallies import Listing, Tally, add_seen, count_users
+from excite.vocabulary.labels import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from excite.tags.corpus import Corpus, Piece
+    from excite.tags.dictionary import Dictionary
+
+__all__ = ["LONGEST_SHOWN", "TagFacts", "shown", "tag_facts"]
+
+FIRST_PLACES = 5  # the tags that a classifier learns
+FEWEST_TOGETHER = 5  # a lift of fewer pictures is chance
+MOST_TOGETHER, MOST_USERS = 30, 10  # that are named
+LONGEST_SHOWN = 60  # letters of a tag in a message
+MOST_COMPARED = 20_000  # tags that a misspelt one is compared with
+
+
+@dataclass(frozen=True)
+class TagFacts:
+    """What a corpus tells about one tag.
+
+    Attributes:
+        tag: the tag.
+        listed: how often it is listed,
+        pictures: and by how many pictures.
+        rank: its place among all tags, 1 for the most frequent,
+        distinct: of which there are so many.
+        places: how often it is listed first, second, ... fifth, and later.
+        together: for each tag that comes with it ``tag``, ``pictures`` that list both, and the ``lift``: how many times
+            more these are than if the two had nothing to do with each other. Most pictures first, at least 5.
+        users: ``user`` and ``pictures`` of those who use it most.
+        samples: some pictures that list it among the first five, chosen by chance: name and tags.
+    """
+
+    tag: str
+    listed: int
+    pictures: int
+    rank: int
+    distinct: int
+    places: tuple[int, ...]
+    together: tuple[dict[str, Any], ...]
+    users: tuple[dict[str, Any], ...]
+    samples: tuple[tuple[str, list[str]], ...]
+
+
+def tag_facts(tag: str, corpus: Corpus, pieces: Iterable[Piece] | None = None, *, samples: int = 72) -> TagFacts:
+    """Look for a tag in a corpus, in one pass.
+
+    Args:
+        tag: exactly as the corpus writes it.
+        corpus: the pictures with their tags.
+        pieces: those of its pieces to read; all if none are given.
+        samples: how many pictures that list it to name.
+
+    Raises:
+        DataError: no picture lists it; the message names tags that are written alike.
+
+    Example:
+        >>> tag_facts("dog", Corpus(Path("kept.parquet"))).together[0]  # doctest: +SKIP
+        {'tag': 'pet', 'pictures': 5120, 'lift': 38.4}
+    """
+    around = _Around(tag, samples)
+    for batch in corpus.batches(pieces):
+        around.see(batch)
+    return around.facts()
+
+
+class _Around:
+    """What was seen of a tag so far, and of all others that it is compared with."""
+
+    def __init__(self, tag: str, samples: int) -> None:
+        self._tag, self._most = tag, samples
+        self._listed, self._in_pictures, self._together, self._users = Tally(), Tally(), Tally(), Tally()
+        self._rows = 0
+        self._places = np.zeros(FIRST_PLACES + 1, np.int64)
+        self._random = np.random.default_rng(0)
+        self._samples: list[tuple[float, str, list[str]]] = []
+
+    def see(self, batch: Any) -> None:
+        """Count the rows of a batch."""
+        self._rows += batch.num_rows
+        listing = Listing.of(batch)
+        listing.count_into(self._listed)
+        rows, codes = listing.once_a_picture()
+        texts = listing.texts
+        add_seen(self._in_pictures, texts, np.bincount(codes, minlength=len(texts)))
+        code = arrow().compute.index(texts, self._tag).as_py()
+        if code < 0:
+            return
+        places = listing.places[listing.codes == code]
+        self._places += np.bincount(np.minimum(places, FIRST_PLACES), minlength=len(self._places))
+        with_it = np.zeros(batch.num_rows, bool)
+        with_it[listing.rows[listing.codes == code]] = True
+        add_seen(self._together, texts, np.bincount(codes[with_it[rows]], minlength=len(texts)))
+        count_users(batch.column("user").filter(arrow().array(with_it)), self._users)
+        among_first = (listing.codes == code) & (listing.places < FIRST_PLACES)
+        self._choose(batch, np.unique(listing.rows[among_first]))
+
+    def _choose(self, batch: Any, rows: NDArray[Any]) -> None:
+        """Each picture draws a lot, in the order of the corpus, and the lowest lots stay: however it is cut up."""
+        lots = self._random.random(len(rows))
+        lowest = np.argsort(lots, kind="stable")[: self._most]
+        taken = batch.take(arrow().array(rows[lowest]))
+        named = zip(
+            lots[lowest].tolist(), taken.column("image").to_pylist(), taken.column("tags").to_pylist(), strict=True
+        )
+        self._samples = sorted([*self._samples, *named], key=lambda one: one[0])[: self._most]
+
+    def facts(self) -> TagFacts:
+        """All that was seen."""
+        everything = Statistics(self._rows, {}, 0, self._listed.ranked(), self._users.ranked())
+        rank = arrow().compute.index(everything.tags["text"], self._tag).as_py() + 1
+        if not rank:
+            raise DataError(_not_there(self._tag, everything))
+        together = Statistics(self._rows, {}, 0, self._together.ranked(), None)
+        (pictures,) = together.counted([self._tag]).counts
+        users = dictionary_of(everything.users.slice(0, MOST_USERS))
+        return TagFacts(
+            tag=self._tag,
+            listed=int(self._places.sum()),
+            pictures=pictures,
+            rank=rank,
+            distinct=len(everything.tags),
+            places=tuple(self._places.tolist()),
+            together=tuple(islice(self._lifts(together.at_least(FEWEST_TOGETHER), pictures), MOST_TOGETHER)),
+            users=tuple({"user": name, "pictures": n} for name, n in zip(users.tags, users.counts, strict=True)),
+            samples=tuple((image, tags) for _, image, tags in self._samples),
+        )
+
+    def _lifts(self, together: Dictionary, pictures: int) -> Iterator[dict[str, Any]]:
+        in_pictures = Statistics(self._rows, {}, 0, self._in_pictures.ranked(), None).counted(together.tags)
+        for tag, both, other in zip(together.tags, together.counts, in_pictures.counts, strict=True):
+            if tag != self._tag:
+                yield {"tag": tag, "pictures": both, "lift": both * self._rows / (pictures * other)}
+
+
+def _not_there(tag: str, everything: Statistics) -> str:
+    if not everything.listed:
+        return "the corpus lists no tags at all"
+    written: dict[str, str] = {}
+    for known in everything.most_frequent(MOST_COMPARED).tags:
+        written.setdefault(fold(known), known)  # of several spellings the most frequent one
+    wanted = fold(tag[:LONGEST_SHOWN])
+    alike = set(get_close_matches(wanted, written, 50, 0.6))
+    nearest = sorted((one for one in written if one in alike), key=lambda one: -likeness(wanted, one))  # then by rank
+    told = f"the nearest tags are {', '.join(repr(written[one]) for one in nearest[:5])}"
+    none = "no frequent tag is written alike: `excite tags stats` lists them"
+    return f"no picture lists {tag[:LONGEST_SHOWN]!r}; {told if nearest else none}"
+
+
+def shown(text: str) -> str:
+    r"""A tag or a user for a line of a terminal: a corpus may hold whole books, and letters that move the cursor.
+
+    Example:
+        >>> shown("dog"), shown("\x1b[2J" + "very " * 100)
+        ('dog', '\\x1b[2Jvery very very very very very very very very very very ...')
+    """
+    cut = text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "..."
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
+
+
+def likeness(one: str, other: str) -> float:
+    """How alike two words are written, 1 for the same.
+
+    Example:
+        >>> likeness("dog", "dogs") > likeness("dog", "do it")
+        True
+    """
+    return SequenceMatcher(None, one, other).ratio()

@@ -1,0 +1,124 @@
+"""Readers of boxes that share no code with their writers, and a run that can be killed."""
+
+import csv
+import json
+import os
+import signal
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
+from itertools import count
+from pathlib import Path
+from xml.dom import minidom
+
+from annotated import colour_classifier
+from PIL import Image
+from pycocotools.coco import COCO
+
+from excite.autolabel import Boxing, Question, files
+
+COLUMNS = "image width height concept probability x0 y0 x1 y1".split()
+
+
+def make(photos, out, kind, concepts, killed_at=None):
+    """The whole job, by whatever process is told to; perhaps one that is killed at its n-th step on the disk."""
+    if killed_at is not None:
+        kill_at(killed_at)
+    question = Question(tuple(concepts))
+    return Boxing(colour_classifier(), [str(photos)], Path(out), question, kind).write()
+
+
+def kill_at(number):
+    """Kill this process before its n-th change of anything on the disk, or when the n-th change is half done."""
+    changes = {"os.mkdir", "os.remove", "os.rename", "os.symlink"}
+    steps = count(1)
+
+    def step():
+        if next(steps) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(event, arguments):
+        if event in changes or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
+            step()
+
+    def fill(content, file):
+        half = len(content) // 2
+        file.write(content[:half])
+        file.flush()
+        step()
+        file.write(content[half:])
+
+    files._fill = fill
+    sys.addaudithook(watch)
+
+
+def read_coco(out):
+    """For each picture its size and boxes, as COCO's own program sees them."""
+    with redirect_stdout(StringIO()):
+        coco = COCO(str(out / "boxes.json"))
+    assert len(set(coco.getAnnIds())) == len(coco.dataset["annotations"])
+    read = {}
+    for image in coco.loadImgs(coco.getImgIds()):
+        boxes = []
+        for entry in coco.loadAnns(coco.getAnnIds(image["id"])):
+            (category,) = coco.loadCats(entry["category_id"])
+            x, y, width, height = entry["bbox"]
+            assert all(isinstance(side, int) for side in entry["bbox"])
+            assert entry["area"] == width * height
+            boxes.append((category["name"], entry["score"], (x, y, x + width, y + height)))
+        read[image["file_name"]] = ((image["width"], image["height"]), sorted(boxes))
+    return read
+
+
+def read_csv(out):
+    """The same from the table; a picture without a box is not in it."""
+    read = {}
+    with (out / "boxes.csv").open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file)
+        assert next(rows) == COLUMNS
+        for row in rows:
+            image, width, height, concept, probability, *box = row
+            _, boxes = read.setdefault(image, ((int(width), int(height)), []))
+            boxes.append((concept, float(probability), tuple(map(int, box))))
+    return {image: (size, sorted(boxes)) for image, (size, boxes) in read.items()}
+
+
+def read_voc(out):
+    """The same from XML files, by the pictures behind the links."""
+    read = {}
+    for name in (out / "ImageSets/Main/trainval.txt").read_text(encoding="utf-8").split():
+        root = minidom.parse(str(out / "Annotations" / f"{name}.xml")).documentElement  # noqa: S318 - our own
+        size = tuple(int(_text(root, side)) for side in ("width", "height"))
+        path = out / _text(root, "folder") / _text(root, "filename")
+        boxes = []
+        for entry in root.getElementsByTagName("object"):
+            x0, y0, x1, y1 = (int(_text(entry, side)) for side in ("xmin", "ymin", "xmax", "ymax"))
+            boxes.append((_text(entry, "name"), float(_text(entry, "probability")), (x0 - 1, y0 - 1, x1, y1)))
+        with Image.open(path) as picture:
+            picture.verify()
+        read[path.resolve()] = (size, sorted(boxes))
+    return read
+
+
+READERS = {"coco": read_coco, "csv": read_csv, "voc": read_voc}
+
+
+def tree(folder, without=("records.jsonl", "written.jsonl")):
+    """All files of a folder: what is in them, or where they lead."""
+    return {
+        path.relative_to(folder).as_posix(): str(path.readlink()) if path.is_symlink() else path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if not path.is_dir() and path.name not in without
+    }
+
+
+def records(out):
+    """The lines of the ledger that are whole."""
+    path = out / "records.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+
+
+def _text(element, tag):
+    return "".join(node.data for node in element.getElementsByTagName(tag)[0].childNodes)

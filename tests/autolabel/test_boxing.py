@@ -1,0 +1,370 @@
+"""Boxes for folders of coloured squares, from the question to the files."""
+
+import json
+import os
+import warnings
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from annotated import SIDE, colour_classifier, picture
+from boxfiles import READERS, read_coco, records, tree
+from PIL import Image
+
+from excite.autolabel import FORMATS, Boxing, Question
+from excite.autolabel.work import Locating
+from excite.errors import ConceptError, ExciteError, ImageError, LayerError, LostSignalWarning
+from excite.locating import locate
+from excite.models import wrap
+
+EXIF_ORIENTATION = 0x0112
+SQUARES = {
+    "red/1.png": [("red", (4, 4, 16, 16))],
+    "red/2.png": [("red", (20, 8, 44, 40))],
+    "green/1.png": [("green", (30, 30, 44, 44))],
+    "green/both.png": [("green", (0, 0, 20, 20)), ("red", (40, 40, 44, 44))],
+    "green/dark.png": [],
+}
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, squares in SQUARES.items():
+        picture(tmp_path / "photos" / name, squares)
+    return tmp_path / "photos"
+
+
+def boxing(kind="coco", out="out", fresh=False, **question):
+    return Boxing(colour_classifier(), ["photos"], Path(out), Question(**question), kind, fresh=fresh)
+
+
+def located(photos, name, *concepts):
+    """What the library itself says."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LostSignalWarning)  # where there is nothing
+        found = locate(colour_classifier(), photos / name, list(concepts))
+    return [(one.concept, one.probability, one.box) for one in found]
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """The pictures at which a classifier looks."""
+    looked, look = [], Locating.__call__
+
+    def watched(self, task):
+        looked.append(task.picture.name)
+        return look(self, task)
+
+    monkeypatch.setattr(Locating, "__call__", watched)
+    return looked
+
+
+class TestWhatIsLookedFor:
+    def test_named_concepts_in_every_picture(self, photos):
+        answer = boxing(concepts=("red", "green"), at_least=0.5).write()
+        read = read_coco(Path("out"))
+        assert set(read) == set(SQUARES)
+        for name, (size, boxes) in read.items():
+            told = [one for one in located(photos, name, "red", "green") if one[1] >= 0.5 and one[2] is not None]
+            assert size == (SIDE, SIDE)
+            assert boxes == sorted(told)
+        assert answer["boxes"] == sum(len(boxes) for _, boxes in read.values()) > 0
+
+    def test_what_folders_are_called(self, photos):
+        """However improbable: somebody knows that it is there."""
+        answer = boxing(from_folders=True).write()
+        read = read_coco(Path("out"))
+        for name, (_, boxes) in read.items():
+            assert boxes == [one for one in located(photos, name, Path(name).parent.name) if one[2] is not None]
+        assert answer["concepts"] == {"green": 2, "red": 2}
+        assert read["green/dark.png"] == ((SIDE, SIDE), [])
+
+    def test_the_best_finding(self, photos):
+        boxing(at_least=0).write()
+        for name, (_, boxes) in read_coco(Path("out")).items():
+            best = max(located(photos, name, "red", "green"), key=lambda one: one[1])
+            assert boxes == ([best] if best[2] is not None else [])
+        assert Path("out/labels.txt").read_text() == "green\nred\n"
+
+    def test_findings_are_called_as_the_classifier_calls_them_on_one_line(self, photos):
+        classifier = colour_classifier()
+        odd = wrap(classifier.module, labels=["red\n<&>", "green, \"as' grass"], preprocess=classifier.preprocess)
+        answer = Boxing(odd, ["photos"], Path("out"), Question(), "voc").write()
+        assert list(answer["concepts"]) == ["green, \"as' grass", "red <&>"]
+
+    def test_a_classifier_without_words(self, photos):
+        classifier = colour_classifier()
+        plain = wrap(classifier.module, preprocess=classifier.preprocess)
+        answer = Boxing(plain, ["photos/red"], Path("out"), Question(("0",)), "csv").write()
+        assert answer["concepts"] == {"0": 2}
+
+    def test_categories_in_the_order_of_the_question(self, photos):
+        boxing(concepts=("red", "green")).write()
+        categories = json.loads(Path("out/boxes.json").read_text())["categories"]
+        assert [(one["id"], one["name"]) for one in categories] == [(1, "red"), (2, "green")]
+        assert Path("out/labels.txt").read_text() == "red\ngreen\n"
+
+    def test_the_way_to_make_a_box_can_be_chosen(self, photos):
+        boxing(concepts=("red",), how={"method": "c-mwp", "layer": "1", "alpha": 3.0}).write()
+        (found,) = locate(colour_classifier(), photos / "red/1.png", ["red"], method="c-mwp", layer="1", alpha=3.0)
+        assert read_coco(Path("out"))["red/1.png"][1] == [("red", found.probability, found.box)]
+
+
+class TestBeforeAnyWork:
+    """What can be known at the beginning is told then, and nothing is written."""
+
+    def refused(self, error, match, **options):
+        before = tree(Path.cwd(), without=())
+        with pytest.raises(error, match=match):
+            boxing(**options)
+        assert tree(Path.cwd(), without=()) == before
+
+    def test_unknown_concepts(self, photos):
+        self.refused(ConceptError, "'gren'. Did you mean 'green'", concepts=("red", "gren"))
+
+    def test_folders_that_are_no_concepts(self, photos):
+        picture(photos / "blau/1.png", [])
+        picture(photos / "gelb/1.png", [])
+        self.refused(ConceptError, r"2 concepts are unknown.*'blau'.*'gelb'", from_folders=True)
+
+    def test_labels_that_cannot_be_written_down(self, photos):
+        bell = wrap(colour_classifier().module, labels=["red", "bell\x07"])
+        with pytest.raises(ConceptError, match=r"bell\\x07"):
+            Boxing(bell, ["photos"], Path("out"), Question())
+
+    @pytest.mark.parametrize("kind", FORMATS)
+    @pytest.mark.parametrize("name", ["labels.txt", "records.jsonl", "written.jsonl", "boxes.*"])
+    def test_files_of_others(self, photos, kind, name):
+        places = {"coco": "boxes.json", "csv": "boxes.csv", "voc": "Annotations/green-both.xml"}
+        path = Path("out", name if "*" not in name else places[kind])
+        path.parent.mkdir(parents=True)
+        path.write_text("somebody's work\n")
+        self.refused(ExciteError, f"{path.name}' is there already", kind=kind, concepts=("red",))
+
+    @pytest.mark.parametrize("kind", FORMATS)
+    def test_files_that_somebody_has_corrected(self, photos, kind):
+        boxing(kind, concepts=("red",)).write()
+        names = {"coco": "boxes.json", "csv": "boxes.csv", "voc": "Annotations/red-1.xml"}
+        path = Path("out", names[kind])
+        path.write_text(path.read_text().replace("red", "rouge"))
+        self.refused(ExciteError, "or was changed since", kind=kind, concepts=("red",))
+        self.refused(ExciteError, "or was changed since", kind=kind, concepts=("green",), fresh=True)
+
+    def test_another_commands_ledger(self, photos):
+        Path("out").mkdir()
+        Path("out/records.jsonl").write_text('{"key": "k", "image": "1.jpg", "targets": []}\n')
+        self.refused(ExciteError, "not written by excite boxes", concepts=("red",), fresh=True)
+
+    def test_a_name_that_the_format_cannot_hold(self, photos):
+        picture(photos / "caf\udce9.png", [])
+        self.refused(ExciteError, "rename it, or use coco", kind="csv", concepts=("red",))
+
+    def test_no_pictures(self, photos):
+        with pytest.raises(ImageError, match="no pictures found"):
+            Boxing(colour_classifier(), ["nowhere"], Path("out"), Question(("red",)))
+
+
+class TestAgain:
+    @pytest.mark.parametrize("kind", FORMATS)
+    def test_nothing_is_done_twice(self, photos, looked_at, kind):
+        answer = boxing(kind, concepts=("red",)).write()
+        before = {path: path.lstat().st_mtime_ns for path in Path("out").rglob("*")}
+        looked_at.clear()
+        assert boxing(kind, concepts=("red",)).write() == answer
+        assert looked_at == []
+        assert {path: path.lstat().st_mtime_ns for path in Path("out").rglob("*")} == before
+
+    def test_another_threshold_or_format_needs_no_look(self, photos, looked_at):
+        boxing(concepts=("red",)).write()
+        looked_at.clear()
+        for kind in FORMATS:
+            less = boxing(kind, concepts=("red",), at_least=0.9).write()
+            more = boxing(kind, concepts=("red",), at_least=0).write()
+            assert less["boxes"] < more["boxes"]
+        assert looked_at == []
+
+    @pytest.mark.parametrize(
+        "other", [{"concepts": ("green",)}, {"concepts": ("red",), "how": {"alpha": 2.0}}, {"concepts": ("0",)}, {}]
+    )
+    def test_another_question_does(self, photos, looked_at, other):
+        boxing(concepts=("red",)).write()
+        looked_at.clear()
+        boxing(**other).write()
+        assert looked_at == sorted(SQUARES)
+
+    def test_another_picture_does(self, photos, looked_at):
+        boxing(concepts=("red",)).write()
+        looked_at.clear()
+        os.utime(photos / "red/1.png", ns=(5, 5))
+        picture(photos / "red/3.png", SQUARES["red/1.png"])
+        boxing(concepts=("red",)).write()
+        assert looked_at == ["red/1.png", "red/3.png"]
+        assert set(read_coco(Path("out"))) == {*SQUARES, "red/3.png"}
+
+    def test_another_network_does(self, photos, looked_at):
+        boxing(concepts=("red",)).write()
+        looked_at.clear()
+        other = colour_classifier()
+        other.module[5].weight.data *= 2
+        Boxing(other, ["photos"], Path("out"), Question(("red",))).write()
+        assert len(looked_at) == len(SQUARES)
+
+    def test_fresh(self, photos, looked_at):
+        boxing(concepts=("red",)).write()
+        whole = tree(Path("out"))
+        looked_at.clear()
+        boxing(concepts=("red",), fresh=True).write()
+        assert len(looked_at) == len(SQUARES)
+        assert tree(Path("out")) == whole
+
+    def test_pictures_that_are_no_longer_asked_for_leave_nothing_behind(self, photos):
+        boxing("voc", concepts=("red",)).write()
+        Boxing(colour_classifier(), ["photos/red"], Path("out"), Question(("red",)), "voc").write()
+        assert set(tree(Path("out"))) == {
+            *("Annotations/1.xml", "Annotations/2.xml", "JPEGImages/1.png", "JPEGImages/2.png"),
+            *("ImageSets/Main/trainval.txt", "labels.txt"),
+        }
+
+    def test_boxes_inside_the_folder_of_pictures(self, photos):
+        for _ in range(2):
+            answer = boxing("voc", out="photos/boxes", concepts=("red",)).write()
+            assert answer["pictures"] == len(SQUARES)
+
+    def test_a_question_that_cannot_be_answered_leaves_older_boxes_alone(self, photos):
+        boxing(concepts=("red",)).write()
+        before = tree(Path("out"))
+        with pytest.raises(LayerError):
+            boxing(concepts=("red",), how={"layer": "no such"}).write()
+        assert tree(Path("out")) == before
+
+
+class TestStopped:
+    @pytest.mark.parametrize("kind", FORMATS)
+    def test_what_was_done_is_in_the_files(self, photos, kind):
+        boxing(kind, out="whole", concepts=("red", "green"), at_least=0).write()
+
+        def stopping(entries, total):
+            assert total == len(SQUARES)
+            with closing(entries):
+                for k, entry in enumerate(entries):
+                    if k == 3:
+                        raise KeyboardInterrupt
+                    yield entry
+
+        with pytest.raises(KeyboardInterrupt):
+            boxing(kind, concepts=("red", "green"), at_least=0).write(watch=stopping)
+        whole, part = READERS[kind](Path("whole")), READERS[kind](Path("out"))
+        assert part == {name: whole[name] for name in list(whole)[: len(part)]}
+        assert len(part) == (2 if kind == "csv" else 3)  # the third has no box
+        boxing(kind, concepts=("red", "green"), at_least=0).write()
+        assert tree(Path("out")) == tree(Path("whole"))
+
+    @pytest.mark.parametrize("kind", FORMATS)
+    def test_files_are_there_before_the_first_look(self, photos, kind):
+        def looking(entries, _total):
+            assert READERS[kind](Path("out")) == {}
+            yield from entries
+
+        boxing(kind, concepts=("red",)).write(watch=looking)
+
+    def test_now_and_then(self, photos, monkeypatch):
+        """Not after every picture: writing would be most of the work."""
+        writings, save = [], Boxing._save
+        monkeypatch.setattr(Boxing, "_save", lambda self: (writings.append(len(self.records)), save(self)))
+        boxing(concepts=("red",)).write()
+        assert writings == [0, 5]
+        monkeypatch.setattr("excite.autolabel.run.PAUSE", 0)
+        monkeypatch.setattr("excite.autolabel.run.SHARE", 0)
+        boxing(out="often", concepts=("red",)).write()
+        assert writings[2:] == [0, 1, 2, 3, 4, 5, 5]
+
+    def test_corrected_while_it_works(self, photos, monkeypatch):
+        """Somebody's work is not lost, and ours neither."""
+
+        def correcting(entries, _total):
+            yield from entries
+            Path("out/boxes.json").write_text("corrected")
+
+        with pytest.raises(ExciteError, match="was changed since"):
+            boxing(concepts=("red",)).write(watch=correcting)
+        assert Path("out/boxes.json").read_text() == "corrected"
+        assert len(records(Path("out"))) == len(SQUARES)
+
+
+class TestWhatIsTold:
+    def test_all_of_it(self, photos):
+        answer = boxing(concepts=("green", "red"), at_least=0.5).write()
+        assert answer == {
+            "pictures": 5,
+            "folder": str(photos),
+            "boxes": 4,
+            "without": 1,
+            "format": "coco",
+            "files": ["out/boxes.json", "out/labels.txt"],
+            "concepts": {"green": 2, "red": 2},
+            "notes": ["no box in 1 picture: nothing was probable enough; lower --at-least (now 0.5) for more"],
+            "failures": [],
+        }
+
+    def test_no_evidence(self, photos):
+        answer = boxing(from_folders=True).write()
+        assert answer["notes"] == ["no box in 1 picture: there is no evidence for what was looked for"]
+
+    def test_pictures_that_cannot_be_read(self, photos):
+        (photos / "red/broken.png").write_text("no picture")
+        answer = boxing(concepts=("red",), at_least=0).write()
+        assert answer["pictures"] == 6
+        assert len(answer["failures"]) == 1
+        assert "broken.png" in answer["failures"][0]
+        assert set(read_coco(Path("out"))) == set(SQUARES)
+        ids = [image["id"] for image in json.loads(Path("out/boxes.json").read_text())["images"]]
+        assert ids == [1, 2, 3, 4, 5]  # the broken one would be the last
+
+    def test_numbers_do_not_depend_on_pictures_that_cannot_be_read(self, photos):
+        (photos / "green/broken.png").write_text("no picture")
+        boxing(concepts=("red",)).write()
+        images = json.loads(Path("out/boxes.json").read_text())["images"]
+        assert [(one["id"], one["file_name"]) for one in images] == [
+            (1, "green/1.png"),
+            (2, "green/both.png"),
+            (4, "green/dark.png"),
+            (5, "red/1.png"),
+            (6, "red/2.png"),
+        ]
+
+    @pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])
+    def test_pictures_that_are_stored_on_their_side(self, photos, suffix):
+        """Sizes and boxes are those of the upright picture. Pillow turns TIFF itself: nobody sees that on its side."""
+        upright = Image.new("RGB", (SIDE, SIDE // 2))
+        upright.paste("red", (2, 2, 10, 14))
+        exif = Image.Exif()
+        exif[EXIF_ORIENTATION] = 6
+        turned = photos / f"turned.{suffix}"
+        upright.transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif)
+        answer = boxing(concepts=("red",)).write()
+        size, boxes = read_coco(Path("out"))[f"turned.{suffix}"]
+        assert size == upright.size
+        assert [box for _, _, box in boxes] == [locate(colour_classifier(), turned, "red")[0].box]
+        assert boxes[0][2][0] < 4
+        assert boxes[0][2][2] <= SIDE // 2  # on the left, not on top
+        said = [note for note in answer["notes"] if "EXIF" in note]
+        assert len(said) == (suffix != "tif")
+        if said:
+            assert said[0].startswith("1 picture stored on the side (EXIF): boxes are those of the upright picture")
+
+    def test_copies(self, photos, monkeypatch):
+        def refuse(*_):
+            raise OSError(1, "Operation not permitted")
+
+        monkeypatch.setattr(Path, "symlink_to", refuse)
+        for _ in range(2):
+            answer = boxing("voc", from_folders=True).write()
+            assert answer["notes"][-1] == "5 pictures copied into 'out': links cannot be made there"
+        assert len(READERS["voc"](Path("out"))) == 5
+        assert answer["files"] == ["out/Annotations", "out/JPEGImages", "out/ImageSets", "out/labels.txt"]
+
+    @pytest.mark.parametrize("out", ["photos/red/1.png", "photos/red/1.png/deeper", "x" * 300])
+    def test_a_folder_that_cannot_be(self, photos, out):
+        with pytest.raises(ExciteError, match="cannot "):
+            boxing(out=out, concepts=("red",)).write()

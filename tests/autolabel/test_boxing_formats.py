@@ -1,0 +1,219 @@
+"""Nothing is lost between what was found and what readers of each format see, however odd the names are."""
+
+import json
+import tempfile
+from contextlib import redirect_stdout
+from io import BytesIO, StringIO
+from pathlib import Path
+
+import pytest
+from boxfiles import READERS, read_coco, read_csv, read_voc
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from pycocotools.coco import COCO
+
+from excite.autolabel import FORMATS, Boxed, Document, Found, find_format
+from excite.autolabel.concepts import category
+from excite.autolabel.files import Files
+from excite.autolabel.inputs import find_pictures
+from excite.datasets.coco import Coco
+from excite.datasets.own import JsonFolder, XmlFolder
+from excite.datasets.own_csv import CsvFolder
+from excite.datasets.voc import Voc
+from excite.errors import ConceptError, DataError
+
+SIDE = 4000
+
+
+def png():
+    content = BytesIO()
+    Image.new("RGB", (2, 2)).save(content, format="PNG")
+    return content.getvalue()
+
+
+PICTURE = png()
+ODD = "äß中é e\u0301\u200c😀&<>\"'`;,|%\\\n\r\t#=-. Aa/"
+
+
+def is_file_name(name):
+    return not name.startswith(".") and "/" not in name and "\0" not in name and len(name.encode("utf-8")) < 200
+
+
+def can_be_named(word):
+    try:
+        category(word)
+    except ConceptError:
+        return False
+    return True
+
+
+letters = st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=["Cs"]))
+file_names = st.builds("{}{}".format, st.text(letters, max_size=8), st.sampled_from([".png", ".JPG", ".jpeg"]))
+folder_names = st.text(letters, min_size=1, max_size=6).filter(is_file_name)
+folders = st.lists(folder_names, max_size=2).map(lambda parts: Path(*parts))
+paths = st.builds(Path, folders, file_names.filter(is_file_name))
+words = st.text(letters, min_size=1, max_size=12).filter(can_be_named).map(category)
+
+
+@st.composite
+def boxes(draw, categories):
+    width, height = draw(st.integers(1, SIDE)), draw(st.integers(1, SIDE))
+    found = []
+    for _ in range(draw(st.integers(0, 3))):
+        x0, y0 = draw(st.integers(0, width - 1)), draw(st.integers(0, height - 1))
+        box = x0, y0, draw(st.integers(x0 + 1, width)), draw(st.integers(y0 + 1, height))
+        found.append(Found(draw(st.sampled_from(categories)), draw(st.floats(0, 1)), box))
+    return (width, height), tuple(found)
+
+
+def placed(photos, names):
+    """Pictures of those names, as far as the disk takes them."""
+    for name in names:
+        path = photos / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(PICTURE)
+        except OSError:  # a name that is a file in one path and a folder in another
+            assume(False)
+
+
+def expected(document, key):
+    return {
+        key(one): (one.size, sorted((found.concept, found.probability, found.box) for found in one.boxes))
+        for one in document.pictures
+    }
+
+
+def by_name(one):
+    return one.picture.name
+
+
+def by_file(one):
+    return one.picture.path.resolve()
+
+
+def seen_by(dataset):
+    """What our own readers tell: sizes, and boxes by their names."""
+    return {
+        sample.path.resolve(): (sample.size, sorted((t.concept, box) for t in sample.targets for box in t.boxes))
+        for sample in dataset
+    }
+
+
+def without_scores(read):
+    return {key: (size, sorted((concept, box) for concept, _, box in found)) for key, (size, found) in read.items()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_round_trip(data):
+    names = data.draw(st.lists(paths, min_size=1, max_size=4, unique=True))
+    categories = tuple(data.draw(st.lists(words, min_size=1, max_size=4, unique=True)))
+    with tempfile.TemporaryDirectory() as folder:
+        photos, out = Path(folder).resolve() / "photos", Path(folder).resolve() / "out"
+        placed(photos, names)
+        root, pictures = find_pictures([str(photos)], Files(out, "none"))
+        assert {root / picture.name for picture in pictures} == {photos / name for name in names}
+        document = Document(tuple(Boxed(one, *data.draw(boxes(categories))) for one in pictures), categories)
+        for kind, content in FORMATS.items():
+            Files(out, kind).write(content(document))
+
+        told = expected(document, by_name)
+        assert read_coco(out) == told
+        assert read_csv(out) == {name: (size, found) for name, (size, found) in told.items() if found}
+        assert read_voc(out) == expected(document, by_file)
+        check_our_own_readers(document, photos, out)
+        check_results_of_coco(out)
+
+
+def check_our_own_readers(document, photos, out):
+    told = without_scores(expected(document, by_file))
+    assert seen_by(Voc(out, "trainval")) == told
+    assert seen_by(XmlFolder(out)) == told
+    content = (out / "boxes.json").read_bytes()
+    (photos / "boxes.json").write_bytes(content)
+    assert seen_by(JsonFolder(photos)) == told
+    assert JsonFolder(photos).categories == document.categories
+    if any(one.boxes for one in document.pictures):
+        (photos / "boxes.csv").write_bytes((out / "boxes.csv").read_bytes())
+        assert seen_by(CsvFolder(photos)) == {path: found for path, found in told.items() if found[1]}
+    (photos.parent / "annotations").mkdir()
+    (photos.parent / "annotations/instances_photos.json").write_bytes(content)
+    assert seen_by(Coco(photos.parent, "photos")) == told
+
+
+def check_results_of_coco(out):
+    """The annotations are also what COCO takes as results, with their scores."""
+    with redirect_stdout(StringIO()):
+        truth = COCO(str(out / "boxes.json"))
+        results = [dict(entry) for entry in truth.dataset["annotations"]]
+        if results:
+            loaded = truth.loadRes(results)
+            assert [entry["score"] for entry in loaded.dataset["annotations"]] == [one["score"] for one in results]
+
+
+class TestNamesThatAreNoText:
+    """Disks take any bytes as a name."""
+
+    @pytest.fixture
+    def document(self, tmp_path):
+        placed(tmp_path / "photos", ["caf\udce9.png"])
+        _, pictures = find_pictures([str(tmp_path / "photos")], Files(tmp_path / "out", "none"))
+        return Document(tuple(Boxed(one, (2, 2), (Found("dog", 0.5, (0, 0, 1, 1)),)) for one in pictures), ("dog",))
+
+    @pytest.mark.parametrize(("kind", "key"), [("coco", by_name), ("voc", by_file)])
+    def test_no_matter(self, document, tmp_path, kind, key):
+        Files(tmp_path / "out", kind).write(find_format(kind)(document))
+        assert READERS[kind](tmp_path / "out") == expected(document, key)
+
+    def test_a_table_cannot_hold_them(self, document):
+        with pytest.raises(DataError, match=r"caf\\udce9.png.*rename it, or use coco"):
+            find_format("csv")(document)
+
+
+def test_pictures_without_boxes_are_negatives(tmp_path):
+    placed(tmp_path / "photos", ["1.png"])
+    _, pictures = find_pictures([str(tmp_path / "photos")], Files(tmp_path, "none"))
+    document = Document((Boxed(pictures[0], (2, 2)),), ("dog",))
+    for kind, content in FORMATS.items():
+        Files(tmp_path, kind).write(content(document))
+    assert read_coco(tmp_path) == {"1.png": ((2, 2), [])}
+    assert read_voc(tmp_path) == {(tmp_path / "photos/1.png").resolve(): ((2, 2), [])}
+    assert read_csv(tmp_path) == {}
+    assert [sample.targets for sample in Voc(tmp_path, "trainval")] == [()]
+
+
+def test_what_else_detectors_look_for(tmp_path):
+    """The fields of COCO's and VOC's own files that no box needs."""
+    placed(tmp_path / "photos", ["1.png"])
+    _, pictures = find_pictures([str(tmp_path / "photos")], Files(tmp_path, "none"))
+    document = Document((Boxed(pictures[0], (20, 10), (Found("a & b", 0.25, (2, 3, 5, 10)),)),), ("cat", "a & b"))
+    content = json.loads(find_format("coco")(document)["boxes.json"])
+    assert list(content) == ["info", "licenses", "images", "annotations", "categories"]
+    assert content["images"] == [{"id": 1, "file_name": "1.png", "width": 20, "height": 10}]
+    assert content["annotations"] == [
+        {
+            "id": 1,
+            "image_id": 1,
+            "category_id": 2,
+            "bbox": [2, 3, 3, 7],
+            "area": 21,
+            "iscrowd": 0,
+            "segmentation": [],
+            "score": 0.25,
+        }
+    ]
+    assert content["categories"][0] == {"id": 1, "name": "cat", "supercategory": ""}
+    xml = find_format("voc")(document)["Annotations/1.xml"].decode()
+    parts = "<name>a &amp; b</name> <pose>Unspecified</pose> <truncated>0</truncated> <difficult>0</difficult>"
+    assert parts in " ".join(xml.split())
+    assert "<bndbox><xmin>3</xmin><ymin>4</ymin><xmax>5</xmax><ymax>10</ymax></bndbox>" in xml
+    assert "<size><width>20</width><height>10</height><depth>3</depth></size>" in xml
+    table = find_format("csv")(document)["boxes.csv"].decode().splitlines()
+    assert table == ["image,width,height,concept,probability,x0,y0,x1,y1", '"1.png",20,10,"a & b",0.25,2,3,5,10']
+
+
+def test_no_such_format():
+    with pytest.raises(DataError, match="no format 'yolo': use one of coco, csv, voc"):
+        find_format("yolo")

@@ -1,0 +1,120 @@
+"""Which pictures are meant, and their names."""
+
+from pathlib import Path
+
+import pytest
+from annotated import picture
+
+from excite.autolabel.files import Files, Link
+from excite.autolabel.inputs import find_pictures
+from excite.errors import ImageError
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("dog/2.png", "dog/10.jpg", "cat/1.png", "cat.png"):
+        picture(tmp_path / "photos" / name, [])
+    return tmp_path / "photos"
+
+
+def found(*arguments, out="out"):
+    root, pictures = find_pictures(arguments, Files(Path(out), "voc"))
+    assert [one.number for one in pictures] == list(range(1, len(pictures) + 1))
+    return root, [one.name for one in pictures]
+
+
+def stems():
+    return [one.stem for one in find_pictures(["photos"], Files(Path("out"), "voc"))[1]]
+
+
+def test_names_are_relative_to_the_folder_that_was_named(photos):
+    names = ["cat.png", "cat/1.png", "dog/10.jpg", "dog/2.png"]
+    assert found("photos") == (photos, names)
+    assert found(str(photos)) == (photos, names)
+    assert found("photos/dog") == (photos / "dog", ["10.jpg", "2.png"])
+    assert found(".") == (photos.parent, [f"photos/{name}" for name in names])
+
+
+def test_or_to_the_one_that_holds_all(photos):
+    everything = (photos, ["cat/1.png", "dog/10.jpg", "dog/2.png"])
+    assert found("photos/dog", "photos/cat") == found("photos/cat", "photos/dog") == everything
+    assert found("photos/*/*") == everything
+    assert found("photos/dog/2.png", "photos/dog") == (photos / "dog", ["10.jpg", "2.png"])
+    assert found("photos/dog/2.png") == (photos / "dog", ["2.png"])
+
+
+def test_a_picture_is_found_once(photos):
+    (photos / "again.png").symlink_to(photos / "cat.png")
+    assert found("photos", "./photos", str(photos / "cat.png"))[1] == found("photos")[1]
+    assert found("photos/cat.png", "photos") == found("photos", "photos/cat.png") == found("photos")
+    assert found("photos")[1] == ["again.png", "cat/1.png", "dog/10.jpg", "dog/2.png"]
+
+
+def test_the_folder_may_be_a_link(photos):
+    Path("linked").symlink_to(photos / "dog")
+    root, pictures = find_pictures(["linked"], Files(Path("out"), "voc"))
+    assert root == photos / "dog"
+    assert [(one.path, one.folder) for one in pictures] == [
+        (Path("linked/10.jpg"), "linked"),
+        (Path("linked/2.png"), "linked"),
+    ]
+
+
+def test_the_folder_of_a_picture(photos, monkeypatch):
+    monkeypatch.chdir(photos / "dog")
+    _, pictures = find_pictures(["2.png"], Files(Path("out"), "voc"))
+    assert pictures[0].folder == "dog"
+
+
+def test_nothing_found(photos):
+    for argument in ("nothing", "photos/none.png", "*.gif", " "):
+        with pytest.raises(ImageError, match=r"no pictures found|blank"):
+            found("photos", argument)
+
+
+class TestStems:
+    def test_names_without_blanks(self, photos):
+        for name in ("ä b,c (1).png", "e\u0301.png", "no-dots.v2.png", "😀.png"):
+            picture(photos / name, [])
+        assert stems() == ["cat", "cat-1", "dog-10", "dog-2", "\u00e9", "no-dots-v2", "ä-b-c-1", "picture"]
+
+    def test_no_two_alike(self, photos):
+        for name in ("CAT.jpg", "cat-1.png", "cat 1.png", "cat-1-2.png", "cat-1.jpg"):
+            picture(photos / name, [])
+        assert stems() == ["CAT", "cat-1", "cat-1-2", "cat-1-3", "cat-1-4", "cat-2", "cat-1-5", "dog-10", "dog-2"]
+
+    def test_not_too_long(self, photos):
+        deep = photos / ("ä" * 100) / ("ö" * 100)
+        for name in ("1.png", "2.png"):
+            picture(deep / name, [])
+        answer = stems()
+        assert len(set(answer)) == 6
+        assert max(len(stem.encode()) for stem in answer) < 210
+
+
+class TestOurOwn:
+    """Links that an earlier run has put into a folder that is searched."""
+
+    def link(self, out, *originals):
+        Files(Path(out), "voc").write({f"JPEGImages/{path.name}": Link(path) for path in originals})
+
+    @pytest.mark.parametrize("out", ["a-boxes", "z-boxes"])  # found before and after the pictures
+    @pytest.mark.parametrize("argument", [".", "*", "**/*.png", "*/*.png", "*/*/*"])
+    def test_are_no_pictures(self, photos, out, argument):
+        before = found(argument)
+        self.link(out, photos / "cat.png", photos / "cat/1.png")
+        assert found(argument, out=out) == before
+
+    def test_nor_are_those_behind_them_if_nobody_named_them(self, photos):
+        self.link("out", photos / "cat.png")
+        picture(Path("out/more.png"), [])
+        assert found("out") == (photos.parent / "out", ["more.png"])
+        with pytest.raises(ImageError, match="but those that excite itself has put there"):
+            found("out/JPEGImages")
+
+    def test_pictures_that_lie_there_anyway(self, photos):
+        """Somebody who keeps pictures in JPEGImages may get annotations beside it."""
+        picture(Path("out/JPEGImages/1.png"), [])
+        Files(Path("out"), "voc").write({"JPEGImages/1.png": Link(Path("out/JPEGImages/1.png").resolve())})
+        assert found("out/JPEGImages")[1] == ["1.png"]

@@ -1,0 +1,209 @@
+"""What each check measures: on a classifier of colours, whose maps are known."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from annotated import SIDE, colour_classifier
+from PIL import Image
+from torch import nn
+
+from excite.errors import ModelError
+from excite.experiments.checks.classes import between_classes
+from excite.experiments.checks.mass import mass_kept
+from excite.experiments.checks.randomization import (
+    learned_layers,
+    randomised_top_down,
+    stops,
+    under_randomisation,
+)
+from excite.experiments.checks.removal import under_removal
+from excite.experiments.checks.seen import Seen
+from excite.experiments.checks.stability import relative_distance, under_small_changes
+from excite.experiments.checks.values import values_agree
+from excite.experiments.checks.work import Checking
+from excite.metrics.ranks import rank_correlation
+
+LAYERS = {"c-mwp": ("1",), "mwp": ("1",), "center": ("1",)}
+
+
+def scene():
+    """A red square at the upper left on dark noise, and a smaller green one."""
+    pixels = np.random.default_rng(0).integers(0, 30, (SIDE, SIDE, 3), dtype=np.uint8)
+    pixels[4:20, 4:20] = (220, 10, 10)
+    pixels[30:36, 30:40] = (10, 200, 10)
+    return Image.fromarray(pixels)
+
+
+def seen(classifier=None, layers=LAYERS):
+    return Seen(classifier or colour_classifier(), layers, scene(), seed=3)
+
+
+def test_the_finding_is_what_is_explained():
+    assert seen().finding.name == "red"
+    assert seen().method == "c-mwp"
+    assert seen().maps["mwp"].concept == "red"
+
+
+def test_mass_is_told_from_the_top_down():
+    found = mass_kept(seen(layers={"c-mwp": ("0",), "mwp": ("0",)}))
+    assert found["reading"] == "0"
+    assert list(found["layers"]) == ["3", "2", "1", "0"]
+    assert all(mass == pytest.approx(1, abs=1e-5) for mass in found["layers"].values())
+    assert found["negative"] == 0
+
+
+def test_places_that_are_stepped_over_count_for_nothing():
+    """Maps that agree only in where nobody looks are not alike."""
+    net = nn.Sequential(nn.Identity(), nn.Conv2d(3, 2, 1, stride=2, bias=False), nn.Flatten(), nn.LazyLinear(2)).eval()
+    classifier = replace(colour_classifier(), module=net)
+    net(classifier.prepared(scene())[None])
+    with torch.no_grad():
+        for weights in net.parameters():
+            weights.abs_()
+    stepping = Seen(classifier, {"mwp": ("0",)}, scene(), 0)
+    assert stepping.heard.float().mean() == 0.25
+    assert mass_kept(stepping)["heard"] == 0.25
+    own = stepping.maps["mwp"]
+    shuffled = torch.zeros_like(own.values)
+    shuffled[::2, ::2] = own.values[::2, ::2].flip(0).flip(1)
+    assert rank_correlation(own.values, shuffled) > 0.8
+    assert abs(stepping.likeness("mwp", replace(own, values=shuffled))) < 0.5
+    assert stepping.likeness("mwp", own) == pytest.approx(1)
+
+
+def test_a_bias_takes_its_part():
+    classifier = colour_classifier()
+    with torch.no_grad():
+        classifier.module[0].bias = nn.Parameter(torch.tensor([0.5, 0.5]))
+    found = mass_kept(Seen(classifier, {"mwp": ("0",)}, scene(), 0))
+    assert found["read"] == pytest.approx(1, abs=1e-5)  # at the convolution's own output nothing is lost yet
+    assert found["finite"]
+
+
+def test_values_are_the_networks_own():
+    assert values_agree(seen()) == {"while": 0.0, "after": 0.0, "rounding": pytest.approx(0, abs=1e-5)}
+
+
+def test_a_network_that_changes_when_it_is_looked_at_is_found_out():
+    class Counting(nn.Module):
+        """Answers otherwise each time."""
+
+        def __init__(self, inner):
+            super().__init__()
+            self.inner, self.times = inner, 0
+
+        def forward(self, x):
+            self.times += 1
+            return self.inner(x) * self.times
+
+    classifier = colour_classifier()
+    counting = replace(classifier, module=Counting(classifier.module))
+    found = values_agree(Seen(counting, {"mwp": ("inner.1",)}, scene(), 0))
+    assert found["while"] > 0
+    assert found["after"] > 0
+
+
+def test_layers_are_drawn_anew_from_the_top_and_the_network_is_left_alone():
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3)).eval()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    assert learned_layers(module) == ["3", "1", "0"]
+    state = torch.get_rng_state()
+    changed = []
+    for name, random in randomised_top_down(module, 0, [1, 2, 3]):
+        drawn = {
+            key.split(".")[0] for key, tensor in random.state_dict().items() if not torch.equal(tensor, before[key])
+        }
+        changed.append((name, sorted(drawn)))
+        assert not random.training
+    assert changed == [("3", ["3"]), ("1", ["3"]), ("0", ["0", "3"])]  # this norm is as it begins already
+    assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_same_seed_draws_the_same_weights():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    (one, other, third) = (
+        next(iter(randomised_top_down(module, seed, [1])))[1].state_dict()["1.weight"] for seed in (0, 0, 1)
+    )
+    assert torch.equal(one, other)
+    assert not torch.equal(one, third)
+
+
+def test_layers_of_one_shape_are_not_drawn_alike():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    for _, drawn in randomised_top_down(module, 0, [2]):
+        assert not torch.equal(drawn[0].weight, drawn[1].weight)
+
+
+def test_a_network_without_anything_to_draw_is_refused():
+    with pytest.raises(ModelError, match="drawn anew"):
+        learned_layers(nn.Sequential(nn.ReLU()))
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 7, 8, 99, 161])
+def test_the_stops_hold_the_first_the_half_and_all(layers):
+    found = stops(layers)
+    assert found == sorted(set(found))
+    assert found[0] == 1
+    assert found[-1] == layers
+    assert -(-layers // 2) in found
+
+
+def test_a_map_of_nothing_learned_stays_and_one_of_learned_things_changes():
+    found = under_randomisation(seen())
+    assert found["down_to"] == ["5", "0"]
+    assert found["shares"] == [0.5, 1.0]
+    assert found["curves"]["center"] == pytest.approx([1, 1])
+    assert found["curves"]["mwp"][1] < 0.99
+
+
+def test_contrast_tells_concepts_apart_and_the_middle_does_not():
+    found = between_classes(seen())
+    assert found["others"] == ["green"]
+    assert found["likeness"]["center"] == pytest.approx([1])
+    assert found["likeness"]["c-mwp"][0] < found["likeness"]["mwp"][0]
+    assert found["likeness"]["c-mwp"][0] < 0.2
+
+
+def test_what_is_evidence_fades_the_answer():
+    found = under_removal(seen())
+    assert set(found["deletion"]) == {*LAYERS, "random"}
+    assert all(len(curve) == 21 for curves in found.values() for curve in curves.values())
+    deleted, inserted = found["deletion"]["c-mwp"], found["insertion"]["c-mwp"]
+    assert deleted[0] == pytest.approx(float(seen().probabilities.max()))
+    assert inserted[-1] == pytest.approx(deleted[0])
+    assert min(deleted[:6]) < min(found["deletion"]["random"][:6])  # the red square goes first
+    assert found == under_removal(seen())
+
+
+def test_small_changes():
+    found = under_small_changes(seen())
+    assert set(found["likeness"]) == set(LAYERS)
+    assert found["likeness"]["mwp"]["flip"] > 0.99  # this network sees every place alike, but pictures are made smaller
+    assert found["likeness"]["mwp"]["noise"] < 1
+    assert 0 < found["moved"]["mwp"] < 0.5
+    assert found["moved"]["center"] == 0
+    assert found["likeness"]["mwp"]["shift"] > found["likeness"]["center"]["shift"] - 0.3
+
+
+def test_a_picture_of_a_few_pixels_is_not_shifted():
+    small = Seen(colour_classifier(), LAYERS, scene().resize((3, 3)), 0)
+    assert "shift" not in under_small_changes(small)["likeness"]["mwp"]
+
+
+def test_distances_are_in_lengths_of_the_first_map():
+    one = torch.tensor([[3.0, 4.0]])
+    assert relative_distance(one, 2 * one) == pytest.approx(1)
+    assert relative_distance(torch.zeros(1, 2), one) == 0
+
+
+def test_the_work_can_be_sent_to_another_process(tmp_path):
+    scene().save(tmp_path / "scene.png")
+    work = Checking(colour_classifier(), LAYERS, ("values", "classes"))
+    sent = pickle.loads(pickle.dumps(work))  # noqa: S301 - our own
+    assert sent(tmp_path / "scene.png") == work(tmp_path / "scene.png")
+    assert sent.key(tmp_path / "scene.png") == work.key(tmp_path / "scene.png")
+    assert replace(work, seed=1).key(tmp_path / "scene.png") != work.key(tmp_path / "scene.png")

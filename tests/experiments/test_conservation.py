@@ -1,0 +1,405 @@
+"""The benchmark that tries every architecture: what it measures, and that it notices when something is wrong."""
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+from zoo import timm_models, torchvision_models
+
+from excite.errors import ModelError
+from excite.experiments.conservation import run as conservation
+from excite.experiments.conservation.losses import CAUSES, explain, losses
+from excite.experiments.conservation.networks import Architecture, architectures
+from excite.experiments.conservation.page import columns, page
+from excite.experiments.conservation.randomising import fold_norms, randomise
+from excite.experiments.conservation.rounding import gaps
+from excite.experiments.conservation.rounding_words import over_the_bound, record
+from excite.experiments.conservation.run import STATUSES, Conservation, passes_everything, status
+from excite.propagation import Sweep
+from excite.propagation.notes import Turning
+
+try:
+    torchvision, timm = torchvision_models(), timm_models()
+except ImportError:
+    pytest.skip("the architectures are those of torchvision and timm", allow_module_level=True)
+
+
+def measured(name, source="timm"):
+    return Conservation()(Architecture(source, "family", name))
+
+
+class Block(nn.Module):
+    """A convolution and its norm beside a skip connection."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.conv(x)) + x)
+
+
+def small_network():
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        Block(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 5),
+    ).eval()
+
+
+PICTURE = torch.rand(1, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+def test_every_family_of_both_packages_is_there():
+    listed = architectures()
+    assert {each.family for each in listed if each.source == "timm"} == set(timm.list_modules())
+    families = {name.split("_")[0].rstrip("0123456789") for name in torchvision.list_models(module=torchvision)}
+    ours = {each.name.split("_")[0].rstrip("0123456789") for each in listed if each.source == "torchvision"}
+    # wide_resnet and resnext, mnasnet0_5 and so on: the part before the numbers
+    assert ours == families
+
+
+def test_every_name_is_known_to_its_package_under_its_family():
+    for each in architectures("timm"):
+        assert each.name in timm.list_models(module=each.family)
+    known = set(torchvision.list_models(module=torchvision))
+    assert {each.name for each in architectures("torchvision")} <= known
+
+
+def test_there_are_many_and_none_twice():
+    counted = Counter((each.source, each.name) for each in architectures())
+    assert set(counted.values()) == {1}
+    assert 150 <= len(counted) <= 250
+
+
+def test_some_of_them():
+    assert [each.name for each in architectures("torchvision", "RegNet")] == ["regnet_x_400mf", "regnet_y_400mf"]
+    assert {each.source for each in architectures(family="densenet")} == {"torchvision", "timm"}
+    assert [each.name for each in architectures(family="repvgg")] == ["repvgg_a0"]  # by the model's name too
+
+
+@pytest.mark.parametrize(("source", "family", "words"), [("keras", None, "torchvision, timm"), (None, "zzz", "--list")])
+def test_mistakes(source, family, words):
+    with pytest.raises(ModelError, match=words):
+        architectures(source, family)
+
+
+def test_a_picture_as_small_as_the_network_takes():
+    for name, size in (("test_resnet", 64), ("test_vit", 160)):  # a network of any size, and one of a fixed one
+        architecture = Architecture("timm", "", name)
+        assert architecture.picture(architecture.build(), 0).shape == (1, 3, size, size)
+
+
+def test_a_network_that_takes_no_picture():
+    with pytest.raises(ModelError, match="none of the sizes"):
+        Architecture("timm", "", "nothing").picture(nn.Linear(7, 7), 0)
+
+
+def test_scales_are_of_both_signs_and_nothing_else_shifts():
+    net = nn.Sequential(nn.Conv2d(3, 600, 1), nn.BatchNorm2d(600), nn.GroupNorm(2, 600)).eval()
+    randomise(net, PICTURE, seed=0)
+    for norm in net[1:]:
+        assert 0.28 < float((norm.weight < 0).float().mean()) < 0.39
+        sizes = norm.weight.detach().abs()
+        assert 0.5 <= float(sizes.min()) < float(sizes.max()) <= 1.5
+        assert not norm.bias.any()
+    assert not net[0].bias.any()
+    assert not net[1].running_mean.any()
+    power = float(net[0](PICTURE).detach().square().mean())
+    assert 0.5 * power <= float(net[1].running_var.min()) < float(net[1].running_var.max()) <= 2 * power
+
+
+def test_biases_are_drawn_when_asked_for():
+    net = small_network()
+    randomise(net, PICTURE, seed=0, biases=True)
+    assert all(bool(values.any()) for values in (net[0].bias, net[1].bias, net[1].running_mean, net[6].bias))
+
+
+def test_the_same_seed_gives_the_same_network_whatever_it_was():
+    one, two, other = small_network(), small_network(), small_network()
+    for net, seed in ((one, 3), (two, 3), (other, 4)):
+        randomise(net, PICTURE, seed=seed)
+    assert torch.equal(one(PICTURE), two(PICTURE))
+    assert not torch.equal(one(PICTURE), other(PICTURE))
+    assert not any(child._forward_pre_hooks for child in one.modules())
+
+
+def test_layer_scales_and_gains_matter():
+    for name, ending in (("test_convnext", ".gamma"), ("nf_resnet26", ".gain")):
+        net = timm.create_model(name).eval()
+        randomise(net, torch.rand(1, 3, 64, 64), seed=0)
+        scales = torch.cat([value.detach().flatten() for key, value in net.named_parameters() if key.endswith(ending)])
+        assert float(scales.abs().min()) >= 0.5
+
+
+def test_folding_leaves_the_function_and_no_scales():
+    net = small_network()
+    randomise(net, PICTURE, seed=0)
+    expected = net(PICTURE)
+    assert bool((net[3].norm.weight < 0).any())
+    assert fold_norms(net, PICTURE) == 2
+    torch.testing.assert_close(net(PICTURE), expected, rtol=1e-5, atol=1e-6)
+    assert bool((net[3].norm.weight == 1).all())
+    assert fold_norms(nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU(), nn.BatchNorm2d(4)).eval(), PICTURE) == 0
+
+
+@pytest.mark.parametrize(("layer", "everything"), [("0", True), ("3", True), ("3.conv", False), ("3.norm", False)])
+def test_what_everything_must_pass(layer, everything):
+    net = small_network()
+    assert passes_everything(net, PICTURE, layer) is everything
+    assert all(parameter.requires_grad for parameter in net.parameters())
+    assert not any(child._forward_hooks for child in net.modules())
+
+
+def test_a_norm_that_takes_its_mean_off():
+    """Three units pushed up by 1, 2 and 3: behind the norm the first is negative, and nobody pushed it down."""
+    net = nn.Sequential(nn.Linear(1, 3, bias=False), nn.LayerNorm(3), nn.Linear(3, 1, bias=False)).eval()
+    net = nn.Sequential(nn.ReLU(), *net)
+    net[1].weight.data = torch.tensor([[1.0], [2.0], [3.0]])
+    net[3].weight.data = torch.tensor([[-1.0, 0.0, 1.0]])  # the first and the last push the output up alike
+    (loss,) = losses(net, torch.ones(1, 1), "0", torch.ones(1, 1))
+    assert loss.share == pytest.approx(0.5, abs=1e-3)
+    assert (loss.rule, loss.module, loss.kind) == ("Affine", "1", "Linear")
+    assert explain(net, torch.ones(1, 1), "0", torch.ones(1, 1)) == {"mean": (loss.share, "1")}
+
+
+def test_a_unit_at_rest_that_a_norm_moved():
+    """Behind an instance norm nobody knows where units rest."""
+    norm = nn.InstanceNorm1d(1)
+    net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), norm, nn.Flatten(), nn.Linear(2, 1, bias=False)).eval()
+    net[0].weight.data = torch.tensor([[1.0], [-1.0]])  # the second unit stays at 0,
+    net[0].bias.data.zero_()
+    net[4].weight.data = torch.tensor([[1.0, -1.0]])  # and is at -1 behind the norm, which the output likes
+    causes = explain(net, torch.ones(1, 1, 1), "0", torch.ones(1, 1))
+    assert causes["absence"][0] == pytest.approx(0.5, abs=1e-4)
+
+
+def test_zeros_that_win_a_pooling():
+    net = nn.Sequential(
+        *(nn.Conv2d(1, 1, 1), nn.ZeroPad2d(1), nn.MaxPool2d(3), nn.Sigmoid(), nn.Flatten(), nn.Linear(1, 1))
+    ).eval()
+    for parameter in net.parameters():
+        parameter.data.fill_(1.0 if parameter.dim() > 1 else 0.0)
+    assert explain(net, -torch.ones(1, 1, 1, 1), "0", torch.ones(1, 1)) == {"padding": (1.0, "1")}
+
+
+def test_nothing_is_found_where_nothing_is_lost():
+    net = small_network()
+    randomise(net, PICTURE, seed=0)
+    assert explain(net, PICTURE, "0", torch.eye(5)[:1]) == {}
+    assert not any(child._forward_hooks or child._forward_pre_hooks for child in net.modules())
+
+
+def test_what_goes_to_a_constant():
+    class WithToken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.ReLU(), nn.Linear(4, 1, bias=False)
+            self.token = nn.Parameter(torch.ones(1, 2))
+
+        def forward(self, x):
+            return self.head(torch.cat([self.token, self.body(x)], dim=1))
+
+    net = WithToken().eval()
+    net.head.weight.data.fill_(1.0)
+    causes = explain(net, torch.ones(1, 2), "body", torch.ones(1, 1))
+    assert sum(share for share, _ in causes.values()) == pytest.approx(0.5)
+    assert set(causes) <= set(CAUSES)
+
+
+@pytest.mark.parametrize("name", ["test_resnet", "test_byobnet", "test_efficientnet", "test_nfnet"])
+def test_networks_that_lose_nothing(name):
+    row = measured(name)
+    assert row["status"] == "conserved"
+    assert row["difference"] == 0
+    assert row["as_found"] is True
+    assert all(abs(mass - 1) < 1e-5 for mass in row["lowest"]["mass"] + row["lowest"]["dual"])
+    assert row["lowest"]["negative"] == 0
+    assert row["turned"] is None or row["turned"] < 1e-4
+    assert 0 < row["biased"] < 1.0001
+    assert set(row["rounding"]) == {"lowest", "default"}
+    for gap in row["rounding"].values():
+        assert 0 < gap["mwp"] < 1e-5
+        assert gap["mwp"] < gap["c-mwp"] < 1e-3  # the contrast is smaller, its rounding is not
+        assert gap["moved"] == 0
+        assert 0 < gap["contrast"] < 2
+
+
+def test_a_network_that_loses_something_says_where():
+    row = measured("test_convnext")
+    assert row["status"] == "kept"
+    assert row["lost"]["mean"][0] == pytest.approx(1 - min(row["lowest"]["mass"]), abs=1e-3)
+
+
+def test_a_network_that_is_refused_says_why():
+    row = measured("test_vit")
+    assert row["status"] == "refused"
+    assert "scaled_dot_product_attention" in row["reason"]
+    assert "lowest" not in row
+
+
+def test_signs_that_are_not_read_are_noticed(monkeypatch):
+    """The mass would still be 1: only the folded network tells."""
+    monkeypatch.setattr(Turning, "turn", lambda *_: True)  # says that it turned the rows, and did not
+    row = measured("test_resnet")
+    assert row["status"] == "wrong"
+    assert row["turned"] > 0.05
+
+
+def test_other_values_and_things_left_behind_are_noticed(monkeypatch):
+    class Careless(Sweep):
+        def __init__(self, module, inputs, layers):
+            super().__init__(module, inputs, layers)
+            module.conv1[0].weight.data.mul_(1.5)
+
+    monkeypatch.setattr(conservation, "Sweep", Careless)
+    row = measured("test_resnet")
+    assert row["as_found"] is False
+    assert row["status"] == "wrong"
+
+
+def test_a_crash_is_a_row(monkeypatch):
+    def crash(*_arguments):
+        raise ZeroDivisionError("seven\nlines")
+
+    monkeypatch.setattr(conservation, "Sweep", crash)
+    row = measured("test_resnet")
+    assert row["status"] == "wrong"
+    assert row["crash"] == "ZeroDivisionError: seven"
+
+
+def test_the_key_changes_with_the_question(monkeypatch):
+    one, other = Architecture("timm", "a", "x"), Architecture("timm", "a", "y")
+    keys = {Conservation(0).key(one), Conservation(0).key(other), Conservation(1).key(one)}
+    monkeypatch.setattr(conservation, "versions", lambda: {"torch": "0.1"})
+    assert len(keys | {Conservation(0).key(one)}) == 4
+
+
+READING = {"layer": "a", "whole": True, "mass": [1.0, 1.0], "dual": [1.0, 1.0], "negative": 0.0}
+ROW = {"source": "timm", "family": "f", "model": "m", "difference": 0.0, "as_found": True, "lowest": READING}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, "conserved"),
+        ({"lowest": READING | {"mass": [1.0, 0.99991]}}, "conserved"),
+        ({"lowest": READING | {"mass": [1.0, 0.9998]}}, "kept"),
+        ({"lowest": READING | {"dual": [0.89, 1.0]}}, "lost"),
+        ({"default": READING | {"mass": [0.3], "whole": False}}, "conserved"),
+        ({"default": READING | {"mass": [0.3]}}, "lost"),
+        ({"reason": "no rule"}, "refused"),
+        ({"lowest": READING | {"mass": [1.001]}}, "wrong"),
+        ({"lowest": READING | {"negative": -1e-9}}, "wrong"),
+        ({"lowest": READING | {"mass": [float("nan")]}}, "wrong"),
+        ({"difference": 1e-9}, "wrong"),
+        ({"difference": 1e-9, "reason": "no rule"}, "wrong"),
+        ({"as_found": False}, "wrong"),
+        ({"turned": 0.02}, "wrong"),
+        ({"turned": 1e-5}, "conserved"),
+        ({"crash": "ValueError: no"}, "wrong"),
+    ],
+)
+def test_status(change, expected):
+    assert status(ROW | change) == expected
+    assert expected in STATUSES
+
+
+def test_a_row_that_says_nothing_is_wrong():
+    assert status({"source": "timm", "family": "f", "model": "m"}) == "wrong"
+
+
+GAP = {"layer": "a", "mwp": 1e-7, "c-mwp": 0.02, "contrast": 1e-5, "moved": 0.0}
+FAINT = "float32: of the contrast only 1e-05 of the signal is left at `a`, the rest cancelled"
+ROWS = [
+    ROW | {"family": "b", "model": "second", "status": "kept", "lost": {"mean": [0.01, "x.y"]}, "biased": 0.5},
+    ROW | {"family": "A", "model": "first", "status": "conserved", "turned": 2e-7, "rounding": {"default": GAP}},
+    {"source": "timm", "family": "c", "model": "third", "status": "refused", "reason": "no rule for 'x', called in "
+     "'y': read a layer above it, or so"},
+]  # fmt: skip
+
+
+def test_the_table_is_sorted_and_counted():
+    text = page(ROWS, seed=5)
+    first, second, third = text.strip().splitlines()[-3:]
+    assert first == "| A | first (timm) | conserved | 1.00000 |  | 0e+00 | 2e-07 | 1e-07 | 2e-02 |  | " + FAINT + " |"
+    assert second.endswith("| 0.500 | mean 0.0100 (most in `x.y`) |")
+    assert third.endswith("| no rule for 'x', called in 'y' |")
+    assert "--seed 5" in text
+    assert "| kept | 1 |" in text
+    assert "| wrong | 0 |" in text
+    assert f"torch {torch.__version__}" in text
+    assert "Over 1 networks the median is 1e-07 for MWP and 2e-02 for c-MWP" in text
+    assert all(f"**{cause}**" in text for cause in CAUSES)
+
+
+def test_it_does_not_depend_on_the_order_of_the_rows():
+    assert page(ROWS, 0) == page(ROWS[::-1], 0)
+
+
+def test_a_part_of_the_signal_is_in_brackets():
+    row = ROW | {"status": "conserved", "default": READING | {"mass": [0.25], "dual": [0.2], "whole": False}}
+    assert columns(row)["default"] == "(0.20000)"
+
+
+def test_rounding_that_moves_maps_is_measured(monkeypatch):
+    """Half of the signal turned away from where double precision has it."""
+    down = Sweep.down
+
+    def careless(sweep, signal, **options):
+        maps = down(sweep, signal, **options)
+        return {layer: values.flip(-1) if values.dtype == torch.float32 else values for layer, values in maps.items()}
+
+    net = small_network()
+    randomise(net, PICTURE, seed=0)
+    signals = [torch.eye(5)[:1]]
+    honest = gaps(net, PICTURE, ["0"], signals)["0"]
+    monkeypatch.setattr(Sweep, "down", careless)
+    found = gaps(net, PICTURE, ["0"], signals)["0"]
+    assert honest["mwp"] < 1e-6
+    assert found["mwp"] > 0.1
+    assert found["moved"] > 0.01
+    said = over_the_bound({"rounding": {"lowest": found}})
+    assert "turned round" in said[0]
+    assert "the point moves" in said[1]
+
+
+def test_a_network_that_runs_in_one_type_only():
+    class Single(nn.Sequential):
+        def forward(self, x):
+            return super().forward(x.float() if x.dtype == torch.float32 else x) + torch.ones(1, 5)
+
+    net = Single(*small_network()).eval()
+    net[6].register_forward_hook(lambda _module, _given, answer: answer @ torch.eye(5))
+    randomise(net, PICTURE, seed=0)
+    found = conservation._rounding(net, PICTURE, {"lowest": "0"}, [torch.eye(5)[:1]])
+    assert "dtype" in found["reason"] or "Double" in found["reason"]
+    assert over_the_bound({"rounding": found})[0].startswith("no float64 to compare with")
+
+
+def test_the_record_of_all_gaps():
+    rows = [{"model": name, "source": "timm", "rounding": {"default": GAP | {"mwp": gap}}} for name, gap in
+            (("a", 1e-7), ("b", 1e-3), ("c", 2e-7))]  # fmt: skip
+    found = record([*rows, {"model": "d", "source": "timm", "rounding": {"reason": "float"}}, {"status": "refused"}])
+    assert found["architectures"] == 3
+    assert found["mwp"] == {
+        "worst": 1e-3, "median": 2e-7, "worst_model": "b (timm)", "bound": 1e-4, "over_the_bound": 1
+    }  # fmt: skip
+    assert found["c-mwp"]["over_the_bound"] == 3
+    assert found["points_moved"] == 0
+    assert found["without_float64"] == ["d (timm)"]
+
+
+def test_records_of_before_are_done_again(monkeypatch):
+    """The code that measures is part of the key, so a record without gaps is never taken for one with them."""
+    assert "rounding" in conservation.OWN_FILES
+    one = Architecture("timm", "a", "x")
+    now = Conservation().key(one)
+    monkeypatch.setattr(conservation, "OWN_FILES", ("architectures", "conservation", "losses", "randomising"))
+    assert Conservation().key(one) != now

@@ -1,0 +1,351 @@
+"""Grounding on coloured squares: known proposals, and a network with known maps."""
+
+import pickle
+from dataclasses import replace
+
+import pytest
+from annotated import SIDE
+from described import GREEN, RED, WHOLE, Said, around, pictures, write_proposals
+from PIL import Image
+
+import excite
+from excite.datasets.phrases import Phrase
+from excite.errors import DataError, MethodError, ModelError
+from excite.experiments.grounding.grounding_files import write_tables
+from excite.experiments.grounding.measure import GAMMAS, Ranking
+from excite.experiments.grounding.run import Grounding
+from excite.grounding.ground import GAMMA
+from excite.grounding.proposals import find_proposer
+from excite.methods import METHODS, Method
+from excite.metrics.phrase_ranking import first_hit
+
+FAST = {"side": SIDE}
+
+
+@pytest.fixture
+def asked(classifier, tmp_path):
+    """Makes an experiment on some pictures, with proposals around their squares unless others are given."""
+
+    def make(described, methods=("mwp",), boxes=None, groups=("warm", "cold"), **options):
+        dataset = Said(tmp_path / "said", described, groups)
+        if boxes is None:
+            boxes = {name: around(squares) for name, (squares, _) in described.items()}
+        path = write_proposals(tmp_path / "boxes.json", boxes)
+        return Grounding(classifier, dataset, methods, proposals=str(path), **{**FAST, **options})
+
+    return make
+
+
+def measured(asking, out):
+    chosen = asking.choose(list(asking.choosing(out)))
+    records = list(asking.records(out, chosen))
+    return chosen, records, asking.run(chosen, records)
+
+
+def one_picture(*phrases):
+    return {"a.png": ([("red", RED), ("green", GREEN)], list(phrases))}
+
+
+class TestByHand:
+    """The whole picture is proposed first, then the green square, then the red one: densest wins with gamma 1."""
+
+    def rows(self, asked, tmp_path, **options):
+        settings = {
+            "boxes": {"a.png": [WHOLE, GREEN, RED]},
+            "gamma": 1.0,
+            "trust": 0.0,
+            "hints": False,
+            "layer": "1",
+            **options,
+        }
+        phrases = (
+            Phrase("red", (RED,), "warm"),
+            Phrase("green", (GREEN,), "cold"),
+            Phrase("red", (WHOLE,), "warm", also=("cold",)),
+        )
+        _, records, run = measured(asked(one_picture(*phrases), **settings), tmp_path / "out")
+        return records[0], run
+
+    def test_facts(self, asked, tmp_path):
+        record, _ = self.rows(asked, tmp_path)
+        assert len(record.pop("key")) == 16
+        assert (record["image"], record["size"], record["proposals"], record["trouble"]) == ("a.png", [48, 48], 3, "")
+        assert record["own_scores"] == [1.0, 0.95, 0.9]
+        assert record["seconds"].keys() == {"proposals", "looking", "scoring"}
+        red, _, both = record["phrases"]
+        assert (red["text"], red["groups"], red["sentence"], red["boxes"]) == ("red", ["warm"], "", [list(RED)])
+        assert (red["small"], both["small"]) == ({"union": True, "any": True}, {"union": False, "any": False})
+        assert (red["known"], red["skipped"], both["groups"]) == (True, [], ["warm", "cold"])
+        assert [phrase["own_hits"]["union"] for phrase in record["phrases"]] == [3, 2, 1]
+        assert [phrase["found"][0]["hits"]["union"] for phrase in record["phrases"]] == [1, 1, 2]
+        found = red["found"][0]
+        assert found["method"] == "mwp"
+        assert len(found["scores"]) == 2  # nothing red is in the green square
+        assert found["scores"][0] > found["scores"][1] > 0
+        x, y = found["point"]
+        assert RED[0] <= x < RED[2]
+        assert RED[1] <= y < RED[3]
+        assert found["pointed"] == {"union": True, "any": True}
+
+    def test_rows(self, asked, tmp_path):
+        _, run = self.rows(asked, tmp_path)
+        (row,), (own,) = run.rows, run.shared
+        assert (row.model, row.method, row.layer, row.chosen.gamma) == ("colours", "mwp", "1", 1.0)
+        assert {rank: found.value for rank, found in row.all.recalls.items()} == {
+            1: pytest.approx(200 / 3),
+            5: 100,
+            10: 100,
+        }
+        assert {rank: found.value for rank, found in own.all.recalls.items()} == {
+            1: pytest.approx(100 / 3),
+            5: 100,
+            10: 100,
+        }
+        assert own.all.curve == pytest.approx([100 / 3, 200 / 3, *[100] * 8])
+        assert (row.all.phrases, row.small.phrases) == (3, 2)
+        assert (row.small.recalls[1].value, own.small.recalls[1].value) == (100, 0)
+        assert (row.all.pointing.value, own.all.pointing) == (100, None)
+        assert row.groups == {"warm": 100, "cold": 100}
+        assert row.group_mean == 100
+
+    def test_average_precision(self, asked, tmp_path):
+        """By their own scores the boxes of a picture are ranked alike for all phrases: equal ones are seen together."""
+        _, run = self.rows(asked, tmp_path)
+        (own,) = run.shared
+        # warm: hits 3 and 1 of 3 boxes each: after 2 boxes 1 of 2 found, after 6 both: precision 1/2, then 1/3
+        warm = (6 * 0.5 + 5 * 2 / 6) / 11
+        # cold: hits 2 and 1: after 2 boxes 1 found, after 4 both: 1/2 all along
+        assert own.all.map_group == pytest.approx(100 * (warm + 0.5) / 2)
+        # the phrase "red" is as warm is; "green" is found second of three
+        assert own.all.map_phrase == pytest.approx(100 * (warm + 0.5) / 2)
+
+    def test_a_lead(self, asked, tmp_path):
+        _, run = self.rows(asked, tmp_path)
+        (lead,) = run.leads
+        assert (lead.model, lead.method, lead.over) == ("colours", "mwp", "proposals")
+        assert (lead.r1.value, lead.r1_small.value) == (pytest.approx(100 / 3), 100)
+
+    def test_trust_in_the_proposals_order(self, asked, tmp_path):
+        """With gamma 0 all that holds the square is as good; the one that comes first is told first."""
+        record, _ = self.rows(asked, tmp_path, gamma=0.0)
+        assert record["phrases"][0]["found"][0]["hits"]["union"] == 2
+        trusting, _ = self.rows(asked, tmp_path, gamma=1.0, trust=1.0)
+        first, second = trusting["phrases"][0]["found"][0]["scores"]
+        assert first < record["phrases"][0]["found"][0]["scores"][0]
+        assert second > 0
+
+
+class TestMeasuring:
+    def test_ranks_are_those_of_ground(self, asked, classifier, tmp_path):
+        asking = asked(pictures(6), ["mwp", "c-mwp", "center"], gamma=0.25)
+        _, records, run = measured(asking, tmp_path / "out")
+        source = find_proposer(asking.protocol.proposals)
+        for method in ("mwp", "c-mwp", "center"):
+            hits = []
+            for described in asking.dataset:
+                found = excite.ground(
+                    classifier,
+                    described.path,
+                    [phrase.text for phrase in described.phrases],
+                    proposals=source,
+                    method=method,
+                    gamma=0.25,
+                    side=SIDE,
+                    most=None,
+                )
+                for grounded, phrase in zip(found, described.phrases, strict=True):
+                    hits.append(first_hit([region.box for region in grounded.regions], phrase.boxes))
+            told = [one["hits"]["union"] for one in _found(records, method)]
+            assert told == hits
+            row = next(row for row in run.rows if row.method == method)
+            assert row.all.recalls[5].value == pytest.approx(
+                100 * sum(bool(hit and hit <= 5) for hit in hits) / len(hits)
+            )
+
+    def test_gamma_is_chosen_on_held_out_pictures_only(self, asked, classifier, tmp_path):
+        asking = asked(pictures(10), held_out=0.4)
+        chosen, records, run = measured(asking, tmp_path / "out")
+        assert len(asking.held) == 4
+        assert not asking.held & {record["image"] for record in records}
+        source, curve = find_proposer(asking.protocol.proposals), []
+        for gamma in GAMMAS:
+            hits = []
+            for name in asking.held:
+                described = asking.dataset.sample(name)
+                texts = [phrase.text for phrase in described.phrases]
+                found = excite.ground(
+                    classifier, described.path, texts, proposals=source, method="mwp", gamma=gamma, side=SIDE
+                )
+                for grounded, phrase in zip(found, described.phrases, strict=True):
+                    hits.append(first_hit([region.box for region in grounded.regions], phrase.boxes) or 99)
+            curve.append(100 * sum(hit <= rank for hit in hits for rank in (1, 5, 10)) / len(hits) / 3)
+        assert chosen["mwp"].curve == pytest.approx(curve)
+        best = [gamma for gamma, worth in zip(GAMMAS, curve, strict=True) if worth == pytest.approx(max(curve))]
+        assert chosen["mwp"].gamma == min(best, key=lambda gamma: abs(gamma - GAMMA))
+        assert len(set(curve)) > 1
+        assert run.rows[0].chosen == chosen["mwp"]
+        assert (run.about["held_out_pictures"], run.about["reported"]) == (4, 6)
+
+    def test_any_of_the_boxes(self, asked, tmp_path):
+        both = Phrase("red and green", (RED, GREEN), "warm")
+        boxes = {"a.png": [RED, (2, 2, 44, 46)]}
+        runs = {}
+        for truth in ("union", "any"):
+            asking = asked(one_picture(both), boxes=boxes, gamma=1.0, truth=truth, hints=False)
+            _, (record,), runs[truth] = measured(asking, tmp_path / "out")
+            assert record["phrases"][0]["found"][0]["hits"] == {"union": 2, "any": 1}
+        assert [runs[truth].rows[0].all.recalls[1].value for truth in runs] == [0, 100]
+        assert (tmp_path / "out/records.jsonl").read_text().count("\n") == 1  # the other truth needs no new look
+
+    def test_one_look_a_picture(self, asked, tmp_path, looks):
+        asking = asked(pictures(4), ["mwp", "c-mwp", "center"], gamma=0.5)
+        looks.clear()
+        assert len(list(asking.records(tmp_path, asking.choose([])))) == 4
+        assert len(looks) == 4
+        list(asking.records(tmp_path, asking.choose([])))
+        assert len(looks) == 4
+
+    def test_resumed_it_gives_the_same_tables(self, asked, tmp_path):
+        def tables(out):
+            _, _, run = measured(asked(pictures(8)), out)
+            return {path.name: path.read_bytes() for path in write_tables([run], out)}
+
+        whole = tables(tmp_path / "whole")
+        killed = tmp_path / "killed"
+        killed.mkdir()
+        for name, lines in (("choosing.jsonl", 1), ("records.jsonl", 3)):
+            text = (tmp_path / "whole" / name).read_text().splitlines(keepends=True)
+            (killed / name).write_text("".join(text[:lines]) + text[lines][:50])  # the last line was cut off
+        assert tables(killed) == whole
+        assert whole.keys() == {"rows.json", "rows.csv", "groups.csv", "curves.csv", "table.md"}
+
+    @pytest.mark.parametrize(
+        ("other", "same"),
+        [
+            ({"truth": "any"}, True),
+            ({"gamma": 0.75}, False),
+            ({"hints": False}, False),
+            ({"trust": 0.1}, False),
+            ({"side": 2 * SIDE}, False),
+            ({"boxes": {"000.png": [RED]}}, False),
+        ],
+    )
+    def test_what_needs_a_new_look(self, asked, other, same):
+        def key(**options):
+            asking = asked(pictures(1), **{"gamma": 0.5, **options})
+            return Ranking(asking.protocol, {"mwp": asking.gamma}).key(asking.tasks[0])
+
+        assert (key() == key(**other)) is same
+
+    def test_it_can_go_to_another_process(self, asked):
+        asking = asked(pictures(1), gamma=0.5)
+        work = Ranking(asking.protocol, {"mwp": 0.5})
+        sent = pickle.loads(pickle.dumps(work))  # noqa: S301 - our own
+        there, here = sent(asking.tasks[0]), work(asking.tasks[0])
+        assert sent.key(asking.tasks[0]) == work.key(asking.tasks[0])
+        assert there["phrases"] == here["phrases"]
+
+    def test_shown_again(self, asked, tmp_path):
+        asking = asked(pictures(2), gamma=0.5)
+        _, _, run = measured(asking, tmp_path / "out")
+        grounded, phrase = run.show("001.png", 1, "mwp", 0.5, 2)
+        assert (grounded.phrase, phrase.group, len(grounded.regions)) == ("green", "cold", 2)
+        assert grounded.map.words[0].image.size == (SIDE, SIDE)
+
+
+class TestLeftOut:
+    def test_a_picture_without_proposals_is_missed(self, asked, tmp_path):
+        described = pictures(2)
+        boxes = {"000.png": around(described["000.png"][0])}
+        _, records, run = measured(asked(described, boxes=boxes, gamma=0.5), tmp_path / "out")
+        assert [record["proposals"] for record in records] == [9, 0]
+        assert "no proposals for the picture '001.png'" in records[1]["trouble"]
+        assert all(found["hits"] == {"union": None, "any": None} for found in _found(records[1:], "mwp"))
+        assert all(found["pointed"]["any"] for found in _found(records[1:], "mwp")[:2])
+        assert (run.about["left_out"]["without_proposals"], run.rows[0].all.phrases) == (1, 6)
+
+    def test_a_picture_that_cannot_be_read_is_a_failure(self, asked, tmp_path):
+        asking = asked(pictures(3), gamma=0.5)
+        (asking.dataset.folder / "001.png").write_text("no picture")
+        _, records, run = measured(asking, tmp_path / "out")
+        assert [record["image"] for record in records] == ["000.png", "002.png"]
+        (failure,) = run.about["failures"]
+        assert "001.png" in failure
+
+    def test_a_picture_of_another_size(self, asked, tmp_path):
+        asking = asked(pictures(2), gamma=0.5)
+        path = asking.dataset.folder / "001.png"
+        Image.new("RGB", (20, 20)).save(path)
+        _, records, run = measured(asking, tmp_path / "out")
+        assert len(records) == 1
+        assert "is 20 x 20 pixels, but annotated for 48 x 48" in run.about["failures"][0]
+
+    def test_unknown_words_are_told_and_asked_all_the_same(self, asked, tmp_path):
+        phrases = Phrase("zebra", (RED,), "warm"), Phrase("a Zebra and a red okapi", (RED,), "warm")
+        _, (record,), run = measured(asked(one_picture(*phrases), gamma=1.0), tmp_path / "out")
+        left_out = run.about["left_out"]
+        assert (left_out["unknown"], left_out["skipped"]) == (1, {"zebra": 2, "okapi": 1})
+        assert left_out["skipped_in_all"] == 3
+        assert left_out["data"] == {"phrases without a box": 3}
+        assert record["phrases"][0]["found"][0]["point"] is not None
+
+    def test_empty_maps_are_told(self, asked, tmp_path):
+        """No green is to be seen, so nothing of a signal for it arrives."""
+        described = {"a.png": ([("red", RED)], [Phrase("green", (RED,)), Phrase("red", (RED,))])}
+        _, (record,), run = measured(asked(described, gamma=0.5, hints=False), tmp_path / "out")
+        assert run.about["left_out"]["empty"] == {"mwp": 1}
+        found = record["phrases"][0]["found"][0]
+        assert (found["scores"], found["hits"]["any"], found["pointed"]["any"]) == ([], None, False)
+
+    def test_methods_that_cannot_be_read(self, asked, tmp_path, monkeypatch):
+        def refuse(_seen, _cue):
+            raise MethodError("not on this network")
+
+        monkeypatch.setitem(METHODS, "picky", Method("picky", "refuses", refuse))
+        _, _, run = measured(asked(pictures(1), ["picky", "mwp"], layer="1", gamma=0.5), tmp_path / "out")
+        assert [(row.method, row.layer) for row in run.rows] == [("mwp", "1")]
+        assert run.about["left_out"]["unreadable"]["picky at 1"] == "not on this network"
+
+
+class TestRefused:
+    def test_none_could_be_read(self, asked, tmp_path):
+        asking = asked(pictures(2), gamma=0.5)
+        for name in asking.names:
+            (asking.dataset.folder / name).write_text("no picture")
+        with pytest.raises(DataError, match="none of the 2 pictures could be read; the first: "):
+            measured(asking, tmp_path / "out")
+
+    def test_none_to_choose_on(self, asked, tmp_path):
+        asking = asked(pictures(3))
+        for name in asking.held:
+            (asking.dataset.folder / name).write_text("no picture")
+        with pytest.raises(DataError, match="none of the 1 pictures to choose gamma on could be read"):
+            measured(asking, tmp_path / "out")
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"truth": "some"}, "no truth 'some': choose union or any"),
+            ({"limit": 0}, "leave no pictures"),
+            ({"skip": 9}, "none of these 0 pictures has phrases"),
+            ({"limit": 1}, "too few pictures"),
+            ({"held_out": 1.0}, "a share of 1 of the pictures"),
+            ({"gamma": (0.25, 0.33)}, "gamma cannot be 0.33: give those of GAMMAS"),
+            ({"gamma": ()}, "gamma cannot be one of none"),
+            ({"gamma": float("nan")}, "gamma cannot be nan: give a number from 0 to 1"),
+            ({"trust": float("nan")}, "the trust .* from 0 to 1, not nan"),
+        ],
+    )
+    def test_options(self, asked, options, words):
+        with pytest.raises(DataError, match=words):
+            asked(pictures(2), **options)
+
+    def test_without_labels(self, asked, classifier):
+        asking = asked(pictures(2))
+        with pytest.raises(ModelError, match="has no labels"):
+            Grounding(replace(classifier, labels=None), asking.dataset, ["mwp"], proposals=asking.protocol.proposals)
+
+
+def _found(records, method):
+    phrases = [phrase for record in records for phrase in record["phrases"]]
+    return [one for phrase in phrases for one in phrase["found"] if one["method"] == method]

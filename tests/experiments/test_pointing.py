@@ -1,0 +1,448 @@
+"""The Pointing Game on coloured squares: methods with known points, and a network with known maps."""
+
+import math
+import os
+from dataclasses import replace
+from itertools import islice
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from annotated import SIDE, coco_content, make_voc, picture, scenes, voc_object, write_coco
+from torch import nn
+
+import excite
+from excite.datasets import open_dataset
+from excite.errors import ConceptError, DataError, LayerError, MethodError
+from excite.experiments.pointing.pointing_protocol import AUTHORS, find_protocol
+from excite.experiments.pointing.report import write_tables
+from excite.experiments.pointing.run import PointingGame, chosen_methods
+from excite.methods import METHODS, Method
+from excite.metrics.boxes import box_distance
+from excite.vocabulary import Labels
+
+FINE, COARSE = "1", "2"
+
+
+@pytest.fixture
+def pointer(monkeypatch):
+    """Makes a method that points to a known pixel of pictures of ``SIDE``, or nowhere, whatever it is asked."""
+
+    def make(name, point):
+        values = torch.zeros(1, SIDE, SIDE)
+        if point is not None:
+            values[0, point[1], point[0]] = 1.0
+
+        def maps(seen, _cue):
+            return {layer: values for method, layers in seen.layers.items() if method.name == name for layer in layers}
+
+        monkeypatch.setitem(METHODS, name, Method(name, "points where it was told", maps))
+        return name
+
+    return make
+
+
+def annotate(folder, name, *objects):
+    (folder / f"Annotations/{name}.xml").write_text(f"<annotation>{''.join(objects)}</annotation>")
+
+
+def played(game, out, **options):
+    records = list(game.records(out, **options))
+    return records, game.rows(records)
+
+
+class TestPlaying:
+    def test_records_are_facts(self, classifier, dataset, tmp_path, pointer):
+        game = PointingGame(classifier, dataset, [pointer("corner", (1, 2)), pointer("none", None)], limit=1)
+        ((record,), _) = played(game, tmp_path)
+        ((_, ((colour, box), (_, other))),) = scenes(1)
+        assert (colour, box, other) == ("green", (0, 0, 8, 8), (36, 36, 44, 44))
+        key = record.pop("key")
+        assert len(key) == 16
+        corner, nowhere = ({"method": name, "layer": FINE} for name in ("corner", "none"))
+        nowhere |= {"point": None, "distance": None}
+        here, there = ({**corner, "point": [1, 2], "distance": far} for far in (0.0, math.hypot(35, 34)))
+        share = 64 / SIDE**2
+        assert record == {
+            "image": "000000",
+            "size": [SIDE, SIDE],
+            "targets": [
+                {"category": "green", "difficult": True, "share": share, "maps": [here, nowhere]},
+                {"category": "red", "difficult": True, "share": share, "maps": [there, nowhere]},
+            ],
+        }
+
+    def test_figures_are_those_of_attend(self, classifier, dataset, tmp_path):
+        """Counted again picture by picture, with the public function."""
+        _, rows = played(
+            PointingGame(classifier, dataset, ["c-mwp", "mwp"], protocol=find_protocol("authors", 3)), tmp_path
+        )
+        for row in rows:
+            hits = {}
+            for sample in dataset:
+                for target in sample.targets:
+                    (one,) = excite.attend(classifier, sample.path, target.concept, layer=row.layer, method=row.method)
+                    point = one.point()
+                    hit = point is not None and min(box_distance(point, box) for box in target.boxes) <= 3
+                    hits.setdefault(target.concept, []).append(hit)
+            shares = [sum(found) / len(found) for found in hits.values()]
+            assert row.all.value == pytest.approx(100 * sum(shares) / len(shares))
+            assert row.all.pairs == sum(map(len, hits.values()))
+            assert row.all.value > 0
+
+    def test_known_points_by_hand(self, classifier, dataset, tmp_path, pointer):
+        """(1, 2) lies on squares whose corner is within (1, 2), and up to 4 pixels beside those a step away."""
+        game = PointingGame(classifier, dataset, [pointer("corner", (1, 2))], protocol=find_protocol("authors", 2))
+        _, (row,) = played(game, tmp_path)
+        pairs = [(colour, box) for _, squares in scenes(24) for colour, box in squares]
+        for colour in ("red", "green"):
+            mine = [box for name, box in pairs if name == colour]
+            hits = [math.hypot(max(box[0] - 1, 0), max(box[1] - 2, 0)) <= 2 for box in mine]
+            share = row.all.categories[colour]
+            assert (share.count, share.total) == (sum(hits), len(mine))
+            assert 0 < sum(hits) < len(mine)
+
+    def test_one_look_a_picture(self, classifier, dataset, tmp_path, looks):
+        """Whatever the number of categories, methods and layers."""
+        game = PointingGame(classifier, dataset, ["c-mwp", "mwp"], layers=[FINE, COARSE], limit=7)
+        looks.clear()
+        records = list(game.records(tmp_path))
+        assert sum(len(record["targets"]) for record in records) > 7
+        assert len(looks) == 7
+
+    def test_a_map_of_nothing_is_a_miss_and_counted(self, classifier, dataset, tmp_path, pointer):
+        _, (row,) = played(PointingGame(classifier, dataset, [pointer("none", None)]), tmp_path)
+        assert (row.all.value, row.empty) == (0.0, row.all.pairs)
+
+    def test_some_of_the_pictures(self, classifier, dataset, tmp_path):
+        game = PointingGame(classifier, dataset, ["mwp"], skip=3, limit=2)
+        assert [record["image"] for record in game.records(tmp_path)] == ["000003", "000004"]
+
+    def test_maps_can_be_shown_again(self, classifier, dataset, tmp_path):
+        game = PointingGame(classifier, dataset, ["c-mwp", "mwp"], layers=[FINE, COARSE], limit=1)
+        (record,) = game.records(tmp_path)
+        run = game.run([record])
+        target = record["targets"][1]
+        shown = run.show("000000", "red")
+        assert [(one.method, one.layer) for one in shown] == [
+            (found["method"], found["layer"]) for found in target["maps"]
+        ]
+        assert [list(one.point()) for one in shown] == [found["point"] for found in target["maps"]]
+        assert shown[0].image.size == (SIDE, SIDE)
+        assert run.target("000000", "red").boxes == ((36, 36, 44, 44),)
+
+
+class TestCenter:
+    def test_against_a_count_by_hand(self, classifier, tmp_path):
+        """Objects of many sizes; the centre of a picture with an even side lies between pixels."""
+        boxes = [(k, k % 5, k + 9 + k % 3, 30 + k % 9) for k in range(30)]
+        folder = make_voc(tmp_path / "voc", [(f"{k:02}", [("red", box)]) for k, box in enumerate(boxes)])
+        game = PointingGame(classifier, open_dataset(folder), ["center"], protocol=find_protocol("authors", 4))
+        _, (row,) = played(game, tmp_path)
+        middle = SIDE / 2
+        share = row.all.categories["red"]
+        counts = {
+            sum(
+                math.hypot(max(box[0] - x, x - box[2] + 1, 0), max(box[1] - y, y - box[3] + 1, 0)) <= 4 for box in boxes
+            )
+            for x in (middle - 1, middle)
+            for y in (middle - 1, middle)
+        }
+        assert share.count in counts
+        assert 0 < share.count < share.total == 30
+
+    def test_points_at_the_middle(self, classifier, dataset, tmp_path):
+        (record,) = PointingGame(classifier, dataset, ["center"], limit=1).records(tmp_path)
+        x, y = record["targets"][0]["maps"][0]["point"]
+        assert abs(x - SIDE / 2) <= 1
+        assert abs(y - SIDE / 2) <= 1
+
+
+class TestWhichPairs:
+    def test_flagged_objects(self, classifier, dataset, tmp_path, pointer):
+        """A category whose objects are all flagged is not asked for; otherwise the flagged ones may be hit, too."""
+        annotate(dataset.folder, "000000", voc_object("red", (0, 0, 8, 8), 1), voc_object("green", (20, 20, 30, 30)))
+        annotate(dataset.folder, "000001", voc_object("red", (0, 0, 8, 8), 1), voc_object("red", (40, 40, 44, 44)))
+        game = PointingGame(
+            classifier, dataset, [pointer("corner", (1, 2))], limit=2, protocol=find_protocol("authors", 0)
+        )
+        records, (row,) = played(game, tmp_path)
+        assert [[target["category"] for target in record["targets"]] for record in records] == [["green"], ["red"]]
+        assert game.difficult == 1
+        assert {name: share.count for name, share in row.all.categories.items()} == {"green": 0, "red": 1}
+
+    def test_difficult_by_the_rule(self, classifier, dataset, tmp_path):
+        """Less than a quarter of the picture, all objects together, and another category there, flagged or not."""
+        half = SIDE // 2
+        small, quarter = (0, 0, half - 1, half), (0, 0, half, half)
+        annotate(dataset.folder, "000000", voc_object("red", small))  # alone
+        annotate(dataset.folder, "000001", voc_object("red", small), voc_object("blue", (0, 0, 4, 4), 1))
+        annotate(dataset.folder, "000002", voc_object("red", quarter), voc_object("green", (40, 40, 44, 44)))
+        both = (voc_object("red", (0, 0, half, 12)), voc_object("red", (half, half, 48, 36)))
+        annotate(dataset.folder, "000003", *both, voc_object("blue", (0, 0, 4, 4)))
+        game = PointingGame(classifier, dataset, ["mwp"], limit=4)
+        found = [
+            {target["category"]: target["difficult"] for target in record["targets"]}
+            for record in game.records(tmp_path)
+        ]
+        assert found == [{"red": False}, {"red": True}, {"red": False, "green": True}, {"red": False}]
+
+    def test_difficult_by_a_list(self, classifier, dataset, tmp_path):
+        listed = frozenset({("000000", "red"), ("000001", "green")})
+        game = PointingGame(classifier, dataset, ["mwp"], difficult=listed)
+        records, (row,) = played(game, tmp_path)
+        pairs = {
+            (record["image"], target["category"])
+            for record in records
+            for target in record["targets"]
+            if target["difficult"]
+        }
+        assert pairs == {("000000", "red")}  # the other picture has nothing green
+        assert row.difficult.pairs == 1
+        assert game.run(records).about["left_out"]["no_difficult_pairs"] == ["green"]
+
+    def test_another_list_is_another_question(self, classifier, dataset, tmp_path):
+        lists = [None, frozenset(), frozenset({("000000", "red")})]
+        keys = [
+            record["key"]
+            for listed in lists
+            for record in PointingGame(classifier, dataset, ["mwp"], limit=1, difficult=listed).records(tmp_path)
+        ]
+        assert len(set(keys)) == 3
+
+    def test_what_was_left_out_is_told(self, classifier, tmp_path):
+        folder = make_voc(tmp_path / "voc", [*scenes(4), ("blue", [("blue", (0, 0, 9, 9))])])
+        annotate(folder, "000001", voc_object("red", (0, 0, 8, 8), 1), voc_object("grey", (0, 0, 4, 4)))
+        game = PointingGame(classifier, open_dataset(folder), ["mwp"])
+        about = game.run(list(game.records(tmp_path))).about
+        assert about["left_out"]["unknown"] == {"grey": 1, "blue": 1}
+        assert (about["left_out"]["difficult"], about["left_out"]["empty"]) == (1, 2)
+        assert about["left_out"]["no_pairs"] == []
+
+    def test_categories_without_instances(self, classifier, tmp_path):
+        """They are named, and no part of any mean."""
+        content = coco_content([("1", [("red", (0, 0, 9, 9))])], ["red", "green", "blue"])
+        picture(tmp_path / "coco/val2017/1.jpg", [("red", (0, 0, 9, 9))])
+        game = PointingGame(classifier, open_dataset(write_coco(tmp_path / "coco", content)), ["mwp"])
+        records, (row,) = played(game, tmp_path)
+        assert row.all.value == 100.0
+        assert game.run(records).about["left_out"]["no_pairs"] == ["green", "blue"]
+
+
+class TestMasks:
+    def test_the_region_is_the_mask_not_the_box(self, classifier, tmp_path, pointer):
+        """An L: its box holds the point, its mask does not; a crowd counts as well."""
+        content = coco_content([("1", [("red", (0, 0, 40, 40))]), ("2", [("red", (0, 0, 40, 40))])], ["red", "green"])
+        shape = [0, 0, 40, 0, 40, 4, 4, 4, 4, 40, 0, 40]
+        runs = [0, *[4, SIDE - 4] * (SIDE - 1), 4, SIDE - 4]  # the upper four rows, column by column
+        content["annotations"][0] |= {"segmentation": [shape], "area": 304}
+        content["annotations"][1] |= {"segmentation": {"size": [SIDE, SIDE], "counts": runs}, "iscrowd": 1, "area": 9}
+        for name in "12":
+            picture(tmp_path / f"coco/val2017/{name}.jpg", [("red", (0, 0, 40, 40))])
+        game = PointingGame(
+            classifier,
+            open_dataset(write_coco(tmp_path / "coco", content)),
+            [pointer("middle", (20, 13)), pointer("edge", (2, 30))],
+        )
+        records, _ = played(game, tmp_path)
+        distances = {
+            record["image"]: [found["distance"] for found in record["targets"][0]["maps"]] for record in records
+        }
+        assert distances == {"2.jpg": [10.0, 27.0], "1.jpg": [10.0, 0.0]}
+        assert {record["image"]: record["targets"][0]["share"] for record in records} == pytest.approx(
+            {"1.jpg": 304 / SIDE**2, "2.jpg": 9 / SIDE**2}
+        )
+
+
+class TestPlaces:
+    def test_each_where_it_should_be(self, classifier, dataset):
+        game = PointingGame(classifier, dataset, ["c-mwp", "center"])
+        assert game.places.layers["c-mwp"] == (FINE,)
+        assert len(game.places.layers["center"]) == 1
+        assert game.places.unreadable == {}
+
+    def test_named_layers_are_rows(self, classifier, dataset, tmp_path):
+        game = PointingGame(classifier, dataset, ["mwp", "center"], layers=[COARSE, FINE, COARSE], limit=2)
+        _, rows = played(game, tmp_path)
+        assert [(row.method, row.layer) for row in rows][:2] == [("mwp", COARSE), ("mwp", FINE)]
+        assert [row.method for row in rows] == ["mwp", "mwp", "center"]
+
+    def test_a_method_that_cannot_be_read_there(self, classifier, dataset, tmp_path, monkeypatch):
+        def maps(seen, _cue):
+            (layers,) = [layers for method, layers in seen.layers.items() if method.name == "picky"]
+            if set(layers) != {FINE}:
+                raise LayerError("only at its own place")
+            return {FINE: torch.ones(1, 2, 2)}
+
+        monkeypatch.setitem(METHODS, "picky", Method("picky", "", maps))
+        game = PointingGame(classifier, dataset, ["mwp", "picky"], layers=[COARSE], limit=1)
+        assert game.places.layers == {"mwp": (COARSE,), "picky": (FINE,)}
+        assert game.places.unreadable == {f"picky at {COARSE}": "only at its own place"}
+        assert game.about()["left_out"]["unreadable"] == game.places.unreadable
+
+    def test_a_method_that_cannot_be_read_at_all(self, classifier, dataset, monkeypatch):
+        def maps(_seen, _cue):
+            raise LayerError("not on this network")
+
+        monkeypatch.setitem(METHODS, "alien", Method("alien", "", maps))
+        game = PointingGame(classifier, dataset, ["mwp", "alien"], limit=1)
+        assert list(game.places.layers) == ["mwp"]
+        with pytest.raises(LayerError, match="not on this network"):
+            PointingGame(classifier, dataset, ["alien"])
+
+    def test_a_layer_that_is_not_there(self, classifier, dataset):
+        with pytest.raises(LayerError, match="no layer '9'"):
+            PointingGame(classifier, dataset, ["mwp", "c-mwp"], layers=[FINE, "9"])
+
+    def test_whole_picture_or_each_place(self, classifier, dataset):
+        assert PointingGame(classifier, dataset, ["mwp"]).about()["output"] == "the whole picture"
+        net = nn.Sequential(*list(classifier.module)[:3], nn.Conv2d(2, 2, 1))
+        places = replace(classifier, module=net)
+        assert PointingGame(places, dataset, ["mwp"]).about()["output"] == "each place"
+
+
+class TestProtocols:
+    def test_torchrays(self, classifier, dataset, tmp_path, pointer):
+        """Its edge is no hit, and between the pixels of a map it draws straight lines."""
+        annotate(dataset.folder, "000000", voc_object("red", (6, 2, 9, 9)))
+        name = pointer("corner", (1, 2))
+        for protocol, value in (("authors", 100.0), ("torchray", 0.0)):
+            game = PointingGame(classifier, dataset, [name], limit=1, protocol=find_protocol(protocol, 5))
+            assert played(game, tmp_path)[1][0].all.value == value
+
+    def test_interpolation(self, classifier, dataset, tmp_path, monkeypatch):
+        """Two high columns side by side: a cubic curve rises between them, a straight line does not."""
+        values = torch.tensor([[[0.0, 1.0, 0.9, 0.0]]])
+        monkeypatch.setitem(METHODS, "bar", Method("bar", "", lambda seen, _cue: {FINE: values}))
+        points = {}
+        for name in ("authors", "torchray"):
+            game = PointingGame(classifier, dataset, ["bar"], limit=1, protocol=find_protocol(name))
+            (record,) = game.records(tmp_path)
+            points[name] = record["targets"][0]["maps"][0]["point"]
+        assert points["torchray"][0] == 18  # beside the middle of the higher column, on the side of the other
+        assert 19 < points["authors"][0] < 24
+
+    def test_refused(self, dataset):
+        with pytest.raises(DataError, match=r"no protocol 'torchry' .*torchray"):
+            find_protocol("torchry")
+        with pytest.raises(DataError, match="nothing is a hit by 'torchray'"):
+            find_protocol("torchray", 0).tolerance_on(dataset)
+        assert AUTHORS.tolerance_on(dataset) == 15
+        assert find_protocol("authors", 0).tolerance_on(dataset) == 0
+
+
+class TestBroken:
+    def test_named_and_the_rest_is_complete(self, classifier, dataset, tmp_path):
+        whole, _ = played(PointingGame(classifier, dataset, ["mwp"]), tmp_path / "whole")
+        (dataset.folder / "JPEGImages/000001.jpg").write_text("no picture")
+        (dataset.folder / "JPEGImages/000002.jpg").unlink()
+        (dataset.folder / "Annotations/000004.xml").write_text("<annotation><object></annotation>")
+        annotate(
+            dataset.folder,
+            "000005",
+            "<size><width>20</width><height>30</height></size>",
+            voc_object("red", (0, 0, 9, 9)),
+        )
+        game = PointingGame(classifier, dataset, ["mwp"])
+        records, (row,) = played(game, tmp_path / "broken")
+        lost = {"000001", "000002", "000004", "000005"}
+        assert records == [record for record in whole if record["image"] not in lost]
+        assert row.all.pairs == sum(len(record["targets"]) for record in records)
+        assert [sum(name in failure for failure in game.failures) for name in sorted(lost)] == [1, 1, 1, 1]
+        assert len(game.failures) == 4
+
+    def test_all_unreadable(self, classifier, dataset, tmp_path):
+        for path in (dataset.folder / "JPEGImages").iterdir():
+            path.write_text("no picture")
+        with pytest.raises(DataError, match=r"none of the 24 pictures could be read; the first: .*000000"):
+            played(PointingGame(classifier, dataset, ["mwp"]), tmp_path)
+
+    def test_refused_before_any_work(self, classifier, dataset):
+        with pytest.raises(MethodError, match="no method 'mpw'"):
+            PointingGame(classifier, dataset, ["mpw"])
+        with pytest.raises(DataError, match="leave no pictures"):
+            PointingGame(classifier, dataset, ["mwp"], limit=0)
+        with pytest.raises(ConceptError, match="no word for any category"):
+            PointingGame(replace(classifier, labels=Labels(["cat", "dog"])), dataset, ["mwp"])
+
+    def test_methods_as_typed(self):
+        assert chosen_methods("c-mwp, mwp") == ["c-mwp", "mwp"]
+        assert chosen_methods("all") == list(METHODS)
+        with pytest.raises(MethodError, match="no method ''"):
+            chosen_methods("mwp,")
+
+
+class TestResuming:
+    def test_goes_on_where_it_was(self, classifier, dataset, tmp_path, looks):
+        whole, rows = played(PointingGame(classifier, dataset, ["c-mwp", "mwp"]), tmp_path / "whole")
+        first = PointingGame(classifier, dataset, ["c-mwp", "mwp"]).records(tmp_path / "stopped")
+        list(islice(first, 5))
+        first.close()
+        ledger = tmp_path / "stopped/records.jsonl"
+        with ledger.open("r+") as file:
+            file.truncate(ledger.stat().st_size - 40)  # killed while writing: the fifth line is cut off
+        game = PointingGame(classifier, dataset, ["c-mwp", "mwp"])
+        looks.clear()
+        assert played(game, tmp_path / "stopped") == (whole, rows)
+        assert len(looks) == len(dataset) - 4
+
+    def test_the_tolerance_needs_no_second_look(self, classifier, dataset, tmp_path, looks):
+        list(PointingGame(classifier, dataset, ["mwp"]).records(tmp_path))
+        game = PointingGame(classifier, dataset, ["mwp"], protocol=find_protocol("authors", 48))
+        looks.clear()
+        _, (row,) = played(game, tmp_path)
+        assert (row.all.value, looks) == (100.0, [])
+
+    @pytest.mark.parametrize("change", ["weights", "layers", "methods", "protocol", "picture", "annotation", "outputs"])
+    def test_what_has_changed_is_done_again(self, classifier, dataset, tmp_path, change):
+        keys = {record["key"] for record in PointingGame(classifier, dataset, ["mwp"], limit=2).records(tmp_path)}
+        options = {"methods": ["mwp"]}
+        if change == "weights":
+            classifier.module[5].bias.data[0] += 1
+        elif change == "layers":
+            options["layers"] = [COARSE]
+        elif change == "methods":
+            options["methods"] = ["mwp", "c-mwp"]
+        elif change == "protocol":
+            options["protocol"] = find_protocol("torchray")
+        elif change == "outputs":
+            classifier = replace(classifier, multilabel=True)
+        for name in ("000000", "000001"):
+            if change == "picture":
+                os.utime(dataset.folder / f"JPEGImages/{name}.jpg", (1, 1))
+            elif change == "annotation":  # another object makes no other pair, but may make it difficult
+                annotate(dataset.folder, name, voc_object("red", (0, 0, 9, 9)), voc_object("blue", (0, 0, 9, 9)))
+        again = {record["key"] for record in PointingGame(classifier, dataset, limit=2, **options).records(tmp_path)}
+        assert not keys & again
+
+    @pytest.mark.usefixtures("quick_workers")
+    def test_several_workers_give_the_same_bytes(self, classifier, dataset, tmp_path):
+        for workers in (1, 2):
+            game = PointingGame(classifier, dataset, ["c-mwp", "mwp"], limit=6)
+            run = game.run(list(game.records(tmp_path / f"{workers}", workers=workers)))
+            write_tables([run], tmp_path / f"{workers}")
+        for name in ("records.jsonl", "rows.json", "rows.csv", "categories.csv", "table.md"):
+            assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_the_centre_of_photographs(shared_data, tmp_path):
+    """Counted again from the XML files alone, a pixel more or less at the edge; VOC counts pixels from 1."""
+    dataset = open_dataset(shared_data / "VOCdevkit", "val")
+    _, (row,) = played(PointingGame(excite.load(size=64), dataset, ["center"], limit=16), tmp_path)
+    distances = {}
+    for name in dataset.names[:16]:
+        root = ElementTree.parse(dataset.folder / f"Annotations/{name}.xml").getroot()  # noqa: S314 - our own data
+        x, y = (int(root.findtext(f"size/{side}")) / 2 + 0.5 for side in ("width", "height"))
+        found = {}
+        for thing in root.iter("object"):
+            left, top, right, bottom = (int(thing.findtext(f"bndbox/{s}")) for s in ("xmin", "ymin", "xmax", "ymax"))
+            far = math.hypot(max(left - x, x - right, 0), max(top - y, y - bottom, 0))
+            found.setdefault(thing.findtext("name"), []).append((far, thing.findtext("difficult") == "1"))
+        for category, things in found.items():
+            if not all(flagged for _, flagged in things):
+                distances.setdefault(category, []).append(min(far for far, _ in things))
+    for category, share in row.all.categories.items():
+        assert share.total == len(distances[category])
+        assert sum(far <= 14 for far in distances[category]) <= share.count
+        assert share.count <= sum(far <= 16 for far in distances[category])
+    assert 0 < sum(share.count for share in row.all.categories.values()) < row.all.pairs

@@ -1,0 +1,151 @@
+"""Products and sums of a graph in another order: fewer of them for each signal, and the same maps."""
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
+
+from excite.export.factors import factored
+from excite.export.formats import write_onnx
+from excite.export.quiet import quietly
+from excite.export.sizes import Sizes
+from excite.export.split import Halves
+from excite.export.trace import Looking, write_down
+
+SIDE = 12
+aten = torch.ops.aten
+
+
+class Branches(nn.Module):
+    """Kernels of several sizes and a pool side by side, twice, with a pool that takes steps between."""
+
+    def __init__(self, pool=functional.max_pool2d):
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem, self.pool = nn.Conv2d(3, 6, 3, padding=1), pool
+        self.first = nn.ModuleList(nn.Conv2d(6, 4, side, padding=side // 2) for side in (1, 3, 1, 1))
+        self.second = nn.ModuleList(nn.Conv2d(16, 4, side, padding=side // 2) for side in (1, 3, 1, 1))
+        self.head = nn.Linear(16, 20)
+
+    def forward(self, pictures):
+        there = functional.relu(self.stem(pictures))
+        for step, branches in ((2, self.first), (1, self.second)):
+            seen = [there, there, self.pool(there, 3, 1, 1), there]
+            there = torch.cat([functional.relu(each(x)) for each, x in zip(branches, seen, strict=True)], 1)
+            there = functional.max_pool2d(there, 3, step, 1)
+        return self.head(there.mean((2, 3)))
+
+
+class Residual(nn.Module):
+    """A block beside which its input goes on, and which a part of it multiplies."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.stem, self.inner = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+        self.norm, self.gate = nn.BatchNorm2d(8), nn.Conv2d(8, 8, 1)
+        self.outer, self.head = nn.Conv2d(8, 8, 3, stride=2, padding=1), nn.Linear(8, 20)
+
+    def forward(self, pictures):
+        there = functional.relu(self.stem(pictures))
+        gate = self.gate(there.mean((2, 3), keepdim=True)).sigmoid()
+        there = functional.relu(there + self.norm(self.inner(there)) * gate)
+        return self.head(functional.relu(self.outer(there)).mean((2, 3)))
+
+
+class Connections(nn.Module):
+    """Full connections to a map, which must be made flat: for as many pictures as there are."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(2)
+        self.stem, self.hidden = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4 * 9, 16)
+        self.head = nn.Linear(16, 20)
+
+    def forward(self, pictures):
+        there = functional.adaptive_avg_pool2d(functional.max_pool2d(functional.relu(self.stem(pictures)), 2), 3)
+        return self.head(functional.relu(self.hidden(torch.flatten(there, 1))))
+
+
+NETWORKS = {
+    "connections": Connections,
+    "branches": Branches,
+    "branches with means": lambda: Branches(functional.avg_pool2d),
+    "residual": Residual,
+}
+
+
+def signals(pictures, count=11):
+    return functional.one_hot(torch.arange(count)[:, None].expand(count, pictures), 20).float()
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def written(request, tmp_path_factory):
+    """A network, its maps by the library, and its graph in a file."""
+    looking = Looking(NETWORKS[request.param]().eval(), "stem", "c-mwp")
+    with quietly():
+        graph = write_down(looking, Sizes(SIDE, SIDE, step=None, batch=True))
+        path = tmp_path_factory.mktemp("graph") / "map.onnx"
+        with path.open("wb") as file:
+            write_onnx(graph, {}, file)
+    return looking, path
+
+
+@pytest.mark.parametrize("pictures", [1, 2])
+@pytest.mark.parametrize("little", [0, 1000])
+def test_signals_go_down_together_or_one_by_one(written, pictures, little, monkeypatch):
+    looking, path = written
+    monkeypatch.setattr("excite.export.split.LITTLE", little)
+    halves, x = Halves(path, threads=1), torch.randn(pictures, 3, SIDE, SIDE)
+    output, seen = halves.look(x)
+    torch.testing.assert_close(output, looking.answer(x), atol=1e-5, rtol=1e-5)
+    runs, down = [], halves._down_once
+    monkeypatch.setattr(halves, "_down_once", lambda *given: runs.append(len(given[1])) or down(*given))
+    found = halves.down(seen, signals(pictures))
+    scatters = bool(halves._stretched)
+    together = pictures == 1 and (little or not scatters)
+    assert runs == ([8, 3] if together else [pictures] * 11)
+    wanted = torch.stack([looking(x, signal)[0] for signal in signals(pictures)])
+    torch.testing.assert_close(found, wanted, atol=1e-5 * float(wanted.abs().sum((2, 3)).max()), rtol=0)
+
+
+def test_each_signal_is_multiplied_once_for_each_kernel():
+    """What is scattered by a pool is added where the shares of the kernels beside it are, and has their factor."""
+    looking = Looking(Branches().eval(), "stem", "mwp")
+    with quietly():
+        graph = write_down(looking, Sizes(SIDE, SIDE, step=None, batch=True)).graph.graph
+    signal = next(node for node in graph.nodes if node.op == "placeholder" and node.target.endswith("1_1"))
+    cued, found = {signal}, Counter()
+    for node in graph.nodes:
+        if not cued.isdisjoint(node.all_input_nodes) and node.target is not aten.sym_size.int:
+            cued.add(node)
+            found[node.target] += 1
+    # The head and its mean, each of eight kernels, and the last shares; of four pools two are added onto others.
+    assert found[aten.mul.Tensor] <= 12
+    assert found[aten.convolution.default] == 6  # two kernels of one place side by side are one on the way back
+    assert found[aten.add.Tensor] == 2
+    assert found[aten.scatter_add.default] == 4
+    assert found[aten.new_zeros.default] == 2
+    assert found[aten.gt.Scalar] == 0
+
+
+def traced(function, *examples):
+    return make_fx(function, tracing_mode="fake")(*examples)
+
+
+def test_only_what_is_alike_is_reordered():
+    """Numbers, factors with more places than the signal, and products of two signals stay as they are."""
+    x, signal = torch.randn(2, 3), torch.randn(1, 3)
+
+    def course(x, signal):
+        wide = signal * x.exp()  # one signal for each row
+        return (wide * x.relu() + signal * signal * 2.0 + (signal * x[:1] + signal * x[:1] * 3.0)).sum(0)
+
+    graph = traced(course, x, signal)
+    wanted = graph(x, signal)
+    torch.testing.assert_close(factored(graph)(x, signal), wanted)
+    x, signal = torch.randn(2, 3), torch.randn(1, 3)
+    torch.testing.assert_close(graph(x, signal), course(x, signal))

@@ -1,0 +1,310 @@
+"""Precomputed proposals: the conventions of each kind of file, and one clear line for each fault."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from excite.errors import DataError, ProposalError
+from excite.grounding.proposals import ProposalFiles, find_proposer
+from excite.grounding.proposals.parts import segment_boxes
+
+PICTURE = Image.new("RGB", (6, 4))
+SUPERPIXELS = np.array([[1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 3, 3], [4, 4, 4, 5, 5, 5], [4, 4, 4, 5, 5, 5]], np.uint16)
+
+
+def cells(*values, kind=np.uint32):
+    made = np.empty((len(values), 1), object)
+    for place, value in enumerate(values):
+        made[place, 0] = np.array(value, kind)
+    return made
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Writes one file of the kind that its name says, and gives what is read from it."""
+
+    def write(name, content):
+        path = tmp_path / name
+        if name.endswith(".mat"):
+            from scipy.io import savemat
+
+            savemat(path, content)
+        elif name.endswith(".npz"):
+            np.savez(path, **content)
+        elif isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(json.dumps(content))
+        return ProposalFiles(path)
+
+    return write
+
+
+def mask(proposals, place):
+    segments = proposals.segments
+    return np.isin(segments.parts, segments.members[segments.starts[place] : segments.starts[place + 1]])
+
+
+def test_mcg_segments(save):
+    """The proposals are unions of superpixels counted from 1; bboxes are another list and do not count."""
+    content = {
+        "superpixels": SUPERPIXELS,
+        "labels": cells([[1, 2]], [[3]], [[2], [5]]),
+        "scores": np.array([[0.9], [0.5], [0.7]]),
+        "bboxes": np.array([[1, 1, 4, 6]]),
+    }
+    found = save("a.mat", content).of(PICTURE, "a.jpg")
+    assert found.scores.tolist() == pytest.approx([0.9, 0.7, 0.5])
+    assert found.boxes.tolist() == [[0, 0, 4, 2], [2, 0, 6, 4], [4, 0, 6, 2]]
+    assert np.array_equal(mask(found, 0), np.isin(SUPERPIXELS, [1, 2]))
+    assert np.array_equal(mask(found, 1), np.isin(SUPERPIXELS, [2, 5]))
+    assert (found.segments.parts[SUPERPIXELS == 4] == -1).all()
+
+
+def test_mcg_boxes(save):
+    """Rows are up, left, down, right, counted from 1, the last ones belonging to the box."""
+    rows = np.array([[1, 1, 4, 6], [2, 3, 3, 5]], np.float64)
+    found = save("a.mat", {"bboxes": rows, "bboxes_scores": np.array([[0.1], [0.2]])}).of(PICTURE, "a.jpg")
+    assert found.boxes.tolist() == [[2, 1, 5, 3], [0, 0, 6, 4]]
+    assert found.segments is None
+    unscored = save("b.mat", {"boxes": rows}).of(PICTURE, "b.jpg")
+    assert unscored.boxes.tolist() == [[0, 0, 6, 4], [2, 1, 5, 3]]
+
+
+def test_a_struct_around_it(save):
+    found = save("a.mat", {"candidates": {"bboxes": np.array([[1.0, 2, 3, 4]])}}).of(PICTURE, "a.jpg")
+    assert found.boxes.tolist() == [[1, 0, 4, 3]]
+
+
+def test_edge_boxes(save):
+    """Rows are x, y, width, height, score; x and y counted from 1."""
+    rows = np.array([[1, 1, 6, 4, 0.05], [3, 2, 2, 1, 0.3]], np.float32)
+    found = save("a.mat", {"bbs": rows}).of(PICTURE, "a.jpg")
+    assert found.boxes.tolist() == [[2, 1, 4, 2], [0, 0, 6, 4]]
+    assert found.scores.tolist() == pytest.approx([0.3, 0.05])
+
+
+def test_npz_of_ours(save):
+    from excite.grounding.proposals import Hierarchy
+
+    pixels = np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8)
+    picture = Image.fromarray(pixels)
+    made = Hierarchy(count=30)(picture)
+    found = save("a.npz", made.arrays()).of(picture, "a.jpg")
+    for name, array in made.arrays().items():
+        assert np.array_equal(found.arrays()[name], array), name
+
+
+def test_npz_of_a_shrunk_picture(save):
+    content = {"parts": [[0, 1, -1]], "starts": [0, 1, 3], "members": [1, 0, 1], "scores": [0.5, 1.0]}
+    found = save("a.npz", content).of(PICTURE, "a.jpg")
+    assert found.boxes.tolist() == [[0, 0, 4, 4], [2, 0, 4, 4]]
+    assert found.segments.parts[0].tolist() == [0, 0, 1, 1, -1, -1]
+
+
+def test_npz_boxes_and_masks(save):
+    found = save("a.npz", {"boxes": [[0, 0, 2, 2], [1, 1, 6.3, 4]], "scores": [1, 2]}).of(PICTURE, "a.jpg")
+    assert found.boxes.tolist() == [[1, 1, 6, 4], [0, 0, 2, 2]]
+    masks = np.random.default_rng(0).random((9, 4, 6)) < 0.4
+    found = save("b.npz", {"masks": masks}).of(PICTURE, "b.jpg")
+    assert all(np.array_equal(mask(found, place), one) for place, one in enumerate(masks))
+    assert np.array_equal(segment_boxes(found.segments), found.boxes)
+
+
+def test_coco_results(save):
+    rows = [
+        {"image_id": 123, "bbox": [1, 1, 2, 3], "score": 0.2},
+        {"image_id": 123, "bbox": [0, 0, 6, 4], "score": 0.9},
+        {"image_id": 7, "bbox": [0, 0, 1, 1], "score": 0.5},
+    ]
+    source = save("a.json", rows)
+    assert source.of(PICTURE, "000000000123.jpg").boxes.tolist() == [[0, 0, 6, 4], [1, 1, 3, 4]]
+    assert source.of(PICTURE, "val/COCO_val2014_000000000007.jpg").boxes.tolist() == [[0, 0, 1, 1]]
+    for name in ("000000000008.jpg", "cat.jpg", ""):
+        with pytest.raises(ProposalError, match=f"no proposals for the picture '{name}'"):
+            source.of(PICTURE, name)
+
+
+def test_coco_results_that_name_their_pictures(save):
+    content = {
+        "images": [{"id": 1, "file_name": "dog2.jpg"}, {"id": "x", "file_name": "cat1.jpg"}],
+        "annotations": [{"image_id": 1, "bbox": [0, 0, 1, 1]}, {"image_id": "x", "bbox": [0, 0, 2, 2]}],
+    }
+    source = save("a.json", content)
+    assert source.of(PICTURE, "dog2.jpg").boxes.tolist() == [[0, 0, 1, 1]]
+    assert source.of(PICTURE, "cat1.jpg").boxes.tolist() == [[0, 0, 2, 2]]
+
+
+def test_coco_results_of_a_data_set_without_suffixes(save):
+    """Flickr30k's picture is called 2; its file says which one is meant, and 2 is another picture's number."""
+    content = {
+        "images": [{"id": 1, "file_name": "2.jpg"}, {"id": 2, "file_name": "1.jpg"}],
+        "annotations": [{"image_id": 1, "bbox": [0, 0, 1, 1]}, {"image_id": 2, "bbox": [0, 0, 2, 2]}],
+    }
+    file = Path("flickr30k-images/2.jpg")
+    assert save("a.json", content).of(PICTURE, "2", file).boxes.tolist() == [[0, 0, 1, 1]]
+    rows = [{"image_id": "2.jpg", "bbox": [0, 0, 1, 1]}]
+    assert save("b.json", rows).of(PICTURE, "2", file).boxes.tolist() == [[0, 0, 1, 1]]
+
+
+def test_coco_masks(save):
+    pytest.importorskip("pycocotools")
+    runs = {"size": [4, 6], "counts": [4, 2, 18]}  # down the columns: two pixels of the second one
+    polygon = [[1, 1, 4, 1, 4, 3, 1, 3]]
+    rows = [
+        {"image_id": 1, "segmentation": runs, "score": 0.5},
+        {"image_id": 1, "segmentation": polygon, "score": 0.6, "bbox": [0, 0, 6, 4]},
+    ]
+    found = save("a.json", rows).of(PICTURE, "1.jpg")
+    assert found.boxes.tolist() == [[1, 1, 4, 3], [1, 0, 2, 2]]
+    assert mask(found, 1).sum() == 2
+    assert mask(found, 0).sum() == 6
+
+
+def test_the_picture_beside_does_not_count(tmp_path):
+    """A picture's whole path names it, but not a file that lies beside it."""
+    folder = tmp_path / "proposals"
+    folder.mkdir()
+    np.savez(folder / "b.npz", boxes=[[0, 0, 1, 1]])
+    np.savez(tmp_path / "a.npz", boxes=[[0, 0, 1, 1]])
+    with pytest.raises(ProposalError):
+        ProposalFiles(folder).of(PICTURE, str(tmp_path / "a.jpg"))
+
+
+def test_a_folder(tmp_path):
+    np.savez(tmp_path / "a.npz", boxes=[[0, 0, 1, 1]])
+    (tmp_path / "sub").mkdir()
+    np.savez(tmp_path / "sub" / "b.npz", boxes=[[0, 0, 2, 2]])
+    np.savez(tmp_path / "none.npz", boxes=np.empty((0, 4)))
+    source = find_proposer(str(tmp_path))
+    assert source.of(PICTURE, "a.jpg").boxes.tolist() == [[0, 0, 1, 1]]
+    assert source.of(PICTURE, "elsewhere/a.png").boxes.tolist() == [[0, 0, 1, 1]]
+    assert source.of(PICTURE, "sub/b.jpg").boxes.tolist() == [[0, 0, 2, 2]]
+    assert source.of(PICTURE, "/somewhere/sub/v1.5/a.jpg").boxes.tolist() == [[0, 0, 1, 1]]
+    for name in ("c.jpg", "none.jpg", "", "/c.jpg"):
+        with pytest.raises(ProposalError, match=f"no proposals for the picture '{name}'"):
+            source.of(PICTURE, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.mat", {"bbs": np.zeros((0, 0))}),
+        ("a.mat", {"bbs": np.zeros((0, 5))}),
+        ("a.mat", {"bboxes": np.zeros((0, 0)), "bboxes_scores": np.zeros((0, 0))}),
+        ("a.mat", {"superpixels": SUPERPIXELS, "labels": np.zeros((0, 0), object), "scores": np.zeros((0, 0))}),
+        ("a.npz", {"boxes": []}),
+        ("a.npz", {"boxes": np.zeros((0, 4)), "scores": []}),
+        ("a.npz", {"masks": []}),
+        ("a.npz", {"masks": np.zeros((0, 4, 6), bool)}),
+    ],
+)
+def test_a_file_that_says_that_there_is_nothing(save, name, content):
+    """That is no broken file: the phrases of such a picture are missed, where those of a broken one are left out."""
+    with pytest.raises(ProposalError, match=r"has no proposals for the picture 'a\.jpg'"):
+        save(name, content).of(PICTURE, "a.jpg")
+
+
+BOX = {"image_id": 1, "bbox": [0, 0, 1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("1.mat", {"labels": cells([1]), "superpixels": SUPERPIXELS.T}, r"'superpixels' must be \[4, 6\]"),
+        ("1.mat", {"labels": cells([6]), "superpixels": SUPERPIXELS}, "proposal 1 names superpixels that are not"),
+        ("1.mat", {"labels": cells([0]), "superpixels": SUPERPIXELS}, "proposal 1 names superpixels that are not"),
+        ("1.mat", {"labels": cells([]), "superpixels": SUPERPIXELS}, "proposal 1 must be numbers"),
+        ("1.mat", {"labels": cells([1]), "superpixels": SUPERPIXELS - 1}, "must be numbered from 1"),
+        ("1.mat", {"labels": cells([np.nan], kind=float), "superpixels": SUPERPIXELS}, "superpixels that are not"),
+        ("1.mat", {"labels": cells([1]), "superpixels": SUPERPIXELS + np.nan}, "must be numbered from 1"),
+        ("1.mat", {"labels": [1, 2], "superpixels": SUPERPIXELS}, "must be a cell"),
+        ("1.mat", {"labels": cells([1]), "superpixels": SUPERPIXELS, "scores": [1, 2]}, "one score for each of 1"),
+        ("1.mat", {"bboxes": [[1, 1, 9, 9]]}, "is it of another size"),
+        ("1.mat", {"bboxes": [[3, 3, 1, 1]]}, "has no pixels"),
+        ("1.mat", {"bboxes": [[3, 3, 1]]}, r"must be \[n, 4\]"),
+        ("1.mat", {"bbs": [[1, 1, 1]]}, r"must be \[n, 5\]"),
+        ("1.mat", {"bbs": cells([1, 1, 1, 1, 1])}, "a cell of many pictures"),
+        ("1.mat", {"other": 1}, "but other"),
+        ("1.npz", {"boxes": [[0, 0, np.nan, 1]]}, "no finite numbers"),
+        ("1.npz", {"boxes": [["a"] * 4]}, "four numbers each"),
+        ("1.npz", {"boxes": [[0, 0, 1, 1]], "scores": [np.nan]}, "some scores are no finite numbers"),
+        ("1.npz", {"boxes": [[0, 0, 1, 1]], "scores": [1e300]}, "some scores are no finite numbers"),
+        ("1.npz", {"boxes": [[0, 0, 1, 1]], "size": [4, 6]}, r"of a picture of \[4, 6\]"),
+        ("1.npz", {"masks": np.zeros((1, 4, 6), bool)}, "mask 0 is empty"),
+        ("1.npz", {"masks": np.ones((1, 6, 4), bool)}, r"must be \[n, 4, 6\]"),
+        ("1.npz", {"masks": np.ones((1, 4, 6))}, "true or false"),
+        ("1.npz", {"parts": SUPERPIXELS}, "'members and starts'"),
+        ("1.npz", {"parts": SUPERPIXELS, "starts": [0, 1], "members": [9]}, "no pixel has"),
+        ("1.npz", {"parts": SUPERPIXELS, "starts": [0, 2], "members": [1]}, "must go up from 0"),
+        ("1.npz", {"parts": SUPERPIXELS, "starts": np.array([0, 9, 2], np.uint64), "members": [1, 2]}, "must go up"),
+        ("1.npz", {"parts": SUPERPIXELS.astype(int) << 40, "starts": [0, 1], "members": [2**40]}, "without large gaps"),
+        ("1.npz", {"parts": np.ones((40, 60), int), "starts": [0, 1], "members": [1]}, "more than the 4 x 6 pixels"),
+        ("1.npz", {"parts": [1.5], "starts": [0], "members": [1]}, "whole numbers"),
+        ("1.npz", {"boxes": np.array([None])}, "as NPZ"),
+        ("1.json", [{"image_id": 1, "bbox": [0, 0, 1]}], "'bbox' of four numbers"),
+        ("1.json", [{"image_id": 1}], "no numbers|four numbers"),
+        ("1.json", [BOX, {**BOX, "score": 1}], "have a score and others"),
+        ("1.json", [{"image_id": 1, "bbox": [0, 0, 10**400, 1]}], "no numbers"),
+        ("1.json", [{"image_id": 1, "segmentation": []}], "has no pixels"),
+        ("1.json", [{**BOX, "score": "high"}], "some scores are no numbers"),
+        ("1.json", [BOX, {**BOX, "segmentation": [[0, 0, 1, 1, 2, 2]]}], "a segmentation and others"),
+        ("1.json", [{"image_id": 1, "segmentation": {"size": [9, 9], "counts": [81]}}], "is for a picture of"),
+        ("1.json", [{"image_id": 1, "segmentation": {"size": [4, 6], "counts": [24]}}], "has no pixels"),
+        ("1.json", [{"image_id": 1, "segmentation": "x"}], "must be polygons"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:scipy")
+def test_broken_proposals(save, name, content, message):
+    source = save(name, content)
+    with pytest.raises(DataError, match=message) as caught:
+        source.of(PICTURE, "1.jpg")
+    assert not isinstance(caught.value, ProposalError)
+    assert "\n" not in str(caught.value)
+    assert str(source.path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("1.json", b"{", "as JSON"),
+        ("1.json", b"\xff\xfe", "as JSON"),
+        ("1.json", {"images": []}, "list of results"),
+        ("1.json", {"images": [1], "annotations": []}, "'images' must be"),
+        ("1.json", [{"bbox": []}], "result 0 has no 'image_id'"),
+        ("1.json", [1], "result 0 has no 'image_id'"),
+        ("1.txt", b"", "give a folder"),
+    ],
+)
+def test_broken_files(save, name, content, message):
+    with pytest.raises(DataError, match=message) as caught:
+        save(name, content)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.mat", "a.npz"])
+@pytest.mark.parametrize("content", [b"", b"MATLAB 5.0 MAT-file" + bytes(109), b"PK\x03\x04 cut", bytes(300)])
+def test_damaged_files(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        ProposalFiles(tmp_path / name).of(PICTURE, "a.jpg")
+    assert "\n" not in str(caught.value)
+    assert name in str(caught.value)
+
+
+def test_a_newer_matlab_file(tmp_path):
+    (tmp_path / "a.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(400))
+    with pytest.raises(DataError, match="save it in MATLAB with the option -v7"):
+        ProposalFiles(tmp_path / "a.mat").of(PICTURE, "a.jpg")
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(DataError, match="no NPZ or MAT file"):
+        find_proposer(tmp_path)
+    with pytest.raises(DataError, match="did you mean hierarchy"):
+        find_proposer("hierachy")
+    with pytest.raises(DataError, match="there are no proposals"):
+        ProposalFiles(tmp_path / "none.npz")

@@ -1,0 +1,211 @@
+"""Segments of a hierarchy: what is plainly there is proposed, and the pieces fit together."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from excite.grounding.proposals import Hierarchy, Proposals
+from excite.grounding.proposals.growing import grow_tree
+from excite.grounding.proposals.parts import segment_boxes
+from excite.grounding.proposals.regions import join_neighbours
+
+
+def masks_of(proposals):
+    """Each region as a mask of its own, made the slow way."""
+    segments = proposals.segments
+    return [
+        np.isin(segments.parts, segments.members[segments.starts[k] : segments.starts[k + 1]])
+        for k in range(len(segments))
+    ]
+
+
+def best_overlap(proposals, wanted):
+    return max((mask & wanted).sum() / (mask | wanted).sum() for mask in masks_of(proposals))
+
+
+def noisy(picture):
+    noise = np.random.default_rng(0).normal(0, 8, (*picture.size[::-1], 3))
+    return Image.fromarray((np.asarray(picture) + noise).clip(0, 255).astype(np.uint8))
+
+
+@pytest.fixture(scope="module")
+def scene():
+    """A red square and a green disc that touches a yellow bar, on blue; with noise."""
+    picture = Image.new("RGB", (120, 90), (40, 60, 160))
+    picture.paste((200, 40, 30), (10, 10, 40, 40))
+    picture.paste((220, 210, 60), (85, 50, 115, 60))
+    rows, columns = np.indices((90, 120))
+    pixels = np.asarray(picture).copy()
+    disc = (rows - 55) ** 2 + (columns - 70) ** 2 < 15**2
+    pixels[disc] = (40, 170, 60)
+    return noisy(Image.fromarray(pixels)), disc
+
+
+@pytest.fixture(scope="module")
+def found(scene):
+    return Hierarchy()(scene[0])
+
+
+def test_what_is_there_is_proposed(scene, found):
+    square = np.zeros((90, 120), bool)
+    square[10:40, 10:40] = True
+    assert best_overlap(found, square) > 0.9
+    assert best_overlap(found, scene[1]) > 0.9
+
+
+def test_neighbours_are_joined(scene, found):
+    """The disc and the bar beside it have nothing in common but a border: only a union has both and nothing else."""
+    both = scene[1].copy()
+    both[50:60, 85:115] = True
+    assert best_overlap(found, both) > 0.85
+
+
+def test_pieces_fit_together(found):
+    assert found.size == (120, 90)
+    assert found.boxes.dtype == np.float32
+    assert found.scores.dtype == np.float32
+    assert (np.diff(found.scores) <= 0).all()
+    assert found.segments.parts.shape == (90, 120)
+    assert np.array_equal(segment_boxes(found.segments), found.boxes)
+    for mask, box in zip(masks_of(found), found.boxes, strict=True):
+        rows, columns = np.nonzero(mask)
+        assert box.tolist() == [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+
+
+def test_no_two_boxes_are_alike(found):
+    x0, y0, x1, y1 = found.boxes.T
+    wide = np.minimum(x1[:, None], x1) - np.maximum(x0[:, None], x0)
+    high = np.minimum(y1[:, None], y1) - np.maximum(y0[:, None], y0)
+    common = wide.clip(0) * high.clip(0)
+    area = (x1 - x0) * (y1 - y0)
+    overlap = common / (area[:, None] + area - common)
+    assert (overlap[~np.eye(len(area), dtype=bool)] <= Hierarchy().most_alike + 1e-6).all()
+
+
+def test_the_same_again(scene, found):
+    again = Hierarchy()(scene[0])
+    assert all(np.array_equal(again.arrays()[name], array) for name, array in found.arrays().items())
+
+
+def test_the_number_that_was_asked_for(scene, found):
+    fewer = Hierarchy(count=5)(scene[0])
+    assert len(fewer) == 5
+    assert np.array_equal(fewer.boxes, found.boxes[:5])
+    assert len(found) <= 500
+
+
+def test_large_pictures_are_told_in_their_own_pixels():
+    picture = Image.new("RGB", (700, 500), "navy")
+    picture.paste("orange", (100, 200, 300, 420))
+    found = Hierarchy(count=50)(picture)
+    assert found.segments.parts.shape == (500, 700)
+    assert np.array_equal(segment_boxes(found.segments), found.boxes)
+    square = np.zeros((500, 700), bool)
+    square[200:420, 100:300] = True
+    assert best_overlap(found, square) > 0.95
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1), (1, 7), (9, 1), (2, 2), (3, 2), (2, 300), (900, 3), (2000, 20), (257, 30)], ids=str
+)
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "noise"])
+def test_odd_sizes(size, plain):
+    pixels = np.random.default_rng(1).integers(0, 255, (*size[::-1], 3), np.uint8)
+    picture = Image.new("RGB", size, "white") if plain else Image.fromarray(pixels)
+    found = Hierarchy(count=20)(picture)
+    assert 1 <= len(found) <= 20
+    assert (found.boxes[:, :2] >= 0).all()
+    assert (found.boxes[:, 2:] <= size).all()
+    assert (found.boxes[:, 2:] > found.boxes[:, :2]).all()
+    assert np.isfinite(found.scores).all()
+    assert np.array_equal(segment_boxes(found.segments), found.boxes)
+    if plain:
+        assert found.boxes.tolist() == [[0, 0, *size]]
+
+
+def test_grey_pictures():
+    picture = Image.new("L", (80, 60), 40)
+    picture.paste(200, (20, 10, 60, 40))
+    boxes = Hierarchy()(picture).boxes.tolist()
+    assert [20, 10, 60, 40] in boxes
+
+
+def test_a_tree_measures_its_nodes(scene):
+    """Against the slow way: each node as a mask."""
+    picture = scene[0].resize((40, 30))
+    tree = grow_tree(np.asarray(picture))
+    leaves = len(tree.neighbours)
+    assert len(tree.parents) == 2 * leaves - 1
+    for node in [*range(0, len(tree.parents), 7), len(tree.parents) - 1]:
+        (pieces,) = tree.leaves_of(np.array([[node, -1]]))
+        mask = np.isin(tree.labels, pieces)
+        rows, columns = np.nonzero(mask)
+        assert tree.area[node] == mask.sum()
+        assert tree.boxes[node].tolist() == [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+        length = (mask[1:] != mask[:-1]).sum() + (mask[:, 1:] != mask[:, :-1]).sum()
+        assert tree.edge_length[node] == pytest.approx(length)
+        inner = mask[1:-1, 1:-1].sum()
+        assert tree.touching[node] == mask.sum() - inner
+    assert tree.edge_sum[-1] == pytest.approx(0, abs=1e-6)
+
+
+def test_unions_hang_together_and_come_once(scene):
+    tree = grow_tree(np.asarray(scene[0].resize((40, 30))))
+    regions = join_neighbours(tree)
+    sets = [tuple(sorted(node for node in row if node >= 0)) for row in regions.nodes.tolist()]
+    assert len(set(sets)) == len(sets)
+    assert np.array_equal(join_neighbours(tree).nodes, regions.nodes), "the tree stays as it was"
+    assert {len(nodes) for nodes in sets} == {1, 2, 3, 4}
+    pieces = tree.leaves_of(regions.nodes)
+    for row, leaves in zip(regions.nodes, pieces, strict=True):
+        assert len(set(leaves.tolist())) == len(leaves), "no node of a union is part of another"
+        assert len(leaves) == sum(len(tree.leaves_of(np.array([[node]]))[0]) for node in row if node >= 0)
+    for place in range(0, len(sets), 97):
+        masks = [np.isin(tree.labels, tree.leaves_of(np.array([[node]]))[0]) for node in sets[place]]
+        owner = np.zeros(tree.labels.shape, int)
+        for number, mask in enumerate(masks, start=1):
+            owner[mask] = number
+        pairs = ((owner[1:], owner[:-1]), (owner[:, 1:], owner[:, :-1]))
+        between = sum(((one != two) & (one > 0) & (two > 0)).sum() for one, two in pairs)
+        assert regions.inner_length[place] == pytest.approx(between)
+
+
+def test_three_plain_fields():
+    """Where there are hardly any segments, also those that are not split further are joined."""
+    picture = Image.new("RGB", (90, 60), "black")
+    picture.paste("red", (20, 20, 40, 40))
+    picture.paste("blue", (40, 20, 60, 40))
+    boxes = Hierarchy(most_alike=0.99)(picture).boxes.tolist()
+    for wanted in ([20, 20, 40, 40], [40, 20, 60, 40], [20, 20, 60, 40], [0, 0, 90, 60]):
+        assert wanted in boxes
+
+
+def test_real_pictures(shared_data):
+    """The things that people described in a few pictures are among the proposals."""
+    file = shared_data / "refcoco" / "val.jsonl"
+    if not file.is_file():
+        pytest.skip(f"no RefCOCO in {shared_data}")
+    wanted = {}
+    for line in file.read_text().splitlines():
+        row = json.loads(line)
+        wanted.setdefault(row["file"], set()).add(tuple(row["box"]))
+    hits = total = 0
+    for name in sorted(wanted)[::100]:
+        proposals = Hierarchy()(Image.open(file.parent / "images" / name))
+        for box in wanted[name]:
+            total += 1
+            hits += overlap_with(box, proposals) >= 0.5
+    assert total > 5
+    assert hits / total > 0.8
+
+
+def overlap_with(box, proposals: Proposals):
+    x0, y0, x1, y1 = box
+    boxes = proposals.boxes
+    wide = np.minimum(boxes[:, 2], x1) - np.maximum(boxes[:, 0], x0)
+    high = np.minimum(boxes[:, 3], y1) - np.maximum(boxes[:, 1], y0)
+    common = wide.clip(0) * high.clip(0)
+    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    return (common / (area + (x1 - x0) * (y1 - y0) - common)).max()

@@ -1,0 +1,178 @@
+"""A real cluster of two nodes with two workers each; workers, a node and the command itself are killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from annotated import make_voc, scenes
+from processes import PATIENCE
+from slowly import Counting, slow_classifier, workers_seen
+
+from excite.cli import main
+from excite.errors import ExciteError
+from excite.jobs import Crew, troop
+from excite.jobs.ledger_init import open_ledger
+from excite.jobs.loop import run
+from excite.jobs.parts import parts_of, read_part
+
+PICTURES = 32
+TABLES = ("rows.json", "rows.csv", "categories.csv", "table.md")
+BENCH = ("bench", "pointing", "--data", "voc", "--methods", "c-mwp,mwp", "--no-page")
+LOAD = "excite.models.Choice.load"
+COMMAND = """
+import sys
+from slowly import slow_classifier
+from excite.cli import main
+from excite.jobs.ledger_init import parquet
+from excite.models import Choice
+parquet.SECONDS = 0.1
+Choice.load = lambda choice: slow_classifier("diary", seconds=0.2)
+main(sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def diary(tmp_path, monkeypatch):
+    """Where workers note what they do, and in ``whole`` what the command gives on one machine."""
+    monkeypatch.chdir(tmp_path)
+    make_voc(tmp_path / "voc", scenes(PICTURES))
+    monkeypatch.setattr(LOAD, lambda choice: slow_classifier(tmp_path / "diary", seconds=0))
+    excite(*BENCH, "--out", "whole")
+    monkeypatch.setattr(LOAD, lambda choice: slow_classifier(tmp_path / "diary", seconds=0.25))
+    return tmp_path / "diary"
+
+
+def excite(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    assert ended.value.code == 0
+
+
+@pytest.fixture
+def start():
+    """Start the command in a process of its own; none outlives its test, whatever happens in it."""
+    started = []
+
+    def begin(*arguments):
+        process = subprocess.Popen(  # noqa: S603 - ours
+            [sys.executable, "-c", COMMAND, *arguments],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # where the tests run in the background of a shell, Ctrl-C is ignored and children inherit that: undo it
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        with process:
+            process.kill()
+
+
+def rows(folder):
+    """All rows of all Parquet files, in order."""
+    found = []
+    for part in parts_of(Path(folder)).values():
+        columns, table = read_part(part)
+        found += columns.entries(table)
+    return found
+
+
+def lines(path):
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def check_tables(out):
+    for name in TABLES:
+        assert Path(out, name).read_bytes() == Path("whole", name).read_bytes()
+
+
+def wait_until(true):
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_worker_and_a_node_are_killed_in_the_middle(diary, make_cluster, capfd):
+    here = workers_seen(diary)
+    cluster, (other,) = make_cluster(nodes=2, cpus=2)
+    happened = []
+
+    def begun():
+        return {pid: count for pid, count in workers_seen(diary).items() if pid not in here}
+
+    def kill():
+        wait_until(lambda: len(begun()) == 4 and sum(begun().values()) >= 6)
+        os.kill(next(iter(begun())), signal.SIGKILL)
+        happened.append(sum(begun().values()))
+        wait_until(lambda: sum(begun().values()) >= happened[0] + 6)
+        cluster.remove_node(other, allow_graceful=False)
+        happened.append(sum(begun().values()))
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    capfd.readouterr()
+    excite(*BENCH, "--out", "cluster", "--json", "--engine", "ray", "--address", cluster.address)
+    killer.join(PATIENCE)
+    assert len(happened) == 2
+    assert happened[1] < PICTURES, "all was done before the node was removed"
+    said = capfd.readouterr()
+    assert json.loads(said.out) == json.loads(Path("whole/rows.json").read_text())  # and nothing that Ray says
+    slow = "excite: note: no worker of the Ray cluster is ready"  # so it is, on a busy machine
+    told = {line.split(" at ")[0] for line in said.err.splitlines() if not line.startswith(slow)}
+    assert told == {"excite: note: a worker of the cluster was lost"}
+    check_tables("cluster")
+    assert json.dumps(rows("cluster/records.parquet")) == json.dumps(lines("whole/records.jsonl"))  # each row once
+    assert not Path("cluster/records.jsonl").exists()
+
+
+def test_the_command_is_killed_and_then_stopped_and_another_engine_goes_on(diary, make_cluster, start, monkeypatch):
+    cluster, _ = make_cluster(nodes=1, cpus=1)
+    arguments = (*BENCH, "--out", "out", "--engine", "ray", "--address", cluster.address)
+    process = start(*arguments)
+    wait_until(lambda: len(rows("out/records.parquet")) >= 3)
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+    killed = rows("out/records.parquet")
+    assert 3 <= len(killed) < PICTURES
+
+    process = start(*arguments)
+    wait_until(lambda: len(rows("out/records.parquet")) >= len(killed) + 3)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert said == ("", "excite: stopped; what was finished is kept\n")
+    stopped = rows("out/records.parquet")
+    assert stopped[: len(killed)] == killed
+    assert len(killed) + 3 <= len(stopped) < PICTURES
+
+    monkeypatch.setattr(LOAD, lambda choice: slow_classifier(diary, seconds=0))
+    excite(*BENCH, "--out", "out")
+    check_tables("out")
+    assert [*rows("out/records.parquet"), *lines("out/records.jsonl")] == lines("whole/records.jsonl")
+
+
+def test_a_cluster_of_its_own(tmp_path, monkeypatch, capfd):
+    """Started for one run: a task that ends every worker, pictures that cannot be read, and overlays."""
+    pytest.importorskip("ray")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setattr(troop, "DEATHS", 2)
+    crew = Crew("ray", 2, "local")
+    ledger = open_ledger(tmp_path / "records.jsonl", ("double",), parquet=True)
+    failures = []
+    with pytest.raises(ExciteError, match=r"2 workers ended without an answer at 5.*what was finished is kept"):
+        list(run(Counting(unreadable=(1,), deadly=(5,)), range(9), ledger, workers=crew, failures=failures))
+    assert failures == ["1 cannot be read"]
+    assert [row["double"] for row in rows("records.parquet")] == [0, 4, 6, 8]
+    assert capfd.readouterr().out == ""
