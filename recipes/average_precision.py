@@ -9,12 +9,12 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from excite.jobs.ledger_init import Ledger
+from excite.jobs import Ledger
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
 from excite.models import load
 from excite.training.examples import read_examples
-from excite.training.scoring import Scoring, precisions
+from excite.training.finetune import Scoring, precisions
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ import excite
 from excite.experiments.checks.randomization import learned_layers
 from excite.experiments.checks.stability import relative_distance
 from excite.io.files import save_json
-from excite.metrics.ranks import rank_correlation
+from excite.metrics.ranking import rank_correlation
 from excite.metrics.removal import steps_between
 
 RECORD = Path(__file__).parents[1] / "docs" / "trust" / "quantus.json"
@@ -108,7 +108,7 @@ def ours(others: Sequence[int]) -> Found:
 
 def theirs() -> tuple[Found, list[int], str]:
     """What Quantus measures, the other classes that it has drawn, and its version."""
-    from excite.models.packages import torchvision_models
+    from excite.models.sources import torchvision_models
 
     torchvision_models()  # declares the operators without which torchvision, and with it Quantus, cannot be imported
     import quantus

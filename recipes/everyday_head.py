@@ -13,14 +13,13 @@ from pathlib import Path
 from safetensors.torch import save
 
 from excite.io.files import atomic_write
-from excite.jobs.ledger_init import Entry, Ledger
+from excite.jobs import Entry, Ledger
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
 from excite.models import load
-from excite.models.architectures import everyday_init as everyday
+from excite.models.architectures import embedded as everyday
 from excite.training.examples import read_examples
-from excite.training.finetune import FineTuning
-from excite.training.scoring import Scoring, precisions
+from excite.training.finetune import FineTuning, Scoring, precisions
 from excite.training.sgd import Descent
 from excite.vocabulary import Labels
 

@@ -31,7 +31,7 @@ from hunting import MOST_BYTES, MOST_CPU, MOST_WALL, PACE, Found, Hunt  # noqa: 
 
 from excite.cli.console import progress  # noqa: E402
 from excite.io.files import save_json  # noqa: E402
-from excite.jobs.ledger_init import Ledger  # noqa: E402
+from excite.jobs import Ledger  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from excite.experiments.conservation.randomising import randomise
+from excite.experiments.conservation.networks import randomise
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,10 +33,10 @@ from PIL import Image
 from skimage import data
 
 import excite
-from excite.experiments.conservation.rounding_words import record
+from excite.experiments.conservation.page import record
 from excite.experiments.conservation.run import FIELDS
 from excite.io.files import save_text
-from excite.jobs.ledger_init import open_ledger
+from excite.jobs import open_ledger
 from excite.propagation import Sweep, prior
 from excite.propagation.finite import all_finite
 

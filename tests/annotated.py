@@ -7,7 +7,7 @@ from PIL import Image
 from torch import nn
 
 from excite.models import wrap
-from excite.models.preprocess import Preprocess
+from excite.models.classifier import Preprocess
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 SIDE = 48

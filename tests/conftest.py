@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from excite.jobs import processes
+from excite.jobs import executor as processes
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -42,6 +42,6 @@ def quick_workers(monkeypatch):
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["excite.autolabel.album_init", "excite.experiments.localization.run", "excite.training.finetune"]
+        ["excite.autolabel.batch", "excite.experiments.localization.run", "excite.training.finetune"]
     )
     monkeypatch.setattr(processes, "multiprocessing", SimpleNamespace(get_context=lambda _kind: context))

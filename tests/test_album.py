@@ -12,11 +12,10 @@ import torch
 from PIL import Image
 from torch import nn
 
-from excite.autolabel import album_work as module
-from excite.autolabel.album_init import Album, Question, split_arguments
+from excite.autolabel import batch as module
+from excite.autolabel.batch import Album, Question, split_arguments
 from excite.errors import ConceptError, ExciteError, ImageError, LayerError, MethodError
-from excite.jobs import Crew
-from excite.jobs.ledger_init import Ledger
+from excite.jobs import Crew, Ledger
 from excite.models import MODELS, Card, Preprocess
 from excite.vocabulary import Labels
 

@@ -22,7 +22,7 @@ def loaded():
 before = time.process_time()
 import excite
 answer = [time.process_time() - before, loaded()]
-import excite.attention, excite.images, excite.readouts.components
+import excite.attention, excite.images, excite.readouts.box
 print(json.dumps([*answer, loaded()]))
 """
 

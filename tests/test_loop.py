@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from excite.errors import ExciteError, ImageError, LayerError
-from excite.jobs.ledger_init import Ledger
+from excite.jobs import Ledger
 from excite.jobs.loop import run
 
 

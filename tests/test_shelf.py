@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excite.shelf import Shelf
+from excite.session_cache import Shelf
 
 
 def test_the_least_recently_used_is_forgotten_first():

@@ -3,7 +3,7 @@
 import warnings
 
 from excite.errors import ModelError, ReplacedOperatorsWarning
-from excite.models import packages
+from excite.models import sources as packages
 
 
 def torchvision_models():

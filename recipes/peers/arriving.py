@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from peers.cells import NONE, Row, attempt, mass_cell, number
 from peers.networks import KNOWN, known, picture
 
-from excite.experiments.conservation.randomising import fold_norms
+from excite.experiments.conservation.networks import fold_norms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from excite.models.packages import torchvision_models
+from excite.models.sources import torchvision_models
 from excite.propagation import mwp
 
 if TYPE_CHECKING:

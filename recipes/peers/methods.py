@@ -14,7 +14,7 @@ from peers.networks import Called, made, picture
 from torch import Tensor, nn
 
 from excite.methods import METHODS, View
-from excite.models.packages import torchvision_models
+from excite.models.sources import torchvision_models
 from excite.propagation import Gradients
 
 if TYPE_CHECKING:

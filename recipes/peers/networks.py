@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from excite.experiments.conservation.randomising import randomise
+from excite.experiments.conservation.networks import randomise
 from excite.experiments.speed.networks import private_copy
 from excite.models import load
-from excite.models.packages import torchvision_models
+from excite.models.sources import torchvision_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,12 +6,11 @@
 ...     found.save(f"{found.concept}.png")
 """
 
-from excite.api import attend, attend_batch
+from excite.api import Located, attend, attend_batch, locate
 from excite.attention import AttentionMap, compare
 from excite.errors import ExciteError
 from excite.export.compiled import Compiled, compile  # noqa: A004 - the word that torch and re have for it, too
 from excite.grounding import Grounded, Region, ground
-from excite.locating import Located, locate
 from excite.methods import METHODS
 from excite.models import MODELS, Classifier, load, wrap
 from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all

@@ -11,10 +11,10 @@ from annotated import SIDE, colour_classifier, picture
 from boxfiles import READERS, read_coco, records, tree
 from PIL import Image
 
+from excite.api import locate
 from excite.autolabel import FORMATS, Boxing, Question
-from excite.autolabel.work import Locating
+from excite.autolabel.run import Locating
 from excite.errors import ConceptError, ExciteError, ImageError, LayerError, LostSignalWarning
-from excite.locating import locate
 from excite.models import wrap
 
 EXIF_ORIENTATION = 0x0112

@@ -3,7 +3,7 @@
 import pytest
 
 from excite.autolabel import Question
-from excite.autolabel.concepts import category, misread, understood
+from excite.autolabel.inputs import category, misread, understood
 from excite.errors import ConceptError
 from excite.vocabulary import Labels
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from excite.autolabel.files import Files, Link
-from excite.autolabel.ledgers import own_ledger
+from excite.autolabel.files import Files, Link, own_ledger
 from excite.errors import ExciteError
 
 

@@ -14,12 +14,10 @@ from PIL import Image
 from pycocotools.coco import COCO
 
 from excite.autolabel import FORMATS, Boxed, Document, Found, find_format
-from excite.autolabel.concepts import category
 from excite.autolabel.files import Files
-from excite.autolabel.inputs import find_pictures
+from excite.autolabel.inputs import category, find_pictures
 from excite.datasets.coco import Coco
-from excite.datasets.own import JsonFolder, XmlFolder
-from excite.datasets.own_csv import CsvFolder
+from excite.datasets.own import CsvFolder, JsonFolder, XmlFolder
 from excite.datasets.voc import Voc
 from excite.errors import ConceptError, DataError
 

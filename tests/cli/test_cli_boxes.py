@@ -9,8 +9,8 @@ from PIL import Image
 from skimage import data
 
 import excite as library
+from excite.api import locate
 from excite.datasets import open_dataset
-from excite.locating import locate
 
 
 @pytest.fixture(scope="module")

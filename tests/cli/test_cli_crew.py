@@ -4,7 +4,7 @@ import pytest
 
 from excite.errors import ExciteError
 from excite.jobs import Crew
-from excite.jobs.connecting import connected
+from excite.jobs.cluster import connected
 
 LONG = {
     "attend": ("attend", "cat.png"),

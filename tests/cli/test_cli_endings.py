@@ -12,8 +12,7 @@ import pytest
 from processes import Forking
 
 from excite.cli import main
-from excite.cli.ending import FAILED, UNFORESEEN, told
-from excite.cli.stopping import Stopping
+from excite.cli.app import FAILED, UNFORESEEN, Stopping, told
 from excite.errors import DataError
 
 REPORT = "this is a fault of excite: run it again with --debug and report what it prints"

@@ -10,8 +10,8 @@ import pytest
 from annotated import make_imagenet, picture, scenes, voc_object
 from processes import check_killed_again_and_again
 
-from excite.experiments.defaults import LOCALIZATION_METHODS
-from excite.experiments.localization.localization_rules import RULES
+from excite.experiments.base import LOCALIZATION_METHODS
+from excite.experiments.localization.scores import RULES
 from excite.methods import METHODS
 
 TABLES = ("rows.json", "rows.csv", "curves.csv", "table.md")

@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 from skimage import data
 
-from excite.export.sizes import STEPS, Sizes
-from excite.export.trace import Looking, _serves
+from excite.export.trace import STEPS, Looking, Sizes, _serves
 from excite.models import load
 
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"

@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 from annotated import SIDE, picture
 
-from excite.datasets.flickr30k import Flickr30kEntities
-from excite.datasets.flickr30k_files import mentions
+from excite.datasets.flickr30k import Flickr30kEntities, mentions
 from excite.datasets.phrases import Phrase
 from excite.errors import DataError
 

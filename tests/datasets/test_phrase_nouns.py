@@ -2,8 +2,8 @@
 
 import pytest
 
-from excite.datasets.noun_phrases import noun_phrases
-from excite.vocabulary.caption_words import coco_categories
+from excite.datasets.captions import noun_phrases
+from excite.vocabulary.word_lists import coco_categories
 
 
 def found(caption):

@@ -9,13 +9,18 @@ from zoo import timm_models, torchvision_models
 
 from excite.errors import ModelError
 from excite.experiments.conservation import run as conservation
-from excite.experiments.conservation.losses import CAUSES, explain, losses
-from excite.experiments.conservation.networks import Architecture, architectures
-from excite.experiments.conservation.page import columns, page
-from excite.experiments.conservation.randomising import fold_norms, randomise
-from excite.experiments.conservation.rounding import gaps
-from excite.experiments.conservation.rounding_words import over_the_bound, record
-from excite.experiments.conservation.run import STATUSES, Conservation, passes_everything, status
+from excite.experiments.conservation.networks import Architecture, architectures, fold_norms, randomise
+from excite.experiments.conservation.page import columns, over_the_bound, page, record
+from excite.experiments.conservation.run import (
+    CAUSES,
+    STATUSES,
+    Conservation,
+    explain,
+    gaps,
+    losses,
+    passes_everything,
+    status,
+)
 from excite.propagation import Sweep
 from excite.propagation.notes import Turning
 

@@ -11,13 +11,13 @@ from PIL import Image
 import excite
 from excite.datasets.phrases import Phrase
 from excite.errors import DataError, MethodError, ModelError
-from excite.experiments.grounding.grounding_files import write_tables
 from excite.experiments.grounding.measure import GAMMAS, Ranking
+from excite.experiments.grounding.report import write_tables
 from excite.experiments.grounding.run import Grounding
 from excite.grounding.ground import GAMMA
 from excite.grounding.proposals import find_proposer
 from excite.methods import METHODS, Method
-from excite.metrics.phrase_ranking import first_hit
+from excite.metrics.phrases import first_hit
 
 FAST = {"side": SIDE}
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from excite.errors import DataError
-from excite.experiments.grounding.grounding_others import read_results
+from excite.experiments.grounding.run import read_results
 
 DOG = {"image": "a.jpg", "phrase": "A  dog", "boxes": [[0, 0, 9, 9], [0, 0, 4, 4]], "scores": [0.1, 0.9]}
 

@@ -8,8 +8,7 @@ from annotated import SIDE
 from described import Said, around, pictures, write_proposals
 from pages import Page
 
-from excite.experiments.grounding.grounding_examples import KINDS, choose
-from excite.experiments.grounding.page import write
+from excite.experiments.grounding.page import KINDS, choose, write
 from excite.experiments.grounding.run import Grounding
 
 

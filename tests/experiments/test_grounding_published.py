@@ -5,14 +5,7 @@ import re
 import pytest
 
 from excite.datasets.flickr30k import GROUPS as FILES_GROUPS
-from excite.experiments.published import WORDS
-from excite.experiments.published_grounding import (
-    GROUNDING,
-    GROUP_RECALLS,
-    GROUPS,
-    published_groups,
-    published_ranks,
-)
+from excite.experiments.published import GROUNDING, GROUP_RECALLS, GROUPS, WORDS, published_groups, published_ranks
 
 NAMES = {"proposals": "MCG_base", "guided": "Deconv", "grad": "Grad", "lrp": "LRP", "cam": "CAM", "mwp": "MWP"}
 

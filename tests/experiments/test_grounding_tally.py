@@ -3,10 +3,18 @@
 import pytest
 
 from excite.errors import DataError
-from excite.experiments.grounding.grounding_marks import Mention, Standing, group_recalls
-from excite.experiments.grounding.grounding_rows import Chosen
 from excite.experiments.grounding.measure import GAMMAS, PAPERS_GAMMAS
-from excite.experiments.grounding.scores import Table, choose, mentions_of, spent, unknown_words
+from excite.experiments.grounding.scores import (
+    Chosen,
+    Mention,
+    Standing,
+    Table,
+    choose,
+    group_recalls,
+    mentions_of,
+    spent,
+    unknown_words,
+)
 from excite.grounding.ground import GAMMA
 
 

@@ -13,11 +13,9 @@ from torch import nn
 import excite
 from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, LayerError, MethodError, ModelError, SignalError
-from excite.experiments.layer_report import _half, report
-from excite.experiments.layer_sweep import LayerSweep, checked_measure
+from excite.experiments.layer_sweep import LayerSweep, _half, checked_measure, report
 from excite.experiments.report.figures import layer_figure
-from excite.metrics.boxes import box_distance
-from excite.metrics.measures import ALPHAS
+from excite.metrics.boxes import ALPHAS, box_distance
 from excite.vocabulary import Labels
 
 FINE, COARSE = "1", "2"

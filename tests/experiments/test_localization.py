@@ -16,13 +16,12 @@ from PIL import Image
 import excite
 from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, ExciteError, LayerError, MethodError
-from excite.experiments.localization.localization_rules import RULES
 from excite.experiments.localization.report import write_tables
-from excite.experiments.localization.run import Localization
-from excite.experiments.localization.squashing import squared
+from excite.experiments.localization.run import Localization, squared
+from excite.experiments.localization.scores import RULES
 from excite.methods import METHODS, Method
-from excite.metrics.measures import ALPHAS, overlap
-from excite.models.identity import identity
+from excite.metrics.boxes import ALPHAS, overlap
+from excite.models.classifier import identity
 from excite.readouts.box import threshold_box
 from excite.vocabulary import Labels
 

@@ -6,10 +6,10 @@ import torch
 from PIL import Image
 
 from excite.attention import AttentionMap
-from excite.experiments.localization.localization_examples import KINDS, BoxExample, choose, draw
+from excite.experiments.localization.page import KINDS, BoxExample, choose, draw
 from excite.experiments.localization.scores import Row, RuleResult, Run
 from excite.experiments.report.examples import dashed, framed
-from excite.metrics.measures import ALPHAS
+from excite.metrics.boxes import ALPHAS
 from excite.metrics.statistics import Share
 from excite.readouts.overlay import DARK, LIGHT
 

@@ -11,14 +11,13 @@ from PIL import Image
 from excite.attention import AttentionMap
 from excite.datasets import Instance, Target
 from excite.errors import ImageError
-from excite.experiments.localization.localization_page_fits import Pair, manner, whole_picture
-from excite.experiments.localization.localization_rules import RULES
 from excite.experiments.localization.page import MAIN, write
-from excite.experiments.localization.scores import Run, best_layers, tally
+from excite.experiments.localization.report import Pair, manner, whole_picture
+from excite.experiments.localization.scores import RULES, Run, best_layers, tally
 from excite.experiments.published import LOCALIZATION, WORDS
 from excite.experiments.report.page import DASH
 from excite.methods import METHODS
-from excite.metrics.measures import overlap
+from excite.metrics.boxes import overlap
 
 SIZE = (60, 40)
 TRUTH = (10, 5, 40, 30)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from excite.experiments.localization.localization_rules import RULES, SHARES, boxes_of, overlaps_of
-from excite.metrics.measures import ALPHAS, best_overlaps, overlap
+from excite.experiments.localization.scores import RULES, SHARES, boxes_of, overlaps_of
+from excite.metrics.boxes import ALPHAS, best_overlaps, overlap
 from excite.readouts.box import threshold_box
 from excite.readouts.upsample import upsample
 

@@ -7,9 +7,8 @@ import random
 import pytest
 
 from excite.errors import DataError
-from excite.experiments.holding_out import held_out
-from excite.experiments.localization.localization_rules import RULES
-from excite.experiments.localization.scores import difference, tally
+from excite.experiments.base import held_out
+from excite.experiments.localization.scores import RULES, difference, tally
 from excite.metrics.statistics import Share, paired_test
 
 PLACES = [("mwp", "a"), ("mwp", "b"), ("grad", "input")]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from excite.metrics.measures import ALPHAS, boxes_above, overlap
+from excite.metrics.boxes import ALPHAS, boxes_above, overlap
 from excite.readouts.box import threshold_box
 from excite.readouts.upsample import upsample
 

@@ -14,9 +14,9 @@ from torch import nn
 import excite
 from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, LayerError, MethodError
-from excite.experiments.pointing.pointing_protocol import AUTHORS, find_protocol
+from excite.experiments.base import chosen_methods
 from excite.experiments.pointing.report import write_tables
-from excite.experiments.pointing.run import PointingGame, chosen_methods
+from excite.experiments.pointing.run import AUTHORS, PointingGame, find_protocol
 from excite.methods import METHODS, Method
 from excite.metrics.boxes import box_distance
 from excite.vocabulary import Labels

@@ -9,7 +9,7 @@ from PIL import Image
 
 from excite.attention import AttentionMap
 from excite.datasets import Instance, Mask, Target
-from excite.experiments.pointing.pointing_examples import KINDS, Example, choose, draw
+from excite.experiments.pointing.report import KINDS, Example, choose, draw
 from excite.experiments.pointing.scores import Run
 from excite.readouts.overlay import DARK, LIGHT
 

@@ -11,8 +11,7 @@ from PIL import Image
 from excite.attention import AttentionMap
 from excite.datasets import Instance, Target
 from excite.errors import ImageError
-from excite.experiments.pointing.page import write
-from excite.experiments.pointing.pointing_page_tables import DASH, MAIN, ORDERS, VARIANTS
+from excite.experiments.pointing.page import DASH, MAIN, ORDERS, VARIANTS, write
 from excite.experiments.pointing.scores import Run, tally
 from excite.experiments.published import CONTRAST, WORDS
 from excite.methods import METHODS

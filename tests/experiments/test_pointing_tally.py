@@ -8,7 +8,7 @@ import pytest
 
 from excite.errors import DataError
 from excite.experiments.pointing.scores import difference, tally, wins
-from excite.metrics.pointing_bootstrap import AT_ONCE, SEED, resampled_means
+from excite.metrics.statistics import AT_ONCE, SEED, resampled_means
 
 PLACES = [("c-mwp", "a"), ("c-mwp", "b"), ("center", "input")]
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from excite.experiments.speed.speed_limits import above_layers
-from excite.experiments.speed.speed_rounds import Stopwatch
+from excite.experiments.speed.networks import above_layers
+from excite.experiments.speed.timing import Stopwatch
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ import os
 import pytest
 import torch
 
-from excite.experiments.speed.memory import STATUS, endurance, in_own_process, peak_of
-from excite.experiments.speed.speed_plan import Task
-from excite.experiments.speed.speed_watch import watch
+from excite.experiments.speed.contenders import Task
+from excite.experiments.speed.memory import STATUS, endurance, in_own_process, peak_of, watch
 
 MIB = 2**20
 linux = pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the high-water mark of a while")

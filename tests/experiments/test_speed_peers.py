@@ -10,10 +10,18 @@ from torch import nn
 from zoo import torchvision_models
 
 from excite.errors import ModelError
-from excite.experiments.speed.contenders import contender, plain_forward, top_classes
+from excite.experiments.speed.contenders import (
+    PEER_NAMES,
+    PEERS,
+    TORCHRAY,
+    ZENNIT,
+    contender,
+    peer_contender,
+    plain_forward,
+    top_classes,
+)
 from excite.experiments.speed.networks import Subject, open_subject, open_twin, private_copy
-from excite.experiments.speed.speed_peers import PEER_NAMES, PEERS, TORCHRAY, ZENNIT, peer_contender
-from excite.experiments.speed.speed_rounds import Rounds
+from excite.experiments.speed.timing import Rounds
 from excite.propagation import mwp
 
 try:

@@ -4,8 +4,7 @@ import gc
 
 import pytest
 
-from excite.experiments.speed.speed_rounds import Contender, Rounds, Stopwatch, reason_of
-from excite.experiments.speed.timing import Case
+from excite.experiments.speed.timing import Case, Contender, Rounds, Stopwatch, reason_of
 
 
 class Track:

@@ -12,15 +12,12 @@ from torch import nn
 
 from excite.errors import DataError
 from excite.experiments.speed import run as speed_run
-from excite.experiments.speed.networks import Subject
-from excite.experiments.speed.report import FIELDS, group_rows, merged
+from excite.experiments.speed.contenders import MOST_MAPS, QUICK, Plan, Task, numbers
+from excite.experiments.speed.networks import Subject, figure_layers, spread
+from excite.experiments.speed.report import FIELDS, columns, group_rows, headline, merged, speed_figure, write_tables
 from excite.experiments.speed.run import REQUIRED, SpeedBench
-from excite.experiments.speed.speed_figure import speed_figure
-from excite.experiments.speed.speed_layers import figure_layers, spread
-from excite.experiments.speed.speed_plan import MOST_MAPS, QUICK, Plan, Task, numbers
-from excite.experiments.speed.speed_tables import columns, headline, write_tables
 from excite.experiments.speed.timing import Case, Timing
-from excite.jobs.ledger_init import Ledger
+from excite.jobs import Ledger
 
 PLAN = Plan(models=("tiny",), batches=(1, 2), concepts=(1, 2, 6), peers=False, memory=False)
 

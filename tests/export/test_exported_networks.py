@@ -9,12 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 from excite.export.agreement import compare
-from excite.export.formats import open_onnx, write_onnx
-from excite.export.program import program
-from excite.export.pt2 import open_pt2, write_pt2
-from excite.export.quiet import quietly
-from excite.export.sizes import Sizes
-from excite.export.trace import Looking, write_down
+from excite.export.export import quietly
+from excite.export.formats import open_onnx, open_pt2, program, write_onnx, write_pt2
+from excite.export.trace import Looking, Sizes, write_down
 from excite.models import fully_convolutional
 
 pytest.importorskip("onnxruntime")

@@ -8,12 +8,11 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
+from excite.export.export import quietly
 from excite.export.factors import factored
 from excite.export.formats import write_onnx
-from excite.export.quiet import quietly
-from excite.export.sizes import Sizes
 from excite.export.split import Halves
-from excite.export.trace import Looking, write_down
+from excite.export.trace import Looking, Sizes, write_down
 
 SIDE = 12
 aten = torch.ops.aten

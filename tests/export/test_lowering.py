@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from excite.export.lowering import adaptive_avg_pool, adaptive_avg_pool_backward
-from excite.export.pools import max_pool_backward, pair
+from excite.export.lowering import adaptive_avg_pool, adaptive_avg_pool_backward, max_pool_backward, pair
 
 aten = torch.ops.aten
 

@@ -5,9 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from excite.export.quiet import quietly
-from excite.export.sizes import Sizes
-from excite.export.trace import Looking, write_down
+from excite.export.export import quietly
+from excite.export.trace import Looking, Sizes, write_down
 
 SIDE = 8
 

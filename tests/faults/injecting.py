@@ -26,7 +26,7 @@ torch.set_num_threads(1)
 """
 MORE = """
 import matplotlib.pyplot
-import excite.autolabel.album_init, excite.grounding, excite.export, excite.tags.figures
+import excite.autolabel.batch, excite.grounding, excite.export, excite.tags.figures
 import excite.experiments.localization.run, excite.experiments.grounding.run, excite.experiments.report.figures
 import excite.experiments.layer_sweep, excite.experiments.speed.run
 """

@@ -12,18 +12,17 @@ from fuzzed import Reader
 from fuzzed_tags import ROWS, parquet_of
 from torch import nn
 
-from excite.autolabel.ledgers import own_ledger
-from excite.jobs.columns import Columns, arrow
-from excite.jobs.ledger_init import open_ledger
+from excite.autolabel.files import own_ledger
+from excite.jobs import open_ledger
+from excite.jobs.parquet import Columns, arrow
 from excite.tags.cleaning.survey import Survey, survey
-from excite.tags.images.shards import Shards
-from excite.tags.images.tar_index import make_index, read_index
-from excite.tags.normalising import Normalising
+from excite.tags.dictionary import Normalising
+from excite.tags.images.shards import Shards, make_index, read_index
 from excite.training.features import Shelf
 from excite.training.output_layer import Output
 from excite.training.sgd import Descent, Fit
-from excite.training.tags.checkpoints import Standing, read_checkpoint, save_checkpoint
 from excite.training.tags.distributed import Together
+from excite.training.tags.loop import Standing, read_checkpoint, save_checkpoint
 from excite.training.tags.model import Trainee
 
 __all__ = ["READERS"]
@@ -143,9 +142,9 @@ CHECKPOINT = (b"weight.", b"speed.", b"F32", b"losses", b"facts", b"data_offsets
 
 
 READERS = (
-    Reader("shard", "excite.tags.images.tar_index.make_index", "pics.tar", _shards, _shard, "tar"),
+    Reader("shard", "excite.tags.images.shards.make_index", "pics.tar", _shards, _shard, "tar"),
     Reader("shard pictures", "excite.tags.images.Shards", "pics.tar", _shard_pictures, _shard, "tar"),
-    Reader("shard index", "excite.tags.images.tar_index.read_index", "pics.tar.index", _index, _index_bytes),
+    Reader("shard index", "excite.tags.images.shards.read_index", "pics.tar.index", _index, _index_bytes),
     Reader(
         "survey",
         "excite.tags.cleaning.survey.Survey.read",
@@ -156,7 +155,7 @@ READERS = (
     ),
     Reader(
         "ledger lines",
-        "excite.jobs.ledger_init.open_ledger",
+        "excite.jobs.open_ledger",
         "records.jsonl",
         lambda folder: open_ledger(folder / "records.jsonl", ("image",)).read(),
         _ledger_lines,
@@ -165,7 +164,7 @@ READERS = (
     ),
     Reader(
         "ledger of boxes",
-        "excite.autolabel.ledgers.own_ledger",
+        "excite.autolabel.files.own_ledger",
         "records.jsonl",
         lambda folder: own_ledger(folder / "records.jsonl", ("image",)).read(),
         _ledger_lines,
@@ -174,7 +173,7 @@ READERS = (
     ),
     Reader(
         "ledger Parquet",
-        "excite.jobs.ledger_init.open_ledger",
+        "excite.jobs.open_ledger",
         "records.parquet/part-00000.parquet",
         _read_all,
         _ledger_part,
@@ -201,7 +200,7 @@ READERS = (
     ),
     Reader(
         "tag training checkpoint",
-        "excite.training.tags.checkpoints.read_checkpoint",
+        "excite.training.tags.loop.read_checkpoint",
         "checkpoint",
         lambda folder: read_checkpoint(folder / "checkpoint", KEY, _trainee()),
         _checkpoints,

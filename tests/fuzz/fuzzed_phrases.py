@@ -7,9 +7,9 @@ from annotated import SIDE, coco_content, picture, scenes, write_coco
 from fuzzed import Reader
 from PIL import Image
 
-from excite.datasets.noun_phrases import noun_phrases
+from excite.datasets.captions import noun_phrases
 from excite.datasets.phrase_formats import open_phrases
-from excite.experiments.grounding.grounding_others import read_results
+from excite.experiments.grounding.run import read_results
 from excite.vocabulary import Labels, imagenet_labels
 from excite.vocabulary.phrases import read_phrase
 
@@ -137,7 +137,7 @@ READERS = (
     ),
     Reader(
         "results of others",
-        "excite.experiments.grounding.grounding_others.read_results",
+        "excite.experiments.grounding.run.read_results",
         "others.jsonl",
         lambda folder: read_results("others", folder / "others.jsonl"),
         _texts(RESULTS + "\n" + RESULTS + "\n", f"[{RESULTS}]"),

@@ -7,15 +7,13 @@ from collections import Counter
 
 from fuzzed import Reader
 
-from excite.jobs.columns import arrow
+from excite.jobs.parquet import arrow
 from excite.tags.cleaning.survey import survey
 from excite.tags.corpus import ColumnNames
-from excite.tags.dictionary import Dictionary
-from excite.tags.formats.caption_files import read_captions
+from excite.tags.dictionary import Dictionary, Normalising
+from excite.tags.formats.captions import read_captions, read_stop_words
 from excite.tags.formats.parquet import open_any
-from excite.tags.formats.stop_words import read_stop_words
-from excite.tags.normalising import Normalising
-from excite.tags.visual import learnt_tags
+from excite.tags.tag_profile import learnt_tags
 
 __all__ = ["READERS", "ROWS", "parquet_of"]
 
@@ -83,7 +81,7 @@ def _packed(text):
 
 
 def _captioned(name, text, form):
-    entry = "excite.tags.formats.caption_files.read_captions"
+    entry = "excite.tags.formats.captions.read_captions"
     return Reader(
         f"captions {name}",
         entry,
@@ -131,7 +129,7 @@ READERS = (
     _captioned("token", TOKENS, "words"),
     Reader(
         "stop words",
-        "excite.tags.formats.stop_words.read_stop_words",
+        "excite.tags.formats.captions.read_stop_words",
         "stop.txt",
         lambda folder: read_stop_words(folder / "stop.txt"),
         _texts("the\nA\n\nof\n"),
@@ -147,7 +145,7 @@ READERS = (
     ),
     Reader(
         "measures",
-        "excite.tags.visual.learnt_tags",
+        "excite.tags.tag_profile.learnt_tags",
         "measures.csv",
         lambda folder: learnt_tags(folder / "measures.csv"),
         _texts("tag,count,precision,share\ndog,9,0.6,0.02\nemu,8,,0\n"),

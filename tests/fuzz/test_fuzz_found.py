@@ -76,7 +76,7 @@ class TestPictures:
         image = Image.fromarray(values)
         image = Image.fromarray(values[..., 0].astype(np.uint16) * 99) if mode == "I;16" else image.convert(mode)
         whole = reading.read_image(image)
-        monkeypatch.setattr("excite.images.plain.STRIP", 20)
+        monkeypatch.setattr("excite.images.reading.STRIP", 20)
         assert reading.read_image(image).tobytes() == whole.tobytes()
 
 

@@ -14,16 +14,16 @@ from PIL import Image
 
 from excite.attention import AttentionMap
 from excite.errors import DataError, ExciteError, ModelError
-from excite.export.spec import check_ours
+from excite.export.formats import check_ours
 from excite.io.archives import members, unpack
-from excite.jobs.columns import Columns, arrow
-from excite.jobs.ledger_init import open_ledger
+from excite.jobs import open_ledger
+from excite.jobs.parquet import Columns, arrow
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.reading import read_network
 from excite.tags.cleaning.survey import Survey
 from excite.tags.corpus import Corpus
-from excite.tags.formats.caption_files import read_captions
-from excite.tags.images.tar_index import make_index, read_index
+from excite.tags.formats.captions import read_captions
+from excite.tags.images.shards import make_index, read_index
 from excite.training.features import Shelf
 
 PICTURE = Image.new("RGB", (12, 8))

@@ -11,7 +11,7 @@ import excite
 from excite.errors import ConceptError, DataError
 from excite.grounding.ground import Study
 from excite.grounding.proposals import Proposals
-from excite.metrics.phrase_ranking import overlaps
+from excite.metrics.phrases import overlaps
 
 RED, BLUE = (5, 5, 20, 20), (35, 15, 55, 35)
 BOXES = np.array([(0, 0, 60, 40), BLUE, RED, (6, 5, 20, 20), (50, 0, 60, 10)], np.float32)

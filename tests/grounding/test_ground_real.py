@@ -4,7 +4,7 @@ import pytest
 
 import excite
 from excite.datasets.phrase_formats import open_phrases
-from excite.metrics.phrase_ranking import first_hit
+from excite.metrics.phrases import first_hit
 
 PICTURES = 5
 

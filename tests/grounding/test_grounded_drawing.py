@@ -8,10 +8,9 @@ from PIL import Image
 from excite.attention import AttentionMap
 from excite.errors import ExciteError
 from excite.grounding import Grounded, PhraseMap, Region
-from excite.grounding import drawing as subject
-from excite.grounding.drawing import as_map, draw_grounded
-from excite.grounding.hints import heeded
-from excite.grounding.unheeded import span_of, unheeded
+from excite.grounding import ground as subject
+from excite.grounding.ground import as_map, draw_grounded, span_of, unheeded
+from excite.grounding.phrase_maps import heeded
 from excite.readouts.figure import percent
 from excite.vocabulary import Labels, read_phrase
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from excite.grounding.colours import COLOURS, colour_plane
-from excite.grounding.hints import FAINTEST, heeded, hinted
+from excite.grounding.phrase_maps import COLOURS, FAINTEST, colour_plane, heeded, hinted
 from excite.vocabulary import Labels, read_phrase
-from excite.vocabulary.looks import COLOURS as COLOUR_WORDS
+from excite.vocabulary.word_lists import COLOURS as COLOUR_WORDS
 
 LABELS = Labels(["dog"])
 PLAIN = {

@@ -7,7 +7,7 @@ import pytest
 
 from excite.grounding.proposals import Proposals, Segments
 from excite.grounding.scoring import SAME, Scorer, kept, scored
-from excite.metrics.phrase_ranking import overlaps
+from excite.metrics.phrases import overlaps
 
 WIDTH, HEIGHT = 23, 17
 

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from excite.errors import ImageError, LayerError
-from excite.models.preprocess import Preprocess
+from excite.models.classifier import Preprocess
 
 __all__ = ["Counting", "Slowly", "slow_classifier", "workers_seen"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from excite.errors import ExciteError
 from excite.jobs import Crew, Job
-from excite.jobs.jobs import AHEAD, in_order
+from excite.jobs.executor import AHEAD, in_order
 from excite.jobs.loop import answered, run
 
 

@@ -11,11 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ExciteError
-from excite.jobs import parquet
-from excite.jobs.columns import Columns
-from excite.jobs.ledger_init import open_ledger
-from excite.jobs.parquet import ParquetLedger
-from excite.jobs.parts import parts_of, read_part
+from excite.jobs import open_ledger, parquet
+from excite.jobs.parquet import Columns, ParquetLedger, parts_of, read_part
 
 pa = pytest.importorskip("pyarrow")
 
@@ -230,7 +227,7 @@ class TestBoth:
         def missing(name):
             raise ImportError(name)
 
-        monkeypatch.setattr("excite.jobs.columns.import_module", missing)
+        monkeypatch.setattr("excite.jobs.parquet.import_module", missing)
         with pytest.raises(ExciteError, match=r"pip install .excite\[tags\]"):
             self.opened(tmp_path, parquet=False).read()
 

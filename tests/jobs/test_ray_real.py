@@ -16,10 +16,10 @@ from slowly import Counting, slow_classifier, workers_seen
 
 from excite.cli import main
 from excite.errors import ExciteError
-from excite.jobs import Crew, troop
-from excite.jobs.ledger_init import open_ledger
+from excite.jobs import Crew, open_ledger
+from excite.jobs import cluster as troop
 from excite.jobs.loop import run
-from excite.jobs.parts import parts_of, read_part
+from excite.jobs.parquet import parts_of, read_part
 
 PICTURES = 32
 TABLES = ("rows.json", "rows.csv", "categories.csv", "table.md")
@@ -29,7 +29,7 @@ COMMAND = """
 import sys
 from slowly import slow_classifier
 from excite.cli import main
-from excite.jobs.ledger_init import parquet
+from excite.jobs import parquet
 from excite.models import Choice
 parquet.SECONDS = 0.1
 Choice.load = lambda choice: slow_classifier("diary", seconds=0.2)

@@ -15,9 +15,9 @@ import pytest
 from slowly import Counting
 
 from excite.errors import ExciteError, ImageError, LayerError
-from excite.jobs import Crew, Job, troop
-from excite.jobs.joining import joined
-from excite.jobs.ray_worker import PACKAGES, Terms, worker_class
+from excite.jobs import Crew, Job
+from excite.jobs import cluster as troop
+from excite.jobs.cluster import PACKAGES, Terms, joined, worker_class
 
 exceptions = pytest.importorskip("ray.exceptions")
 

@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 from excite.errors import ExciteError
-from excite.jobs import processes
+from excite.jobs import executor as processes
 
 
 def blocked():

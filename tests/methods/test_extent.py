@@ -7,9 +7,9 @@ from torch import nn
 
 import excite
 from excite.methods import METHODS
+from excite.methods.base import largest_region, spread
+from excite.methods.excitation import NEARER
 from excite.methods.extent import BACKGROUND, LOSING, likeness
-from excite.methods.planes import largest_region, spread
-from excite.methods.two_looks import NEARER
 from excite.models import Preprocess
 
 

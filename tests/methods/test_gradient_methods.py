@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import excite
 from excite.methods import METHODS
-from excite.methods.planes import blurred, normalised
+from excite.methods.base import blurred, normalised
 
 captum = pytest.importorskip("captum.attr", reason="captum is the peer of these tests: pip install 'excite[dev]'")
 PEERS = {"grad": captum.Saliency, "deconv": captum.Deconvolution, "guided": captum.GuidedBackprop}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from excite.methods.planes import blurred, normalised
+from excite.methods.base import blurred, normalised
 
 
 @pytest.mark.parametrize("shape", [(2, 224, 300), (1, 300, 17), (1, 1, 1), (3, 7, 7), (1, 2, 90), (1, 5, 1)])

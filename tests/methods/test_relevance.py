@@ -8,8 +8,8 @@ from networks import CLASSES, Connected, made, maps, pictures
 from torch import nn
 from zoo import torchvision_models
 
-from excite.methods.planes import blurred
-from excite.methods.relevance import ALPHA, BETA, EPSILON
+from excite.methods.base import blurred
+from excite.methods.gradient import ALPHA, BETA, EPSILON
 
 
 def positive(relevance):

@@ -7,7 +7,7 @@ from torch import nn
 
 import excite
 from excite.methods import METHODS, View
-from excite.methods.two_looks import NEARER
+from excite.methods.excitation import NEARER
 from excite.models import Preprocess
 from excite.propagation import prior
 

@@ -8,8 +8,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from excite.errors import DataError
-from excite.metrics.phrase_ranking import first_hit
-from excite.metrics.phrases import class_precisions, ranked_precision
+from excite.metrics.phrases import class_precisions, first_hit, ranked_precision
 from excite.metrics.ranking import mean_average_precision
 
 ELEVENTH = 1 / 11

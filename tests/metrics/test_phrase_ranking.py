@@ -5,8 +5,7 @@ import pytest
 from pycocotools import mask
 
 from excite.errors import DataError
-from excite.metrics.phrase_classes import phrase_class
-from excite.metrics.phrase_ranking import first_hit, is_small, overlaps, recall_at
+from excite.metrics.phrases import first_hit, is_small, overlaps, phrase_class, recall_at
 
 NEAR = (0, 0, 10, 10)
 FAR = (30, 0, 40, 10)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from excite.metrics.ranks import rank_correlation, ranks
+from excite.metrics.ranking import rank_correlation, ranks
 
 
 @pytest.mark.parametrize("levels", [2, 5, 1000])

@@ -6,7 +6,7 @@ from torch import nn
 
 import excite
 from excite.errors import LayerError
-from excite.models.candidates import candidate_layers
+from excite.models.layers import candidate_layers
 
 
 def names(network, size=32, **options):

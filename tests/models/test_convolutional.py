@@ -11,7 +11,7 @@ from zoo import timm_models, torchvision_models
 
 from excite.errors import ImageError, ModelError
 from excite.models import load
-from excite.models.convolutional import fully_convolutional
+from excite.models.fully_convolutional import fully_convolutional
 from excite.propagation import Sweep, mwp, prior
 
 SIZE, STRIDE = 14, 2  # of the network below: its last map is 4 x 4 there, and one pixel less would do

@@ -7,12 +7,12 @@ from skimage import data
 
 import excite
 from excite.datasets import open_dataset
-from excite.jobs.ledger_init import Ledger
+from excite.jobs import Ledger
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
-from excite.models.architectures.everyday_init import EVERYDAY_UNITS, everyday_labels, everyday_words
+from excite.models.architectures.embedded import EVERYDAY_UNITS, everyday_labels, everyday_words
 from excite.training.examples import read_examples
-from excite.training.scoring import Scoring, precisions
+from excite.training.finetune import Scoring, precisions
 from excite.vocabulary import Labels, imagenet_labels
 
 

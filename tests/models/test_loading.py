@@ -13,7 +13,7 @@ from zoo import torchvision_models
 import excite
 from excite.errors import ConceptError, ImageError, ModelError
 from excite.models import MODELS, Choice, Preprocess, find_card, load, wrap
-from excite.models.convolutional import FullyConvolutional
+from excite.models.fully_convolutional import FullyConvolutional
 from excite.vocabulary import Labels, imagenet_labels
 
 WORDS = ["cat", ["dog", "hound"], "cow"]

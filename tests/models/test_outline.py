@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from excite.models import Preprocess, load, wrap
-from excite.models.outline import outline
+from excite.models.layers import outline
 
 
 def network():

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from excite.errors import ModelError
-from excite.models import load, packages
+from excite.models import load
+from excite.models import sources as packages
 
 NEEDS_OPERATOR = """
 import torch

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from excite.errors import ModelError
-from excite.models.pickled import names_too_long
-from excite.models.weights import read_tensors
+from excite.models.weights import names_too_long, read_tensors
 
 LONG = b"\x80\x02cos\n" + b"x" * 200_000 + b"\n."
 UNENDED = b"\x80\x02cos\n" + b"x" * 200_000

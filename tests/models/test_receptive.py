@@ -9,8 +9,7 @@ from torch.nn import functional
 from zoo import torchvision_models
 
 from excite.models.layers import spatial_layers
-from excite.models.receptive import Receptive, view_of
-from excite.models.views import WHOLE, Side
+from excite.models.receptive_field import WHOLE, Receptive, Side, view_of
 
 SIZE = 64
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import excite
-from excite.models.architectures.everyday_init import EVERYDAY_UNITS
-from excite.models.architectures.words_init import WORDS_UNITS, caption_words, words_labels
+from excite.models.architectures.embedded import EVERYDAY_UNITS, WORDS_UNITS, caption_words, words_labels
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from excite.readouts.colours import TABLES, lightness, signed_colours
+from excite.readouts.overlay import TABLES, lightness, signed_colours
 
 
 def test_lightness_of_known_colours():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from excite.errors import ExciteError
-from excite.readouts.components import check_components, component_boxes
+from excite.readouts.box import check_components, component_boxes
 
 
 def flooded(strong):

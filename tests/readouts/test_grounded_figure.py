@@ -6,13 +6,23 @@ import torch
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.readouts.boxes_drawn import BEST, MOST_BOXES, OTHERS, draw_boxes
-from excite.readouts.figure import GREY, INK, PAPER
-from excite.readouts.grounded_figure import MOST_MAPS, PALE, WORD_COLOURS, Told, WordMap, grounded_figure
-from excite.readouts.headed import Headed, draw_row, fitted
-from excite.readouts.letters import drawable
+from excite.readouts.figure import GREY, INK, PAPER, Headed, draw_row, drawable, fitted
+from excite.readouts.grounded_figure import (
+    BEST,
+    MOST_BOXES,
+    MOST_LINES,
+    MOST_MAPS,
+    OTHERS,
+    PALE,
+    WORD_COLOURS,
+    Mark,
+    Told,
+    WordMap,
+    draw_boxes,
+    draw_sentence,
+    grounded_figure,
+)
 from excite.readouts.overlay import DARK, LIGHT
-from excite.readouts.sentence import MOST_LINES, Mark, draw_sentence
 
 GREEN = (90, 120, 60)
 MAP = torch.eye(5)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from excite.io import halves
-from excite.io.files import save_text
-from excite.io.halves import half_file, sweep, sweep_once
+from excite.io import files as halves
+from excite.io.files import half_file, save_text, sweep, sweep_once
 from excite.io.locks import locked
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.readouts.colours import evidence_colours, lightness, signed_colours
-from excite.readouts.overlay import overlay
+from excite.readouts.overlay import evidence_colours, lightness, overlay, signed_colours
 
 
 def plain(colour=(120, 120, 120), size=(90, 60)):

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from excite.errors import ExciteError
-from excite.tags.row_groups import RowGroups
+from excite.tags.corpus import RowGroups
 
 
 def batch(*tags):

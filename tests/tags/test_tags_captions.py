@@ -6,11 +6,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from excite.cli.tags import tags_captions
+from excite.cli.tags import prepare as tags_captions
 from excite.errors import DataError, ExciteError
 from excite.tags.corpus import Corpus, schema
-from excite.tags.formats.captions import CaptionWords, captions_to_corpus
-from excite.tags.formats.stop_words import STOP_WORDS, read_stop_words
+from excite.tags.formats.captions import STOP_WORDS, CaptionWords, captions_to_corpus, read_stop_words
 
 WANTED = {"1.jpg": ["dog", "ball", "brown", "run"], "b/2 x.jpg": ["woman"]}
 CAPTIONS = {

@@ -13,18 +13,16 @@ import pytest
 from PIL import Image
 
 from excite.errors import DataError, ExciteError
-from excite.io.locking import Lock
+from excite.io.locks import Lock
 from excite.jobs import Crew
 from excite.tags.cleaning import survey
-from excite.tags.cleaning.choices import choices_of
 from excite.tags.cleaning.duplicates import Alike
-from excite.tags.cleaning.rules import Rules
-from excite.tags.cleaning.run import Cleaning
+from excite.tags.cleaning.run import Cleaning, choices_of
+from excite.tags.cleaning.survey import Rules
 from excite.tags.corpus import ColumnNames, schema
 from excite.tags.dictionary import Dictionary
 from excite.tags.images import open_pictures
-from excite.tags.kinds import KINDS
-from excite.tags.synthetic import CORPUS, COUNTS, TRUTH, Generated, generate
+from excite.tags.synthetic import CORPUS, COUNTS, KINDS, TRUTH, Generated, generate
 
 RULES = Rules(least_count=20)
 WANTED = Generated(4000, tags=300, marks=2000, pictures_a_user=40)
@@ -156,7 +154,7 @@ class TestSameWhateverTheForm:
             assert (folder / name).read_bytes() == (whole / name).read_bytes(), name
 
     def test_row_groups_and_batches(self, records, whole, tmp_path, monkeypatch):
-        monkeypatch.setattr("excite.tags.cleaning.gathering.SHELF", 300)  # many shelves
+        monkeypatch.setattr("excite.tags.cleaning.steps.SHELF", 300)  # many shelves
         cleaned(write(records, tmp_path / "small.parquet", rows=170), tmp_path)
         self.same(tmp_path, whole)
 
@@ -330,7 +328,7 @@ class TestOddInput:
         def full(*_given):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("excite.tags.cleaning.gathering.Gathered._shelve", full)
+        monkeypatch.setattr("excite.tags.cleaning.steps.Gathered._shelve", full)
         with pytest.raises(ExciteError, match="No space left on device; has the disk room"):
             cleaned(write([("1", self.FIVE, "u")], tmp_path / "c.parquet"), tmp_path)
 

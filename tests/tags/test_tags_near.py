@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageEnhance
 
 from excite.errors import DataError, ImageError
-from excite.jobs.lines import Ledger
 from excite.jobs.loop import run
-from excite.tags.cleaning import near
-from excite.tags.cleaning.likeness import Hashing, likeness
-from excite.tags.cleaning.near import near_duplicates
+from excite.jobs.results import Ledger
+from excite.tags.cleaning import duplicates as near
+from excite.tags.cleaning.duplicates import Hashing, likeness, near_duplicates
 from excite.tags.images import open_pictures
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from excite.tags.normalising import (
+from excite.tags.dictionary import (
     CASE,
     CHANGES,
     EMPTY,

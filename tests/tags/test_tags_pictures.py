@@ -16,9 +16,9 @@ from PIL import Image
 from serving import serving
 
 from excite.errors import DataError, ImageError
-from excite.tags.images import open_pictures, urls
-from excite.tags.images.base import shown
-from excite.tags.images.fetched import Fetched
+from excite.tags.images import base as urls
+from excite.tags.images import open_pictures
+from excite.tags.images.base import Fetched, shown
 
 
 def encoded(colour="red", kind="JPEG", size=(6, 4)):

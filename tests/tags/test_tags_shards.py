@@ -17,15 +17,15 @@ from PIL import Image
 from serving import serving
 from typer.testing import CliRunner
 
-from excite.cli.tags import tags_shards
+from excite.cli.tags import prepare as tags_shards
 from excite.errors import DataError, ExciteError, ImageError
 from excite.io import files as save
 from excite.tags.corpus import Corpus
-from excite.tags.images import open_pictures, tar_index
+from excite.tags.images import open_pictures, shards_of
 from excite.tags.images import shard_writer as sharding
-from excite.tags.images.naming import key_of, split_key
-from excite.tags.images.patterns import shards_of
+from excite.tags.images import shards as tar_index
 from excite.tags.images.shard_writer import Sharding
+from excite.tags.images.shards import key_of, split_key
 
 ODD = [
     "a.jpg",

@@ -11,8 +11,8 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
+from excite.cli.tags import explore as tags_show
 from excite.cli.tags import explore as tags_stats
-from excite.cli.tags import tags_show
 from excite.errors import DataError, ImageError
 from excite.tags.corpus import Corpus, schema
 from excite.tags.dictionary import Dictionary

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excite.tags.cleaning import similar
-from excite.tags.cleaning.similar import candidate_type, equal_rows, similar_to
+from excite.tags.cleaning import survey as similar
+from excite.tags.cleaning.survey import candidate_type, equal_rows, similar_to
 
 
 def one_by_one(pictures, shared, against):

@@ -8,14 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from excite.errors import DataError
-from excite.models.architectures.everyday_init import everyday_labels
-from excite.tags import tallies
+from excite.models.architectures.embedded import everyday_labels
+from excite.tags import statistics as tallies
 from excite.tags.corpus import Corpus, schema
 from excite.tags.dictionary import Dictionary
-from excite.tags.statistics import quantile, statistics_of, zipf_slope
-from excite.tags.tag_profile import shown
-from excite.tags.tallies import Tally
-from excite.tags.visual import is_named, known_words, learnt_share, learnt_tags, visual_share
+from excite.tags.statistics import Tally, quantile, statistics_of, zipf_slope
+from excite.tags.tag_profile import is_named, known_words, learnt_share, learnt_tags, shown, visual_share
 
 SMALL = [
     ("a.jpg", ["dog", "sea shore", "dog"], "ann"),

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from excite.errors import DataError
 from excite.tags.corpus import ColumnNames, Corpus, schema
-from excite.tags.formats import csv_file, writing
 from excite.tags.formats import parquet as text_files
+from excite.tags.formats import parquet as writing
+from excite.tags.formats import rows as csv_file
 from excite.tags.formats import rows as raw_rows
-from excite.tags.formats.parquet import import_text, open_any
-from excite.tags.formats.writing import write_corpus
+from excite.tags.formats.parquet import import_text, open_any, write_corpus
 
 
 def rows_of(path):

@@ -9,8 +9,8 @@ from excite.errors import DataError
 from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary
 from excite.training.examples import place_of
-from excite.training.tags.choosing import chosen_dictionary
 from excite.training.tags.dataset import read_lessons
+from excite.training.tags.setup import chosen_dictionary
 
 TAGS = Dictionary(("dog", "cat", "2019", "日本", "-"), (5, 4, 3, 2, 1))
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from excite.training.tags import loss
-from excite.training.tags.loss import linear_loss, logits_loss
+from excite.training.tags import model as loss
+from excite.training.tags.model import linear_loss, logits_loss
 
 UNITS = torch.tensor([[3, 0, 22, -1, -1], [4, 4, 4, 4, 4], [-1, -1, -1, -1, -1], [22, 3, 22, 3, -1], [0, 1, 2, 3, 4]])
 

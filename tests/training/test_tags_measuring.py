@@ -7,9 +7,9 @@ from torch import nn
 
 from excite.metrics.ranking import average_precision
 from excite.training.output_layer import Output
-from excite.training.tags import measuring
-from excite.training.tags.measuring import Precisions, extremes, measured, save_measures, scores_by_tag
-from excite.training.tags.schedule import Schedule
+from excite.training.tags import validation as measuring
+from excite.training.tags.loop import Schedule
+from excite.training.tags.validation import Precisions, extremes, measured, save_measures, scores_by_tag
 
 PICTURES, TAGS = 40, 11
 

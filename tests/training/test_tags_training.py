@@ -32,9 +32,8 @@ from excite.tags.dictionary import Dictionary
 from excite.tags.images import open_pictures
 from excite.training.tags import loop as courses
 from excite.training.tags.distributed import together
-from excite.training.tags.options import Options
-from excite.training.tags.result import CHECKPOINT, CURVES
-from excite.training.tags.run import TagTraining
+from excite.training.tags.run import CHECKPOINT, CURVES, TagTraining
+from excite.training.tags.setup import Options
 
 COLOURS = {"red": (220, 20, 20), "green": (20, 220, 20), "蓝 blue": (20, 20, 220)}
 QUICK = Options(epochs=2, batch=12, rate=0.05, held_out=0.25, checks=2)
@@ -286,7 +285,7 @@ import learning, time
 from excite.models import MODELS
 from excite.tags.corpus import Corpus
 from excite.tags.images import open_pictures
-from excite.training.tags.options import Options
+from excite.training.tags.setup import Options
 from excite.training.tags.run import TagTraining
 from excite.training.tags.distributed import together
 

@@ -5,7 +5,7 @@ import pytest
 
 from excite.errors import ConceptError
 from excite.vocabulary import Concept, Labels, imagenet_labels, imagenet_wnids
-from excite.vocabulary.everyday import EVERYDAY_WORDS
+from excite.vocabulary.imagenet import EVERYDAY_WORDS
 
 ANIMALS = Labels(
     [

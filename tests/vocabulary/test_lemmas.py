@@ -6,7 +6,7 @@ import pytest
 
 from excite.errors import ExciteError
 from excite.vocabulary import Labels, read_phrase
-from excite.vocabulary.lemmas import forms, noun_forms
+from excite.vocabulary.inflection import forms, noun_forms
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ConceptError
-from excite.models.architectures.everyday_init import everyday_labels
+from excite.models.architectures.embedded import everyday_labels
 from excite.vocabulary import Labels, Reading, imagenet_labels, read_phrase
 
 THINGS = Labels(

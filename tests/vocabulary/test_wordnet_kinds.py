@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from excite.models.architectures.everyday_init import EVERYDAY_UNITS, everyday_labels
+from excite.models.architectures.embedded import EVERYDAY_UNITS, everyday_labels
 from excite.vocabulary import Labels, imagenet_labels
-from excite.vocabulary.caption_words import coco_categories, person_words
-from excite.vocabulary.everyday import EVERYDAY_WORDS
-from excite.vocabulary.imagenet import imagenet_kinds, spread
-from excite.vocabulary.word_lists import rows
+from excite.vocabulary.imagenet import EVERYDAY_WORDS, imagenet_kinds, spread
+from excite.vocabulary.word_lists import coco_categories, person_words, rows
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from annotated import colour_classifier
 from PIL import Image
 
-from excite.web.limits import Limits
 from excite.web.service import Service
+from excite.web.uploads import Limits
 
 __all__ = [
     "PATIENCE",
@@ -147,8 +147,9 @@ def check_ends_well(process, number=signal.SIGTERM):
 
 def run(limits, options):
     """In that process: serve until told to end, with little patience."""
-    from excite.web import guard_body, server_wire
     from excite.web import http as guard_answers
+    from excite.web import http as guard_body
+    from excite.web import server as server_wire
     from excite.web.server import serve
 
     guard_body.PATIENCE, guard_answers.LINGER, server_wire.IDLE = 1.5, 0.5, 1.5

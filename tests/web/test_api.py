@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from excite.errors import LostSignalWarning
 from excite.web.api import create_api
-from excite.web.api_notes import noting, tell_warnings_in_answers
+from excite.web.errors import noting, tell_warnings_in_answers
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,10 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from excite.web import guard_body
 from excite.web import http as guard_answers
-from excite.web.guard import FORM_AROUND, Guard
-from excite.web.guard_paths import is_served
-from excite.web.guard_token import Token
-from excite.web.limits import Limits
+from excite.web import http as guard_body
+from excite.web.guard import FORM_AROUND, Guard, Token, is_served
+from excite.web.uploads import Limits
 
 SECRET = "correct-horse-battery"  # noqa: S105 - nobody's
 LIMITS = Limits(upload=1000)

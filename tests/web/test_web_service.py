@@ -13,13 +13,10 @@ from PIL import Image
 import excite
 from excite.errors import ConceptError, ImageError, LayerError, LostSignalWarning, ModelError
 from excite.models import Choice
-from excite.web.answers import Answers, Settings
-from excite.web.api_notes import tell_warnings_in_answers
-from excite.web.examples import find_examples
-from excite.web.gate import BusyError, Gate
-from excite.web.limits import Limits
-from excite.web.service import Service
-from excite.web.uploads import Desk, GoneError
+from excite.web.errors import tell_warnings_in_answers
+from excite.web.handlers import Answers, Settings
+from excite.web.service import BusyError, Gate, Service
+from excite.web.uploads import Desk, GoneError, Limits, find_examples
 
 data = pytest.importorskip("skimage.data")
 pytest.importorskip("higra")
@@ -266,6 +263,6 @@ def test_examples_of_the_same_name_and_of_odd_names(tmp_path):
         Image.new("RGB", (9, 9)).save(tmp_path / name)
     found = find_examples(tmp_path)
     assert sorted(found) == ["${alert(1)}", "?", "cat", "cat (2)", "cat (3)", "{{#each}}"]
-    drop = pytest.importorskip("excite.web.components").drop_area(found)
+    drop = pytest.importorskip("excite.web.page").drop_area(found)
     assert "{{" not in drop.html_template  # gradio would run it
     assert "${" not in drop.html_template

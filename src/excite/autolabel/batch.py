@@ -2,26 +2,255 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import json
 import os
+import re
+import unicodedata
+from collections import Counter
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from excite.autolabel.album_work import Asking, Task
-from excite.autolabel.naming import file_names
-from excite.errors import ExciteError
-from excite.jobs import Crew
-from excite.jobs.ledger_init import open_ledger
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from excite.api import attend
+from excite.attention import compare
+from excite.errors import ConceptError, ExciteError, ImageError, MethodError
+from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image
+from excite.io.files import atomic_write, save_npy
+from excite.jobs import Crew, open_ledger
 from excite.jobs.loop import answered
+from excite.methods import find_method
+from excite.models import Choice
+from excite.readouts.box import DEFAULT_ALPHA, checked_alpha
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
-    from excite.autolabel.album_question import Question
-    from excite.jobs.ledger_init import Entry
+    from excite.attention import AttentionMap
+    from excite.jobs import Entry
+    from excite.models import Classifier
 
-__all__ = ["Album"]
+
+# Pictures that say who drew them, so that nobody else's is ever overwritten.
+
+
+def draw(picture: Image.Image, path: Path) -> Path:
+    """Write a picture as PNG that says who drew it; level 3 is quicker than the usual 6 and as small."""
+    if path.exists() and not is_drawn(path):
+        raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")
+    about = PngInfo()
+    about.add_text("Software", "excite")
+    return atomic_write(path, lambda file: picture.save(file, format="PNG", pnginfo=about, compress_level=3))
+
+
+def is_drawn(photo: Path) -> bool:
+    """Whether excite itself has drawn this picture."""
+    try:
+        with Image.open(photo, formats=["PNG"]) as picture:
+            return picture.info.get("Software") == "excite"
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
+        return False
+
+
+# Which words of a command are pictures.
+
+
+def split_arguments(arguments: Sequence[str], out: Path) -> tuple[list[Path], list[str]]:
+    """Which arguments are pictures and which are concepts: pictures come first.
+
+    The first one is a picture (a file, a folder, a pattern). Those behind it are pictures as long as they look like
+    pictures, as when the shell has expanded a pattern; the rest are concepts. In folders, what excite itself has drawn
+    into ``out`` is no picture.
+
+    Example:
+        >>> split_arguments(["holiday/", "more/*.jpg", "cat", "dog"], Path("maps"))  # doctest: +SKIP
+        ([PosixPath('holiday/beach.jpg'), PosixPath('more/zoo.jpg')], ['cat', 'dog'])
+    """
+    patterns = [arguments[0], *takewhile(is_picture_argument, arguments[1:])]
+    concepts = list(arguments[len(patterns) :])
+    for concept in concepts:
+        if Path(concept).suffix.lower() in PICTURE_SUFFIXES:
+            raise ConceptError(f"{concept!r} looks like a picture behind a concept: name all pictures first")
+    photos = {os.path.realpath(photo): photo for pattern in patterns for photo in _photos(pattern, patterns, out)}
+    return list(photos.values()), concepts
+
+
+def _photos(pattern: str, patterns: Sequence[str], out: Path) -> list[Path]:
+    """The pictures of one argument. One that is missing among others fails when its turn comes, and alone."""
+    if not pattern.strip():
+        raise ImageError("the name of a picture is blank: name a file, a folder or a pattern")
+    named = Path(pattern).suffix.lower() in PICTURE_SUFFIXES and not glob.has_magic(pattern)
+    missing = named and len(patterns) > 1 and not os.path.exists(pattern)  # noqa: PTH110 - Path's fails at long names
+    if missing or os.path.isfile(pattern):  # noqa: PTH113
+        return [Path(pattern)]
+    try:
+        found = find_images(pattern)
+    except OSError as error:
+        raise ImageError(f"no pictures found for {pattern!r}: {error.strerror or error}") from None
+    inside = out.resolve()
+    photos = [photo for photo in found if inside not in photo.resolve().parents or not is_drawn(photo)]
+    if not photos:
+        raise ImageError(f"no pictures found for {pattern!r} but those that excite itself has drawn")
+    return photos
+
+
+# Names for files, none of which is that of another.
+
+LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file name, which may have 255 in all
+
+
+def file_names(photos: Sequence[Path]) -> dict[Path, str]:
+    """A name for each picture's files: its own, with as much of its path as tells it from the others."""
+    for describe in (lambda path: path.stem, lambda path: str(path.with_suffix("")), str):
+        names = {photo: _slug(describe(photo), LONGEST_PICTURE) for photo in photos}
+        if len({name.casefold() for name in names.values()}) == len(photos):
+            return names
+    return {photo: f"{_slug(photo.stem, LONGEST_PICTURE)}-{number}" for number, photo in enumerate(photos, 1)}
+
+
+def map_names(name: str, maps: Sequence[AttentionMap]) -> list[str]:
+    """A file name for each map: picture, concept, and whatever else tells it from the others, with dots between."""
+    names = [f"{name}.{_slug(found.concept, LONGEST_CONCEPT)}" for found in maps]
+    if len({found.layer for found in maps}) > 1:
+        names = [f"{each}.{_slug(found.layer, LONGEST_LAYER)}" for each, found in zip(names, maps, strict=True)]
+    units = [found.units[0] if len(found.units) == 1 else "all" for found in maps]
+    for tell in (units, range(1, len(maps) + 1)):
+        counts = Counter(each.casefold() for each in names)
+        names = [
+            each if counts[each.casefold()] == 1 else f"{each}.{more}" for each, more in zip(names, tell, strict=True)
+        ]
+    return names
+
+
+def _slug(text: str, most: int) -> str:
+    """The words of a text with - between them: no dots and no slashes, and at most so many bytes."""
+    words = re.sub(r"\W+", "-", unicodedata.normalize("NFC", text)).strip("-")
+    return words.encode()[:most].decode(errors="ignore").strip("-") or "picture"
+
+
+# What is asked of every picture.
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every picture."""
+
+    model: Choice
+    concepts: tuple[str, ...] | None  # None: the classifier's own findings
+    layers: tuple[str, ...] | None  # None: the classifier's own best
+    method: str
+    against: tuple[str, ...]
+    alpha: float = DEFAULT_ALPHA  # the threshold of the boxes, in means of the map
+
+    @classmethod
+    def asked(
+        cls,
+        *,
+        model: Choice | str,
+        concepts: Sequence[str],
+        layers: Sequence[str] | None = None,
+        method: str | None = None,
+        contrast: bool | None = None,
+        against: Sequence[str] | None = None,
+        alpha: float = DEFAULT_ALPHA,
+    ) -> Question:
+        """The question behind the options of a command."""
+        if method is not None and contrast is not None:
+            raise MethodError(
+                "--method already says whether to contrast: give either --method or --contrast/--no-contrast"
+            )
+        name = method or ("mwp" if contrast is False else "c-mwp")
+        return cls(
+            model=Choice(model) if isinstance(model, str) else model,
+            concepts=tuple(concepts) or None,
+            layers=tuple(layers or ()) or None,
+            method=find_method(name).name,
+            against=tuple(against or ()),
+            alpha=checked_alpha(alpha),
+        )
+
+
+# What is done for each picture: one look, and its files.
+
+
+@dataclass(frozen=True)
+class Task:
+    """A picture and what its files are called."""
+
+    photo: Path
+    files: str
+
+    @property
+    def name(self) -> str:
+        """The picture as the user calls it."""
+        return str(self.photo)
+
+
+@dataclass(frozen=True, eq=False)
+class Asking:
+    """The work done for each picture.
+
+    Attributes:
+        classifier: who is asked,
+        question: and what.
+        out: the folder for files.
+        overlays: whether to draw pictures,
+        arrays: and to save the maps.
+    """
+
+    classifier: Classifier
+    question: Question
+    out: Path
+    overlays: bool
+    arrays: bool
+
+    def key(self, task: Task) -> str:
+        """Changes when the picture, the question or the program does."""
+        facts = [
+            {**asdict(self.question), "model": self.question.model.key()},
+            self.overlays,
+            self.arrays,
+            *file_state(task.photo),
+            version("excite"),
+        ]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def __call__(self, task: Task) -> dict[str, Any]:
+        """Ask, draw, and tell what was found and which files were written."""
+        question = self.question
+        maps = attend(
+            self.classifier,
+            read_image(task.photo),
+            question.concepts,
+            layer=question.layers,
+            method=question.method,
+            against=question.against or None,
+        )
+        written: list[Path] = []
+        rows = []
+        for found, file in zip(maps, map_names(task.files, maps), strict=True):
+            overlay = self.out / f"{file}.png"
+            if self.overlays:
+                written.append(draw(found.overlay(point=True, box=True, alpha=question.alpha), overlay))
+            if self.arrays:
+                written.append(save_npy(found.values, self.out / f"{file}.npy"))
+            rows.append({**found.to_dict(alpha=question.alpha), "overlay": overlay.name if self.overlays else None})
+        if self.overlays:
+            several = question.layers is not None and len(question.layers) > 1
+            drawn = compare(maps, rows="layer" if several else None, point=True, columns=5)
+            written.append(draw(drawn, self.out / f"{task.files}-maps.png"))
+        files = {path.name: path.stat().st_mtime_ns for path in written}
+        return {"image": str(task.photo), "maps": rows, "files": files}
+
+
+# A folder of answers to one question.
 
 Answer = dict[str, Any]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import hashlib
+import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,18 +12,56 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from excite.autolabel.inputs import place
-from excite.autolabel.ledgers import own_ledger
 from excite.errors import ExciteError
-from excite.io.files import atomic_write
-from excite.io.halves import half_name, sweep
-from excite.io.locking import Lock
+from excite.io.files import atomic_write, half_name, sweep
+from excite.io.locks import Lock
+from excite.jobs import open_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["Content", "Files", "Link"]
+    from excite.jobs import Book
+
+
+# Ledgers in a folder that may hold other things too.
+
+START = '{"key": "'
+
+
+def own_ledger(path: Path, required: Iterable[str], *, parquet: bool = False) -> Book:
+    """A ledger, unless the file is somebody else's: a ledger that is read drops the lines that it does not know.
+
+    Example:
+        >>> from pathlib import Path
+        >>> own_ledger(Path("boxes/records.jsonl"), required=("image",)).read()
+        {}
+    """
+    fields = tuple(required)
+    ledger = open_ledger(path, fields, parquet=parquet)
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            first = file.readline()
+    except OSError:  # it is not there, or the ledger itself will say why it cannot be read
+        return ledger
+    if first and not _begins(first, {"key", *fields}):
+        raise ExciteError(f"{str(path)!r} is there already and was not written by excite boxes: choose another --out")
+    return ledger
+
+
+def _begins(first: str, fields: set[str]) -> bool:
+    """Whether this is the first line of a ledger, or of one that was killed while it wrote just that."""
+    if not first.endswith("\n"):
+        return first.startswith(START) or START.startswith(first)
+    try:
+        entry = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(entry, dict) and entry.keys() >= fields
+
+
+# The files in the folder of a run: replaced as often as one likes, but only those that excite wrote itself.
 
 WRITTEN = "written.jsonl"
 FOLDER = "a folder"  # the state of what is no file

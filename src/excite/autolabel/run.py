@@ -2,34 +2,171 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
+import warnings
+from collections import Counter
 from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
-from excite.autolabel.document import Boxed, Document, Found
-from excite.autolabel.files import Files
-from excite.autolabel.formats import find_format
-from excite.autolabel.inputs import find_pictures
-from excite.autolabel.ledgers import own_ledger
-from excite.autolabel.summary import summary
-from excite.autolabel.work import FIELDS, Locating
-from excite.errors import ImageError
+from PIL import Image
+
+from excite.api import ALPHA, METHOD, locate
+from excite.autolabel.files import Files, own_ledger
+from excite.autolabel.formats import Boxed, Document, Found, find_format
+from excite.autolabel.inputs import category, check_labels, find_pictures, folders_of, understood
+from excite.errors import ConceptError, ImageError, LostSignalWarning
+from excite.images import file_state, read_image
+from excite.images.reading import ORIENTATION_TAG, UPRIGHT
 from excite.jobs import Crew
 from excite.jobs.loop import run
+from excite.models.classifier import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from excite.api import Located
     from excite.autolabel.files import Content
-    from excite.autolabel.question import Question
-    from excite.autolabel.work import Task
-    from excite.jobs.ledger_init import Entry
+    from excite.autolabel.inputs import Picture, Wanted
+    from excite.jobs import Entry
     from excite.models import Classifier
+    from excite.vocabulary import Labels
 
     Watch = Callable[[Iterator[Entry], int], Iterator[Entry]]
 
-__all__ = ["Boxing"]
+
+# What a run has done, as plain values and in words.
+
+
+def summary(boxing: Boxing) -> dict[str, Any]:
+    """How many boxes there are of what, in which files, and what one should know about them."""
+    document = boxing.document()
+    counts = Counter(found.concept for one in document.pictures for found in one.boxes)
+    without = sum(not one.boxes for one in document.pictures)
+    names = dict.fromkeys(name.split("/")[0] for name in boxing.content(document))
+    return {
+        "pictures": len(boxing.tasks),
+        "folder": str(boxing.root),
+        "boxes": counts.total(),
+        "without": without,
+        "format": boxing.kind,
+        "files": [str(boxing.files.out / name) for name in names],
+        "concepts": {name: counts[name] for name in document.categories},
+        "notes": list(_notes(boxing, without)),
+        "failures": boxing.failures,
+    }
+
+
+def _notes(boxing: Boxing, without: int) -> Iterator[str]:
+    least = boxing.question.threshold
+    if without and least:
+        yield f"no box in {_pictures(without)}: nothing was probable enough; lower --at-least (now {least:g}) for more"
+    elif without:
+        yield f"no box in {_pictures(without)}: there is no evidence for what was looked for"
+    turned = sum(record["turned"] for record in boxing.records.values())
+    if turned:
+        yield (
+            f"{_pictures(turned)} stored on the side (EXIF): boxes are those of the upright picture; turn the files "
+            "themselves for programs that do not"
+        )
+    if boxing.files.copied:
+        yield f"{_pictures(boxing.files.copied)} copied into {str(boxing.files.out)!r}: links cannot be made there"
+
+
+def _pictures(count: int) -> str:
+    return f"{count} picture{'s' if count != 1 else ''}"
+
+
+# What is done for each picture: one look, and where each concept is.
+#
+# What is written down are facts (the box, how probable the concept is), so that the threshold may change without
+# another look.
+
+FIELDS = ("image", "size", "turned", "found")
+"""What a record holds."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A picture and what to look for in it; nothing: what the classifier finds."""
+
+    picture: Picture
+    wanted: tuple[Wanted, ...]
+
+    @cached_property
+    def image(self) -> str:
+        """The file, whatever way leads to it."""
+        return str(self.picture.path.resolve())
+
+
+@dataclass(frozen=True, eq=False)
+class Locating:
+    """The work done for each picture.
+
+    Attributes:
+        classifier: who is asked.
+        how: arguments of `excite.api.locate` that are not as usual.
+        question: all of that as text.
+    """
+
+    classifier: Classifier
+    how: Mapping[str, Any] = field(default_factory=dict)
+    question: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        words = list(self.classifier.labels or ())
+        how = {"method": METHOD, "alpha": ALPHA, **self.how}  # what is usual may change too
+        facts = ["boxes", how, version("excite"), identity(self.classifier), words]
+        object.__setattr__(self, "question", json.dumps(facts))
+
+    def key(self, task: Task) -> str:
+        """Changes when the picture, what is looked for, the classifier or the program does."""
+        wanted = [asdict(one) for one in task.wanted]
+        facts = [self.question, wanted, *file_state(task.picture.path)]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def __call__(self, task: Task) -> dict[str, Any]:
+        """One look at the picture, and a box for each concept that there is evidence for."""
+        picture = read_image(task.picture.path)
+        return {
+            "image": task.image,
+            "size": list(picture.size),
+            "turned": _is_turned(task.picture.path),
+            "found": [
+                {"concept": name, "probability": one.probability, "box": None if one.box is None else list(one.box)}
+                for name, one in self._found(picture, task.wanted)
+            ],
+        }
+
+    def _found(self, picture: Image.Image, wanted: Sequence[Wanted]) -> list[tuple[str, Located]]:
+        """What was found, each with the name of its category."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LostSignalWarning)  # no evidence is no box, which is counted in the end
+            found = locate(self.classifier, picture, [one.cue for one in wanted] or None, **self.how)
+        if wanted:
+            return list(zip((one.category for one in wanted), found, strict=True))
+        best = max(found, key=lambda one: one.probability)
+        return [(category(best.concept), best)]
+
+
+def _is_turned(path: Path) -> bool:
+    """Whether a file that could be read holds its pixels otherwise than upright."""
+    try:
+        with warnings.catch_warnings(action="ignore"), Image.open(path) as stored:
+            if stored.getexif().get(ORIENTATION_TAG) not in UPRIGHT:
+                return False
+            stored.load()  # formats that turn themselves when decoded have no orientation left
+            return stored.getexif().get(ORIENTATION_TAG) in UPRIGHT
+    except Exception:  # noqa: BLE001 - the reader of pictures has already told what is wrong with its metadata
+        return False
+
+
+# Boxes for many pictures, kept in files that are whole at every moment.
 
 PAUSE = 5.0  # at least so many seconds from one writing of the files to the next,
 SHARE = 20  # and so many times as long as the last one took: writing is a small part of all work
@@ -166,3 +303,55 @@ class Boxing:
             self._is_first = False
         ended = time.monotonic()
         self._next = ended + max(PAUSE, SHARE * (ended - began))
+
+
+# What is asked of the pictures.
+
+PROBABLE = 0.5
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to look for, and how sure the classifier has to be.
+
+    Attributes:
+        concepts: look for these in every picture; none for the classifier's own best finding.
+        from_folders: look for what the folder of a picture is called.
+        at_least: a concept that is less probable gets no box; None for 0.5, or for 0 where folders tell what is there.
+        how: arguments of `excite.api.locate` that are not as usual.
+
+    Example:
+        >>> Question(("dog", "cat")).threshold, Question(from_folders=True).threshold
+        (0.5, 0)
+    """
+
+    concepts: tuple[str, ...] = ()
+    from_folders: bool = False
+    at_least: float | None = None
+    how: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.concepts and self.from_folders:
+            raise ConceptError("the folders already say what to look for: name no concepts beside them")
+        if self.at_least is not None and not 0 <= self.at_least <= 1:
+            raise ConceptError(f"at least {self.at_least} is no probability: give a number from 0 to 1")
+
+    @property
+    def threshold(self) -> float:
+        """How probable a concept has to be; what a folder is called is known to be there."""
+        if self.at_least is not None:
+            return self.at_least
+        return 0 if self.from_folders else PROBABLE
+
+    def wanted(self, pictures: Sequence[Picture], labels: Labels | None) -> tuple[Wanted, ...]:
+        """All that is looked for, in the order of the files; nothing where the classifier tells what it finds."""
+        if not self.concepts and not self.from_folders:
+            check_labels(labels)
+        return understood(folders_of(pictures) if self.from_folders else self.concepts, labels)
+
+    def tasks(self, pictures: Sequence[Picture], wanted: Sequence[Wanted]) -> list[Task]:
+        """What of that is looked for in which picture."""
+        if not self.from_folders:
+            return [Task(picture, tuple(wanted)) for picture in pictures]
+        called = {one.category: one for one in wanted}
+        return [Task(picture, (called[category(picture.folder)],)) for picture in pictures]

@@ -8,9 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from excite.cli.columns import print_columns
-from excite.cli.console import progress
-from excite.cli.failures import tell_failures
+from excite.cli.console import print_columns, progress, tell_failures
 from excite.cli.options import (
     Address,
     Engine,
@@ -77,7 +75,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each picture.")] = False,
 ) -> None:
     """Draw where a classifier sees each concept, and print probability, point, box and mass."""
-    from excite.autolabel.album_init import Album, Question, split_arguments
+    from excite.autolabel.batch import Album, Question, split_arguments
     from excite.models import Choice
 
     crew = crew_of(workers, engine, address)

@@ -8,9 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from excite.cli.columns import print_columns
-from excite.cli.console import progress
-from excite.cli.failures import tell_failures
+from excite.cli.console import print_columns, progress, tell_failures
 from excite.cli.options import Address, Engine, LabelsFile, Model, Size, Weights, Workers, crew_of
 
 __all__ = ["EXAMPLES", "command"]
@@ -70,7 +68,7 @@ def command(
     All that has to be known is what a picture shows, not where. Stopped and started again, it goes on where it was.
     """
     from excite.autolabel import Boxing, Question, find_format
-    from excite.autolabel.concepts import misread
+    from excite.autolabel.inputs import misread
     from excite.models import Choice
 
     if concept and from_folders:

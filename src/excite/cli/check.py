@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.comparing import AsJson, WithPage
-from excite.cli.console import progress
-from excite.cli.failures import tell_failures
+from excite.cli.console import progress, tell_failures
 from excite.cli.options import (
     Address,
+    AsJson,
     Engine,
     FullyConvolutional,
     LabelsFile,
     ModelArgument,
     Size,
     Weights,
+    WithPage,
     Workers,
     crew_of,
     folder_name,
@@ -72,9 +72,7 @@ def command(
     of gradients, Grad-CAM, relevance and, where it says something, of a random map. Ends with 1 if a check fails.
     Stopped and started again, it goes on where it was.
     """
-    from excite.experiments.checks.checks import chosen_checks
-    from excite.experiments.checks.pictures import pictures_of
-    from excite.experiments.checks.run import Sanity
+    from excite.experiments.checks.run import Sanity, chosen_checks, pictures_of
     from excite.experiments.report.figures import check_plots
     from excite.models import Choice
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.columns import print_columns
+from excite.cli.console import print_columns
 from excite.cli.options import FullyConvolutional, LabelsFile, ModelArgument, Weights
 
 if TYPE_CHECKING:

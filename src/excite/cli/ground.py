@@ -8,15 +8,66 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.grounded import print_grounded
+from excite.cli.console import print_columns
 from excite.cli.options import FullyConvolutional, Hints, LabelsFile, Model, ProposalsFrom, Size, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from excite.grounding import Grounded
+    from excite.attention import AttentionMap
+    from excite.grounding import Grounded, Region
 
-__all__ = ["EXAMPLES", "command"]
+
+# A phrase and the regions it may refer to, as text.
+
+
+def print_grounded(grounded: Grounded, file: str | None) -> None:
+    """Print its words, what weighed and what was skipped, its regions, its point, and where it was drawn."""
+    reading, words = grounded.map.reading, grounded.map.words
+    typer.secho(grounded.phrase, bold=True)
+    if reading.words:
+        print_columns([_word_row(word.text, found) for word, found in zip(reading.words, words, strict=True)])
+    _print_others(grounded)
+    if grounded.regions:
+        print_columns([_region_row(rank, region) for rank, region in enumerate(grounded.regions, 1)])
+    else:
+        typer.echo("regions: none, there is no evidence for it anywhere")
+    point = grounded.map.point
+    typer.echo(f"point: {'nowhere' if point is None else '{}, {}'.format(*point)}")
+    if file is not None:
+        typer.echo(f"written: {file}")
+
+
+def _print_others(grounded: Grounded) -> None:
+    """The words that are not looked for: those that weigh the map, and those of no account."""
+    from excite.grounding.ground import span_of, unheeded
+
+    reading, hints = grounded.map.reading, grounded.map.hints
+    for what, spans in (("weighed by", [*map(span_of, hints)]), ("skipped", unheeded(reading, hints))):
+        if spans:
+            typer.echo(f"{what}: {', '.join(reading.text[start:end] for start, end in spans)}")
+
+
+def _word_row(word: str, found: AttentionMap) -> dict[str, str]:
+    from excite.readouts.figure import percent
+
+    return {
+        "word": word,
+        "meaning": found.concept,
+        "probability": percent(found.probability),
+        "mass": f"{found.mass:.3f}",
+    }
+
+
+def _region_row(rank: int, region: Region) -> dict[str, str]:
+    return {
+        "rank": str(rank),
+        "box": ", ".join(f"{side:.0f}" for side in region.box),
+        "score": f"{region.score:.4g}",
+    }
+
+
+# ``excite ground``: which regions of a picture do these phrases refer to?
 
 EXAMPLES = """\b
 Examples:
@@ -131,7 +182,7 @@ def _phrases(given: Sequence[str], file: Path | None) -> list[str]:
 
 def _phrases_of(file: Path) -> list[str]:
     """The lines of a file that hold anything; how many do not is told."""
-    from excite.datasets.lines import read_lines
+    from excite.datasets.base import read_lines
     from excite.errors import DataError
 
     lines = list(read_lines(file))
@@ -158,9 +209,8 @@ def _is_picture(out: Path) -> bool:
 
 def _draw(grounded: Sequence[Grounded], photo: Path, out: Path) -> list[str]:
     """Draw each phrase, and tell into which file."""
-    from excite.autolabel.drawing import draw
-    from excite.autolabel.naming import file_names, map_names
-    from excite.grounding.drawing import as_map
+    from excite.autolabel.batch import draw, file_names, map_names
+    from excite.grounding.ground import as_map
 
     names = map_names(file_names([photo])[photo], [as_map(one) for one in grounded])
     files = [out] if _is_picture(out) else [out / f"{name}.png" for name in names]

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.columns import print_columns
-from excite.cli.console import progress
-from excite.cli.failures import tell_failures
+from excite.cli.console import print_columns, progress, tell_failures
 from excite.cli.options import (
     Address,
     Engine,
@@ -25,8 +23,7 @@ from excite.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from excite.experiments.layer_report import LayerReport, Row
-    from excite.experiments.layer_sweep import LayerSweep
+    from excite.experiments.layer_sweep import LayerReport, LayerSweep, Row
 
 __all__ = ["EXAMPLES", "command"]
 

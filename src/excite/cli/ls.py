@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from excite.cli.columns import print_columns
-from excite.cli.groups import group
-from excite.cli.options import Model, ModelArgument, Size
+from excite.cli.console import print_columns
+from excite.cli.options import Model, ModelArgument, Size, group
 
 __all__ = ["app"]
 
@@ -37,7 +36,7 @@ def layers(model: ModelArgument = "efficientnet-lite0", size: Size = None, as_js
     Which layers there are does not depend on the weights, so none are fetched.
     """
     from excite.models import Choice
-    from excite.models.outline import outline
+    from excite.models.layers import outline
 
     seen, recommended = outline(Choice(model, weights="random", size=size).load())
     rows: list[dict[str, Any]] = [

@@ -87,9 +87,9 @@ def command(
     It ends with Ctrl-C. Pictures stay in memory and are forgotten; nothing is fetched from elsewhere.
     """
     from excite.models import Choice
-    from excite.web.limits import Limits
     from excite.web.server import check_installed, serve
     from excite.web.service import Service
+    from excite.web.uploads import Limits
 
     check_installed()
     one = Choice("", weights, labels, size, fully_convolutional)

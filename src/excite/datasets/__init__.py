@@ -6,16 +6,12 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import Dataset
+from excite.datasets.base import Dataset, the_only
 from excite.datasets.coco import Coco
-from excite.datasets.collection import the_only
-from excite.datasets.imagenet import ImageNet
-from excite.datasets.masks import Mask
-from excite.datasets.own import JsonFolder, XmlFolder
-from excite.datasets.own_csv import CsvFolder
-from excite.datasets.sample import Box, Instance, Sample, Target
+from excite.datasets.imagenet import ImageNet, Wsol
+from excite.datasets.own import CsvFolder, JsonFolder, XmlFolder
+from excite.datasets.sample import Box, Instance, Mask, Sample, Target
 from excite.datasets.voc import Voc
-from excite.datasets.wsol import Wsol
 from excite.errors import DataError
 
 if TYPE_CHECKING:

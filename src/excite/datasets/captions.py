@@ -3,23 +3,280 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from excite.datasets.base import read_text
 from excite.datasets.coco import Coco
-from excite.datasets.noun_phrases import noun_phrases
 from excite.datasets.phrases import Described, Phrase, PhraseDataset
 from excite.errors import DataError
-from excite.vocabulary.caption_words import coco_categories
+from excite.vocabulary.inflection import singular
+from excite.vocabulary.word_lists import coco_categories
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from excite.datasets.sample import Box, Sample
 
-__all__ = ["CaptionPhrases"]
+
+# Words of caption English by what they do in a sentence, as far as `excite.datasets.captions` has to know.
+#
+# Gathered by hand from what stands beside the names of things in captions of COCO's training pictures.
+
+DETERMINERS = frozenset(
+    """
+    a an the this that these those his her its their my our your some any no every each another other both all several
+    many few various multiple numerous different assorted one two three four five six seven eight nine ten eleven twelve
+    dozen
+    """.split()
+)
+
+PREPOSITIONS = frozenset(
+    """
+    about above across after against ahead along alongside amid among amongst around as aside at atop away before behind
+    below beneath beside besides between beyond by down during for from in inside into like near nearby next of off on
+    onto opposite out outside outdoors over overhead past through throughout to together toward towards under underneath
+    until up upon via with within without
+    """.split()
+)
+
+OTHER_FUNCTION_WORDS = frozenset(
+    """
+    and or but while where when who whom whose which what that if then than because so yet nor how is are was were be
+    been being am has have had do does did can could may might must shall should will would he she it they them him we i
+    you there here not also just still only even too it's that's he's she's who's there's isn't aren't himself herself
+    itself themselves
+    """.split()
+)
+
+VERBS = frozenset(
+    """
+    sits stands holds looks walks lays lies rides jumps flies flys plays eats takes watches drives smiles prepares pulls
+    moves passes rests swings poses hits throws uses hangs makes gets wears goes puts leans carries catches runs sleeps
+    reaches shows performs travels works follows talks feeds grazes tries cuts waits adjusts helps grabs points yawns
+    hides covers leads checks stares climbs peers sneaks chases brushes appears contains pushes crosses speeds hugs naps
+    lounges serves pets reads licks drinks cooks kneels stretches approaches attempts surfs skates swims races lands
+    floats pours slides tosses kicks sails dives comes enjoys touches bends faces kisses sniffs bites chews blows rolls
+    glides perches relaxes teaches laughs cleans paddles dips dries wades wanders stops turns begins starts keeps gives
+    sells sings dances fixes repairs opens closes tends seems features includes displays overlooks rounds spins guides
+    sat stood held made seen built caught shown taken given hung lit laid worn kept ridden driven thrown hid full ready
+    upside asleep alone afloat
+    """.split()
+)
+"""Verbs, and adjectives that follow what they describe: what may come after the last word of a noun phrase."""
+
+BARE_VERBS = frozenset(
+    """
+    sit stand hold look walk lay lie ride jump fly play eat take watch drive smile prepare pull move pass rest pose hit
+    throw use hang make get wear go put lean carry catch run sleep reach show perform travel work follow talk feed graze
+    try cut wait gather share wade swim relax enjoy compete cross roam wander race line mill fill surround participate
+    perch float face crowd come huddle drink cook kneel stretch approach attempt surf skate snuggle laugh kiss cuddle
+    """.split()
+)
+"""Verbs of plurals. After a singular, many of them are nouns: "a cake stand", "a ski pass"."""
+
+FOLLOWERS = PREPOSITIONS | OTHER_FUNCTION_WORDS | DETERMINERS | VERBS
+"""All that shows that a noun phrase is over."""
+
+NOUNS_LIKE_VERBS = frozenset(
+    """
+    building ceiling painting clothing parking wedding railing awning setting drawing frosting icing dressing topping
+    bedding ring string king wing swing sling spring thing morning evening housing boarding padding lighting flooring
+    siding outing grooming bed shed sled red seed weed feed breed shaped themed sized flavored coloured colored printed
+    eyed powered headed legged striped hundred
+    """.split()
+)
+"""Words in -ing and -ed that are nouns, or part of a description: "a bear shaped cake"."""
+
+COLOURS = frozenset(
+    """
+    black white red green blue yellow orange brown gray grey pink purple tan beige gold golden silver dark light
+    """.split()
+)
+
+QUALITIES = COLOURS | frozenset(
+    """
+    big small large little tiny huge tall short long old young new fat thin giant cute beautiful pretty nice fluffy
+    furry wooden metal empty wet dirty clean bright colorful colourful modern vintage antique fancy
+    round square plain male female adult baby electric
+    """.split()
+)
+
+GROUP_WORDS = frozenset(
+    """
+    bunch bunches group groups couple pair pairs herd herds flock flocks crowd row rows line lines lot lots number pile
+    piles stack stacks team pack fleet set variety assortment collection family dozens hundreds swarm cluster array gang
+    """.split()
+)
+"""Of something: the whole is what it is of. A bowl of oranges is a bowl, but a bunch of bananas is bananas."""
+
+LIKENESSES = frozenset(
+    """
+    toy toys fake cartoon inflatable lego ceramic statue statues sculpture sculptures painting paintings drawing
+    drawings poster posters figurine figurines mural costume mannequin
+    """.split()
+)
+"""What only looks like the thing that it is named after."""
+
+MISLEADING = frozenset(
+    " ".join(pair.split())
+    for pair in """
+    toilet bowl, toilet seat, toilette seat, train car, cable car, trolley car, street car, subway car, rail car,
+    box car, jet ski, pit bull, microwave oven, toaster oven, flower bed, truck bed, river bed, lake bed, love seat,
+    corn dog, chili dog, chilli dog, prairie dog, cd player, dvd player, record player, mp3 player, music player,
+    screw driver, bike seat, bicycle seat, motorcycle seat, car seat, front seat, back seat, window seat, rocking horse,
+    saw horse, sea horse, rubber duck, shipping container, trash container, trash liner, ultimate frisbee
+    """.split(",")
+)
+"""Two words whose last one is not what it says, or not of its category."""
+
+
+# Noun phrases of captions whose noun is known, found by rules: no tagger is needed, and doubtful ones are dropped.
+#
+# A phrase goes from its determiner, over what describes it, to its noun: "a large brown teddy bear", "two dogs".
+# Words that say how many are part of it: "a bunch of bananas", "a group of people". The noun has to be the last of
+# its phrase: a car door is no car. Without a tagger that is known only where the next word cannot be a noun, so all
+# others are left out: these rules are to be right, not to find all.
+
+TOKEN = re.compile(r"[^\W_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W_]+)*|[^\w\s]")
+LONGEST_NAME = 3  # words: "stove top oven"
+MOST_WORDS = 6  # that describe a thing
+NO_THING_AFTER = frozenset(("to", "play", "plays", "playing"))  # "to bear", "playing ball"
+
+
+@dataclass(frozen=True)
+class NounPhrase:
+    """Words that refer to a thing, and the meaning of the last of them.
+
+    Attributes:
+        text: As it was written.
+        meaning: What the table says about its noun; blank where the noun is part of something else ("car door").
+    """
+
+    text: str
+    meaning: str
+
+
+def noun_phrases(caption: str, meanings: Mapping[str, str]) -> list[NounPhrase]:
+    """The phrases of a caption whose noun is known, in order; also those whose noun is not the last, without a meaning.
+
+    Args:
+        caption: a sentence.
+        meanings: what each noun means, in the singular and in small letters.
+
+    Example:
+        >>> table = {"man": "person", "surfboard": "surfboard", "car": "car", "banana": "banana"}
+        >>> [phrase.text for phrase in noun_phrases("A man in a red shirt riding a wave on a big surfboard", table)]
+        ['A man', 'a big surfboard']
+        >>> noun_phrases("A bunch of bananas by the car door", table)
+        [NounPhrase(text='A bunch of bananas', meaning='banana'), NounPhrase(text='the car', meaning='')]
+    """
+    tokens = list(TOKEN.finditer(caption))
+    words = [token.group().lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'") for token in tokens]
+    found, place = [], 0
+    while place < len(words):
+        length, name = _known(words, place, meanings)
+        if name:
+            start, end = _start(words, place), place + length
+            text = caption[tokens[start].start() : tokens[end - 1].end()]
+            found.append(NounPhrase(text, meanings[name] if _refers(words, start, place, end, name) else ""))
+        place += max(length, 1)
+    return found
+
+
+def _known(words: Sequence[str], place: int, meanings: Mapping[str, str]) -> tuple[int, str]:
+    """How many words from here on are the longest known name, and that name."""
+    for length in range(min(LONGEST_NAME, len(words) - place), 0, -1):
+        name = " ".join(words[place : place + length])
+        known = name if name in meanings else singular(name)
+        if known in meanings:
+            return length, known
+    return 0, ""
+
+
+def _refers(words: Sequence[str], start: int, place: int, end: int, name: str) -> bool:
+    """Whether a known name is the noun of its phrase and means what it says."""
+    last = singular(" ".join(words[max(place - 1, start) : end]))
+    if last in MISLEADING or LIKENESSES & set(words[start:place]) or _is_likeness(words, start):
+        return False
+    if "stuffed" in words[start:place] and name not in {"teddy bear", "teddybear"}:
+        return False
+    if name == "orange" and not _is_fruit(words, start, place, end):
+        return False
+    bare = start == place and start > 0
+    return not (bare and words[start - 1] in NO_THING_AFTER) and _ends(words, end)
+
+
+def _ends(words: Sequence[str], end: int) -> bool:
+    """Whether a noun phrase ends before this word, as far as can be told from the word."""
+    if end == len(words):
+        return True
+    after = words[end]
+    if not after[0].isalpha():
+        return not after[0].isdigit() and after not in {"-", "/", "&"}
+    if after in NOUNS_LIKE_VERBS:
+        return False
+    plural = singular(words[end - 1]) != words[end - 1] or words[end - 1] in {"people", "sheep", "cattle"}
+    return after in FOLLOWERS or after.endswith(("ing", "ed")) or (plural and after in BARE_VERBS)
+
+
+def _start(words: Sequence[str], place: int) -> int:
+    """Where the phrase of the noun at this place begins."""
+    start, goes_on = _group(words, place)
+    while goes_on:
+        start, goes_on = _group(words, start - 2)
+    return start
+
+
+def _group(words: Sequence[str], place: int) -> tuple[int, bool]:
+    """Where the words begin that belong to the one at this place, and whether the phrase has more two words before."""
+    start = place
+    while start > 0 and place - start < MOST_WORDS and _describes(words, start - 1):
+        start -= 1
+    if start > 1 and words[start - 1] in {"and", ","} and {words[start], words[start - 2]} <= QUALITIES:
+        return start, True  # "a black and white cat"
+    while start > 0 and (words[start - 1] in DETERMINERS or words[start - 1].isdigit()):
+        start -= 1
+    return start, _after_group_word(words, start)
+
+
+def _after_group_word(words: Sequence[str], start: int) -> bool:
+    """Whether "a bunch of" or the like comes before; a parking lot of cars is none."""
+    of_group = start > 1 and words[start - 1] == "of" and words[start - 2] in GROUP_WORDS
+    return of_group and words[start - 3 : start - 2] != ["parking"]
+
+
+def _describes(words: Sequence[str], place: int) -> bool:
+    """Whether a word describes the noun that comes soon after it."""
+    word, before = words[place], words[max(place - 2, 0) : place]
+    if not word[0].isalpha() or word in FOLLOWERS:
+        return False
+    if word in NOUNS_LIKE_VERBS:
+        return True
+    described = bool(before) and before[-1] in DETERMINERS | QUALITIES
+    if word in BARE_VERBS or word.endswith("ing"):  # "a race car", "a sleeping cat"; but "a man holding oranges"
+        return described
+    if word.endswith("ed"):  # also "a middle aged woman": captions have hardly any past tense
+        return described or not before or not DETERMINERS.isdisjoint(before)
+    return True
+
+
+def _is_likeness(words: Sequence[str], start: int) -> bool:
+    """Whether the phrase is what a statue, or the like, is of."""
+    return start > 1 and words[start - 1] == "of" and words[start - 2] in LIKENESSES
+
+
+def _is_fruit(words: Sequence[str], start: int, place: int, end: int) -> bool:
+    """Whether "orange" is no colour: it is counted, or there are several, and no second colour follows."""
+    counted = words[end - 1] == "oranges" or bool({"a", "an", "the", "one", "single"} & set(words[start:place]))
+    and_colour = end + 1 < len(words) and words[end] in {"and", ",", "or"} and words[end + 1] in COLOURS
+    return counted and not and_colour
+
+
+# MS COCO's captions: phrases for things of its categories, which mean all instances of these.
 
 CAPTIONS = "annotations/captions_"
 INSTANCES = "annotations/instances_"

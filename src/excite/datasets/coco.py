@@ -7,8 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from excite.datasets.base import Dataset, picture_in, read_text
-from excite.datasets.masks import FARTHEST, Mask
-from excite.datasets.sample import Instance, Sample, Target, checked_box, checked_size
+from excite.datasets.sample import FARTHEST, Instance, Mask, Sample, Target, checked_box, checked_size
 from excite.errors import DataError
 
 if TYPE_CHECKING:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
 
+from excite.datasets.base import Dataset, box_of, holds_pictures, named_picture, only_picture, pictures_by, read_rows
 from excite.datasets.coco import Coco
 from excite.datasets.imagenet import ImageNet
-from excite.datasets.pictures import holds_pictures, named_picture, only_picture, pictures_by
+from excite.datasets.sample import Instance, Sample, Target, size_of
 from excite.datasets.voc import Voc
 from excite.errors import DataError
 
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["JsonFolder", "XmlFolder"]
 
 ANNOTATIONS = (".", "Annotations", "annotations")
 """Where annotation files are looked for, below the folder."""
@@ -85,3 +86,98 @@ def _files(folder: Path, suffix: str) -> dict[str, Path]:
 def _paths(folder: Path, suffix: str) -> Iterator[Path]:
     found = (path for place in ANNOTATIONS for path in (folder / place).glob(f"*{suffix}"))
     return (path for path in found if not path.name.startswith("."))
+
+
+# Pictures of one's own with a table of boxes, as ``excite boxes`` writes it.
+
+TABLE = "boxes.csv"
+CORNERS = ("x0", "y0", "x1", "y1")
+NEEDED = ("image", "concept", *CORNERS)
+
+
+class Line(NamedTuple):
+    """A line of the table, as text; without corners it only says that the picture belongs to the data."""
+
+    where: str
+    concept: str
+    corners: tuple[str, ...]
+    size: tuple[str, str]
+
+
+class CsvFolder(Dataset):
+    """A table of half-open boxes lies in the folder; columns may come in any order, and others are not looked at."""
+
+    name = "csv"
+    layout = f"{TABLE} with the columns {','.join(NEEDED)}, its pictures anywhere below"
+
+    def _splits(self) -> list[str]:
+        return ["all"]
+
+    def _read(self) -> list[str]:
+        self._path = self.folder / TABLE
+        self._lines: dict[str, list[Line]] = {}
+        for image, line in _read_lines(self._path):
+            self._lines.setdefault(image, []).append(line)
+        self._found = pictures_by(lambda path: path.name, self.folder)
+        return sorted(self._lines)
+
+    @classmethod
+    def is_in(cls, folder: Path) -> bool:
+        """Whether there are such a table and pictures."""
+        return (folder / TABLE).is_file() and holds_pictures(folder)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The concepts that occur, in alphabetical order."""
+        return tuple(sorted({line.concept for lines in self._lines.values() for line in lines if line.concept}))
+
+    def sample(self, name: str) -> Sample:
+        """A picture and its boxes."""
+        lines = self._lines[name]
+        targets: dict[str, list[Instance]] = defaultdict(list)
+        for line in lines:
+            if not any(line.corners):
+                continue
+            if not line.concept:
+                raise DataError(f"{line.where}: the concept is missing: say what is in the box")
+            targets[line.concept].append(Instance(box_of(line.corners, line.where)))
+        found = (Target(concept, tuple(targets[concept])) for concept in sorted(targets))
+        path = named_picture(self.folder, name, self._found, self._path)
+        return Sample(name, path, tuple(found), _size(lines))
+
+
+def _size(lines: list[Line]) -> tuple[int, int] | None:
+    """Width and height of a picture, where its lines say them; all of them say the same."""
+    first = lines[0]
+    for line in lines:
+        if line.size != first.size:
+            raise DataError(f"{line.where}: it gives its picture another size than the first line about it")
+    if not any(first.size):
+        return None
+    return size_of(*first.size, first.where)
+
+
+def _read_lines(path: Path) -> Iterator[tuple[str, Line]]:
+    """The pictures that the table names, and what each line says about one."""
+    rows = read_rows(path)
+    header = [column.strip() for column in next(rows, (1, []))[1]]
+    _check_header(header, f"{path}, line 1")
+    for number, columns in rows:
+        where = f"{path}, line {number}"
+        if len(columns) != len(header):
+            raise DataError(f"{where}: {len(columns)} columns, but the first line names {len(header)}")
+        image = columns[header.index("image")]  # to the letter: the name of a file may end with a space
+        if not image:
+            raise DataError(f"{where}: the name of a picture is missing")
+        cells = {column: cell.strip() for column, cell in zip(header, columns, strict=True)}
+        size = cells.get("width", ""), cells.get("height", "")
+        yield image, Line(where, cells["concept"], tuple(cells[corner] for corner in CORNERS), size)
+
+
+def _check_header(header: list[str], where: str) -> None:
+    missing = [column for column in NEEDED if column not in header]
+    if missing:
+        raise DataError(f"{where}: the columns {','.join(NEEDED)} are needed, and {','.join(missing)} is not there")
+    twice = [column for column in (*NEEDED, "width", "height") if header.count(column) > 1]
+    if twice:
+        raise DataError(f"{where}: the column {twice[0]!r} is there twice")

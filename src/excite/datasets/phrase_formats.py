@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from excite.datasets.base import the_only
 from excite.datasets.captions import CaptionPhrases
-from excite.datasets.collection import the_only
 from excite.datasets.flickr30k import Flickr30kEntities
 from excite.datasets.refcoco import RecLines
 from excite.errors import DataError

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from excite.datasets.collection import Collection
+from excite.datasets.base import Collection
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,17 +9,23 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ConceptError, DataError, ModelError
-from excite.images import file_state
+from excite.experiments.readable_layers import Places, all_maps
+from excite.images import file_state, read_image
+from excite.jobs import Crew, open_ledger
+from excite.jobs.loop import run
+from excite.methods import METHODS, find_method
 from excite.vocabulary.labels import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
+    from excite.attention import AttentionMap
     from excite.datasets import Box, Dataset, Sample, Target
+    from excite.jobs import Entry
+    from excite.jobs.loop import Work
     from excite.models import Classifier
     from excite.vocabulary import Concept
-
-__all__ = ["Cue", "Experiment", "Task", "failures_of", "left_out_words"]
 
 
 @dataclass(frozen=True)
@@ -174,3 +180,201 @@ def failures_of(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
         ['a.jpg is empty', 'b.jpg is a folder']
     """
     return list(dict.fromkeys(failure for about in abouts for failure in about["failures"]))
+
+
+# What the records of all experiments that compare methods have in common.
+
+Place = tuple[str, str]
+"""A method and the layer at which it was read."""
+
+
+def place_of(found: Entry) -> Place:
+    """The method and the layer of a map.
+
+    Example:
+        >>> place_of({"method": "mwp", "layer": "conv5"})
+        ('mwp', 'conv5')
+    """
+    return found["method"], found["layer"]
+
+
+def asked_places(targets: Iterable[Entry]) -> Sequence[Place]:
+    """What every pair was asked by: a pair that lacks one of them would be a wrong denominator.
+
+    Raises:
+        DataError: the pairs were not all asked by the same methods at the same layers.
+
+    Example:
+        >>> asked_places([{"maps": [{"method": "mwp", "layer": "conv5"}]}])
+        (('mwp', 'conv5'),)
+    """
+    asked = {tuple(map(place_of, target["maps"])) for target in targets}
+    if len(asked) > 1:
+        raise DataError("these records are of different methods or layers: count those of one game at a time")
+    return next(iter(asked), ())
+
+
+@dataclass(frozen=True)
+class ComparisonRun:
+    """What one network did in an experiment, with all that its tables and figures need.
+
+    Attributes:
+        classifier_name: for people to read.
+        rows: what the records say.
+        records: a record for each picture that was looked at.
+        dataset_name: the format of the data,
+        split: and which part of it.
+        about: what was measured and what was left out, as plain values for JSON.
+        show: makes all maps of a picture's name and a category again, in the order of the record, for drawing.
+        target: where the objects are: of a picture's name and a category.
+    """
+
+    classifier_name: str
+    rows: Sequence[Any]
+    records: Sequence[Entry]
+    dataset_name: str
+    split: str
+    about: Mapping[str, Any]
+    show: Callable[[str, str], Sequence[AttentionMap]]
+    target: Callable[[str, str], Target]
+
+
+# Pictures to choose on, and others to report on: the best of many is partly the luckiest.
+
+
+def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str]:
+    """So many of the pictures to choose on, as if drawn by lot, but the same each time.
+
+    Whichever the other pictures are, their order among each other depends on their names and the seed only.
+
+    Args:
+        names: of all pictures.
+        share: how many of them; at least one picture is held out, and one is not.
+        seed: another one draws others.
+
+    Raises:
+        DataError: there are not two pictures, or the share is not between 0 and 1.
+
+    Example:
+        >>> len(held_out(map(str, range(1000)), share=0.2))
+        200
+    """
+    ordered = sorted(set(names), key=lambda name: _lot(name, seed))
+    if len(ordered) < 2:
+        raise DataError("too few pictures to choose thresholds on some and measure on others: give at least 2")
+    count = round(checked_share(share) * len(ordered))
+    return frozenset(ordered[: min(max(count, 1), len(ordered) - 1)])
+
+
+def checked_share(share: float) -> float:
+    """A share that leaves pictures on both sides, or an error that says which would.
+
+    Example:
+        >>> checked_share(0.2)
+        0.2
+    """
+    if not 0 < share < 1:
+        raise DataError(f"a share of {share:g} of the pictures cannot be held out: give one between 0 and 1, as 0.2")
+    return share
+
+
+def _lot(name: str, seed: int) -> str:
+    # the name of a file may hold what is no text
+    return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# What experiments compare unless they are told otherwise; here, so that commands can say it without heavy imports.
+
+POINTING_METHODS = "excite,c-mwp,mwp,center"
+GROUNDING_METHODS = "excite,c-mwp,mwp,grad,guided,cam,center"  # lrp can be asked for, and is slow
+LOCALIZATION_METHODS = "grad,deconv,lrp,cam,grad-cam,mwp,c-mwp,extent"
+
+HELD_OUT = 0.2
+"""The share of the pictures on which thresholds are chosen."""
+
+
+# Experiments that compare methods on the same pictures: where each is read, its records, its maps once more.
+
+
+class Comparison(Experiment):
+    """Asks several methods for the same objects of annotated pictures.
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        dataset: from `excite.datasets.open_dataset`.
+        methods: names from `excite.METHODS`.
+        layers: read all methods at these layers, where they can be; None for each method's own place.
+        known: without named layers, read methods that may be read anywhere at all of these.
+        skip: leave out so many pictures first,
+        limit: and take so many of the rest; None for all.
+
+    Attributes:
+        places: where the methods are read, and why some cannot be.
+        work: what is done for each picture; each kind of comparison has its own.
+    """
+
+    work: Work[Task]
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        dataset: Dataset,
+        methods: Sequence[str],
+        *,
+        layers: Sequence[str] | None = None,
+        known: Sequence[str] = (),
+        skip: int = 0,
+        limit: int | None = None,
+    ) -> None:
+        chosen = [find_method(name) for name in dict.fromkeys(methods)]
+        super().__init__(classifier, dataset, skip=skip, limit=limit)
+        self.places = Places(classifier, chosen, layers, known=known)
+
+    def records(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
+        """Ask picture by picture, kept in ``records.jsonl``: started again, it goes on where it was.
+
+        Args:
+            out: the folder for it.
+            workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
+        """
+        crew = Crew.of(workers)
+        ledger = open_ledger(out / "records.jsonl", ("image", "size", "targets"), parquet=crew.is_cluster)
+        return run(self.work, self.tasks, ledger, workers=crew, failures=self.failures)
+
+    def about(self) -> dict[str, Any]:
+        """What was measured, and what was left out and why, as plain values for JSON."""
+        about = super().about()
+        about["left_out"]["unreadable"] = self.places.unreadable
+        return {
+            **about,
+            "output": "each place" if self.places.spatial else "the whole picture",
+            "layers": {method: list(layers) for method, layers in self.places.layers.items()},
+        }
+
+    def show(self, image: str, category: str) -> list[AttentionMap]:
+        """All maps of a pair once more, in the order of its record, each with its picture: for drawing."""
+        picture = read_image(self._task(image).sample.path)
+        concept = self._cue(image, category).concept
+        return [found for _, found in all_maps(self.classifier, picture, [concept], self.places.layers)]
+
+    def target(self, image: str, category: str) -> Target:
+        """Where the objects of a category are in a picture."""
+        return self._cue(image, category).target
+
+    def _task(self, image: str) -> Task:
+        return next(task for task in self.tasks if task.name == image)
+
+    def _cue(self, image: str, category: str) -> Cue:
+        return next(cue for cue in self._task(image).cues if cue.target.concept == category)
+
+
+def chosen_methods(names: str) -> list[str]:
+    """The methods of a list with commas, or all of them.
+
+    Example:
+        >>> chosen_methods("c-mwp, mwp")
+        ['c-mwp', 'mwp']
+    """
+    if names.strip() == "all":
+        return list(METHODS)
+    return [find_method(name.strip()).name for name in names.split(",")]

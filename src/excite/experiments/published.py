@@ -8,17 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "CONTRAST",
-    "LOCALIZATION",
-    "LOCALIZED_DATA",
-    "LOCALIZED_ON",
-    "POINTING",
-    "WORDS",
-    "Published",
-    "PublishedBoxes",
-]
-
 
 @dataclass(frozen=True)
 class Published:
@@ -141,3 +130,148 @@ LOCALIZATION: Mapping[str, PublishedBoxes] = {
 
 Feedback is no method here; the paper took its number from those who made it.
 """
+
+
+# The paper's two tables on text-to-region association, to stand beside one's own.
+
+GROUNDED_ON, GROUNDED_DATA = "GoogleNet trained on Stock6M tags, Flickr30k Entities test", "flickr30k"
+"""What the paper's tables were measured on, for people to read, and the format of such data."""
+
+Pair = tuple[float | None, float | None]
+"""All phrases and small instances, in percent; None where it is not told."""
+
+
+class PublishedRanks(NamedTuple):
+    """A line of the paper's table on grounding.
+
+    Attributes:
+        method: as it is called here, "proposals" for the proposals' own scores, or another system.
+        proposals: MCG, or EB for EdgeBoxes.
+        gamma: the one that was chosen; None where there is none.
+        r1: recall at 1,
+        r5: at 5,
+        r10: and at 10.
+        map_group: mean average precision over groups,
+        map_phrase: and over phrases.
+    """
+
+    method: str
+    proposals: str
+    gamma: float | None
+    r1: Pair
+    r5: Pair
+    r10: Pair
+    map_group: Pair
+    map_phrase: Pair
+
+
+def _line(text: str) -> PublishedRanks:
+    method, proposals, gamma, *pairs = text.split()
+    return PublishedRanks(method, proposals, _number(gamma), *map(_optional_pair, pairs))
+
+
+def _optional_pair(text: str) -> Pair:
+    every, _, small = text.partition("/")
+    return _number(every), _number(small)
+
+
+def _number(text: str) -> float | None:
+    return None if text in {"", "-"} else float(text)
+
+
+GROUNDING: tuple[PublishedRanks, ...] = tuple(
+    map(
+        _line,
+        """
+        proposals MCG  -     10.7/7.7   30.3/22.4  40.5/30.3  6.9/4.5    16.8/12.9
+        grad      MCG  0.50  24.3/7.6   49.6/32.9  59.7/45.8  10.2/3.8   28.8/15.6
+        guided    MCG  0.50  21.5/11.3  48.4/34.5  58.5/46.0  10.0/4.0   26.5/16.7
+        lrp       MCG  0.50  24.3/11.8  51.6/36.8  61.3/48.5  10.3/4.3   28.9/18.1
+        cam       MCG  0.75  21.7/6.5   47.1/27.9  56.1/39.1  7.5/2.0    26.0/11.9
+        mwp       MCG  0.50  28.5/15.0  52.7/39.1  61.3/49.8  11.8/5.3   31.1/20.3
+        c-mwp     MCG  0.50  26.2/21.2  54.3/43.4  62.2/51.7  15.2/10.8  30.8/24.0
+        CCA*      EB   -     25.2/21.8  50.3/41.0  58.1/47.3  12.8/11.5  28.8/23.6
+        CCA       EB   -     25.3/-     -/-        59.7/-     11.2/-     -/-
+        c-mwp     EB   0.25  27.0/18.4  49.9/35.2  57.7/43.9  13.2/8.1   29.4/20.0
+        """.strip().splitlines(),
+    )
+)
+"""The paper's table on Flickr30k Entities: all phrases and small instances.
+
+CCA is another, fully supervised system (Plummer et al., 2015): with a star its precomputed results, without what its
+own paper told.
+"""
+
+GROUPS = ("people", "clothing", "bodypart", "animal", "vehicle", "instrument", "scene", "other")
+
+
+def _recalls(text: str) -> tuple[tuple[str, str], tuple[float, ...]]:
+    method, proposals, *values = text.split()
+    return (method, proposals), tuple(map(float, values))
+
+
+GROUP_RECALLS: Mapping[tuple[str, str], tuple[float, ...]] = dict(
+    map(
+        _recalls,
+        """
+        proposals MCG  36.1  30.1   9.9  50.8  37.8  26.5  31.5  19.1  30.3
+        grad      MCG  65.0  32.4  14.0  70.1  63.0  40.7  58.8  32.5  47.1
+        guided    MCG  65.4  31.6  18.7  67.0  64.0  46.9  53.6  28.9  47.0
+        lrp       MCG  64.6  37.7  16.4  62.9  63.5  45.7  59.4  37.9  48.5
+        cam       MCG  60.5  28.4   9.6  57.0  57.5  37.0  64.4  32.7  43.4
+        mwp       MCG  68.6  37.7  16.1  68.7  66.3  53.7  54.5  36.8  50.3
+        c-mwp     MCG  63.5  47.6  24.5  69.9  72.0  54.3  61.0  40.2  54.1
+        CCA*      EB   63.6  43.7  22.9  57.0  69.0  50.6  45.0  36.2  48.5
+        c-mwp     EB   62.8  35.0  17.6  65.1  73.5  58.6  53.2  36.2  50.3
+        """.strip().splitlines(),
+    )
+)
+"""The paper's recall at 5 of each of `GROUPS`, and their mean, by method and proposals.
+
+The paper prints LRP as LRN there.
+"""
+
+
+def published_ranks() -> list[dict[str, str]]:
+    """The first table for people to read.
+
+    Example:
+        >>> published_ranks()[6]["R@1"]
+        '26.2 / 21.2'
+    """
+    return [
+        {
+            "method": _named(line.method, line.proposals),
+            "gamma": "-" if line.gamma is None else f"{line.gamma:g}",
+            "R@1": _shown(line.r1),
+            "R@5": _shown(line.r5),
+            "R@10": _shown(line.r10),
+            "mAP group": _shown(line.map_group),
+            "mAP phrase": _shown(line.map_phrase),
+        }
+        for line in GROUNDING
+    ]
+
+
+def published_groups() -> list[dict[str, str]]:
+    """The second table for people to read.
+
+    Example:
+        >>> published_groups()[0]["people"]
+        '36.1'
+    """
+    return [
+        {
+            "method": _named(*names),
+            **{group: f"{value:.1f}" for group, value in zip((*GROUPS, "mean"), values, strict=True)},
+        }
+        for names, values in GROUP_RECALLS.items()
+    ]
+
+
+def _named(method: str, proposals: str) -> str:
+    return f"{'own scores' if method == 'proposals' else WORDS.get(method, method)} ({proposals})"
+
+
+def _shown(pair: Pair) -> str:
+    return " / ".join("-" if value is None else f"{value:.1f}" for value in pair)

@@ -2,22 +2,68 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from excite.errors import LayerError, MethodError, NoRuleError, SignalError
-from excite.experiments.looks import look_at, maps_of
-from excite.session import layers_of
+from excite.errors import LayerError, LostSignalWarning, MethodError, NoRuleError, SignalError
+from excite.methods import find_method
+from excite.session import Look, layers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from excite.attention import AttentionMap
     from excite.errors import ExciteError
     from excite.methods import Method
     from excite.models import Classifier
+    from excite.session import Cue
+    from excite.vocabulary import Concept
 
-__all__ = ["Places"]
+
+# One look at one picture, as experiments take it.
+
+
+def look_at(
+    classifier: Classifier,
+    picture: Image.Image,
+    methods: Sequence[Method],
+    layers: Sequence[str] | Mapping[Method, Sequence[str]],
+) -> Look:
+    """The picture as the classifier sees it, at all sizes and layers that these methods need."""
+    scales = dict.fromkeys([1.0, *(scale for method in methods for scale in method.scales)])
+    inputs = {scale: classifier.prepared(picture, scale)[None] for scale in scales}
+    return Look(classifier, inputs, methods, layer=layers)
+
+
+def maps_of(look: Look, method: Method, concepts: Sequence[Cue], picture: Image.Image) -> list[AttentionMap]:
+    """The maps of these concepts, the layers of one concept together. Nobody is told one by one that little arrived."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LostSignalWarning)
+        (maps,) = look.answer(method, [concepts], [picture])
+    return maps
+
+
+def all_maps(
+    classifier: Classifier, picture: Image.Image, concepts: Sequence[Concept], layers: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[int, AttentionMap]]:
+    """All maps, each with the number of its concept; those of one concept in the order of methods and layers.
+
+    Args:
+        classifier: who is asked.
+        picture: about what.
+        concepts: what is looked for.
+        layers: for each method, by name, the layers at which it is read.
+    """
+    methods = {find_method(name): places for name, places in layers.items()}
+    look = look_at(classifier, picture, list(methods), methods)
+    for method, places in methods.items():
+        for k, found in enumerate(maps_of(look, method, concepts, picture)):  # the layers of one concept together
+            yield k // len(places), found
+
+
+# Where each method of an experiment is read: found out once, on a blank picture, before any work.
 
 BLANK = (256, 256)
 SAME_EVERYWHERE = {"center"}  # reads nothing of the network, so one row will do

@@ -17,8 +17,7 @@ from excite.propagation import prior
 if TYPE_CHECKING:
     from PIL import Image
 
-    from excite.export.sizes import Sizes
-    from excite.export.trace import Looking
+    from excite.export.trace import Looking, Sizes
     from excite.models import Classifier
 
 __all__ = ["LIMIT", "Agreement", "Run", "any_picture", "compare", "demand", "prepared"]
@@ -104,7 +103,7 @@ def prepared(classifier: Classifier, picture: Image.Image, sizes: Sizes) -> Tens
 
     Example:
         >>> from PIL import Image
-        >>> from excite.export.sizes import Sizes
+        >>> from excite.export.trace import Sizes
         >>> prepared(excite.load(), Image.new("RGB", (500, 375)), Sizes(224, 224, step=32)).shape
         torch.Size([3, 224, 288])
     """
@@ -127,7 +126,7 @@ def any_picture(sizes: Sizes) -> Tensor:
     """A picture of nothing, always the same: for a check where nobody gave a real one.
 
     Example:
-        >>> from excite.export.sizes import Sizes
+        >>> from excite.export.trace import Sizes
         >>> any_picture(Sizes(4, 6)).shape
         torch.Size([3, 4, 6])
     """

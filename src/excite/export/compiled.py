@@ -17,7 +17,7 @@ from excite.images import read_image
 from excite.io.fetch import cache_folder
 from excite.methods import View, find_method
 from excite.models import Preprocess
-from excite.models.identity import identity
+from excite.models.classifier import identity
 from excite.propagation.keeping import version_of
 from excite.session import Look, layers_of, listed
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from excite.api import ImageSource
     from excite.attention import AttentionMap
-    from excite.export.sizes import Sizes
     from excite.export.split import Halves
+    from excite.export.trace import Sizes
     from excite.methods import Method
     from excite.models import Classifier
     from excite.session import Cue
@@ -181,7 +181,7 @@ class Compiled:
 
     def _open(self, threads: int | None) -> tuple[Halves, Sizes]:
         from excite.export.agreement import any_picture, compare, demand
-        from excite.export.spec import sizes_in
+        from excite.export.formats import sizes_in
         from excite.export.split import Halves
         from excite.export.trace import Looking
 

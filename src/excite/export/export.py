@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from excite.errors import DataError, ExciteError, ModelError
 from excite.export.agreement import any_picture, compare, demand, prepared
-from excite.export.formats import check_onnx, open_onnx, write_onnx
-from excite.export.pt2 import open_pt2, write_pt2
-from excite.export.quiet import quietly
-from excite.export.sizes import Sizes
-from excite.export.spec import about, check_ours
-from excite.export.trace import Looking, explained, write_down
+from excite.export.formats import about, check_onnx, check_ours, open_onnx, open_pt2, write_onnx, write_pt2
+from excite.export.trace import Looking, Sizes, explained, write_down
 from excite.io.files import atomic_write
 from excite.methods import find_method
 from excite.models import Preprocess
@@ -21,7 +20,7 @@ from excite.session import layers_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import BinaryIO
 
     from PIL import Image
@@ -29,7 +28,35 @@ if TYPE_CHECKING:
     from excite.export.agreement import Agreement
     from excite.models import Classifier
 
-__all__ = ["Exported", "export", "usual_sizes"]
+
+# What torch says about itself while a graph is written down is no news for the user.
+
+LOGGERS = ("torch._subclasses.fake_tensor", "torch.onnx", "torch.export", "onnxscript")
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Within, torch's notes about old names of its own and about ways it tried in vain are not shown.
+
+    Example:
+        >>> with quietly():
+        ...     warnings.warn("an old name", FutureWarning)
+    """
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        with warnings.catch_warnings():
+            for kind in (FutureWarning, DeprecationWarning, UserWarning):
+                warnings.simplefilter("ignore", kind)
+            yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+# From a classifier to a file that makes its maps without this library.
 
 KINDS = {".onnx": (write_onnx, open_onnx), ".pt2": (write_pt2, open_pt2)}
 USUAL = 224  # the side of a picture for a classifier that does not say

@@ -16,17 +16,93 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from excite.export.shapes import only_leading, same, shape_of
-from excite.export.sums import Sums
+from excite.export.simplify import only_leading, same, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch.fx import Graph, GraphModule
 
-__all__ = ["factored"]
+
+# Sums on the way down: what several parents hand to the same units, in as few operations as possible.
 
 aten = torch.ops.aten
+_NO_KIND = ("",)
+
+
+class Sums:
+    """Writes sums into a graph.
+
+    Attributes:
+        here: the node that new ones are written before.
+        scattered: terms that were scattered over nothing, and by which node.
+
+    Args:
+        graph: that is written to.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.here: Any = None
+        self.scattered: dict[Node, Any] = {}
+        self._joined: dict[Node, tuple[list[Node], list[Node]]] = {}  # inputs and weights of convolutions made one
+
+    def new(self, target: Any, *args: Any) -> Node:
+        """One more node, whose shape is known."""
+        with self.graph.inserting_before(self.here):
+            node = self.graph.call_function(target, args)
+        node.meta["val"] = target(*map_arg(args, lambda each: each.meta["val"]))
+        return node
+
+    def total(self, terms: Sequence[Node]) -> Node:
+        """A sum: convolutions of one kind first, which are one then; what is scattered over nothing last."""
+        first, *others = sorted(terms, key=lambda term: (term in self.scattered, *_kind(term)))
+        for other in others:
+            first = self._plus(first, other)
+        return first
+
+    def _plus(self, left: Node, right: Node) -> Node:
+        """A sum; what is scattered over nothing is scattered over the other term instead.
+
+        And two convolutions of the same kind are one, of what both are given side by side.
+        """
+        if right in self.scattered and same(left, right):
+            return self._onto(left, right)
+        if _kind(left) == _kind(right) != _NO_KIND:
+            (given, weights), options = self._inputs(left), left.args[2:]
+            others, more = self._inputs(right)
+            given, weights = [*given, *others], [*weights, *more]
+            both = self.new(aten.cat.default, given, 1), self.new(aten.cat.default, weights, 1)
+            joined = self.new(aten.convolution.default, *both, *options)
+            self._joined[joined] = given, weights
+            return joined
+        return self.new(aten.add.Tensor, left, right)
+
+    def _inputs(self, convolution: Any) -> tuple[list[Node], list[Node]]:
+        return self._joined.get(convolution) or ([convolution.args[0]], [convolution.args[1]])
+
+    def _onto(self, values: Node, scattered: Any) -> Node:
+        nothing, _, places, back = self.scattered[scattered].args
+        flat = self.new(aten.reshape.default, values, nothing.args[1])
+        added = self.new(aten.scatter_add.default, flat, -1, places, back)
+        return self.new(aten.reshape.default, added, scattered.args[1])
+
+
+def _kind(node: Any) -> tuple[str, ...]:
+    """What is alike in convolutions that differ in what they are given and in their weights, and serve nobody else."""
+    if node.target is not aten.convolution.default or node.args[2] is not None or len(node.users) > 1:
+        return _NO_KIND
+    *options, groups = node.args[2:]
+    return _NO_KIND if groups != 1 else ("convolution", str(shape_of(node.args[1])[2:]), str(options))
+
+
+# Products on the way down, in another order: what the picture alone decides is multiplied with itself first.
+#
+# A competition hands a child what a response of 1 earns, times its response, and the next one multiplies that with
+# what its own parents' totals allow. So a signal is multiplied again and again with values that are the same for all
+# signals. Here each share is kept as a value and its factors until it has to be known: then the factors are
+# multiplied first, which the upper half of a graph does once for all signals (`excite.export.split`), and the signal
+# once. Shares that come from several parents and have the same factors are added up before they are multiplied.
 
 
 class Share(NamedTuple):

@@ -16,15 +16,171 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
-from excite.export.shapes import alike, is_all, is_first, only_leading, shape_of, shape_words, shortened
-from excite.export.twins import Twins
-
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from torch.fx import GraphModule
 
-__all__ = ["simplify"]
+
+# Work that a graph does twice: the first one serves for both.
+
+
+class Twins:
+    """Knows the nodes of a graph that were met, in its order.
+
+    Example:
+        >>> from torch.fx.experimental.proxy_tensor import make_fx
+        >>> graph, twins = make_fx(lambda x: x.relu() + x.relu())(torch.ones(2)).graph, Twins()
+        >>> [twins.first(node) is node for node in graph.nodes]
+        [True, True, False, True, True]
+    """
+
+    def __init__(self) -> None:
+        self._met: dict[Hashable, Node] = {}
+        self._instead: dict[Node, Node] = {}
+
+    def first(self, node: Node) -> Node:
+        """The first node that gives the same values: an earlier one, or this."""
+        if not _is_pure(node):
+            return node
+        first = self._met.setdefault(_key(node), node)
+        return self._instead.get(first, first)
+
+    def replace(self, node: Node, kept: Node) -> None:
+        """Another node stands for this one from now on, and so for its twins."""
+        self._instead[node] = kept
+
+
+def _is_pure(node: Node) -> bool:
+    """Whether it gives the same whenever it is asked the same."""
+    if node.op == "get_attr":
+        return True
+    tags = getattr(node.target, "tags", ())
+    return node.op == "call_function" and torch.Tag.nondeterministic_seeded not in tags
+
+
+def _key(node: Node) -> Hashable:
+    if node.target is torch.ops.aten.sym_size.int:  # whoever is asked: the same unknown size is the same number
+        return node.target, str(node.meta["val"])
+    return node.op, node.target, _hashed(node.args), _hashed(node.kwargs)
+
+
+def _hashed(value: Any) -> Hashable:
+    """Arguments to compare: numbers with their type, because 1 and 1.0 are equal and make different tensors."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_hashed(each) for each in value)
+    if isinstance(value, dict):
+        return tuple((key, _hashed(each)) for key, each in value.items())
+    return value if isinstance(value, Node) else (type(value).__name__, str(value))
+
+
+# Changes of shape in a graph: which of them change nothing, and which are one change in several steps.
 
 aten = torch.ops.aten
+
+VIEWS = {aten.view.default, aten._unsafe_view.default}  # noqa: SLF001 - torch's own name
+# Where all sides are numbers these only give the same values another shape.
+STEPS = {aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.select.int, operator.getitem}
+
+
+def shape_of(node: Any) -> list[Any]:
+    """The shape of what a node gives."""
+    return list(node.meta["val"].shape)
+
+
+def shape_words(node: Node) -> list[str]:
+    """A shape to compare: comparing unknown sizes themselves would decide about them."""
+    return [str(side) for side in shape_of(node)]
+
+
+def alike(one: Node, other: Any) -> bool:
+    """Whether one can stand for the other: of the same shape and type."""
+    if not isinstance(other, Node):
+        return False
+    same_type: bool = one.meta["val"].dtype == other.meta["val"].dtype
+    return same_type and shape_words(one) == shape_words(other)
+
+
+def shortened(node: Node) -> None:
+    """Make a change of shape one step from where the values were made; the node is changed in place.
+
+    Example:
+        >>> from torch.fx.experimental.proxy_tensor import make_fx
+        >>> graph = make_fx(lambda x: x.reshape(6).unsqueeze(0).reshape(3, 2))(torch.ones(2, 3)).graph
+        >>> for node in graph.nodes:
+        ...     shortened(node)
+        >>> [str(node.args[0]) for node in graph.nodes if node.op == "call_function"]
+        ['x_1', 'x_1', 'x_1']
+    """
+    if node.target in VIEWS:  # without the copy before it, what is viewed may lie elsewhere in memory
+        node.target = aten.reshape.default
+    source = _source(node)
+    if node.target in STEPS and source is not None and _same_values(node, source):
+        node.target, node.args = aten.reshape.default, (source, shape_of(node))
+    if node.target is aten.reshape.default:
+        given: Any = node.args[0]
+        while isinstance(given, Node) and given.target is aten.reshape.default:
+            given = given.args[0]
+        node.args = (given, *node.args[1:])
+
+
+def _source(node: Node) -> Node | None:
+    """What a node takes its values from; a part of something taken apart takes them from the whole."""
+    given: Any = node.args[0] if node.args else None
+    if node.target is operator.getitem:
+        given = given.args[0] if isinstance(given, Node) and given.target is aten.unbind.int else None
+    return given if isinstance(given, Node) else None
+
+
+def _same_values(node: Node, source: Node) -> bool:
+    """Whether both have the same values in the same order, known by their number: all or one of one."""
+    sides = shape_of(node), shape_of(source)
+    if not all(isinstance(side, int) for each in sides for side in each):
+        return False
+    return bool(node.meta["val"].numel() == source.meta["val"].numel())
+
+
+def only_leading(node: Node) -> bool:
+    """Whether a node only gives its input more or fewer leading dimensions of one place."""
+    given: Any = node.args[0] if node.args else None
+    steps = {aten.reshape.default, aten.unsqueeze.default, aten.squeeze.dim, aten.select.int}
+    return node.target in steps and isinstance(given, Node) and same(node, given)
+
+
+def same(node: Node, other: Node) -> bool:
+    """Whether both have the same shape, but for leading dimensions of one place."""
+    return _stripped(shape_words(node)) == _stripped(shape_words(other))
+
+
+def _stripped(words: list[str]) -> list[str]:
+    while words and words[0] == "1":
+        words = words[1:]
+    return words
+
+
+def is_first(node: Any) -> bool:
+    """Whether a node only gave its input a leading dimension."""
+    return isinstance(node, Node) and node.target is aten.unsqueeze.default and node.args[1:] == (0,)
+
+
+def is_all(index: Any, length: Any) -> bool:
+    """Whether an index chooses everything, in order."""
+    if not isinstance(length, int) or shape_words(index) != [str(length)]:
+        return False
+    while isinstance(index, Node) and index.target in {operator.getitem, aten.split.Tensor}:
+        index = index.args[0]
+    counted = isinstance(index, Node) and index.target is aten.arange.default
+    return counted and str(index.args[0]) == str(length)
+
+
+# Work that is never needed, left out of a graph.
+#
+# While a graph is written down nothing is known of the values, so children of both signs compete for both ports. What
+# the operations themselves tell is found out here: a ReLU gives nothing negative, and no signal comes through one to
+# a unit that was pushed down. The rest of such a branch is zero, and is cut off.
+#
+# It is found out from the graph and not while the network runs: here nothing is written in place any more, so what an
+# operation gave stays what it gave.
 
 
 def _operations(names: str) -> frozenset[Any]:

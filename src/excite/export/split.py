@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from excite.export.program import INPUTS, OUTPUTS
+from excite.export.formats import INPUTS, OUTPUTS
 
 if TYPE_CHECKING:
     from pathlib import Path

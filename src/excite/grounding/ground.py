@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from excite.errors import ConceptError, DataError
+import numpy as np
+import torch
+
+from excite.errors import ConceptError, DataError, ExciteError
 from excite.grounding.phrase_maps import SIDE, Gaze
 from excite.grounding.proposals import Proposals, find_proposer
 from excite.grounding.scoring import TRUST, Scorer
-from excite.grounding.unheeded import unheeded
 from excite.images import read_image
 from excite.methods import find_method
 from excite.propagation import held_bytes
+from excite.readouts.figure import percent
+from excite.readouts.grounded_figure import Told, WordMap, grounded_figure
 from excite.readouts.notebook import shown_html
 from excite.vocabulary import read_phrase
+from excite.vocabulary.phrases import tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,12 +30,54 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.api import ImageSource
+    from excite.attention import AttentionMap
     from excite.grounding.phrase_maps import PhraseMap
     from excite.grounding.proposals import Source
     from excite.models import Classifier
-    from excite.readouts.boxes_drawn import Box
+    from excite.readouts.grounded_figure import Box
+    from excite.vocabulary import ColourWord, PlaceWord, Reading
 
-__all__ = ["GAMMA", "METHOD", "MOST", "Grounded", "Region", "Study", "ground", "rank"]
+    Span = tuple[int, int]
+
+
+# Which words of a phrase had no say in where it leads.
+
+
+def unheeded(reading: Reading, hints: Sequence[PlaceWord | ColourWord]) -> tuple[Span, ...]:
+    """Where the words stand that say something, but had no say: those skipped, and hints that weighed nothing.
+
+    Args:
+        reading: of the phrase.
+        hints: the words that weighed its map.
+
+    Example:
+        >>> from excite.vocabulary import Labels, read_phrase
+        >>> unheeded(read_phrase("second shiny car", Labels(["car"])), ())
+        ((0, 6), (7, 12))
+    """
+    looks = [*map(span_of, reading.places), *map(span_of, reading.colours)]
+    had_say = {*map(span_of, hints), *((word.start, word.end) for word in reading.words)}
+    taken = {*looks, *had_say}
+    free = [token for token in tokens_of(reading.text) if not _meets(taken, token.start, token.end)]
+    missing = list(reading.skipped)
+    spans = [span for span in looks if span not in had_say]
+    for token in free:  # the words skipped stand in the order of the phrase, with stop words between
+        if missing and token.text == missing[0]:
+            spans.append((token.start, token.end))
+            del missing[0]
+    return tuple(sorted(spans))
+
+
+def span_of(word: PlaceWord | ColourWord) -> Span:
+    """Where a word stands in its phrase."""
+    return word.start, word.end
+
+
+def _meets(spans: set[Span], start: int, end: int) -> bool:
+    return any(first < end and start < last for first, last in spans)
+
+
+# Which regions of a picture do phrases refer to? (paper, 4.3: text-to-region association).
 
 METHOD, GAMMA = "excite", 0.4  # the best in docs/grounding.md
 MOST = 10
@@ -74,8 +121,6 @@ class Grounded:
             true_boxes: where it really is, if that is known; they are dashed.
             width: of the figure in pixels.
         """
-        from excite.grounding.drawing import draw_grounded  # it draws what is defined here
-
         return draw_grounded(self, true_boxes=true_boxes, width=width)
 
     def _repr_html_(self) -> str:
@@ -248,3 +293,77 @@ def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, im
     source = find_proposer(wanted) if isinstance(wanted, (str, Path)) else wanted
     path = Path(image) if isinstance(image, (str, os.PathLike)) else None
     return source.of(picture, path.name if path else "", path)
+
+
+# What a phrase leads to in a picture, drawn.
+
+
+def draw_grounded(grounded: Grounded, *, true_boxes: Sequence[Box] = (), width: int = WIDTH) -> Image.Image:
+    """The picture with the regions of a phrase, the maps of the phrase and its words, and the words in their colours.
+
+    Args:
+        grounded: from `excite.ground`.
+        true_boxes: where it really is, if that is known; they are dashed.
+        width: of the figure in pixels.
+
+    Raises:
+        ExciteError: the maps carry no picture, or the width is too small.
+
+    Example:
+        >>> (hat,) = excite.ground(classifier, "photo.jpg", "a man in a red hat")  # doctest: +SKIP
+        >>> draw_grounded(hat).save("hat.png")                                     # doctest: +SKIP
+    """
+    reading, picture = grounded.map.reading, grounded.map.words[0].image
+    if picture is None:
+        raise ExciteError(f"the maps of {grounded.phrase!r} carry no picture to draw on: ask excite.ground for them.")
+    hints = grounded.map.hints
+    return grounded_figure(
+        picture,
+        Told(grounded.phrase, tuple(map(span_of, hints)), unheeded(reading, hints)),
+        as_map(grounded).values,
+        _word_maps(reading, grounded.map.words),
+        [region.box for region in grounded.regions],
+        true_boxes=true_boxes,
+        width=width,
+    )
+
+
+def as_map(grounded: Grounded) -> AttentionMap:
+    """The map of a phrase as one that can be saved and compared like any other; its mass is that of a word on average.
+
+    Example:
+        >>> (hat,) = excite.ground(classifier, "photo.jpg", "a man in a red hat")  # doctest: +SKIP
+        >>> as_map(hat).save("hat.npy")                                            # doctest: +SKIP
+    """
+    words = grounded.map.words
+    return replace(
+        words[0],
+        values=torch.from_numpy(np.ascontiguousarray(grounded.map.plane)),
+        concept=grounded.phrase,
+        mass=sum(word.mass for word in words) / len(words),
+        probability=None,
+        units=(),
+    )
+
+
+def _word_maps(reading: Reading, maps: Sequence[AttentionMap]) -> list[WordMap]:
+    """One for each thing that is looked for: two words for the same share a map."""
+    if not reading.words:
+        return [WordMap(one.concept, one.values, percent(one.probability)) for one in maps]
+    found = {word.concept: one for word, one in zip(reading.words, maps, strict=True)}
+    written = {concept: [word for word in reading.words if word.concept == concept] for concept in found}
+    return [
+        WordMap(
+            title=written[concept][0].text,
+            values=one.values,
+            note=_note(written[concept][0].text, one),
+            spans=tuple((word.start, word.end) for word in written[concept]),
+        )
+        for concept, one in found.items()
+    ]
+
+
+def _note(word: str, found: AttentionMap) -> str:
+    """What the word means to the classifier, unless that is itself or its singular, and how probable that is."""
+    meaning = "" if word.casefold().startswith(found.concept.casefold()) else found.concept
+    return " ".join(filter(None, (meaning, percent(found.probability))))

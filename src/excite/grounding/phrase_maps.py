@@ -6,22 +6,22 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from PIL import Image
+from torch.nn import functional
 
 from excite.errors import ConceptError, LostSignalWarning
-from excite.grounding.hints import heeded, hinted
 from excite.methods import find_method
-from excite.models.preprocess import Preprocess
+from excite.models.classifier import Preprocess
 from excite.readouts.upsample import upsample
 from excite.session import Look
 from excite.vocabulary import Concept, read_phrase
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
-    from PIL import Image
 
     from excite.attention import AttentionMap
     from excite.methods import Method
@@ -30,7 +30,142 @@ if TYPE_CHECKING:
 
     Plane = NDArray[np.floating[Any]]
 
-__all__ = ["SIDE", "Gaze", "PhraseMap", "gaze"]
+
+# How much each place of a picture has a colour that people name.
+
+PLACES = 64  # along each side: a colour is that of a surface, not of a pixel
+AROUND = 7  # places whose mean counts
+
+HUES = {"red": 0, "orange": 25, "yellow": 50, "green": 120, "blue": 215, "purple": 280, "pink": 335}
+HUE_WIDTH = 40  # degrees from a hue at which nothing is left of it
+BROWN, BROWN_WIDTH = 25, 25
+
+COLOURS = (*HUES, "brown", "black", "white", "grey")
+
+
+def colour_plane(picture: Image.Image, colour: str) -> Plane:
+    """How much each pixel's surroundings have a colour, 0 to 1 [height, width].
+
+    Args:
+        picture: in mode RGB.
+        colour: one of `COLOURS`.
+
+    Example:
+        >>> picture = Image.new("RGB", (4, 2), (255, 0, 0))
+        >>> [float(colour_plane(picture, colour).max()) for colour in ("red", "blue")]
+        [1.0, 0.0]
+    """
+    places = _has_colour(*_hue_saturation_value(picture), colour)
+    around = functional.pad(torch.from_numpy(places)[None, None], [AROUND // 2] * 4, mode="replicate")
+    mean = functional.avg_pool2d(around, AROUND, stride=1)
+    width, height = picture.size
+    plane: Plane = functional.interpolate(mean, (height, width), mode="bilinear", align_corners=False)[0, 0].numpy()
+    return plane
+
+
+def _hue_saturation_value(picture: Image.Image) -> tuple[Plane, Plane, Plane]:
+    small = picture.resize((PLACES, PLACES), Image.Resampling.BOX).convert("HSV")
+    hue, saturation, value = np.moveaxis(np.asarray(small, np.float64) / 255, -1, 0)
+    return hue * 360, saturation, value
+
+
+def _has_colour(hue: Plane, saturation: Plane, value: Plane, colour: str) -> Plane:
+    """0 to 1, by rules of thumb: hues are plain where they are strong and bright, the others where they are pale."""
+    if colour in HUES:
+        return _near(hue, HUES[colour], HUE_WIDTH) * _up_to_1(1.5 * saturation) * _up_to_1(1.5 * value)
+    if colour == "brown":
+        return _near(hue, BROWN, BROWN_WIDTH) * _up_to_1(1.5 * saturation) * _up_to_1(1 - np.abs(2 * value - 0.9))
+    if colour == "white":
+        return _up_to_1(1 - 2 * saturation) * _up_to_1(2 * value - 1)
+    if colour == "black":
+        return _up_to_1(1 - 2 * value)
+    return _up_to_1(1 - 3 * saturation) * _up_to_1(1 - np.abs(3 * value - 1.5))
+
+
+def _near(hue: Plane, wanted: float, width: float) -> Plane:
+    """1 at the hue, 0 so many degrees beside it."""
+    return _up_to_1(1 - np.abs((hue - wanted + 180) % 360 - 180) / width)
+
+
+def _up_to_1(values: Plane) -> Plane:
+    return values.clip(0, 1)
+
+
+# What the words of a phrase say beside what the classifier knows: where to look, and for which colour.
+#
+# A classifier has no unit for "left", and its units for colours, where it has any, look at scenes more than at
+# surfaces. But the picture itself can answer: such words weigh the map of the phrase. On RefCOCO, where people tell
+# one thing from others like it, they are worth more than any other change (docs/grounding.md).
+
+STEEPNESS = 6
+"""The power of the ramp from one side of the picture to the other."""
+
+THERE = 0.8
+"""From here on a place counts in full: nobody means the very edge of the picture."""
+
+FAINTEST = 0.05
+"""What is left of the evidence where nothing has the colour: a colour is often named for a part, or wrongly."""
+
+
+SIDES: Mapping[str, tuple[int, Callable[[Plane], Plane]]] = {
+    "left": (1, lambda places: 1 - places),
+    "right": (1, lambda places: places),
+    "middle": (1, lambda places: 1 - np.abs(2 * places - 1)),
+    "top": (0, lambda places: 1 - places),
+    "bottom": (0, lambda places: places),
+    "front": (0, lambda places: places),
+    "back": (0, lambda places: 1 - places),
+}
+"""Words that send the eye somewhere: along which axis, and how much a place from 0 to 1 is there.
+
+What is near stands low in most pictures, and what is far stands high.
+"""
+
+
+def heeded(reading: Reading) -> tuple[PlaceWord | ColourWord, ...]:
+    """The words of a phrase that weigh its map, in its order: not all for places do ("second", "left of the car").
+
+    Example:
+        >>> from excite.vocabulary import Labels, read_phrase
+        >>> [word.text for word in heeded(read_phrase("second red car from the left", Labels(["car"])))]
+        ['red', 'left']
+    """
+    places = (place for place in reading.places if place.kind in SIDES and not place.related)
+    return tuple(sorted((*places, *reading.colours), key=lambda word: word.start))
+
+
+def hinted(plane: Plane, words: Sequence[PlaceWord | ColourWord], picture: Image.Image) -> Plane:
+    """The map of a phrase [height, width], weighed by its hints; the same hint given twice counts once.
+
+    Args:
+        plane: at the size of the picture.
+        words: from `heeded`.
+        picture: in mode RGB.
+
+    Example:
+        >>> from PIL import Image
+        >>> from excite.vocabulary import Labels, read_phrase
+        >>> words = heeded(read_phrase("left dog", Labels(["dog"])))
+        >>> hinted(np.ones((1, 4)), words, Image.new("RGB", (4, 1))).round(2).tolist()
+        [[1.0, 0.23, 0.01, 0.0]]
+    """
+    for kind in dict.fromkeys(word.kind for word in words):
+        if kind in SIDES:
+            plane = plane * _ramp(kind, plane.shape)
+        else:
+            plane = plane * (FAINTEST + (1 - FAINTEST) * colour_plane(picture, kind))
+    return plane
+
+
+def _ramp(kind: str, shape: tuple[int, ...]) -> Plane:
+    """From 0 to 1, towards where the word sends the eye."""
+    axis, towards = SIDES[kind]
+    places = (np.arange(shape[axis]) + 0.5) / shape[axis]
+    ramp = (towards(places) / THERE).clip(max=1)
+    return np.expand_dims(ramp**STEEPNESS, 1 - axis)
+
+
+# The maps of phrases: all words of all phrases of a picture come from one look at it.
 
 SIDE = 300
 """The shorter side of the picture as the classifier sees it: the paper's, larger than usual, for small things."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.errors import DataError
-from excite.metrics.phrase_ranking import overlaps
+from excite.metrics.phrases import overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from excite.jobs import Team
-    from excite.jobs.ledger_init import Book, Entry
+    from excite.jobs import Book, Entry, Team
 
 __all__ = ["Watch", "Work", "answered", "run", "unwatched"]
 

@@ -5,13 +5,10 @@ from difflib import get_close_matches
 
 from excite.errors import MethodError
 from excite.methods.base import Method
-from excite.methods.cam import C_CAM, CAM, GRAD_CAM
-from excite.methods.center import CENTER
-from excite.methods.excitation import C_MWP, C_MWP_NO_NORM, C_MWP_POST_NORM, MWP
+from excite.methods.cam import C_CAM, CAM, CENTER, GRAD_CAM
+from excite.methods.excitation import C_MWP, C_MWP_NO_NORM, C_MWP_POST_NORM, EXCITE, MWP
 from excite.methods.extent import EXTENT
-from excite.methods.gradient import C_DECONV, C_GRAD, C_GUIDED, DECONV, GRAD, GUIDED
-from excite.methods.relevance import LRP, LRP_EPSILON
-from excite.methods.two_looks import EXCITE
+from excite.methods.gradient import C_DECONV, C_GRAD, C_GUIDED, DECONV, GRAD, GUIDED, LRP, LRP_EPSILON
 from excite.methods.view import View
 
 __all__ = ["METHODS", "Method", "View", "find_method"]

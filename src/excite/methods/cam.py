@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from excite.errors import MethodError
+from excite.methods.base import Method
 from excite.methods.gradient import contrasted, gradient_method
 
 if TYPE_CHECKING:
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from excite.methods.base import Cue
+    from excite.methods.view import View
     from excite.propagation.gradients import Gradients
 
-__all__ = ["CAM", "C_CAM", "GRAD_CAM"]
 
 SAME = 1e-3  # how far, in parts of its largest value, a gradient may be from a product and still count as one
 
@@ -60,3 +62,21 @@ CAM = gradient_method("cam", "channels weighted by the classifier's own weights 
 C_CAM = gradient_method(
     "c-cam", "cam against its dual: points where cam points", contrasted(_cam), place="top", plain=CAM
 )
+
+
+# The baseline that does not look: photographers put things in the middle.
+
+
+def _middle(view: View, _cue: Cue) -> dict[str, Tensor]:
+    """A pyramid over the whole picture: its tip stays in the middle at whatever size it is drawn."""
+    pictures, _, height, width = view.prepare(1.0).shape
+    pyramid = torch.outer(_slope(height), _slope(width)).expand(pictures, -1, -1)
+    return dict.fromkeys(view.layers[CENTER], pyramid)
+
+
+def _slope(side: int) -> Tensor:
+    """From both ends up to the middle; in whole numbers first, so that both sides are the same to the last bit."""
+    return (side - (2 * torch.arange(side) + 1 - side).abs()) / side
+
+
+CENTER = Method("center", "the middle of the picture, whatever is in it", _middle, place="input", way="gradients")

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from excite.methods.base import Method
-from excite.methods.planes import largest_region, spread
-from excite.methods.two_looks import NEARER
+from excite.methods.base import Method, largest_region, spread
+from excite.methods.excitation import NEARER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from excite.methods.base import Method
-from excite.methods.planes import blurred, normalised
+from excite.methods.base import Method, blurred, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
     Maps = dict[str, Tensor]
     Make = Callable[[Gradients, Tensor, Sequence[str] | None], Maps]
-
-__all__ = ["C_DECONV", "C_GRAD", "C_GUIDED", "DECONV", "GRAD", "GUIDED", "contrasted", "gradient_method"]
 
 
 def gradient_method(
@@ -68,3 +65,30 @@ C_GRAD = gradient_method(
 )
 C_DECONV = gradient_method("c-deconv", "deconv against its dual", contrasted(_loudest("deconv")), plain=DECONV)
 C_GUIDED = gradient_method("c-guided", "guided against its dual", contrasted(_loudest("guided")), plain=GUIDED)
+
+
+# Layer-wise relevance propagation (Bach et al. 2015), by its two rules.
+#
+# The paper that we compare with used the software of Bach et al. on Caffe networks. There the rule for pictures is
+# alpha-beta with alpha = 2 and beta = 1, so that is `lrp` here; the epsilon rule is `lrp-epsilon`.
+
+ALPHA, BETA = 2.0, 1.0
+EPSILON = 0.01
+
+
+def _positive(relevance: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What speaks for the class: the positive part of the relevance of each place, smoothed."""
+    return {layer: blurred(values.sum(dim=1).clamp(min=0)) for layer, values in relevance.items()}
+
+
+def _alpha_beta(view: View, cue: Cue) -> dict[str, Tensor]:
+    sweep = view.winners()
+    return _positive(sweep.down(cue(sweep.output), alpha=ALPHA, beta=BETA, layers=view.layers.get(LRP)))
+
+
+def _epsilon(gradients: Gradients, signal: Tensor, layers: Sequence[str] | None) -> dict[str, Tensor]:
+    return _positive(gradients.down(signal, "lrp", epsilon=EPSILON, layers=layers))
+
+
+LRP = Method("lrp", "layer-wise relevance, alpha 2 and beta 1 (Bach 2015)", _alpha_beta, place="input")
+LRP_EPSILON = gradient_method("lrp-epsilon", "layer-wise relevance, epsilon rule (Bach 2015)", _epsilon)

@@ -8,12 +8,17 @@ from PIL import Image
 from torch import Tensor, nn
 
 from excite.io.fetch import Remote, fetch
-from excite.models.architectures.caffe_era import ResNet50
+from excite.models.architectures.caffe_era import ResNet50, SqueezeNet
 from excite.models.architectures.efficientnet_lite0 import EfficientNetLite0, efficientnet_lite0
-from excite.models.architectures.everyday_init import EVERYDAY_UNITS, everyday, everyday_labels
-from excite.models.architectures.squeezenet import SqueezeNet
-from excite.models.architectures.words_init import WORDS_UNITS, words, words_labels
-from excite.models.preprocess import Preprocess
+from excite.models.architectures.embedded import (
+    EVERYDAY_UNITS,
+    WORDS_UNITS,
+    everyday,
+    everyday_labels,
+    words,
+    words_labels,
+)
+from excite.models.classifier import Preprocess
 from excite.models.weights import fill_from_caffe
 from excite.vocabulary import Labels, imagenet_labels
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from excite.errors import ConceptError, ModelError
 from excite.io.files import atomic_write, save_json
-from excite.models.preprocess import Preprocess
+from excite.models.classifier import Preprocess
 from excite.models.weights import fill, read_tensors
 from excite.vocabulary import Labels
 

@@ -1,23 +1,24 @@
 """Ways to a classifier: by name, from files, or around a network of one's own."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
 from excite.errors import ModelError
-from excite.models import convolutional
+from excite.models import fully_convolutional as convolutional
 from excite.models.cards import MODELS, Card
-from excite.models.classifier import Classifier
-from excite.models.folder import FACTS, read_saved
-from excite.models.preprocess import Preprocess
+from excite.models.classifier import Classifier, Preprocess
+from excite.models.folder import FACTS, files_of, read_saved
 from excite.models.sources import caffe_card, timm_card, torchvision_card
 from excite.models.weights import (
     fill,
@@ -30,7 +31,8 @@ from excite.models.weights import (
 )
 from excite.vocabulary import Labels
 
-__all__ = ["find_card", "load", "wrap"]
+if TYPE_CHECKING:
+    from PIL import Image
 
 DEFAULT = "efficientnet-lite0"
 RANDOM = "random"
@@ -254,3 +256,38 @@ def check(module: object) -> None:
 
 
 PACKAGES: Mapping[str, Callable[[str], Card]] = {"torchvision": torchvision_card, "timm": timm_card}
+
+
+# Which classifier a command was told to use: names and files as the user typed them.
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A classifier by name and files, see `excite.load`; it can be loaded, written down and compared.
+
+    Example:
+        >>> Choice("efficientnet-lite0").load().layer
+        'blocks.14'
+    """
+
+    model: str = DEFAULT
+    weights: str | None = None
+    labels: str | None = None
+    size: int | None = None
+    fully_convolutional: bool | None = None
+
+    def load(self) -> Classifier:
+        """The classifier itself."""
+        return load(
+            self.model,
+            weights=self.weights,
+            labels=None if self.labels is None else Labels.read(Path(self.labels)),
+            size=self.size,
+            fully_convolutional=self.fully_convolutional,
+        )
+
+    def key(self) -> dict[str, Any]:
+        """What its answers depend on: the choice, and which state its files are in."""
+        files = [name for name in (self.model, self.weights, self.labels) if name not in {None, RANDOM}]
+        states = [file.stat() for name in files if name for file in files_of(name)]
+        return {**asdict(self), "files": [[state.st_size, state.st_mtime_ns] for state in states]}

@@ -1,24 +1,140 @@
-"""How far each operation reaches from a place: the table for `excite.models.receptive`.
+"""How far each operation reaches from a place: the table for `excite.models.receptive_field`.
 
 An operation that is not in the table works place by place.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from excite.models.views import WHOLE, Seeing, Side, View
+from excite.propagation.call import WRITING, operation_name
 from excite.propagation.notes import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["REACHING"]
+
+# What a place of a map sees of the picture: see `excite.models.receptive_field`.
+
+_ATTRIBUTE = "_excite_view"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a map, in pixels of the picture.
+
+    Attributes:
+        dim: the dimension of the tensor that it is.
+        stride: from one place to the next.
+        first: the first pixel that place 0 sees,
+        last: and the last one.
+    """
+
+    dim: int
+    stride: Fraction = Fraction(1)
+    first: Fraction = Fraction(0)
+    last: Fraction = Fraction(0)
+
+    @property
+    def field(self) -> int:
+        """How many pixels one place sees."""
+        return ceil(self.last - self.first) + 1
+
+    def slid(self, window: Fraction | int, step: Fraction | int = 1, before: Fraction | int = 0) -> Side:
+        """Seen through windows that are ``step`` places apart, the first one beginning ``before`` the map."""
+        first = self.first - before * self.stride
+        last = self.last + (window - 1 - before) * self.stride
+        return replace(self, stride=self.stride * step, first=first, last=last)
+
+    def joined(self, other: Side) -> Side:
+        """What sees both: where strides differ, nothing says how the places lie together, so the larger counts."""
+        if self.stride != other.stride:
+            return max(self, other, key=lambda side: side.last - side.first)
+        return replace(self, first=min(self.first, other.first), last=max(self.last, other.last))
+
+
+View = tuple[Side, Side] | tuple[()]  # height and width
+WHOLE: View = ()  # sees the whole picture
+
+
+@dataclass(frozen=True)
+class Seeing:
+    """A call that reads at least one activation: its arguments, and one of its answers."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    answer: Tensor
+    position: int = 0
+
+    def argument(self, position: int, name: str, default: Any = None) -> Any:
+        """An argument by its position or by its name."""
+        return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
+
+    @property
+    def subject(self) -> Tensor:
+        """What the operation acts on."""
+        subject: Tensor = self.argument(0, "input")
+        return subject
+
+    def sides(self) -> View:
+        """The subject's own sides."""
+        return view_of(self.subject) or WHOLE
+
+    def joined(self) -> View:
+        """All that the inputs see, for an operation that works place by place."""
+        views = [(tensor, view_of(tensor)) for tensor in tensors_in((self.args, self.kwargs))]
+        wholes = [tensor for tensor, view in views if view == WHOLE]
+        joined = WHOLE
+        for tensor, view in views:
+            if view:
+                aligned = _aligned(view, tensor, self.answer)
+                if not aligned:
+                    return WHOLE
+                joined = _joined(joined, aligned) if joined else aligned
+        return WHOLE if any(not _is_gate(tensor, joined, self.answer) for tensor in wholes) else joined
+
+
+def view_of(tensor: Tensor) -> View | None:
+    """What an activation sees; None where it depends on no picture."""
+    return getattr(tensor, _ATTRIBUTE, None)
+
+
+def set_view(tensor: Tensor, view: View) -> None:
+    """Say what an activation sees."""
+    setattr(tensor, _ATTRIBUTE, view)
+
+
+def _joined(one: tuple[Side, Side], other: tuple[Side, Side]) -> tuple[Side, Side]:
+    return one[0].joined(other[0]), one[1].joined(other[1])
+
+
+def _aligned(view: View, tensor: Tensor, answer: Tensor) -> View:
+    """The same sides in the answer of an element-wise operation, whose dimensions are counted from the last."""
+    moved = tuple(replace(side, dim=side.dim + answer.dim() - tensor.dim()) for side in view)
+    fits = all(
+        0 < new.dim < answer.dim() and answer.shape[new.dim] == tensor.shape[old.dim]
+        for new, old in zip(moved, view, strict=True)
+    )
+    return moved if fits else WHOLE  # type: ignore[return-value]
+
+
+def _is_gate(tensor: Tensor, sides: View, answer: Tensor) -> bool:
+    """Whether it is one number for all places of a map."""
+    dims = [side.dim - answer.dim() + tensor.dim() for side in sides]
+    return all(dim < 0 or tensor.shape[dim] == 1 or tensor.stride(dim) == 0 for dim in dims)  # 0: it was expanded
+
+
+# How far each operation reaches from a place: the table for `excite.models.receptive_field`.
+#
+# An operation that is not in the table works place by place.
 
 _TAPS = {"linear": 2, "bilinear": 2, "bicubic": 4}  # places that an interpolated one is made of; else the nearest
 
@@ -236,3 +352,37 @@ REACHING = _table(
                   fft_irfftn""",
     }
 )
+
+
+# How far apart the places of a layer are in the picture, and how much of the picture each of them sees.
+#
+# One dry run tells, under a mode that carries with every activation, for each side of its map, the stride between two
+# places and the pixels that the first one sees: an interval whose ends may lie outside of the picture. So the field
+# is that of the operations, whatever the size of the picture. Behind upsampling, places see unequally much, and the
+# field may be up to two steps of the coarser map larger than any of them sees.
+#
+# What only scales a map does not count as seeing: the gate of a squeeze-and-excite block, which is one number for the
+# whole map, and the statistics of a norm. Whatever else mixes all places (attention, global pooling, a linear layer
+# on a flattened map) sees the whole picture; nothing is known of places behind it.
+
+
+class Receptive(TorchFunctionMode):
+    """While it is on, every activation computed from ``pictures`` carries what it sees; read it with `view_of`."""
+
+    def __init__(self, pictures: Tensor) -> None:
+        super().__init__()
+        self.pictures = pictures.detach()  # an alias: nothing is left on the user's own tensor
+        set_view(self.pictures, (Side(pictures.dim() - 2), Side(pictures.dim() - 1)))
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        live = any(view_of(tensor) is not None for tensor in tensors_in((args, kwargs)))
+        result = func(*args, **kwargs)
+        if live:
+            answers = tensors_in(args[0] if func.__name__ in WRITING else result)
+            reach = REACHING.get(operation_name(func), Seeing.joined)
+            for position, answer in enumerate(answers):
+                set_view(answer, reach(Seeing(func, args, kwargs, answer, position)))
+        return result

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+import warnings
 from contextlib import redirect_stdout
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 from urllib.error import URLError
 
-from excite.errors import ModelError
+import torch
+
+from excite.errors import ModelError, ReplacedOperatorsWarning
 from excite.models.cards import CAFFE_PREPROCESS, Card
-from excite.models.packages import timm_models, torchvision_models
-from excite.models.preprocess import Preprocess
+from excite.models.classifier import Preprocess
 from excite.vocabulary import Labels, imagenet_labels
 
 if TYPE_CHECKING:
@@ -23,7 +26,95 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["caffe_card", "timm_card", "torchvision_card"]
+
+# torchvision and timm, imported when they are asked for.
+#
+# torchvision fails to import where its compiled operators were built for another torch than the one installed (a CUDA
+# build beside a CPU torch, say). Those operators serve detectors; its classifiers are plain Python. So they are
+# declared in their place, without anything behind them, and it is said: a detector that calls one still fails.
+
+DETECTION_OPERATORS = """
+nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
+qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
+roi_align(Tensor input, Tensor rois, float scale, int h, int w, int ratio, bool aligned) -> Tensor
+qroi_align(Tensor input, Tensor rois, float scale, int h, int w, int ratio, bool aligned) -> Tensor
+roi_pool(Tensor input, Tensor rois, float scale, int h, int w) -> (Tensor, Tensor)
+ps_roi_align(Tensor input, Tensor rois, float scale, int h, int w, int ratio) -> (Tensor, Tensor)
+ps_roi_pool(Tensor input, Tensor rois, float scale, int h, int w) -> (Tensor, Tensor)
+deform_conv2d(Tensor input) -> Tensor
+_roi_align_backward(Tensor grad) -> Tensor
+_roi_pool_backward(Tensor grad) -> Tensor
+_ps_roi_align_backward(Tensor grad) -> Tensor
+_ps_roi_pool_backward(Tensor grad) -> Tensor
+_deform_conv2d_backward(Tensor grad) -> Tensor
+"""
+
+
+@cache
+def torchvision_models() -> ModuleType:
+    """The module ``torchvision.models``.
+
+    Raises:
+        ModelError: torchvision is not installed, or cannot be imported beside this torch.
+    """
+    _check_installed("torchvision")
+    try:
+        import torchvision.models
+    except (RuntimeError, ImportError, OSError) as error:
+        if "operator torchvision::" not in str(error):
+            raise _broken("torchvision", error) from error
+        _declare_operators()
+        import torchvision.models
+    models: ModuleType = torchvision.models
+    return models
+
+
+@cache
+def timm_models() -> ModuleType:
+    """The package ``timm``, which itself needs torchvision.
+
+    Raises:
+        ModelError: timm or torchvision is not installed, or cannot be imported beside this torch.
+    """
+    _check_installed("timm")
+    torchvision_models()
+    try:
+        import timm
+    except (RuntimeError, ImportError, OSError) as error:
+        raise _broken("timm", error) from error
+    package: ModuleType = timm
+    return package
+
+
+def _check_installed(package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise ModelError(f"{package} is not installed: pip install 'excite[{package}]'.")
+
+
+def _broken(package: str, error: Exception) -> ModelError:
+    said = next(iter(str(error).splitlines()), type(error).__name__)
+    return ModelError(f"{package} cannot be imported: {said}. Install the one made for your torch.")
+
+
+def _declare_operators() -> None:
+    """Let torchvision be imported without its compiled part."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]  # what the import that failed has left
+    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+    for operator in DETECTION_OPERATORS.strip().splitlines():
+        library.define(operator)  # type: ignore[no-untyped-call]
+    _kept.append(library)
+    warnings.warn(
+        "torchvision's compiled operators do not fit this torch: its classifiers work without them, its detectors not",
+        ReplacedOperatorsWarning,
+        stacklevel=3,
+    )
+
+
+_kept: list[torch.library.Library] = []  # a library's operators are gone when it is
+
+
+# Cards made when they are asked for: any classifier of torchvision or timm, any network in Caffe's files.
 
 HUB = "hf-hub:"  # timm's own word for a network on Hugging Face's hub
 IMAGENET = 1000

@@ -3,22 +3,94 @@
 from __future__ import annotations
 
 import hashlib
+import pickletools
 import warnings
+import zipfile
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
 
 from excite.errors import ModelError
-from excite.models.files import check_download, check_file
-from excite.models.pickled import names_too_long
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+    from os import PathLike
 
-__all__ = ["fill", "fill_from_caffe", "filled_at_random", "fingerprint", "other_classes", "read_tensors"]
+
+# What a state dict would call, looked at before torch reads it.
+#
+# torch refuses a file that calls anything but tensors, and then searches its own message for advice, in a time that
+# grows with the square of the name that the file has chosen: 15 kilobytes take five seconds.
+
+MOST_LETTERS = 500  # torch's own names have thirty
+PICKLES = 5  # so many stand at the beginning of a file from before 2020
+CALLS = {"GLOBAL", "INST"}
+UNENDED = "no newline found"  # as pickletools says it
+
+
+def names_too_long(file: BinaryIO) -> bool:
+    r"""Whether a state dict calls something by a name that nobody has; the file is at its beginning again then.
+
+    Example:
+        >>> import io
+        >>> names_too_long(io.BytesIO(b"cos\nsystem\n."))
+        False
+    """
+    try:
+        return any(len(name) > MOST_LETTERS for name in _names(file))
+    except Exception as error:  # noqa: BLE001 - damaged files fail in any way there is, and torch is the one to say how
+        return UNENDED in str(error)  # but of a line without an end it takes all the rest for the name
+    finally:
+        file.seek(0)
+
+
+def _names(file: BinaryIO) -> Iterator[str]:
+    if file.read(2) == b"PK":
+        with zipfile.ZipFile(file) as zipped:
+            for name in zipped.namelist():
+                if name.endswith("/data.pkl"):
+                    yield from _called(zipped.read(name))
+        return
+    file.seek(0)
+    for _ in range(PICKLES):
+        yield from _called(file)
+
+
+def _called(pickled: Any) -> Iterator[str]:
+    return (str(name) for operation, name, _ in pickletools.genops(pickled) if operation.name in CALLS)
+
+
+# What a file of a network must be before anybody looks into it.
+
+
+def check_file(path: str | PathLike[str]) -> None:
+    """Only a regular file with something in it: a pipe would block, a device has no end."""
+    file = Path(path)
+    try:
+        exists, size = file.exists(), file.stat().st_size if file.exists() else 0
+    except OSError as error:
+        raise ModelError(f"{path} cannot be opened: {error}.") from error
+    if not exists:
+        raise ModelError(f"There is no file {str(path)!r}: give the file of the network or of its weights.")
+    if not file.is_file():
+        kind = "folder" if file.is_dir() else "device"
+        raise ModelError(f"{str(path)!r} is a {kind}, not a file: give the file of the network or of its weights.")
+    if not size:
+        raise ModelError(f"{path} is empty: get it again.")
+
+
+def check_download(head: bytes, path: str | PathLike[str]) -> None:
+    """Refuse what a download that went wrong leaves instead of the file."""
+    if head.startswith(b"version https://git-lfs"):
+        raise ModelError(f"{path} is a Git LFS pointer, not the file itself: run 'git lfs pull' where it came from.")
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        raise ModelError(f"{path} is a web page, not the file itself: get it again from a link to the file.")
+
+
+# Weights in files: reading them without running anything in them, and putting them into a network.
 
 INNER = ("state_dict", "model", "model_state_dict", "net", "ema_state_dict")  # where training programs put the tensors
 PREFIXES = ("module.", "_orig_mod.", "model.")  # what wrappers around a network put before its names

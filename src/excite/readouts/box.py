@@ -1,13 +1,21 @@
 """The box around strong evidence, as in the paper's localisation of dominant objects."""
 
-import math
+from __future__ import annotations
 
-from torch import Tensor
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from excite.errors import ExciteError
 from excite.readouts.upsample import Mode, checked_map, upsample
 
-__all__ = ["DEFAULT_ALPHA", "checked_alpha", "strong_box", "threshold_box"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    Numbers = NDArray[np.int64]
+
 
 DEFAULT_ALPHA = 1.0
 """Evidence is strong above this many times the map's mean (the paper's alpha, there chosen per method)."""
@@ -66,3 +74,78 @@ def checked_alpha(alpha: float) -> float:
     if not (math.isfinite(alpha) and alpha >= 0):
         raise ExciteError(f"alpha must be a finite number of at least 0, not {alpha!r}: it multiplies the map's mean.")
     return alpha
+
+
+# The boxes of connected regions: what hangs together is one thing, what does not may be several.
+
+TOUCHING = np.ones((3, 3), dtype=bool)
+"""Which neighbours of a pixel belong to it: all eight, also those that touch only its corners."""
+
+
+def check_components() -> None:
+    """Whether regions can be told apart: asked before hours of work for them.
+
+    Raises:
+        ExciteError: scipy is not installed.
+
+    Example:
+        >>> check_components()
+    """
+    _ndimage()
+
+
+def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+    """The tightest box around each connected region, largest region first; of equals, the upper and then the left one.
+
+    There may be thousands of regions, so nothing here goes through them one by one.
+
+    Args:
+        strong: ``[height, width]``, which pixels count; those that touch, if only by a corner, hang together.
+
+    Returns:
+        Half-open boxes ``(x0, y0, x1, y1)`` as ``[regions, 4]``, and how many pixels each region has.
+
+    Raises:
+        ExciteError: scipy is not installed.
+
+    Example:
+        >>> boxes, sizes = component_boxes(np.array([[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=bool))
+        >>> boxes.tolist(), sizes.tolist()
+        ([[2, 1, 4, 3], [0, 0, 1, 1]], [2, 1])
+    """
+    ndimage = _ndimage()
+    rows, columns = np.flatnonzero(strong.any(axis=1)), np.flatnonzero(strong.any(axis=0))
+    if len(rows) == 0:
+        return np.empty((0, 4), np.int64), np.empty(0, np.int64)
+    top, left = rows[0], columns[0]
+    inside = strong[top : rows[-1] + 1, left : columns[-1] + 1]  # high thresholds leave little to go through
+    labels, count = ndimage.label(inside, structure=TOUCHING)
+    row, start, end = _runs(inside)
+    region = labels[row, start] - 1
+    boxes = np.zeros((count, 4), np.int64)
+    boxes[:, :2] = max(strong.shape)
+    np.minimum.at(boxes[:, 0], region, start)
+    np.minimum.at(boxes[:, 1], region, row)
+    np.maximum.at(boxes[:, 2], region, end)
+    np.maximum.at(boxes[:, 3], region, row + 1)
+    sizes = np.bincount(region, weights=end - start).astype(np.int64)
+    order = np.lexsort((boxes[:, 0], boxes[:, 1], -sizes))
+    return boxes[order] + np.array([left, top, left, top]), sizes[order]
+
+
+def _runs(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers, Numbers]:
+    """The row, the first pixel and one past the last pixel of each unbroken run: far fewer than there are pixels."""
+    height, width = strong.shape
+    framed = np.zeros(height * (width + 1) + 1, dtype=bool)  # with a gap before each row and at the end, to break runs
+    framed[:-1].reshape(height, width + 1)[:, 1:] = strong
+    edges = np.flatnonzero(framed[1:] != framed[:-1])
+    row, start = np.divmod(edges[::2], width + 1)
+    return row, start, edges[1::2] - row * (width + 1)
+
+
+def _ndimage() -> Any:
+    try:
+        from scipy import ndimage
+    except ImportError:
+        raise ExciteError("the regions of a map are told apart with scipy: pip install 'excite[boxes]'") from None
+    return ndimage

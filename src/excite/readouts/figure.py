@@ -1,13 +1,68 @@
 """Several pictures side by side with captions: concepts, layers or methods at one glance."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+from unicodedata import combining, normalize
 
 from PIL import Image, ImageDraw, ImageFont
 
 from excite.errors import ExciteError
-from excite.readouts.letters import drawable
 
-__all__ = ["Cell", "figure", "percent", "shortened"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Colour = tuple[int, int, int]
+
+
+# Text in the letters that the font of our pictures has: the one inside Pillow, which is the same everywhere.
+
+NO_LETTER = "\uffff"
+"""What no font has."""
+
+INSTEAD = {
+    "\N{EN DASH}": "-",
+    "\N{EM DASH}": "-",
+    "ß": "ss",
+    "æ": "ae",
+    "Æ": "AE",
+    "œ": "oe",
+    "Œ": "OE",
+    "ø": "o",
+    "Ø": "O",
+}
+"""Letters that are no plain letter with an accent."""
+
+
+def drawable(text: str) -> str:
+    """The text without accents where the font has none; letters of other scripts stay, and are drawn as empty boxes.
+
+    Example:
+        >>> drawable("two jalapeños — 5 °C, a straße")
+        'two jalapenos - 5 °C, a strasse'
+    """
+    whole = text.encode("utf-8", "replace").decode()  # half a letter, as odd file names have, becomes a "?"
+    return "".join(map(_drawable, whole))
+
+
+@cache
+def _drawable(letter: str) -> str:
+    """The letter, or its plain form."""
+    if letter.isascii() or not _is_missing(letter):
+        return letter
+    plain = INSTEAD.get(letter) or "".join(part for part in normalize("NFKD", letter) if not combining(part))
+    return plain if combining(letter) or not any(map(_is_missing, plain)) else letter
+
+
+def _is_missing(letter: str) -> bool:
+    """Whether the font draws what it draws for anything that it does not have."""
+    font = ImageFont.load_default(size=12)
+    return bytes(font.getmask(letter)) == bytes(font.getmask(NO_LETTER))
+
+
+# Several pictures side by side with captions: concepts, layers or methods at one glance.
 
 Cell = tuple[Image.Image, str]
 """A picture and its caption; the caption's first line is set darker than the others."""
@@ -152,3 +207,75 @@ def shortened(text: str, font: Font, width: int) -> str:
     while kept > 0 and font.getlength(text[:kept].rstrip() + "…") > width:
         kept -= 1
     return text[:kept].rstrip() + "…"
+
+
+# A row of pictures of one size, each with a line of text above it.
+
+HEADED_TALLEST = 1.2
+"""No picture is taller than this many times the width of its place: a tower is drawn narrower instead."""
+
+
+@dataclass(frozen=True, eq=False)
+class Headed:
+    """A picture and the line above it.
+
+    Attributes:
+        picture: as large as it is to be drawn.
+        title: the line's beginning.
+        note: the rest of it, in grey; a long title is shortened, a note only when it fills the line alone.
+        colour: of the title.
+    """
+
+    picture: Image.Image
+    title: str
+    note: str = ""
+    colour: Colour = INK
+
+
+def fitted(size: tuple[int, int], width: int) -> tuple[int, int]:
+    """The size at which a picture fills a place of that width.
+
+    Example:
+        >>> fitted((640, 480), 320), fitted((100, 1000), 100)
+        ((320, 240), (12, 120))
+    """
+    scale = min(width / size[0], HEADED_TALLEST * width / size[1])
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Image:
+    """The pictures side by side on white.
+
+    Args:
+        row: the pictures.
+        width: of the place of each.
+        gap: between two places.
+        size: of the letters in pixels.
+
+    Example:
+        >>> draw_row([Headed(Image.new("RGB", (80, 60)), "cat", "87%")] * 2, 80, 10, 12).width
+        170
+    """
+    above = round(1.6 * size)
+    height = above + max(cell.picture.height for cell in row)
+    strip = Image.new("RGB", (len(row) * (width + gap) - gap, height), PAPER)
+    for column, cell in enumerate(row):
+        left = column * (width + gap)
+        strip.paste(cell.picture, (left, above))
+        _write_heading(strip, cell, left, width, size)
+    return strip
+
+
+def _write_heading(strip: Image.Image, cell: Headed, left: int, width: int, size: int) -> None:
+    """The line above a picture; when it is long, what is said last is kept before what can be read elsewhere."""
+    font = ImageFont.load_default(size=size)
+    note = shortened(_in_a_line(cell.note), font, width)
+    blank = font.getlength("  ") if note else 0
+    title = shortened(_in_a_line(cell.title), font, int(width - font.getlength(note) - blank))
+    draw = ImageDraw.Draw(strip)
+    draw.text((left, 0), title, fill=cell.colour, font=font)
+    draw.text((left + font.getlength(title) + blank, 0), note, fill=GREY, font=font)
+
+
+def _in_a_line(text: str) -> str:
+    return " ".join(drawable(text).split())

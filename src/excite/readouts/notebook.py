@@ -6,12 +6,13 @@ picture where there is no room beside it.
 
 from __future__ import annotations
 
+import base64
+import io
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite.readouts.embedded import data_address, jpeg
 from excite.readouts.figure import percent
 from excite.readouts.overlay import overlay
 
@@ -20,7 +21,36 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-__all__ = ["map_html", "shown_html"]
+
+# Pictures and files inside a text: a page or a notebook is then one file, and nothing is fetched for it.
+
+
+def data_address(kind: str, content: bytes) -> str:
+    """Content as an address of its own.
+
+    Example:
+        >>> data_address("text/plain", b"cat")
+        'data:text/plain;base64,Y2F0'
+    """
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def jpeg(picture: Image.Image, quality: int) -> bytes:
+    """A picture as a JPEG file, as small as it gets.
+
+    Example:
+        >>> Image.open(io.BytesIO(jpeg(Image.new("L", (40, 20)), 80))).size
+        (40, 20)
+    """
+    file = io.BytesIO()
+    picture.convert("RGB").save(file, format="JPEG", quality=quality, optimize=True)
+    return file.getvalue()
+
+
+# What a notebook shows of an answer: a picture, and beside it what the answer says.
+#
+# A notebook may be light or dark, narrow or wide. So nothing here has a colour of its own, and the table goes below
+# the picture where there is no room beside it.
 
 SMALLEST, LARGEST = 240, 480
 """The longer side of a map in pixels: a stamp is enlarged, a photograph reduced."""

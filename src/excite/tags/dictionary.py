@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+from unicodedata import category, is_normalized, normalize
+
+import numpy as np
 
 from excite.errors import DataError
 from excite.io.files import save_csv
+from excite.jobs.parquet import arrow
+from excite.vocabulary.inflection import singular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Dictionary", "dictionary_beside"]
+    from numpy.typing import NDArray
+
 
 HEADER = ["tag", "count"]
 
@@ -93,3 +100,115 @@ def dictionary_beside(corpus: Path) -> Path:
         PosixPath('out/kept.tags.csv')
     """
     return corpus.with_suffix(".tags.csv")
+
+
+# Tags brought to one form: " Dogs", "#dogs" and "DOGS" are the same word, and what was changed is counted.
+
+UNICODE, CASE, SPACES, PLURAL, EMPTY, TOO_LONG = 1, 2, 4, 8, 16, 32
+CHANGES = ("unicode", "case", "spaces", "plural", "empty", "too_long")  # the names of the bits, lowest first
+
+PLAIN = r"[!-\"$-@\[-~][!-@\[-~]*(?: [!-@\[-~]+)*"  # ASCII, no capitals, single spaces
+IN_ORDER = re.compile(PLAIN).fullmatch
+INVISIBLE = frozenset({"Cc", "Cf", "Cs"})  # control and format characters, and halves of characters
+SHRINKS = 4  # so many times may Unicode's rules shorten a text; a longer one is not even looked at
+
+
+@dataclass(frozen=True)
+class Normalising:
+    """How tags are brought to one form; done twice, it changes nothing more.
+
+    Unicode's compatible composed form (NFKC) without control and format characters; small letters (case folding);
+    single spaces, none at the ends, and no # at the beginning; on demand the last word in the singular. A tag of which
+    nothing is left, or that is too long, becomes the empty text.
+
+    Args:
+        plurals: make English plurals singular.
+        longest: characters that a tag may have.
+
+    Example:
+        >>> normalise = Normalising(plurals=True)
+        >>> tag, changed = normalise(" Golden  RETRIEVERS")
+        >>> tag, [name for bit, name in enumerate(CHANGES) if changed >> bit & 1]
+        ('golden retriever', ['case', 'spaces', 'plural'])
+    """
+
+    plurals: bool = False
+    longest: int = 100
+
+    def __call__(self, tag: str) -> tuple[str, int]:
+        """The tag in its form, and what was changed: a sum of the constants that `CHANGES` names.
+
+        A tag that becomes empty has EMPTY or TOO_LONG alone: what else was done to it no longer matters.
+        """
+        if len(tag) <= self.longest and IN_ORDER(tag):
+            return self._singular(tag, 0) if self.plurals else (tag, 0)
+        spaced = _spaced(tag)
+        if len(spaced) > SHRINKS * self.longest:  # a megabyte would take its time, and may grow eighteenfold
+            return "", TOO_LONG
+        changed = SPACES if spaced != tag else 0
+        tag, more = _composed(spaced)
+        if not tag:
+            return "", EMPTY
+        tag, changed = self._singular(tag, changed | more) if self.plurals else (tag, changed | more)
+        return ("", TOO_LONG) if len(tag) > self.longest else (tag, changed)
+
+    def _singular(self, tag: str, changed: int) -> tuple[str, int]:
+        folded = singular(tag)
+        return folded, changed if folded == tag else changed | PLURAL
+
+
+def _spaced(tag: str) -> str:
+    return " ".join(tag.split()).lstrip("# ")
+
+
+def _composed(tag: str) -> tuple[str, int]:
+    """Unicode, case and spaces until nothing changes: each of them may leave something for the others."""
+    changed, before = 0, None
+    while tag != before:
+        before = tag
+        composed = _visible(tag if is_normalized("NFKC", tag) else normalize("NFKC", tag))
+        folded = composed.casefold()
+        tag = _spaced(folded)
+        changed |= (composed != before) * UNICODE | (folded != composed) * CASE | (tag != folded) * SPACES
+    return tag, changed
+
+
+def _visible(tag: str) -> str:
+    """Without characters that nobody sees; white space is none of these."""
+    if tag.isprintable():
+        return tag
+    return "".join(letter for letter in tag if letter.isspace() or category(letter) not in INVISIBLE)
+
+
+def are_in_order(tags: Any, normalising: Normalising) -> NDArray[np.bool_]:
+    """Which tags of an Arrow array are as they should be, as far as is seen without looking at each: nearly all are.
+
+    Example:
+        >>> from excite.jobs.parquet import arrow
+        >>> are_in_order(arrow().array(["cat", "Cat", "big  cat"]), Normalising()).tolist()
+        [True, False, False]
+    """
+    if normalising.plurals:
+        return np.zeros(len(tags), bool)
+    functions = arrow().compute
+    plain = functions.match_substring_regex(tags, rf"\A{PLAIN}\z").to_numpy(zero_copy_only=False)
+    short = functions.binary_length(tags).to_numpy(zero_copy_only=False) <= normalising.longest
+    return np.asarray(plain & short, bool)
+
+
+def normalise_distinct(tags: Sequence[str], normalising: Normalising) -> tuple[list[str], NDArray[np.uint8]]:
+    """Normalise tags that are all different, which are few where a corpus has many.
+
+    Args:
+        tags: as they are written.
+        normalising: how.
+
+    Returns:
+        The tags in their form, and for each what was changed, as `Normalising` says it.
+
+    Example:
+        >>> normalise_distinct(["cat", "Cat", ""], Normalising())
+        (['cat', 'cat', ''], array([ 0,  2, 16], dtype=uint8))
+    """
+    both = [normalising(tag) for tag in tags]
+    return [tag for tag, _ in both], np.fromiter((changed for _, changed in both), np.uint8, len(both))

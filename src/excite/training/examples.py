@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from excite.datasets import open_dataset
-from excite.datasets.base import picture_in, read_text
-from excite.datasets.splits import chosen_split
+from excite.datasets.base import chosen_split, picture_in, read_text
 from excite.datasets.voc import SPELLED_APART, Voc
 from excite.errors import DataError
 from excite.vocabulary import Labels

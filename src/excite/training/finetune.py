@@ -9,28 +9,78 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from excite.errors import ModelError
-from excite.jobs import Crew
-from excite.jobs.jobs import one_thread
-from excite.jobs.ledger_init import open_ledger
+import torch
+
+from excite.errors import DataError, ModelError
+from excite.images import read_image
+from excite.jobs import Crew, open_ledger
+from excite.jobs.executor import one_thread
 from excite.jobs.loop import run, unwatched
-from excite.metrics.ranking import mean_average_precision
+from excite.metrics.ranking import average_precision, mean_average_precision
 from excite.models import Preprocess, find_card, load
+from excite.models.classifier import identity
 from excite.models.folder import FACTS, Saved, read_saved, save_classifier
 from excite.training.augmentation import Views, noise
-from excite.training.features import Extraction
+from excite.training.features import Extraction, FixedViews, FreshViews, Gathering, state_of
 from excite.training.output_layer import Output, with_new_output
-from excite.training.scoring import Scoring, precisions
 from excite.training.sgd import Descent, Fit, plateaued
-from excite.training.sources import FixedViews, FreshViews, Gathering
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import nn
 
+    from excite.jobs import Entry
     from excite.jobs.loop import Watch
-    from excite.training.examples import Examples
+    from excite.models import Classifier
+    from excite.training.examples import Example, Examples
 
-__all__ = ["VIEWS", "FineTuning"]
+
+# How well a classifier tells what is in pictures that it was not trained on.
+
+
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """The work done for each picture: how probable the classifier finds each category, seeing the whole picture."""
+
+    classifier: Classifier
+    question: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        facts = identity(self.classifier)
+        object.__setattr__(self, "question", json.dumps(facts))
+
+    def key(self, task: Example) -> str:
+        """Changes when the picture or the classifier does."""
+        facts = [self.question, task.name, state_of(task.path)]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+
+    def __call__(self, task: Example) -> dict[str, Any]:
+        """The probability of each output."""
+        picture = self.classifier.preprocess(read_image(task.path))[None]
+        with torch.no_grad():
+            found = self.classifier.probabilities(self.classifier.module(picture))[0]
+        return {"picture": task.name, "scores": found.tolist()}
+
+
+def precisions(examples: Examples, entries: Iterable[Entry]) -> dict[str, float | None]:
+    """The average precision of each category, from what `Scoring` found; None for one that is nowhere.
+
+    A picture in which nobody is sure of a category says nothing about it.
+    """
+    scores = {entry["picture"]: entry["scores"] for entry in entries}
+    pictures = [picture for picture in examples.pictures if picture.name in scores]
+    if not pictures:
+        raise DataError("no picture was scored: there is nothing to measure")
+    answer = {}
+    for place, category in enumerate(examples.categories):
+        sure = [picture for picture in pictures if category not in picture.unsure]
+        truth = [category in picture.present for picture in sure]
+        answer[category] = average_precision([scores[picture.name][place] for picture in sure], truth)
+    return answer
+
+
+# A known classifier learns other concepts: the paper's procedure, in which only the output layer is trained.
 
 VIEWS = 4
 FEATURES, CHECKPOINT, HELD_OUT = "features", "training.safetensors", "held-out.jsonl"

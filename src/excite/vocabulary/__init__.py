@@ -2,8 +2,7 @@
 
 from excite.vocabulary.imagenet import imagenet_labels, imagenet_wnids
 from excite.vocabulary.labels import Concept, Labels
-from excite.vocabulary.phrases import read_phrase
-from excite.vocabulary.reading import ColourWord, PlaceWord, Reading, Word
+from excite.vocabulary.phrases import ColourWord, PlaceWord, Reading, Word, read_phrase
 
 __all__ = [
     "ColourWord",

@@ -1,18 +1,197 @@
 """Words for the output units of a classifier, and how a user's word finds them."""
 
+from __future__ import annotations
+
+import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Self, SupportsIndex
+from functools import cached_property
+from typing import TYPE_CHECKING, Self, SupportsIndex
 
 from excite.errors import ConceptError
-from excite.vocabulary.label_files import read_entries
-from excite.vocabulary.spelling import fold, listed, singulars
-from excite.vocabulary.tables import Tables
+from excite.vocabulary.inflection import forms, noun_forms
+from excite.vocabulary.word_lists import PERSON, coco_categories, person_words
 
-__all__ = ["Concept", "Labels", "fold", "listed", "singulars"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+
+# Labels in files: as people and other programs write them.
+
+WORDNET_NUMBER = re.compile(r"n\d{8}\s+")
+
+
+def read_entries(path: Path) -> Sequence[str | Sequence[str]]:
+    """The labels of a file, each a word or several synonyms; `Labels.read` says what the file looks like.
+
+    Raises:
+        ConceptError: The file cannot be read, or holds no labels.
+
+    Example:
+        >>> read_entries(Path("labels.txt"))                                # doctest: +SKIP
+        [['cat', 'puss'], ['dog']]
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConceptError(f"Cannot read the labels in {str(path)!r}: {error}.") from None
+    if "\0" in text:
+        raise ConceptError(f"Cannot read the labels in {str(path)!r}: it is no text in UTF-8.")
+    if text.lstrip().startswith(("[", "{")):
+        return _json_array(path, text)
+    lines = [line.strip() for line in text.splitlines()]
+    while lines and not lines[-1]:
+        lines.pop()
+    if all(WORDNET_NUMBER.match(line) for line in lines):
+        lines = [WORDNET_NUMBER.sub("", line) for line in lines]
+    return [[word.strip() for word in line.split(",")] for line in lines]
+
+
+def _json_array(path: Path, text: str) -> list[str | Sequence[str]]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConceptError(f"{path} is no JSON array of labels: {error}.") from None
+    if not isinstance(content, list):
+        raise ConceptError(
+            f"{path} is no JSON array of labels, but an object: write [...] in the order of the outputs."
+        )
+    return content
+
+
+# How words are written: one spelling for all that mean the same, and words in a sentence.
+
+MOST_CANDIDATES = 8
+BETWEEN_WORDS = re.compile(r"[\s_-]+")
+PLURAL_ENDINGS = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
+
+
+def fold(text: str) -> str:
+    """One spelling for all that mean the same: "Tabby_cat" and " tabby-cat" are both "tabby cat"."""
+    return BETWEEN_WORDS.sub(" ", text.casefold()).strip()
+
+
+def unblank(word: str) -> str:
+    """A folded word without its blanks."""
+    return word.replace(" ", "")
+
+
+def singulars(word: str) -> list[str]:
+    """What the word may be the plural of, likeliest first; some are no words, which harms nobody."""
+    return [word.removesuffix(plural) + singular for plural, singular in PLURAL_ENDINGS if word.endswith(plural)]
+
+
+def listed(things: Sequence[str]) -> str:
+    """The things as a list in a sentence, not longer than one can read."""
+    more = len(things) - MOST_CANDIDATES
+    return ", ".join(things[:MOST_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
+
+
+# The words of labels as tables, and what a word of a sentence says by them.
+
+Units = dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What `Labels` is made of, each word with its units.
+
+    Attributes:
+        entries: For each unit its synonyms, its name first.
+        groups: Words for kinds, folded.
+        preferred: The units that have their words to themselves.
+        others: Words of labels that in a sentence mostly mean something else, folded.
+    """
+
+    entries: tuple[tuple[str, ...], ...]
+    groups: Mapping[str, tuple[int, ...]]
+    preferred: frozenset[int]
+    others: frozenset[str]
+
+    @cached_property
+    def names(self) -> Units:
+        """The first word of each label."""
+        return units_by_word((unit, fold(words[0])) for unit, words in enumerate(self.entries))
+
+    @cached_property
+    def synonyms(self) -> Units:
+        """All words of all labels."""
+        return units_by_word((unit, fold(word)) for unit, words in enumerate(self.entries) for word in words)
+
+    @cached_property
+    def preferred_words(self) -> Units:
+        """All words of the preferred labels."""
+        return units_by_word((unit, fold(word)) for unit in sorted(self.preferred) for word in self.entries[unit])
+
+    @cached_property
+    def last_words(self) -> Units:
+        """The last words of the labels that are not preferred."""
+        others = ((unit, words) for unit, words in enumerate(self.entries) if unit not in self.preferred)
+        return units_by_word((unit, fold(word).split()[-1]) for unit, words in others for word in words)
+
+    def called(self, word: str) -> Sequence[int]:
+        """The units that are called so: preferred ones, those with that name, those with that synonym."""
+        tables = (self.preferred_words, self.names, self.synonyms)
+        return next((table[word] for table in tables if word in table), ())
+
+    def said(self, text: str) -> tuple[str, Sequence[int]] | None:
+        """The form of a word by which it is known in a sentence, and its units; `Labels.word` says how."""
+        for form, units in self._sayings(fold(text)):
+            if units:
+                return form, units
+        return None
+
+    def _sayings(self, wanted: str) -> Iterator[tuple[str, Sequence[int]]]:
+        """What a word may say, likeliest first."""
+        nouns = noun_forms(wanted)
+        yield from ((form, self.preferred_words.get(form, ())) for form in nouns)
+        yield from ((form, self._meant(form)) for form in nouns)
+        spelled = [self._unblanked[form] for form in map(unblank, nouns) if form in self._unblanked]
+        yield from ((form, self._meant(form)) for form in spelled)
+        if any(form in person_words() for form in nouns):
+            yield PERSON, self.called(PERSON)
+        if not self.groups:
+            yield from ((form, self.called(form)) for form in forms(wanted))
+
+    def _meant(self, word: str) -> Sequence[int]:
+        """The units of a label, or of a kind, that a word means as it is written."""
+        named = () if word in self.others else self.called(word)
+        if named:
+            return named
+        category = coco_categories().get(word, "")
+        units = dict.fromkeys((*self.called(category), *self._kind(word)))
+        return list(units or dict.fromkeys(self._kind(category)))
+
+    def _kind(self, word: str) -> Iterator[int]:
+        yield from self.groups.get(word, ())
+        yield from self._preferred_last_words.get(word, ())
+        if not self.groups:
+            yield from self.last_words.get(word, ())
+
+    @cached_property
+    def _preferred_last_words(self) -> Units:
+        return units_by_word((unit, word.split()[-1]) for word, units in self.preferred_words.items() for unit in units)
+
+    @cached_property
+    def _unblanked(self) -> dict[str, str]:
+        """Each word that can be said, by its spelling without blanks."""
+        return {unblank(word): word for word in (*coco_categories(), *self.groups, *self.synonyms)}
+
+
+def units_by_word(pairs: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
+    """For each word its units in order, each once."""
+    table: defaultdict[str, dict[int, None]] = defaultdict(dict)
+    for unit, word in pairs:
+        table[word][unit] = None
+    return {word: list(units) for word, units in table.items()}
+
+
+# Words for the output units of a classifier, and how a user's word finds them.
 
 MOST_GUESSES = 5
 LEAST_LIKENESS = 0.65

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
+from contextlib import contextmanager
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -12,16 +15,15 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from excite.errors import ExciteError, ImageError, ModelError
-from excite.web.gate import BusyError
+from excite.web.service import BusyError
 from excite.web.uploads import GoneError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from fastapi import FastAPI, Request
 
-__all__ = ["UNFORESEEN", "RefusedError", "add_error_answers", "problem"]
 
 UNFORESEEN = "something went wrong here that should not have: the server's log says what; try another question"
 MOST_LETTERS = 600
@@ -113,3 +115,50 @@ def _unforeseen(_request: Request, error: Exception) -> JSONResponse:
     """The guard around the app writes the trace into the log: it sees all errors, also those of the page."""
     del error
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, UNFORESEEN)
+
+
+# Warnings as notes of the answer that they belong to, though many threads answer at the same time.
+#
+# `warnings.catch_warnings` changes the whole process, so that a thread would catch the warnings of another. Here the
+# one place that shows warnings is told once to look whose they are: the thread knows it from its context.
+
+_NOTES: ContextVar[list[str] | None] = ContextVar("notes", default=None)
+
+
+@contextmanager
+def noting() -> Iterator[list[str]]:
+    """The warnings of what is done in the block, by this thread or those that it hands its context to.
+
+    Example:
+        >>> with noting() as notes:
+        ...     pass
+        >>> notes
+        []
+    """
+    notes: list[str] = []
+    before = _NOTES.set(notes)
+    try:
+        yield notes
+    finally:
+        _NOTES.reset(before)
+
+
+@contextmanager
+def tell_warnings_in_answers() -> Iterator[None]:
+    """As long as the block lasts, which is as long as the server runs, warnings go where they belong.
+
+    A warning is shown each time and not only the first: the next person has not seen the first.
+    """
+    with warnings.catch_warnings():  # one thread, before any other begins and after they have ended
+        show = warnings.showwarning
+
+        def told(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            notes = _NOTES.get()
+            if notes is None:
+                show(message, category, *where, **more)
+            elif (line := " ".join(str(message).split())) not in notes:
+                notes.append(line)
+
+        warnings.showwarning = told
+        warnings.simplefilter("always", UserWarning)
+        yield

@@ -3,33 +3,146 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import ipaddress
+import json
 import logging
+import re
 from html import escape
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.responses import HTMLResponse
 
 from excite.web.errors import UNFORESEEN, RefusedError, problem
-from excite.web.guard_body import Intake, Room, too_large
-from excite.web.guard_events import EVENTS, checked_event
-from excite.web.guard_paths import is_for_programs, is_served, is_small
-from excite.web.http import Marked, Mouth, answer_at_once
+from excite.web.http import Intake, Marked, Mouth, Room, answer_at_once, too_large
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from starlette.responses import Response
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from excite.web.guard_token import Token
-    from excite.web.limits import Limits
+    from excite.web.uploads import Limits
 
-__all__ = ["LOOPBACK", "Guard"]
+
+# Which paths are served: a list of those that are needed, so that nothing else is served by mistake.
+#
+# gradio can do much more than this page needs. It serves files of the machine, takes files, fetches addresses for
+# others and edits its own program; each of these has a path, new ones come with new versions, and none of them is
+# here.
+
+PROGRAMS = frozenset(
+    "/attend /ground /pictures /models /methods /labels /health /openapi.json /docs".split()  # see ``api``
+)
+PICTURE = re.compile(r"/pictures/[0-9A-Za-z]{1,64}")
+REPORT = re.compile(r"/reports/[\w.-]{1,200}/[\w .()-]{1,200}(/[\w .()-]{1,200}){0,3}")
+PAGE = frozenset(
+    (
+        "/ /config /theme.css /favicon.ico /robots.txt "
+        "/gradio_api/queue/join /gradio_api/queue/data /gradio_api/cancel /gradio_api/reset /gradio_api/app_id"
+    ).split()
+)
+PARTS_OF_PAGE = re.compile(
+    r"/(assets|static)/[\w./@+-]{1,300}"  # gradio's own scripts, styles and fonts
+    r"|/gradio_api/heartbeat/\w{1,64}"  # whether the page is still open
+)
+
+
+def is_served(path: str) -> bool:
+    """Whether there may be anything at a path.
+
+    Example:
+        >>> is_served("/attend"), is_served("/assets/index.js"), is_served("/gradio_api/file=/etc/passwd")
+        (True, True, False)
+    """
+    if ".." in path or "//" in path or not path.isprintable():
+        return False
+    return is_for_programs(path) or path in PAGE or bool(PARTS_OF_PAGE.fullmatch(path) or REPORT.fullmatch(path))
+
+
+def is_for_programs(path: str) -> bool:
+    """Whether errors there are told in JSON.
+
+    Example:
+        >>> is_for_programs("/pictures/1a2b"), is_for_programs("/")
+        (True, False)
+    """
+    return path in PROGRAMS or PICTURE.fullmatch(path) is not None
+
+
+def is_small(path: str) -> bool:
+    """Whether only little is ever sent there: pictures go elsewhere.
+
+    Example:
+        >>> is_small("/gradio_api/queue/join"), is_small("/pictures")
+        (True, False)
+    """
+    return not is_for_programs(path)
+
+
+# What the page tells gradio: values of controls, and never a file.
+#
+# Before a control sees its value, gradio copies each file that the value names into a folder of its own, or fetches
+# it if it is an address. In an app that is mounted, as ours is, it does not ask whether the file was uploaded. So
+# whoever can ask could have any file of the machine copied, or any address fetched. Nothing that names a file gets
+# there.
+
+EVENTS = "/gradio_api/queue/join"
+FILE = "path"
+"""What every form of a file has, that gradio has ever known."""
+
+
+async def checked_event(receive: Receive) -> Receive:
+    """Hear the whole event, look at it, and give what is to be heard instead.
+
+    gradio hears what was looked at, written anew: two readers could understand the same bytes in two ways.
+
+    Raises:
+        RefusedError: it names a file, or is no JSON.
+    """
+    messages: list[Message] = [{"type": "http.request", "body": _checked(await _whole(receive)), "more_body": False}]
+
+    async def again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return again
+
+
+async def _whole(receive: Receive) -> bytes:
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        more = bool(message.get("more_body", False))
+    return bytes(body)
+
+
+def _checked(body: bytes) -> bytes:
+    try:
+        event = json.loads(body)
+        written = json.dumps(event).encode()
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "this is nothing that the page sends: load it again") from error
+    waiting = [event]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            if FILE in one:
+                raise RefusedError(HTTPStatus.BAD_REQUEST, "no files are taken here: send a picture to POST /pictures")
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return written
+
+
+# Around everything that is served: who may ask, how much they may send, and what is never served.
 
 LOG = logging.getLogger("excite.web")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -210,3 +323,54 @@ def _page(title: str, text: str) -> str:
     return (
         f"<!doctype html><html lang=en>{head}<title>{title}</title>{style}<h1>{title}</h1><p>{escape(text)}</p></html>"
     )
+
+
+# A secret that everybody needs who asks, when others than this machine's own user can reach the server.
+
+
+class Token:
+    """Knows whether somebody has the token.
+
+    Args:
+        secret: the token itself.
+
+    Example:
+        >>> token = Token("correct horse battery")
+        >>> token.is_in({"authorization": "Bearer correct horse battery"}), token.is_in({})
+        (True, False)
+    """
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+        # a browser sends a cookie to all ports of a host: neither the name nor the value tells the token to another
+        self._value = hmac.new(self._secret, b"cookie", hashlib.sha256).hexdigest()
+        self._name = "excite-" + hashlib.sha256(self._value.encode()).hexdigest()[:12]
+
+    def is_in(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request with these headers has the token, as a program sends it or as a cookie."""
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and self._is(given.strip()):
+            return True
+        cookies = cookie_parser(headers.get("cookie", ""))  # whatever other servers of the host have put there
+        kept = cookies.get(self._name, "")
+        return hmac.compare_digest(kept.encode("utf-8", "replace"), self._value.encode())
+
+    def without(self, query: str) -> str | None:
+        """The query without the token, if it has it.
+
+        Example:
+            >>> Token("correct horse battery").without("model=words&token=correct+horse+battery")
+            'model=words'
+        """
+        pairs = parse_qsl(query, keep_blank_values=True)
+        if not any(name == "token" and self._is(given) for name, given in pairs):
+            return None
+        return urlencode([(name, value) for name, value in pairs if name != "token"])
+
+    @property
+    def cookie(self) -> str:
+        """What a browser is told to keep until it is closed."""
+        return f"{self._name}={self._value}; Path=/; HttpOnly; SameSite=Strict"
+
+    def _is(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._secret)

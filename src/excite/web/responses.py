@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import base64
 import io
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite.readouts.embedded import jpeg
-from excite.web.api_notes import noting
-from excite.web.errors import RefusedError
-from excite.web.telling import Stretched, map_told, phrase_told, rounded
+from excite.readouts.box import strong_box
+from excite.readouts.notebook import jpeg
+from excite.readouts.point import peak
+from excite.web.errors import RefusedError, noting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol, TypeVar
+
+    from torch import Tensor
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
@@ -41,7 +44,65 @@ if TYPE_CHECKING:
             """Draw when it is one's turn."""
 
 
-__all__ = ["attend_answer", "ground_answer", "labels_answer", "models_answer", "picture_answer", "small_jpeg"]
+# What maps and phrases say, in pixels of the picture as it was sent: the same for the page and for programs.
+
+
+@dataclass(frozen=True, eq=False)
+class Stretched:
+    """A map over its picture, with its point and its box: stretched once for all of them.
+
+    Attributes:
+        found: the map.
+        plane: as large as the picture.
+        point: as `AttentionMap.point` gives it.
+        box: as `AttentionMap.box` gives it.
+    """
+
+    found: AttentionMap
+    plane: Tensor
+    point: tuple[int, int] | None
+    box: tuple[int, int, int, int] | None
+
+    @classmethod
+    def of(cls, found: AttentionMap) -> Stretched:
+        """Stretch a map."""
+        plane = found.upsample()
+        is_there = bool(found.values.max() > 0)
+        return cls(found, plane, peak(plane) if is_there else None, strong_box(plane) if is_there else None)
+
+
+def map_told(sheet: Sheet, one: Stretched) -> dict[str, Any]:
+    """As `AttentionMap.to_dict`."""
+    found = one.found
+    return {
+        "concept": found.concept,
+        "probability": found.probability,
+        "point": sheet.point(one.point),
+        "box": sheet.box(one.box),
+        "mass": found.mass,
+        "layer": found.layer,
+        "method": found.method,
+    }
+
+
+def phrase_told(sheet: Sheet, found: Grounded) -> dict[str, Any]:
+    """As `Grounded.to_json`."""
+    regions = [{"box": sheet.box(region.box), "score": region.score} for region in found.regions]
+    return {**found.to_json(), "regions": regions, "point": sheet.point(found.map.point)}
+
+
+def rounded(values: Tensor) -> list[list[float]]:
+    """The numbers of a map with as many digits as say something.
+
+    Example:
+        >>> import torch
+        >>> rounded(torch.tensor([[1 / 3, 0.0]]))
+        [[0.333333, 0.0]]
+    """
+    return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
+
+
+# The answers to programs as plain values. Points and boxes are told in pixels of the picture as it was sent.
 
 MOST_DRAWN = 10  # maps of an answer
 MOST_NUMBERS = 500_000  # of an answer

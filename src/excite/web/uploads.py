@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from PIL import Image
 
 from excite.errors import ExciteError, ImageError
-from excite.images import decode_image
-from excite.shelf import Shelf
+from excite.images import decode_image, find_images, read_image
+from excite.readouts.notebook import data_address, jpeg
+from excite.session_cache import Shelf
 
 if TYPE_CHECKING:
-    from excite.readouts.boxes_drawn import Box
-    from excite.web.limits import Limits
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
-__all__ = ["Desk", "GoneError", "Sheet"]
+    from excite.readouts.grounded_figure import Box
+
 
 LONGEST = 100_000  # pixels of a side
 
@@ -108,3 +112,108 @@ class Desk:
         if sheet is None:
             raise GoneError("this picture is no longer kept here: send it again")
         return sheet
+
+
+# How much anybody may ask of the server, so that it can answer the next person too.
+
+MB = 2**20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is refused, and how much is kept.
+
+    Attributes:
+        upload: bytes of a request, the picture included.
+        pixels: of a picture, before it is decoded.
+        kept_pixels: of a picture as it is kept: a larger one is made smaller, since no classifier sees more.
+        pictures: bytes of all pictures that are kept.
+        passes: bytes of all forward passes that are kept, for each classifier.
+        at_once: how many questions are answered at the same time.
+        waiting: how many more may wait for their turn; whoever comes then is told to come again.
+        concepts: of one question.
+        letters: of a concept or a phrase.
+    """
+
+    upload: int = 25 * MB
+    pixels: int = 60_000_000
+    kept_pixels: int = 2_000_000
+    pictures: int = 128 * MB
+    passes: int = 128 * MB
+    at_once: int = 3
+    waiting: int = 32
+    concepts: int = 50
+    letters: int = 1000
+
+
+# Pictures that are ready to be looked at: the photographs of scikit-image, or a folder of one's own.
+
+MOST = 12
+THUMBNAIL = 128
+PHOTOGRAPHS = {  # those with free licences that need no download
+    "chelsea": "a cat",
+    "coffee": "a cup of coffee",
+    "astronaut": "an astronaut",
+    "rocket": "a rocket",
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A picture to try.
+
+    Attributes:
+        name: by which links know it.
+        title: what it shows.
+        read: gives the picture.
+    """
+
+    name: str
+    title: str
+    read: Callable[[], Image.Image]
+
+    def thumbnail(self) -> str:
+        """The picture, small, as a data: address."""
+        picture = self.read()
+        picture.thumbnail((THUMBNAIL * 2, THUMBNAIL))
+        return data_address("image/jpeg", jpeg(picture, quality=80))
+
+
+def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
+    """The examples by name: the pictures in a folder, or those of scikit-image if that is installed.
+
+    Example:
+        >>> list(find_examples())
+        ['chelsea', 'coffee', 'astronaut', 'rocket']
+    """
+    if folder is not None:
+        files = find_images(str(folder))[:MOST]
+        return {name: Example(name, name, partial(read_image, file)) for name, file in _named(files).items()}
+    if find_spec("skimage") is None:
+        return {}
+    return {name: Example(name, title, partial(_photograph, name)) for name, title in PHOTOGRAPHS.items()}
+
+
+def _named(files: Sequence[Path]) -> dict[str, Path]:
+    """Files by what they are called on the page; half a letter, as odd file names have, becomes a "?".
+
+    Example:
+        >>> from pathlib import Path
+        >>> list(_named([Path("a/cat.jpg"), Path("b/cat.png")]))
+        ['cat', 'cat (2)']
+    """
+    found: dict[str, Path] = {}
+    for file in files:
+        stem = name = file.stem.encode("utf-8", "replace").decode()
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{stem} ({number})"
+        found[name] = file
+    return found
+
+
+def _photograph(name: str) -> Image.Image:
+    from skimage import data
+
+    return Image.fromarray(getattr(data, name)())

@@ -12,9 +12,9 @@ from PIL import Image
 from torch.nn.functional import interpolate
 
 from excite.io.files import to_numpy
-from excite.readouts.embedded import data_address
 from excite.readouts.figure import percent
-from excite.web.telling import Stretched, map_told, phrase_told, rounded
+from excite.readouts.notebook import data_address
+from excite.web.responses import Stretched, map_told, phrase_told, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,20 +11,19 @@ from PIL import Image
 from torch import nn
 
 from excite.errors import ModelError
-from excite.experiments.checks.classes import between_classes
-from excite.experiments.checks.mass import mass_kept
+from excite.experiments.checks.base import Seen
+from excite.experiments.checks.mass import mass_kept, values_agree
 from excite.experiments.checks.randomization import (
+    between_classes,
     learned_layers,
     randomised_top_down,
     stops,
     under_randomisation,
 )
 from excite.experiments.checks.removal import under_removal
-from excite.experiments.checks.seen import Seen
+from excite.experiments.checks.run import Checking
 from excite.experiments.checks.stability import relative_distance, under_small_changes
-from excite.experiments.checks.values import values_agree
-from excite.experiments.checks.work import Checking
-from excite.metrics.ranks import rank_correlation
+from excite.metrics.ranking import rank_correlation
 
 LAYERS = {"c-mwp": ("1",), "mwp": ("1",), "center": ("1",)}
 

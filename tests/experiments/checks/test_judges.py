@@ -5,13 +5,11 @@ import copy
 import pytest
 
 from excite.experiments.checks.base import worst
-from excite.experiments.checks.classes import judge_classes
-from excite.experiments.checks.mass import judge_mass
-from excite.experiments.checks.randomization import judge_independence
+from excite.experiments.checks.mass import judge_mass, judge_values
+from excite.experiments.checks.randomization import judge_classes, judge_independence
 from excite.experiments.checks.removal import judge_removal
 from excite.experiments.checks.stability import judge_stability
-from excite.experiments.checks.values import judge_values
-from excite.metrics.means import mean, mean_curve
+from excite.metrics.statistics import mean, mean_curve
 
 PICTURES = 6
 

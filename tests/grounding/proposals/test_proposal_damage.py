@@ -32,7 +32,7 @@ def test_json_as_some_editors_save_it(tmp_path):
 
 def test_a_file_that_would_fill_the_memory(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "a.npz", boxes=np.zeros((10_000, 4)))
-    monkeypatch.setattr("excite.grounding.proposals.arrays.LARGEST", 300_000)
+    monkeypatch.setattr("excite.grounding.proposals.files.LARGEST", 300_000)
     with pytest.raises(DataError, match="unpacked it has more than"):
         ProposalFiles(tmp_path / "a.npz").of(PICTURE, "a.jpg")
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from excite.errors import DataError, ProposalError
 from excite.grounding.proposals import ProposalFiles, find_proposer
-from excite.grounding.proposals.parts import segment_boxes
+from excite.grounding.proposals.base import segment_boxes
 
 PICTURE = Image.new("RGB", (6, 4))
 SUPERPIXELS = np.array([[1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 3, 3], [4, 4, 4, 5, 5, 5], [4, 4, 4, 5, 5, 5]], np.uint16)

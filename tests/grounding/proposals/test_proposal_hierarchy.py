@@ -7,9 +7,8 @@ import pytest
 from PIL import Image
 
 from excite.grounding.proposals import Hierarchy, Proposals
-from excite.grounding.proposals.growing import grow_tree
-from excite.grounding.proposals.parts import segment_boxes
-from excite.grounding.proposals.regions import join_neighbours
+from excite.grounding.proposals.base import segment_boxes
+from excite.grounding.proposals.hierarchy import grow_tree, join_neighbours
 
 
 def masks_of(proposals):

@@ -20,9 +20,9 @@ from excite.grounding.proposals import (
     SelectiveSearch,
     find_proposer,
 )
-from excite.grounding.proposals.edge_boxes import OPTIONS
+from excite.grounding.proposals.base import enlarged_parts, shrunk_parts
 from excite.grounding.proposals.edges import edge_strength
-from excite.grounding.proposals.resizing import enlarged_parts, shrunk_parts
+from excite.grounding.proposals.opencv import OPTIONS
 
 SQUARE = (30, 20, 70, 60)
 CLOSE = {"hierarchy": 0.95, "edge-boxes": 0.75, "selective-search": 0.85}  # EdgeBoxes tries a few sizes only

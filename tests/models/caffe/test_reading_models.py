@@ -21,9 +21,8 @@ from writing import (
 )
 
 from excite.errors import ModelError
-from excite.models.caffe.definition import Layer
 from excite.models.caffe.reading import read_network, read_network_of_weights, read_weights
-from excite.models.caffe.schema import messages
+from excite.models.caffe.schema import Layer, messages
 
 CONVOLUTION, DATA, INNER_PRODUCT, RELU, SOFTMAX_LOSS, SPLIT = 4, 5, 14, 18, 21, 22
 

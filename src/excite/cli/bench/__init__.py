@@ -10,10 +10,8 @@ import typer
 
 from excite.cli.bench import grounding, localization, pointing
 from excite.cli.bench import speed as bench_speed
-from excite.cli.columns import print_columns
-from excite.cli.console import progress
-from excite.cli.groups import group
-from excite.cli.options import Address, Engine, Workers, crew_of
+from excite.cli.console import print_columns, progress
+from excite.cli.options import Address, Engine, Workers, crew_of, group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +52,7 @@ def conservation(
     from excite.experiments.conservation.page import columns, page
     from excite.experiments.conservation.run import FIELDS, Conservation
     from excite.io.files import save_text
-    from excite.jobs.ledger_init import open_ledger
+    from excite.jobs import open_ledger
     from excite.jobs.loop import run
 
     crew = crew_of(workers, engine, address)

@@ -9,30 +9,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.columns import print_columns
-from excite.cli.comparing import AsJson, Limit, Methods, Out, Skip, Split, WithPage, load_all
-from excite.cli.console import progress
-from excite.cli.failures import tell_failures
+from excite.cli.console import print_columns, progress, tell_failures
 from excite.cli.options import (
     MODEL_HELP,
     Address,
+    AsJson,
     Engine,
     FullyConvolutional,
     Hints,
     LabelsFile,
+    Limit,
+    Methods,
+    Out,
     ProposalsFrom,
     Size,
+    Skip,
+    Split,
     Weights,
+    WithPage,
     Workers,
     crew_of,
+    load_all,
 )
-from excite.experiments.defaults import GROUNDING_METHODS, HELD_OUT
+from excite.experiments.base import GROUNDING_METHODS, HELD_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from excite.experiments.grounding.grounding_others import Results
-    from excite.experiments.grounding.grounding_run import Run
+    from excite.experiments.grounding.run import Results, Run
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -118,13 +122,10 @@ def command(
     where it was.
     """
     from excite.datasets.phrase_formats import open_phrases
-    from excite.experiments.base import failures_of
-    from excite.experiments.comparison import chosen_methods
-    from excite.experiments.grounding.grounding_facts import checked_truth
-    from excite.experiments.grounding.grounding_files import write_tables
-    from excite.experiments.grounding.report import answer, shares_of_time
+    from excite.experiments.base import checked_share, chosen_methods, failures_of
+    from excite.experiments.grounding.measure import checked_truth
+    from excite.experiments.grounding.report import answer, shares_of_time, write_tables
     from excite.experiments.grounding.run import Grounding
-    from excite.experiments.holding_out import checked_share
     from excite.experiments.report.figures import check_plots
     from excite.grounding.phrase_maps import SIDE
     from excite.grounding.scoring import TRUST
@@ -187,8 +188,8 @@ def _gamma(text: str) -> float | Sequence[float]:
 
 def _others(said: Sequence[str], methods: Sequence[str]) -> list[Results]:
     """The results of other systems, each under a name of its own."""
-    from excite.experiments.grounding.grounding_facts import OWN
-    from excite.experiments.grounding.grounding_others import read_results
+    from excite.experiments.grounding.measure import OWN
+    from excite.experiments.grounding.run import read_results
 
     found: dict[str, Results] = {}
     for one in said:

@@ -9,33 +9,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.columns import print_columns
-from excite.cli.comparing import (
+from excite.cli.console import print_columns, progress, tell_failures
+from excite.cli.options import (
+    Address,
     AsJson,
     Data,
+    Engine,
+    FullyConvolutional,
+    LabelsFile,
     Layers,
     Limit,
     Methods,
     Models,
     Out,
+    Size,
     Skip,
     Split,
-    WithPage,
-    load_all,
-)
-from excite.cli.console import progress
-from excite.cli.failures import tell_failures
-from excite.cli.options import (
-    Address,
-    Engine,
-    FullyConvolutional,
-    LabelsFile,
-    Size,
     Weights,
+    WithPage,
     Workers,
     crew_of,
+    load_all,
 )
-from excite.experiments.defaults import HELD_OUT, LOCALIZATION_METHODS
+from excite.experiments.base import HELD_OUT, LOCALIZATION_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,9 +82,7 @@ def command(
     are told of the others. Stopped and started again, it goes on where it was.
     """
     from excite.datasets import open_dataset
-    from excite.experiments.base import failures_of
-    from excite.experiments.comparison import chosen_methods
-    from excite.experiments.holding_out import checked_share
+    from excite.experiments.base import checked_share, chosen_methods, failures_of
     from excite.experiments.localization.report import answer, write_tables
     from excite.experiments.localization.run import Localization
     from excite.experiments.report.figures import check_plots

@@ -9,33 +9,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.columns import print_columns
-from excite.cli.comparing import (
+from excite.cli.console import print_columns, progress, tell_failures
+from excite.cli.options import (
+    Address,
     AsJson,
     Data,
+    Engine,
+    FullyConvolutional,
+    LabelsFile,
     Layers,
     Limit,
     Methods,
     Models,
     Out,
+    Size,
     Skip,
     Split,
-    WithPage,
-    load_all,
-)
-from excite.cli.console import progress
-from excite.cli.failures import tell_failures
-from excite.cli.options import (
-    Address,
-    Engine,
-    FullyConvolutional,
-    LabelsFile,
-    Size,
     Weights,
+    WithPage,
     Workers,
     crew_of,
+    load_all,
 )
-from excite.experiments.defaults import POINTING_METHODS
+from excite.experiments.base import POINTING_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,11 +88,9 @@ def command(
     """
     from excite.datasets import open_dataset
     from excite.datasets.difficult import read_difficult_list
-    from excite.experiments.base import failures_of
-    from excite.experiments.comparison import chosen_methods
-    from excite.experiments.pointing.pointing_protocol import find_protocol
+    from excite.experiments.base import chosen_methods, failures_of
     from excite.experiments.pointing.report import answer, write_tables
-    from excite.experiments.pointing.run import PointingGame
+    from excite.experiments.pointing.run import PointingGame, find_protocol
     from excite.experiments.report.figures import check_plots
 
     crew = crew_of(workers, engine, address)

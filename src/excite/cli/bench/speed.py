@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.columns import print_columns
-from excite.cli.console import progress
+from excite.cli.console import print_columns, progress
 from excite.cli.options import MODEL_HELP
 
 if TYPE_CHECKING:
@@ -64,10 +63,7 @@ def command(
 
     from excite.errors import DataError
     from excite.experiments.report.figures import check_plots
-    from excite.experiments.speed.report import merged
-    from excite.experiments.speed.run import REQUIRED, SpeedBench
-    from excite.experiments.speed.speed_figure import speed_figure
-    from excite.experiments.speed.speed_plan import (
+    from excite.experiments.speed.contenders import (
         QUICK,
         QUICK_SECONDS,
         SECONDS,
@@ -75,8 +71,9 @@ def command(
         checked_device,
         numbers,
     )
-    from excite.experiments.speed.speed_tables import write_tables
-    from excite.jobs.ledger_init import Ledger
+    from excite.experiments.speed.report import merged, speed_figure, write_tables
+    from excite.experiments.speed.run import REQUIRED, SpeedBench
+    from excite.jobs import Ledger
     from excite.models import find_card
 
     check_plots()
@@ -111,7 +108,7 @@ def command(
 
 def _print(rows: Sequence[dict[str, object]], facts: dict[str, object], written: Sequence[Path]) -> None:
     """The headline, every row, and how to read them."""
-    from excite.experiments.speed.speed_tables import about, columns, headline
+    from excite.experiments.speed.report import about, columns, headline
 
     top = headline(rows)
     if top:

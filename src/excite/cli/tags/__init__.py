@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from excite.cli.groups import group
-from excite.cli.tags import (
-    explore as tags_stats,
-)
-from excite.cli.tags import (
-    prepare as tags_clean,
-)
-from excite.cli.tags import (
-    tags_captions,
-    tags_generate,
-    tags_shards,
-    tags_show,
+from excite.cli.options import group
+from excite.cli.tags.explore import SHOW_EXAMPLES, STATS_EXAMPLES, show_command, stats_command
+from excite.cli.tags.prepare import (
+    CAPTIONS_EXAMPLES,
+    CLEAN_EXAMPLES,
+    GENERATE_EXAMPLES,
+    SHARDS_EXAMPLES,
+    captions_command,
+    clean_command,
+    generate_command,
+    shards_command,
 )
 
 __all__ = ["app"]
 
 app = group("Clean a corpus of pictures with tags, and look at its dictionary.")
-app.command("clean", epilog=tags_clean.EXAMPLES)(tags_clean.command)
-app.command("captions", epilog=tags_captions.EXAMPLES)(tags_captions.command)
-app.command("stats", epilog=tags_stats.EXAMPLES)(tags_stats.command)
-app.command("show", epilog=tags_show.EXAMPLES)(tags_show.command)
-app.command("shards", epilog=tags_shards.EXAMPLES)(tags_shards.command)
-app.command("generate", epilog=tags_generate.EXAMPLES)(tags_generate.command)
+app.command("clean", epilog=CLEAN_EXAMPLES)(clean_command)
+app.command("captions", epilog=CAPTIONS_EXAMPLES)(captions_command)
+app.command("stats", epilog=STATS_EXAMPLES)(stats_command)
+app.command("show", epilog=SHOW_EXAMPLES)(show_command)
+app.command("shards", epilog=SHARDS_EXAMPLES)(shards_command)
+app.command("generate", epilog=GENERATE_EXAMPLES)(generate_command)

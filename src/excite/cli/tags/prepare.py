@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import time
 from pathlib import Path
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from excite.cli.console import progress
-from excite.cli.options import Address, Columns, Engine, Workers, columns_of, crew_of
+from excite.cli.options import Address, Columns, CorpusArgument, Engine, Workers, columns_of, crew_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from excite.tags.cleaning.duplicates import Alike
+    from excite.tags.images.shard_writer import Shard
 
-__all__ = ["EXAMPLES", "command"]
 
-EXAMPLES = """\b
+CLEAN_EXAMPLES = """\b
 Examples:
   excite tags clean raw.parquet --out kept.parquet                     as in the paper's appendix
   excite tags clean raw.csv --out kept.parquet --columns image=url,tags=keywords,user=owner --min-count 50
@@ -29,7 +32,7 @@ Examples:
 """
 
 
-def command(
+def clean_command(
     corpus: Annotated[
         Path, typer.Argument(metavar="CORPUS", help="Parquet (a file or a folder of parts), CSV, TSV or JSON Lines.")
     ],
@@ -71,9 +74,9 @@ def command(
     five tags share more than three with an earlier picture of the same user. Every dropped picture is listed with its
     reason. A run that was stopped goes on where it was.
     """
-    from excite.tags.cleaning.rules import Rules
     from excite.tags.cleaning.run import Cleaning
-    from excite.tags.normalising import Normalising
+    from excite.tags.cleaning.survey import Rules
+    from excite.tags.dictionary import Normalising
 
     started = time.monotonic()
     cleaning = Cleaning(
@@ -125,3 +128,166 @@ def _print(report: dict[str, Any]) -> None:
     typer.echo(f"tags changed: {changed or 'none'} (of {report['listed_tags']:,} listed)")
     typer.echo(f"written: {', '.join(report['files'])}")
     typer.secho(f"next: excite tags stats {report['files'][0]}", dim=True)
+
+
+# ``excite tags captions``: a caption file as a corpus of tags.
+
+CAPTIONS_EXAMPLES = """\b
+Examples:
+  excite tags captions captions_val2017.json --out corpus.parquet       the words of COCO's captions as tags
+  excite tags captions results_20130124.token --out corpus.parquet      Flickr30k's
+  excite tags captions captions.csv --out corpus.parquet --no-plurals   columns image and caption; dog and dogs differ
+  excite tags captions captions.jsonl --out corpus.parquet --stop-words mine.txt --json
+"""
+
+
+def captions_command(
+    captions: Annotated[
+        Path, typer.Argument(metavar="FILE", help="COCO's captions (.json), .jsonl, .csv, .tsv, .token, .txt; or .gz.")
+    ],
+    out: Annotated[Path, typer.Option(help="The corpus: a Parquet file with the columns image, tags, user.")],
+    plurals: Annotated[
+        bool, typer.Option("--plurals/--no-plurals", help="Make English plurals singular: dogs become dog.")
+    ] = True,
+    stop_words: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Words that are no tags, one a line, instead of excite's own.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Make the words of captions the tags of their pictures, those in most of a picture's captions first."""
+    from excite.tags.formats.captions import captions_to_corpus, read_stop_words
+    from excite.vocabulary.word_lists import STOP_WORDS
+
+    words = STOP_WORDS if stop_words is None else read_stop_words(stop_words)
+    answer = captions_to_corpus(captions, out, plurals=plurals, stop_words=words)
+    answer["file"] = str(out)
+    typer.echo(json.dumps(answer)) if as_json else _print_captions(answer)
+
+
+def _print_captions(answer: dict[str, Any]) -> None:
+    """What was made, and what was left out."""
+    typer.echo(
+        f"{answer['pictures']} pictures with {answer['captions']} captions: {answer['words']} tags, "
+        f"{answer['distinct']} different ones"
+    )
+    if answer["skipped"]:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in answer["skipped"].items())
+        typer.echo(f"skipped: {reasons}")
+    typer.echo(f"written: {answer['file']}")
+
+
+# ``excite tags generate``: a corpus whose truth is known.
+
+GENERATE_EXAMPLES = """\b
+Examples:
+  excite tags generate 1000000 --out made              a million pictures in made/corpus.parquet
+  excite tags clean made/corpus.parquet --out kept.parquet
+"""
+
+
+def generate_command(
+    rows: Annotated[int, typer.Argument(metavar="PICTURES", min=1, help="How many pictures.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for the corpus and its truth.")],
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same corpus.")] = 0,
+    tags: Annotated[int, typer.Option(min=100, help="How many common tags there are.")] = 60_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Make a corpus of any size whose truth is known, for tests and timing: no pictures, only their tags.
+
+    truth.parquet tells for each picture which rule drops it, truth.tags.csv how often each tag is listed.
+    """
+    from excite.tags.synthetic import BLOCK, CORPUS, COUNTS, TRUTH, Generated, generate
+
+    blocks = -(-rows // BLOCK)
+    made = list(progress(generate(Generated(rows, seed, tags), out), blocks, "blocks"))[-1]
+    files = [str(out / name) for name in (CORPUS, TRUTH, COUNTS)]
+    answer = {"pictures": made, "files": files}
+    typer.echo(json.dumps(answer) if as_json else f"{made:,} pictures; written: {', '.join(files)}")
+
+
+# ``excite tags shards``: the pictures of a corpus as tar files.
+
+SHARDS_EXAMPLES = """\b
+Examples:
+  excite tags shards kept.parquet --pictures photos --out shards              200 MB each
+  excite tags shards kept.parquet --pictures photos --out shards --rows 10000
+  excite tags shards kept.parquet --pictures . --urls --out shards            fetch pictures named by web addresses
+"""
+
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+SIZE_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
+
+
+def shards_command(
+    corpus: CorpusArgument,
+    pictures: Annotated[str, typer.Option(metavar="ROOT", help="Where its pictures lie: a folder, or other shards.")],
+    out: Annotated[Path, typer.Option(help="The folder for the shards; a run that was stopped goes on there.")],
+    size: Annotated[
+        str | None, typer.Option(metavar="BYTES", help="A shard of this size is full, as 200MB or 1GB.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Pictures a shard, instead of a size.")] = None,
+    urls: Annotated[
+        bool,
+        typer.Option("--urls", help="Fetch pictures that are named by web addresses: only for a corpus you trust."),
+    ] = False,
+    columns: Columns = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write the pictures of a corpus, with their tags, as tar files in the WebDataset layout.
+
+    Pictures are copied as they are, in the order of the corpus. Those that cannot be read are left out and counted.
+    """
+    from excite.tags.corpus import Corpus
+    from excite.tags.images import open_pictures
+    from excite.tags.images.shard_writer import SIZE, Sharding
+
+    if size is not None and rows is not None:
+        raise typer.BadParameter("--rows already says when a shard is full: leave --size out")
+    room = None if rows is not None else SIZE if size is None else _bytes(size)
+    sharding = Sharding(
+        Corpus(corpus, columns_of(columns, users_needed=False)),
+        open_pictures(pictures, urls=urls),
+        out,
+        room,
+        rows,
+        progress,
+    )
+    answer = _answer(sharding.write(), out)
+    typer.echo(json.dumps(answer)) if as_json else _print_shards(answer, out)
+    for failure in sharding.failures:
+        typer.echo(f"excite: {failure}", err=True)
+    if answer["bad"]:
+        typer.echo(f"excite: {answer['bad']} of {answer['read']} pictures were left out, as above", err=True)
+
+
+def _bytes(text: str) -> int:
+    """How many bytes are meant.
+
+    Example:
+        >>> _bytes("200MB"), _bytes("1.5 gb")
+        (200000000, 1500000000)
+    """
+    if (meant := SIZE_TEXT.fullmatch(text.strip())) is None or float(meant[1]) == 0:
+        raise typer.BadParameter(f"--size {text!r} is no size: write it as 200MB or 1GB")
+    return int(float(meant[1]) * UNITS[meant[2].upper()])
+
+
+def _answer(shards: Iterable[Shard], out: Path) -> dict[str, Any]:
+    shards = list(shards)
+    return {
+        "read": sum(shard.end - shard.first for shard in shards),
+        "written": sum(shard.pictures for shard in shards),
+        "bad": sum(shard.bad for shard in shards),
+        "repeated": sum(shard.repeated for shard in shards),
+        "bytes": sum(shard.bytes for shard in shards),
+        "files": [str(out / shard.file) for shard in shards if shard.pictures],
+    }
+
+
+def _print_shards(answer: dict[str, Any], out: Path) -> None:
+    repeated = f", {answer['repeated']} named before" if answer["repeated"] else ""
+    typer.echo(
+        f"{answer['written']} of {answer['read']} pictures in {len(answer['files'])} shards "
+        f"({answer['bytes'] / 1e6:.1f} MB); {answer['bad']} could not be read{repeated}"
+    )
+    typer.secho(f"next: excite train tags CORPUS --pictures {out}", dim=True)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from excite.experiments.checks.base import Check, Panel, Verdict
 from excite.experiments.conservation.run import passes_everything
-from excite.metrics.means import mean
+from excite.metrics.statistics import mean
 from excite.models.layers import spatial_layers
 from excite.propagation import Sweep, prior
+from excite.propagation.networks import main_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from excite.experiments.checks.base import Measured, Standing
-    from excite.experiments.checks.seen import Seen
+    from torch import Tensor, nn
 
-__all__ = ["MASS", "judge_mass", "mass_kept"]
+    from excite.experiments.checks.base import Measured, Seen, Standing
+
 
 EXACT = 1e-4
 MOST_PLACES = 0.9  # with fewer, it is worth a word
@@ -81,3 +83,55 @@ def judge_mass(measured: Sequence[Measured], _method: str) -> Verdict:
 
 
 MASS = Check("mass", "How much of the signal is kept on its way down?", mass_kept, judge_mass)
+
+
+# Does the network answer what it always answers, and are the digits of its maps enough?
+
+DIGITS = 0.01  # of the map
+
+
+def values_agree(seen: Seen) -> dict[str, Any]:
+    """The network's answers before, while and after it is explained; and how far its map is from double precision."""
+    module, inputs = seen.classifier.module, seen.inputs
+    layer = seen.layers["mwp"][0]
+    with torch.no_grad():
+        before = main_output(module(inputs))
+    output, single = _explained(module, inputs, layer, seen.finding.units)
+    with torch.no_grad():
+        after = main_output(module(inputs))
+    _, double = _explained(copy.deepcopy(module).double(), inputs.double(), layer, seen.finding.units)
+    return {
+        "while": float((output - before).abs().max()),
+        "after": float((after - before).abs().max()),
+        "rounding": float((single - double).abs().sum() / double.sum()),
+    }
+
+
+def _explained(module: nn.Module, inputs: Tensor, layer: str, units: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """The answer, and the map of winning probabilities [h, w] in double precision."""
+    sweep = Sweep(module, inputs, [layer])
+    arrived = sweep.down(prior(sweep.output, dict.fromkeys(units, 1.0)))[layer]
+    return sweep.output.detach(), arrived.double()
+
+
+def judge_values(measured: Sequence[Measured], _method: str) -> Verdict:
+    """The same answers to the last bit, and maps whose digits are enough."""
+    gaps = {"while it is explained": "while", "afterwards": "after"}
+    largest = {words: max(one[name] for one in measured) for words, name in gaps.items()}
+    rounding = max(one["rounding"] for one in measured)
+    changed = [words for words, gap in largest.items() if gap != 0]
+    if changed:
+        standing: Standing = "fails"
+        said = f"The network answers otherwise {' and '.join(changed)}: this is a fault, please report it."
+    else:
+        standing = "holds" if rounding < DIGITS else "doubtful"
+        said = (
+            "The network answers the same, to the last bit, before, while and after it is explained. By rounding at "
+            f"most {rounding:.1g} of a map is elsewhere than in double precision."
+        )
+    rows = [{"": f"answers {words} differ by", "at most": f"{gap:.1g}"} for words, gap in largest.items()]
+    rows.append({"": "of the map lies elsewhere than in double precision", "at most": f"{rounding:.1g}"})
+    return Verdict(standing, (said,), rows)
+
+
+VALUES = Check("values", "Are the values right?", values_agree, judge_values)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from excite.experiments.checks.base import Check, Panel, Verdict, worst
-from excite.methods.planes import blurred
-from excite.metrics.means import mean, mean_curve
+from excite.methods.base import blurred
 from excite.metrics.removal import area, shares, steps_between
+from excite.metrics.statistics import mean, mean_curve
 from excite.readouts.upsample import upsample
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.experiments.checks.base import Measured, Standing
-    from excite.experiments.checks.seen import Seen
+    from excite.experiments.checks.base import Measured, Seen, Standing
 
 __all__ = ["RANDOM", "REMOVAL", "judge_removal", "under_removal"]
 

@@ -2,29 +2,105 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ImageError, MethodError
-from excite.experiments.checks.base import STANDINGS, worst
-from excite.experiments.checks.checks import CHECKS
-from excite.experiments.checks.work import Checking
+from excite.experiments.checks.base import STANDINGS, Check, Seen, worst
+from excite.experiments.checks.mass import MASS, VALUES
+from excite.experiments.checks.randomization import CLASSES, RANDOMISATION
+from excite.experiments.checks.removal import REMOVAL
+from excite.experiments.checks.stability import STABILITY
 from excite.experiments.readable_layers import Places
-from excite.jobs import Crew
-from excite.jobs.ledger_init import open_ledger
+from excite.images import file_state, find_images, read_image
+from excite.jobs import Crew, open_ledger
 from excite.jobs.loop import run
 from excite.methods import find_method
-from excite.metrics.means import FEW
+from excite.metrics.statistics import FEW
+from excite.models.classifier import identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from excite.experiments.checks.base import Standing, Verdict
-    from excite.jobs.ledger_init import Entry
+    from excite.jobs import Entry
     from excite.models import Classifier
 
-__all__ = ["PEERS", "Sanity", "SanityReport"]
+
+# Every check by its name. A new one is one file beside this one and one line in `CHECKS`.
+
+CHECKS: Mapping[str, Check] = {
+    check.name: check for check in (MASS, VALUES, RANDOMISATION, CLASSES, REMOVAL, STABILITY)
+}
+
+
+def chosen_checks(names: str | None) -> list[str]:
+    """The checks that somebody has named, or all of them.
+
+    Example:
+        >>> chosen_checks("values,mass"), len(chosen_checks(None))
+        (['values', 'mass'], 6)
+    """
+    chosen: Sequence[str] = list(CHECKS) if names is None else list(dict.fromkeys(names.split(",")))
+    for name in chosen:
+        if name not in CHECKS:
+            raise MethodError(f"there is no check {name!r}: use some of {','.join(CHECKS)}")
+    return list(chosen)
+
+
+# What is done for each picture: every check, and the facts that it found.
+
+ODD_NAMES = ("utf-8", "surrogateescape")
+AS_MEASURED = 2  # goes up when a check measures otherwise, so that older facts do not count any more
+
+
+@dataclass(frozen=True, eq=False)
+class Checking:
+    """The work done for each picture.
+
+    Attributes:
+        classifier: who is checked.
+        layers: for each method, by name, the layer at which it is read; the checked one first.
+        checks: the names of the checks.
+        seed: whatever is drawn at random is drawn by it.
+        question: all of that as text.
+    """
+
+    classifier: Classifier
+    layers: Mapping[str, tuple[str, ...]]
+    checks: Sequence[str]
+    seed: int = 0
+    question: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        facts = [AS_MEASURED, list(self.layers.items()), list(self.checks), self.seed, version("excite")]
+        object.__setattr__(self, "question", json.dumps([facts, identity(self.classifier)]))
+
+    def key(self, task: Path) -> str:
+        """Changes when the picture, the classifier, the question or the program does."""
+        return hashlib.sha256(json.dumps([self.question, *file_state(task)]).encode()).hexdigest()[:16]
+
+    def __call__(self, task: Path) -> dict[str, Any]:
+        """Look at the picture, and measure. Each has weights and noise of its own: a single draw may be odd."""
+        seen = Seen(
+            self.classifier, self.layers, read_image(task), self.seed + zlib.crc32(task.name.encode(*ODD_NAMES))
+        )
+        return {
+            "image": str(task),
+            "finding": seen.finding.name,
+            "probability": float(seen.probabilities.max()),
+            "checks": {name: CHECKS[name].measure(seen) for name in self.checks},
+        }
+
+
+# All checks of a classifier on some pictures, and what they come to.
 
 PEERS = ("mwp", "grad", "grad-cam", "lrp")  # what every method is seen beside; a random map too, where that says much
 
@@ -163,3 +239,34 @@ class Sanity:
             name: CHECKS[name].judge([record["checks"][name] for record in records], method) for name in self.checks
         }
         return SanityReport(self.classifier.name, method, self.layers[method][0], len(records), verdicts)
+
+
+# The pictures of a check: a few of those that somebody has, or photographs that are there without asking anybody.
+
+PHOTOGRAPHS = ("chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg")  # inside scikit-image, with free licences
+
+
+def pictures_of(patterns: Sequence[str], limit: int) -> list[Path]:
+    """The files of pictures, folders and patterns, each once; of more than ``limit`` some, evenly among them.
+
+    Example:
+        >>> [file.name for file in pictures_of([], 2)]
+        ['chelsea.png', 'astronaut.png']
+    """
+    if not patterns:
+        return _evenly(_photographs(), limit)
+    return _evenly(find_images(patterns), limit)
+
+
+def _photographs() -> list[Path]:
+    spec = find_spec("skimage")
+    if spec is None or spec.origin is None:
+        raise ImageError("name some pictures, or install photographs to check on: pip install 'excite[demo]'")
+    return [Path(spec.origin).parent / "data" / name for name in PHOTOGRAPHS]
+
+
+def _evenly(files: list[Path], limit: int) -> list[Path]:
+    """Some of the files, from all parts of the list: those of one folder are often all alike."""
+    if len(files) <= limit:
+        return files
+    return [files[k * len(files) // limit] for k in range(limit)]

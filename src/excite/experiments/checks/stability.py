@@ -8,16 +8,15 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from excite.experiments.checks.base import Check, Verdict
-from excite.metrics.means import mean
-from excite.metrics.ranks import rank_correlation
+from excite.metrics.ranking import rank_correlation
+from excite.metrics.statistics import mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from excite.experiments.checks.base import Measured, Standing
-    from excite.experiments.checks.seen import Seen
+    from excite.experiments.checks.base import Measured, Seen, Standing
 
 __all__ = ["STABILITY", "judge_stability", "relative_distance", "under_small_changes"]
 

@@ -6,41 +6,262 @@ anew without another look.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from excite.experiments.grounding.grounding_facts import (
-    Asked,
-    check_size,
-    matches_of,
-    phrase_facts,
-    pointed,
-    rank_of,
-)
-from excite.images import read_image
+import numpy as np
+
+from excite.datasets.phrases import union
+from excite.errors import DataError, ModelError, ProposalError
+from excite.grounding import Gaze, Scorer
+from excite.grounding.proposals import PROPOSERS, Proposals
+from excite.images import file_state, read_image
 from excite.methods import find_method
+from excite.metrics.phrases import MATCH, is_small, overlaps
+from excite.models import Preprocess
+from excite.models.classifier import identity
 from excite.vocabulary import read_phrase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
     from PIL import Image
 
-    from excite.datasets.phrases import Phrase
-    from excite.experiments.grounding.grounding_protocol import Protocol
-    from excite.grounding import PhraseMap, Scorer
-    from excite.vocabulary import Reading
+    from excite.datasets import Box
+    from excite.datasets.phrases import Described, Phrase
+    from excite.grounding import PhraseMap
+    from excite.grounding.proposals import Source
+    from excite.methods import Method
+    from excite.models import Classifier
+    from excite.vocabulary import Labels, Reading
 
     Numbers = NDArray[np.floating[Any]]
     Matches = Mapping[str, NDArray[np.bool_]]
 
-__all__ = ["GAMMAS", "PAPERS_GAMMAS", "Choosing", "Ranking", "Work"]
+
+# How grounding is measured: what is the same for all pictures.
+
+
+@dataclass(frozen=True, eq=False)
+class Protocol:
+    """How phrases are asked.
+
+    Attributes:
+        classifier: who is asked; it has labels.
+        layers: for each method, by name, the layer at which it is read.
+        source: who proposes regions,
+        proposals: and what that is called.
+        trust: how much the proposals' own order counts, 0 to 1.
+        side: the shorter side of the picture as the classifier sees it.
+        hints: let words for places and colours weigh the maps.
+        question: all of that as text.
+        labels: the words of the classifier.
+
+    Raises:
+        ModelError: the classifier has no labels.
+    """
+
+    classifier: Classifier
+    layers: Mapping[str, tuple[str, ...]]
+    source: Source
+    proposals: str
+    trust: float
+    side: int
+    hints: bool
+    question: str = field(init=False)
+    labels: Labels = field(init=False)
+
+    def __post_init__(self) -> None:
+        labels = self.classifier.labels
+        if labels is None:
+            raise ModelError(f"{self.classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
+        asked = [self.layers, _proposals_identity(self.proposals), self.trust, self.side, self.hints]
+        facts = ["grounding", version("excite"), _source(), *asked, identity(self.classifier), _words_identity(labels)]
+        object.__setattr__(self, "question", json.dumps(facts))
+        object.__setattr__(self, "labels", labels)
+
+    def look(self, picture: Image.Image, methods: Sequence[str]) -> Gaze:
+        """One look at a picture, of which these methods can be asked."""
+        layers: dict[Method, Sequence[str]] = {find_method(name): self.layers[name] for name in methods}
+        return Gaze(self.classifier, picture, list(layers), layer=layers, side=self.side)
+
+    def proposed(self, picture: Image.Image, task: Asked) -> tuple[Proposals, str]:
+        """The candidates; without any, why there are none. The phrases of such a picture are missed, not left out."""
+        try:
+            return self.source.of(picture, task.name, task.described.path), ""
+        except ProposalError as error:
+            return Proposals(picture.size, np.zeros((0, 4), np.float32), np.zeros(0, np.float32)), str(error)
+
+    def scorer(self, proposals: Proposals) -> Scorer:
+        """What scores the candidates of a picture."""
+        return Scorer(proposals, self.trust)
+
+
+def enlarged(classifier: Classifier, side: int) -> Classifier:
+    """The same classifier, to whom pictures are shown as large as in this experiment, if it can see them so.
+
+    Where a method is best read may depend on that.
+
+    Example:
+        >>> enlarged(excite.load(), 300).preprocess.shorter_side
+        300
+    """
+    prepare = classifier.preprocess
+    if not isinstance(prepare, Preprocess) or prepare.square:
+        return classifier
+    return replace(classifier, preprocess=replace(prepare, shorter_side=side))
+
+
+@cache
+def _source() -> str:
+    """Changes when what words mean, or how regions are scored, does: that is tuned more often than versions count."""
+    parts = [files(f"excite.{part}") for part in ("grounding", "vocabulary")]
+    texts = [
+        file.read_bytes()
+        for part in parts
+        for file in sorted(part.iterdir(), key=str)
+        if file.name.endswith((".py", ".txt"))  # the tables of words too
+    ]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
+
+
+def _proposals_identity(name: str) -> list[Any]:
+    """Changes when the proposals would: their maker and its settings, or the files that they are read from."""
+    if name in PROPOSERS:
+        maker = PROPOSERS[name]
+        return [name, maker.version, repr(maker)]
+    path = Path(name)
+    return [file_state(file) for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+
+
+def _words_identity(labels: Labels) -> str:
+    words = [labels.synonyms(unit) for unit in range(len(labels))]
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
+
+
+# The facts about a phrase that records of grounding hold, for both readings of its truth.
+
+TRUTHS = ("union", "any")
+"""What has to be matched of what a phrase refers to: the box around all of it, or any of its boxes."""
+
+OWN = "proposals"
+"""The ranking by the proposals' own scores, which looks at no phrase (the paper's MCG_base)."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A picture and the phrases that are asked of it."""
+
+    described: Described
+
+    @property
+    def name(self) -> str:
+        """The picture's name within its data set."""
+        return self.described.name
+
+    def key(self, question: str) -> str:
+        """Changes when the picture, what was said about it or the question does."""
+        described = self.described
+        phrases = [asdict(phrase) for phrase in described.phrases]
+        facts = [question, *file_state(described.path), described.size, phrases]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def checked_truth(truth: str) -> str:
+    """The name of a truth that there is.
+
+    Example:
+        >>> checked_truth("any")
+        'any'
+    """
+    if truth not in TRUTHS:
+        raise DataError(f"there is no truth {truth!r}: choose {' or '.join(TRUTHS)}")
+    return truth
+
+
+def check_size(described: Described, size: tuple[int, int]) -> None:
+    """Raise a `DataError` if the picture has another size than its annotation says: its boxes would lie elsewhere.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from excite.datasets.phrases import Described
+        >>> check_size(Described("a", Path("a.jpg"), (), size=(6, 4)), (6, 4))
+    """
+    if described.size not in {None, size}:
+        told = " x ".join(map(str, described.size))
+        raise DataError(
+            f"{str(described.path)!r} is {size[0]} x {size[1]} pixels, but annotated for {told}: "
+            "its boxes lie elsewhere; annotate it again"
+        )
+
+
+def phrase_facts(phrase: Phrase, reading: Reading, size: tuple[int, int]) -> dict[str, Any]:
+    """What was said, what it refers to, and which of its words the classifier knows."""
+    return {
+        "text": phrase.text,
+        "groups": list(phrase.groups),
+        "sentence": phrase.sentence,
+        "boxes": [list(box) for box in phrase.boxes],
+        "small": {truth: is_small(phrase.boxes, size, any_box=truth == "any") for truth in TRUTHS},
+        "known": bool(reading.words),
+        "skipped": list(reading.skipped),
+        "found": [],
+    }
+
+
+def matches_of(boxes: ArrayLike, truth: Sequence[Box]) -> Mapping[str, NDArray[np.bool_]]:
+    """Which boxes match what a phrase refers to, for both truths: for all rankings of them at once.
+
+    Example:
+        >>> {truth: hits.tolist() for truth, hits in matches_of([(0, 0, 2, 2)], [(0, 0, 2, 2), (4, 0, 6, 2)]).items()}
+        {'union': [False], 'any': [True]}
+    """
+    around = overlaps(boxes, [union(tuple(truth))])
+    return {"union": around[:, 0] >= MATCH, "any": overlaps(boxes, truth).max(axis=1) >= MATCH}
+
+
+def rank_of(matches: NDArray[np.bool_]) -> int | None:
+    """The rank, counted from 1, of the first of ranked boxes that matches; None where none does.
+
+    Example:
+        >>> import numpy as np
+        >>> rank_of(np.array([False, True, True])), rank_of(np.array([], bool))
+        (2, None)
+    """
+    return int(matches.argmax()) + 1 if matches.any() else None
+
+
+def pointed(point: tuple[int, int] | None, boxes: Sequence[Box]) -> Mapping[str, bool]:
+    """Whether the centre of a pixel lies in what a phrase refers to; one that points nowhere misses.
+
+    Example:
+        >>> pointed((3, 0), [(0, 0, 2, 2), (4, 0, 6, 2)])
+        {'union': True, 'any': False}
+    """
+    return {"union": _point_within(point, [union(tuple(boxes))]), "any": _point_within(point, boxes)}
+
+
+def _point_within(point: tuple[int, int] | None, boxes: Sequence[Box]) -> bool:
+    if point is None:
+        return False
+    x, y = point[0] + 0.5, point[1] + 0.5
+    return any(x0 <= x < x1 and y0 <= y < y1 for x0, y0, x1, y1 in boxes)
+
+
+# What is done for each picture of grounding: one look, its proposals, and where the right box is ranked.
+#
+# What is written down are facts (ranks, scores, points, for both readings of the truth), so that tables can be
+# counted anew without another look.
 
 GAMMAS = tuple(step / 20 for step in range(21))
 """All that are tried; one is chosen for each method. Between the paper's lie better ones (docs/grounding.md)."""

@@ -5,35 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from excite.experiments.base import failures_of
-from excite.experiments.grounding.grounding_marks import RANKS
-from excite.experiments.grounding.measure import GAMMAS
-from excite.experiments.published_grounding import (
-    GROUNDED_DATA,
-    GROUNDED_ON,
-    published_groups,
-    published_ranks,
+from excite.experiments.grounding.measure import GAMMAS, PAPERS_GAMMAS
+from excite.experiments.grounding.scores import CURVE, RANKS
+from excite.experiments.published import GROUNDED_DATA, GROUNDED_ON, published_groups, published_ranks
+from excite.experiments.report.figures import (
+    INK,
+    LOOKS,
+    NAMES,
+    OPEN,
+    dots,
+    legend,
+    line_style,
+    panel,
+    panels_of_methods,
+    tens_around,
 )
+from excite.experiments.report.html import csv_table, markdown_table
+from excite.experiments.report.page import methods_of, models_of
+from excite.io.files import save_json, save_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from excite.experiments.grounding.grounding_marks import Marks
-    from excite.experiments.grounding.grounding_rows import Row
-    from excite.experiments.grounding.grounding_run import Run
+    from excite.experiments.grounding.run import Run
+    from excite.experiments.grounding.scores import Marks, Row
     from excite.metrics.statistics import Estimate
 
-__all__ = [
-    "all_rows",
-    "answer",
-    "group_values",
-    "left_out_lines",
-    "lines",
-    "paper_tables",
-    "sentences",
-    "shares_of_time",
-    "times",
-    "titled_tables",
-]
 
 NOTHING = "-"
 GROUP_TITLE = "recall at 5 of each group"
@@ -212,3 +210,114 @@ def paper_tables() -> dict[str, list[dict[str, str]]]:
         f"the paper's own ({GROUNDED_ON}), all phrases / small instances": published_ranks(),
         f"the paper's {GROUP_TITLE}": published_groups(),
     }
+
+
+# The tables of grounding as files: for programs, for spreadsheets, and for papers.
+
+
+def write_tables(runs: Sequence[Run], out: Path) -> list[Path]:
+    """Write ``rows.json``, ``rows.csv``, ``groups.csv``, ``curves.csv`` and ``table.md``.
+
+    The same runs give the same bytes. Without groups there is no table of them.
+    """
+    rows = all_rows(runs)
+    texts = {
+        "rows.csv": csv_table([_flat(row.to_dict()) for row in rows]),
+        **({"groups.csv": csv_table([group_values(row) for row in rows])} if runs[0].groups else {}),
+        "curves.csv": csv_table([line for row in rows for line in _curves(row)]),
+        "table.md": _markdown(runs),
+    }
+    written = [save_json(answer(runs), out / "rows.json")]
+    return [*written, *(save_text(text, out / name) for name, text in texts.items())]
+
+
+def _curves(row: Row) -> Iterator[dict[str, Any]]:
+    for number, recall in zip(CURVE, row.all.curve, strict=True):
+        yield {"model": row.model, "method": row.method, "boxes": number, "recall": round(recall, 2)}
+
+
+def _flat(line: dict[str, Any]) -> dict[str, Any]:
+    """A row without lists, for spreadsheets."""
+    flat: dict[str, Any] = {}
+    for name, value in line.items():
+        if name.endswith("_interval"):
+            measure = name.removesuffix("_interval")
+            flat[f"{measure}_low"], flat[f"{measure}_high"] = (None, None) if value is None else value
+        else:
+            flat[name] = value
+    return flat
+
+
+def _markdown(runs: Sequence[Run]) -> str:
+    """All tables, in any case with the paper's."""
+    parts = [markdown_table(lines(runs))]
+    for title, table in (titled_tables(runs) | paper_tables()).items():
+        parts += [f"{title[0].upper()}{title[1:]}:", markdown_table(table)]
+    return "\n\n".join([*parts, "\n".join(f"- {said}" for said in sentences(runs))]) + "\n"
+
+
+# The figures of grounding, drawn with matplotlib (the extra ``plots``) for the page of its results.
+
+
+def recalls_figure(rows: Sequence[Row], shared: Sequence[Row]) -> Any:
+    """R@1 of each method over all phrases and over small instances with 95 % intervals, a panel for each network.
+
+    Args:
+        rows: of the networks, at most one for each network and method.
+        shared: those that need no network; they are in every panel.
+
+    Returns:
+        a figure of matplotlib.
+    """
+    methods = methods_of([*rows, *shared])
+    figure, panels = panels_of_methods(methods, models_of(rows), "R@1 [%]")
+    shown = [_firsts(row) for row in [*rows, *shared]]
+    for model, axes in panels.items():
+        for offset, subset, look in zip((-0.13, 0.13), ("all phrases", "small instances"), LOOKS, strict=False):
+            there = [row for row in [*rows, *shared] if row.model in {model, ""}]
+            placed = [(methods.index(row.method) + offset, _firsts(row).get(subset)) for row in there]
+            dots(axes, [(place, estimate) for place, estimate in placed if estimate is not None], subset, look)
+        axes.set_xlim(*tens_around(estimate for each in shown for estimate in each.values()))
+    legend(figure, next(iter(panels.values())))
+    return figure
+
+
+def ranks_figure(rows: Sequence[Row]) -> Any:
+    """How many phrases have a right box among the first 1, 2 ... 10, a line for each row."""
+    figure, axes = panel()
+    for k, row in enumerate(rows):
+        axes.plot(CURVE, row.all.curve, label=row.method, **line_style(k))
+    axes.set_xticks(CURVE)
+    axes.set_xlabel("first boxes that count, N", color=INK)
+    axes.set_ylabel("R@N [%]", color=INK)
+    axes.set_ylim(0, None)
+    legend(figure, axes, columns=NAMES)
+    return figure
+
+
+def gammas_figure(rows: Sequence[Row]) -> Any:
+    """The mean of R@1, R@5 and R@10 on held-out pictures by gamma; a large open mark is at the one that was chosen.
+
+    Returns:
+        a figure of matplotlib, or None where no gamma was searched.
+    """
+    searched = [(k, row) for k, row in enumerate(rows) if row.chosen.curve]
+    if not searched:
+        return None
+    figure, axes = panel()
+    for k, row in searched:
+        style = line_style(k)
+        axes.plot(GAMMAS, row.chosen.curve, label=row.method, **style)
+        best = row.chosen.curve[GAMMAS.index(row.chosen.gamma)]
+        axes.plot([row.chosen.gamma], [best], color=style["color"], marker=style["marker"], **OPEN)
+    axes.set_xticks(PAPERS_GAMMAS)
+    axes.set_xlabel("gamma: 0 for the largest regions, 1 for the densest", color=INK)
+    axes.set_ylabel("mean of R@1, R@5 and R@10 [%]", color=INK)
+    legend(figure, axes, columns=NAMES)
+    return figure
+
+
+def _firsts(row: Row) -> Mapping[str, Estimate]:
+    """R@1 over all phrases, and over small instances where there are any."""
+    small = {} if row.small is None else {"small instances": row.small.recalls[1]}
+    return {"all phrases": row.all.recalls[1], **small}

@@ -3,22 +3,273 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from excite.errors import DataError
-from excite.experiments.grounding.grounding_facts import OWN
-from excite.experiments.grounding.grounding_marks import RANKS, Mention, Standing, group_recalls
-from excite.experiments.grounding.grounding_rows import Chosen, Lead, Row
-from excite.experiments.grounding.measure import GAMMAS
+from excite.experiments.grounding.measure import GAMMAS, OWN
 from excite.grounding.ground import GAMMA
-from excite.metrics.phrase_ranking import recall_at
+from excite.metrics.phrases import class_precisions, phrase_class, recall_at
+from excite.metrics.statistics import Estimate, interval, resampled_means
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from excite.jobs.ledger_init import Entry
+    from numpy.typing import NDArray
 
-__all__ = ["Table", "choose", "empty_maps", "mentions_of", "reach", "spent", "unknown_words"]
+    from excite.jobs import Entry
+
+
+# What ranked boxes are worth over many phrases: recall, average precision and pointing, with their intervals.
+
+RANKS = (1, 5, 10)
+"""The paper's N of R@N."""
+
+CURVE = range(1, 11)
+
+
+@dataclass(frozen=True, eq=False)
+class Mention:
+    """A phrase of a picture, and what a ranking of boxes makes of it.
+
+    Attributes:
+        picture: the number of its picture, from 0.
+        text: as it was written.
+        groups: the kinds of things that it counts for.
+        small: whether what it refers to takes less than a quarter of the picture.
+        hit: the rank of the first box that matches, from 1; None where none does.
+        scores: of the first boxes, best first.
+        pointed: whether the map's maximum lies in what it refers to; None where there is no map.
+    """
+
+    picture: int
+    text: str
+    groups: tuple[str, ...]
+    small: bool
+    hit: int | None
+    scores: Sequence[float]
+    pointed: bool | None
+
+    @property
+    def scored_hit(self) -> int | None:
+        """The first hit, where its score was written down: for average precision later ones do not matter."""
+        return self.hit if self.hit is not None and self.hit <= len(self.scores) else None
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a ranking is worth over some phrases, in percent.
+
+    Attributes:
+        phrases: how many.
+        recalls: R@N for each N of `RANKS`: how many phrases have a right box among the first N.
+        map_group: the mean over groups of their average precision; None where the data know no groups.
+        map_phrase: the mean over different phrases of theirs.
+        pointing: how often the map's maximum lies in what is meant; None where there are no maps.
+        curve: the recall at each number of boxes of `CURVE`.
+    """
+
+    phrases: int
+    recalls: Mapping[int, Estimate]
+    map_group: float | None
+    map_phrase: float
+    pointing: Estimate | None
+    curve: tuple[float, ...]
+
+
+class Standing:
+    """How several rankings stand on the same phrases: each by itself, and one against the other.
+
+    Phrases of one picture are no independent draws, so whole pictures are drawn again for intervals. All rankings are
+    drawn alike: what is hard for both leaves their difference as it is.
+
+    Args:
+        mentions: what each ranking makes of the phrases, by its name; all in the same order. There is at least one.
+
+    Raises:
+        DataError: the rankings are not of the same phrases.
+
+    Example:
+        >>> dog, it = Mention(0, "a dog", (), False, 2, [0.9, 0.8], True), Mention(1, "it", (), False, None, [], False)
+        >>> marks = Standing({"mwp": [dog, it]}).marks("mwp")
+        >>> marks.recalls[1].value, marks.recalls[5].value, marks.pointing.value, marks.map_group
+        (0.0, 50.0, 50.0, None)
+    """
+
+    def __init__(self, mentions: Mapping[str, Sequence[Mention]]) -> None:
+        self._mentions = mentions
+        places = [[(one.picture, one.text) for one in each] for each in mentions.values()]
+        if any(each != places[0] for each in places):
+            raise DataError("these rankings are of different phrases: compare those of one experiment")
+        _, pictures = np.unique([picture for picture, _ in places[0]], return_inverse=True)
+        tests = [*map(_within, RANKS), _pointed]
+        passed = [[test(mention) for mention in each] for each in mentions.values() for test in tests]
+        hits = [np.bincount(pictures, weights=each).astype(np.int64)[:, None] for each in passed]
+        drawn = resampled_means(np.bincount(pictures)[:, None], hits)
+        shares = [sum(each) / len(each) for each in passed]
+        rows = range(0, len(passed), len(tests))
+        self._shares = {name: shares[k : k + len(tests)] for name, k in zip(mentions, rows, strict=True)}
+        self._drawn = {name: drawn[k : k + len(tests)] for name, k in zip(mentions, rows, strict=True)}
+
+    def marks(self, name: str) -> Marks:
+        """What one ranking is worth."""
+        mentions = self._mentions[name]
+        estimates = [_estimate(*both) for both in zip(self._shares[name], self._drawn[name], strict=True)]
+        points = all(mention.pointed is not None for mention in mentions)
+        hits = [mention.hit for mention in mentions]
+        return Marks(
+            len(mentions),
+            dict(zip(RANKS, estimates, strict=False)),
+            _mean_precision(mentions, [mention.groups for mention in mentions]),
+            _mean_precision(mentions, [(phrase_class(mention.text),) for mention in mentions]) or 0.0,
+            estimates[-1] if points else None,
+            tuple(100 * (recall_at(hits, rank) or 0.0) for rank in CURVE),
+        )
+
+    def lead(self, one: str, other: str, rank: int = 1) -> Estimate:
+        """By how many points the recall of one ranking is higher than that of another.
+
+        Example:
+            >>> hit, missed = (Mention(0, "a dog", (), False, rank, [], None) for rank in (1, None))
+            >>> Standing({"mwp": [hit, hit], "grad": [hit, missed]}).lead("mwp", "grad").value
+            50.0
+        """
+        at = RANKS.index(rank)
+        return _estimate(self._shares[one][at] - self._shares[other][at], self._drawn[one][at] - self._drawn[other][at])
+
+
+def group_recalls(mentions: Sequence[Mention], groups: Iterable[str], rank: int = 5) -> dict[str, float | None]:
+    """The recall among the first boxes for each group, in percent; None for a group without phrases.
+
+    Example:
+        >>> group_recalls([Mention(0, "a dog", ("animals",), False, 2, [0.9, 0.8], True)], ["animals", "people"])
+        {'animals': 100.0, 'people': None}
+    """
+    recalls = {group: recall_at((each.hit for each in mentions if group in each.groups), rank) for group in groups}
+    return {group: None if recall is None else 100 * recall for group, recall in recalls.items()}
+
+
+def _within(rank: int) -> Callable[[Mention], bool]:
+    return lambda mention: mention.hit is not None and mention.hit <= rank
+
+
+def _pointed(mention: Mention) -> bool:
+    return bool(mention.pointed)
+
+
+def _estimate(share: float, drawn: NDArray[np.float64]) -> Estimate:
+    low, high = interval(drawn)
+    return Estimate(100 * share, 100 * low, 100 * high)
+
+
+def _mean_precision(mentions: Sequence[Mention], classes: Sequence[Sequence[str]]) -> float | None:
+    """The mean over classes of their average precision, in percent; None without classes."""
+    scores: list[Any] = [mention.scores for mention in mentions]
+    found = class_precisions(classes, scores, [mention.scored_hit for mention in mentions])
+    return 100 * sum(found.values()) / len(found) if found else None
+
+
+# The rows of grounding's tables: what one way to rank boxes is worth.
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The gamma of a method.
+
+    Attributes:
+        gamma: the one that is used; None where nothing is scored by area.
+        curve: for each of `GAMMAS` the mean of R@1, R@5 and R@10 on the held-out pictures, in percent; none where
+            somebody said which gamma it is.
+    """
+
+    gamma: float | None
+    curve: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one way to rank boxes is worth, on the pictures that nothing was chosen on.
+
+    Attributes:
+        model: the network's name; blank for a ranking that needs none.
+        method: the method's, "proposals" for the proposals' own scores, or that of another system.
+        layer: where it was read; blank where there is nothing to read.
+        chosen: its gamma.
+        all: over all phrases.
+        small: over those that refer to less than a quarter of the picture; None where there are none.
+        groups: recall at 5 of each group, in percent; None for one without phrases.
+        missing: how many phrases have no result (of another system's file): they count as missed.
+    """
+
+    model: str
+    method: str
+    layer: str
+    chosen: Chosen
+    all: Marks
+    small: Marks | None
+    groups: Mapping[str, float | None]
+    missing: int = 0
+
+    @property
+    def group_mean(self) -> float | None:
+        """The mean over groups of their recall at 5."""
+        there = [recall for recall in self.groups.values() if recall is not None]
+        return sum(there) / len(there) if there else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: percentages with two decimals."""
+        return {
+            "model": self.model,
+            "method": self.method,
+            "layer": self.layer,
+            "gamma": self.chosen.gamma,
+            **_plain(self.all, ""),
+            **_plain(self.small, "_small"),
+            "missing": self.missing,
+        }
+
+
+@dataclass(frozen=True)
+class Lead:
+    """How much better one row is than another, in points of recall, paired over pictures."""
+
+    model: str
+    method: str
+    over: str
+    r1: Estimate
+    r1_small: Estimate | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        lead = {"model": self.model, "method": self.method, "over": self.over}
+        for name, estimate in (("r1", self.r1), ("r1_small", self.r1_small)):
+            lead |= _estimate_fields(name, estimate)
+        return lead
+
+
+def _plain(marks: Marks | None, ending: str) -> dict[str, Any]:
+    """The marks as plain values; those that there are none of are None."""
+    line: dict[str, Any] = {f"phrases{ending}": 0 if marks is None else marks.phrases}
+    for rank in RANKS:
+        line |= _estimate_fields(f"r{rank}{ending}", None if marks is None else marks.recalls[rank])
+    line[f"map_group{ending}"] = _rounded(None if marks is None else marks.map_group)
+    line[f"map_phrase{ending}"] = _rounded(None if marks is None else marks.map_phrase)
+    return line | _estimate_fields(f"pointing{ending}", None if marks is None else marks.pointing)
+
+
+def _estimate_fields(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    if estimate is None:
+        return {name: None, f"{name}_interval": None}
+    return {name: round(estimate.value, 2), f"{name}_interval": [round(estimate.low, 2), round(estimate.high, 2)]}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+# What the records of grounding say: gamma chosen on some pictures, recall told of the others.
 
 
 def choose(records: Sequence[Entry], truth: str, among: Sequence[float] = GAMMAS) -> dict[str, Chosen]:

@@ -2,33 +2,376 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from excite.experiments.localization.localization_figures import curves_figure, errors_figure, sizes_figure
-from excite.experiments.localization.localization_page_about import measured
-from excite.experiments.localization.localization_page_examples import examples
-from excite.experiments.localization.localization_page_fits import manners_table, pairs_of, whole_picture
-from excite.experiments.localization.localization_page_tables import (
-    conventions_table,
-    errors_table,
-    layers_table,
-    others_published,
-    papers_alphas,
+from PIL import Image
+
+from excite.errors import DataError, ImageError
+from excite.experiments.localization.report import (
+    ALPHA,
+    LEVELS,
+    PIECES,
+    WAYS,
+    curves_figure,
+    errors_figure,
+    left_out_lines,
+    manners_table,
+    pairs_of,
+    sizes_figure,
+    whole_picture,
 )
-from excite.experiments.localization.localization_page_words import ALPHA, WAYS
-from excite.experiments.localization.localization_rules import RULES
-from excite.experiments.localization.scores import best_layers, difference
+from excite.experiments.localization.scores import RULES, best_layers, difference
+from excite.experiments.published import LOCALIZATION, LOCALIZED_DATA, LOCALIZED_ON, WORDS
+from excite.experiments.report.examples import Drawn, Example, best_of_each_kind, dashed, framed, shown_again
 from excite.experiments.report.figures import check_plots
-from excite.experiments.report.html import Html, drawing, element, joined, page
-from excite.experiments.report.page import bullets, how_to_read, main_method, points, save_page
+from excite.experiments.report.html import Html, drawing, element, joined, page, table
+from excite.experiments.report.page import (
+    DASH,
+    WIDTH,
+    bullets,
+    facts_list,
+    first_two,
+    headed_strips,
+    how_to_read,
+    in_percent,
+    lines_or_nothing,
+    main_method,
+    marked,
+    methods_of,
+    models_of,
+    points,
+    ranked,
+    save_page,
+    strip,
+    told_once,
+    without,
+    worth_a_look,
+)
+from excite.readouts.overlay import overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
+    from excite.datasets import Box
+    from excite.experiments.localization.report import Pair
     from excite.experiments.localization.scores import Row, Run
+    from excite.experiments.report.examples import Rating
+    from excite.jobs import Entry
+    from excite.metrics.statistics import Share
 
-__all__ = ["FILE", "MAIN", "write"]
+    Fits = Sequence[bool]  # of the main method, and then of the others that look at the picture
+
+
+# What was measured in localisation, and what was not, in words for its page.
+
+
+def measured(runs: Sequence[Run]) -> Html:
+    """A list of facts."""
+    return facts_list(
+        [
+            *_protocol(runs[0]),
+            ("networks", ", ".join(run.classifier_name for run in runs)),
+            ("methods", ", ".join(methods_of(row for run in runs for row in run.rows))),
+            *told_once({run.classifier_name: _of_one(run) for run in runs}),
+        ]
+    )
+
+
+def _protocol(run: Run) -> Iterator[tuple[str, str]]:
+    """What is the same for all networks."""
+    about = run.about
+    width, height = about["canvas"]
+    yield "data", f"{run.dataset_name}, split {run.split}, in {about['data']['folder']}"
+    yield "the network sees", f"each picture in one piece, {_shape(about)}, and is told what to look for"
+    above = f"above {ALPHA} times its mean; the box is then scaled back to the picture"
+    yield (
+        "box",
+        f"the map is stretched to {width} x {height}, and the tightest box goes around all of it that is {above}",
+    )
+    yield "fits", "a box that overlaps a true box by at least half (intersection over union); the best true box counts"
+    yield "error", "the share of pairs of a picture and a category in it whose box does not fit"
+    yield ALPHA, "for each method and network, the one of 0, 0.5, 1 ... 10 with the smallest error on held-out pictures"
+    yield "95 % intervals", "Wilson's, for a share; of differences, from their spread over pictures"
+
+
+def _shape(about: Mapping[str, Any]) -> str:
+    return "in its own shape" if about["shape"] == "its own" else str(about["shape"])
+
+
+def _of_one(run: Run) -> Iterator[tuple[str, str]]:
+    """What was measured with one network, and what was not."""
+    about = run.about
+    chosen_on = len(run.records) - len(run.reported)
+    yield "pictures", f"{about['pictures']} asked for, {len(run.records)} measured"
+    drawn = f"{about['held_out']:.0%}, drawn by the seed {about['seed']}"
+    yield "held out", f"{chosen_on} only chose thresholds ({drawn}); all numbers are of the other {len(run.reported)}"
+    yield "pairs", f"{run.rows[0].error.total} of a picture and a category in it are reported on"
+    yield "signal", f"starts from what the network says of {about['output']}"
+    yield "left out", lines_or_nothing(left_out_lines(about["left_out"]))
+    yield "could not be read", lines_or_nothing(about["failures"])
+
+
+# The tables of localisation's page.
+
+
+def errors_table(rows: Sequence[Row], whole: Mapping[str, Share], data: str) -> Html:
+    """The paper's table with methods as rows and networks as columns, its own numbers beside them.
+
+    Args:
+        rows: of each network and method at most one.
+        whole: for each network the error of the whole picture as the box.
+        data: the format of the data; the paper's numbers are of one only.
+    """
+    found = {(row.model, row.method): row for row in rows}
+    models = models_of(rows)
+    beside = data == LOCALIZED_DATA
+    errors = {model: [100 * row.error.value for row in rows if row.model == model] for model in models}
+    best = {model: first_two(values, highest=False) for model, values in errors.items()}
+
+    def cells(model: str, method: str) -> list[str]:
+        row = found.get((model, method))
+        if row is None:
+            return [DASH] * 3
+        return [ranked(in_percent(row.error), best[model]), f"{row.alpha:g}", element("small", row.layer)]
+
+    def line(method: str) -> list[str]:
+        return [method, *(cell for model in models for cell in cells(model, method)), *_paper(method)[: 2 * beside]]
+
+    blind = [cell for model in models for cell in (ranked(in_percent(whole[model]), []), DASH, DASH)]
+    return table(
+        "Error in percent, with 95 % intervals. Best in bold, second best underlined."
+        + " The paper's numbers are of another network, on all pictures." * beside,
+        ["method", *["error", ALPHA, "read at"] * len(models), *["error", ALPHA] * beside],
+        map(line, methods_of(rows)),
+        groups=[("", 1), *((model, 3) for model in models), *[(f"paper: {LOCALIZED_ON}", 2)] * beside],
+        foot=[["the whole picture", *blind, *[DASH] * 2 * beside]],
+    )
+
+
+def others_published(rows: Sequence[Row], data: str) -> list[str]:
+    """What the paper has and this page has not."""
+    there = methods_of(rows)
+    missing = [name for name in LOCALIZATION if name not in there] if data == LOCALIZED_DATA else []
+    told = ", ".join(f"{WORDS.get(name, name.title())} {LOCALIZATION[name].error:.1f}" for name in missing)
+    return [f"The paper also has, with {LOCALIZED_ON}: {told}"] if told else []
+
+
+def papers_alphas() -> str:
+    """Which thresholds the paper chose.
+
+    Example:
+        >>> papers_alphas().endswith("LRP 1, CAM 1, c-MWP 0, MWP 1.5.")
+        True
+    """
+    told = [f"{WORDS[name]} {known.alpha:g}" for name, known in LOCALIZATION.items() if known.alpha is not None]
+    return f"The paper's {ALPHA} ({LOCALIZED_ON}): {', '.join(told)}."
+
+
+def _paper(method: str) -> list[str]:
+    """The paper's error and threshold."""
+    known = LOCALIZATION.get(method)
+    if known is None:
+        return [DASH, DASH]
+    return [f"{known.error:.1f}", DASH if known.alpha is None else f"{known.alpha:g}"]
+
+
+def conventions_table(rows: Sequence[Row]) -> Html:
+    """The same maps boxed in other ways, and as others measure them; of one network."""
+    enough = list(rows[0].max_box_acc_v2)
+    errors = [[100 * row.rules[way].error.value for row in rows] for way in WAYS]
+    fitting = [
+        [row.max_box_acc for row in rows],
+        *([row.max_box_acc_v2[each] for row in rows] for each in enough),
+        [row.v2_mean for row in rows],
+    ]
+    columns = [_marked(column, highest=False) for column in errors] + [_marked(column) for column in fitting]
+
+    def cells(k: int, row: Row) -> list[str]:
+        chosen = [element("small", f"at {row.rules[way].threshold:g}") for way in WAYS]
+        chosen += [Html("")] * len(fitting)
+        return [joined([column[k], at]) for column, at in zip(columns, chosen, strict=True)]
+
+    return table(
+        f"{rows[0].model}. On the left, the error in percent by each way to find a box, at the threshold that held-out "
+        "pictures chose; the range of a map goes from its smallest to its largest value. On the right, how many boxes "
+        "fit, in percent, at the best of all thresholds: chosen on the very pictures, as others report it. Best in "
+        "bold, second best underlined.",
+        ["method", *(PIECES[way] for way in WAYS), "IoU 0.5", *(f"IoU {each:g}" for each in enough), "mean"],
+        [[row.method, *cells(k, row)] for k, row in enumerate(rows)],
+        groups=[
+            ("", 1),
+            *((level, len(ways)) for level, ways in LEVELS.items()),
+            ("MaxBoxAcc", 1),
+            ("MaxBoxAccV2", len(enough) + 1),
+        ],
+    )
+
+
+def layers_table(rows: Sequence[Row]) -> Html:
+    """The error at every layer; nothing where each method was read at one. Of one network."""
+    if len(rows) == len(methods_of(rows)):
+        return Html("")
+    return table(
+        f"{rows[0].model}: the error in percent at each layer, with 95 % intervals.",
+        ["method", "read at", "error", ALPHA],
+        [[row.method, row.layer, ranked(in_percent(row.error), []), f"{row.alpha:g}"] for row in rows],
+    )
+
+
+def _marked(values: Sequence[float], *, highest: bool = True) -> list[str]:
+    best = first_two(values, highest=highest)
+    return [marked(value, best) for value in values]
+
+
+# Examples of localisation to look at: which ones, as the records tell, and their boxes over maps made anew.
+
+
+@dataclass(frozen=True)
+class BoxExample(Example):
+    """An example whose maps are the methods' boxes: each with ``method``, ``layer``, ``alpha``, and what it found.
+
+    Attributes:
+        truth: where the objects are.
+    """
+
+    truth: tuple[Box, ...]
+
+
+def _all_fit(example: BoxExample, fits: Fits) -> float | None:
+    """The smaller the object, the harder it was."""
+    return example.share if all(fits) else None
+
+
+def _only_main_fits(example: BoxExample, fits: Fits) -> float | None:
+    """The more of the others do not fit, the better; of equals, the better fit."""
+    main, *others = fits
+    return sum(others) - min(example.maps[0]["overlap"], 0.99) if main and not all(others) else None
+
+
+def _misses(manner: str) -> Rating[BoxExample]:
+    """The less the box and the object have in common, the worse."""
+
+    def rate(example: BoxExample, _: Fits) -> float | None:
+        main = example.maps[0]
+        return float(main["overlap"]) if main["manner"] == manner else None
+
+    return rate
+
+
+KINDS: dict[str, Rating[BoxExample]] = {
+    "Every method that looks fits the object": _all_fit,
+    "{main} fits where others do not": _only_main_fits,
+    "{main} finds a part: its box is far too small": _misses("too small"),
+    "{main} finds more than the object: its box is far too large": _misses("too large"),
+    "{main} looks elsewhere": _misses("elsewhere"),
+}
+"""Best and worst cases: a heading, and a rating (the lowest first) or None for what is no such case."""
+
+
+def choose(run: Run, rows: Sequence[Row], each: int) -> dict[str, list[BoxExample]]:
+    """The best examples of each kind among the pictures that are reported on.
+
+    Args:
+        run: one network's experiment.
+        rows: the methods, each with the layer to show it at; the main one first.
+        each: how many of each kind.
+    """
+    examples = [_example(pair, rows) for pair in pairs_of(run, rows)]
+    looking = [k for k, row in enumerate(rows) if k == 0 or row.method != "center"]
+    fits = [[example.maps[k]["manner"] == "fits" for k in looking] for example in examples]
+    return best_of_each_kind(examples, fits, KINDS, each)
+
+
+def _example(pair: Pair, rows: Sequence[Row]) -> BoxExample:
+    maps = tuple(
+        {"method": row.method, "layer": row.layer, "alpha": row.alpha, **vars(found)}
+        for row, found in zip(rows, pair.found, strict=True)
+    )
+    return BoxExample(pair.image, pair.size, pair.category, pair.share, maps, pair.truth)
+
+
+def draw(run: Run, example: BoxExample) -> Drawn[BoxExample]:
+    """The photograph and each method's map over it: the true boxes are dashed, and the one that was found is not.
+
+    All are drawn at the width at which they are shown, so that lines look the same on large and on small pictures.
+    A picture that vanished or changed since it was measured is no reason to have no page.
+    """
+    try:
+        picture, shown = shown_again(run.show, example)
+    except (ImageError, DataError) as error:
+        return Drawn(example, trouble=str(error))
+    scale = WIDTH / picture.width
+    photograph = picture.resize((WIDTH, max(1, round(scale * picture.height))), Image.Resampling.LANCZOS)
+    truth = [_scaled(box, scale) for box in example.truth]
+    panels = []
+    for one, found in zip(shown, example.maps, strict=True):
+        panel = overlay(photograph, one.values)
+        panels.append(dashed(panel if found["box"] is None else framed(panel, _scaled(found["box"], scale)), truth))
+    return Drawn(example, dashed(photograph, truth), tuple(panels))
+
+
+def _scaled(box: Box, scale: float) -> Box:
+    x0, y0, x1, y1 = (scale * side for side in box)
+    return x0, y0, x1, y1
+
+
+# The examples of localisation's page: photographs, and the methods' maps over them with their boxes.
+
+EXAMPLES = 12
+NETWORKS = EXAMPLES // len(KINDS)  # that can have an example of each kind
+KEY = (
+    "Dashed: where the object is, as it was annotated. Solid: the box that was found, over the map it comes from; "
+    "yellow is where that map is strongest. IoU is how much both boxes overlap: it fits from 0.5."
+)
+
+
+def examples(runs: Sequence[Run], rows: Sequence[Row], main: str) -> Html:
+    """Best and worst cases of the first networks, a dozen in all.
+
+    Args:
+        runs: the experiments.
+        rows: of each network and method the one to show.
+        main: the method whose best and worst cases they are.
+    """
+    seen = runs[:NETWORKS]
+    boxing = [row for row in rows if row.empty < row.error.total]
+    names = [run.classifier_name for run in seen]
+    shown = {name: worth_a_look([row for row in boxing if row.model == name], main) for name in names}
+    parts = [element("p", KEY), *without([row for row in rows if row.model in shown and row not in shown[row.model]])]
+    for run in seen:
+        of = f"{run.classifier_name}: " if len(runs) > 1 else ""
+        if shown[run.classifier_name]:
+            parts += _cases(run, shown[run.classifier_name], EXAMPLES // len(KINDS) // len(seen), of)
+    unseen = ", ".join(run.classifier_name for run in runs[NETWORKS:])
+    return joined(
+        [*parts, *([element("p", f"There are no examples of {unseen} here.", class_="soft")] if unseen else [])]
+    )
+
+
+def _cases(run: Run, rows: Sequence[Row], each: int, of: str) -> Iterator[Html]:
+    """For each kind of case a heading and its examples, or that there is none."""
+    words = run.about["concepts"]
+
+    def strip_of(example: BoxExample) -> Html:
+        name = words.get(example.category, example.category)
+        about = f"{example.image}, {100 * example.share:.0f} % of the picture"
+        return strip(draw(run, example), name, about, _verdict)
+
+    for kind, found in choose(run, rows, each).items():
+        yield from headed_strips(found, of + kind.format(main=rows[0].method), strip_of)
+
+
+def _verdict(found: Entry) -> str:
+    """By a sign and in words: not by colour."""
+    if found["box"] is None:
+        return "✗ no box"
+    return f"{'✓' if found['manner'] == 'fits' else '✗'} {found['manner']}, IoU {found['overlap']:.2f}"
+
+
+# The page of localisation's results: one HTML file with its tables, figures and pictures inside.
 
 FILE = "localization.html"
 MAIN = ("extent", "mwp")

@@ -8,25 +8,137 @@ for is asked for.
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from excite.experiments.comparison import Comparison
-from excite.experiments.defaults import HELD_OUT, LOCALIZATION_METHODS
-from excite.experiments.holding_out import checked_share, held_out
-from excite.experiments.localization.localization_work import CANVAS, Boxing
-from excite.experiments.localization.scores import Run, tally
-from excite.experiments.localization.squashing import squared
-from excite.readouts.components import check_components
+import numpy as np
+from PIL import Image
+
+from excite.experiments.base import HELD_OUT, LOCALIZATION_METHODS, Comparison, checked_share, held_out
+from excite.experiments.localization.scores import RULES, Run, boxes_of, overlaps_of, tally
+from excite.experiments.readable_layers import all_maps
+from excite.images import read_image
+from excite.models import Preprocess
+from excite.models.classifier import identity
+from excite.readouts.box import check_components
+from excite.readouts.upsample import upsample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from excite.datasets import Dataset
+    from torch import Tensor
+
+    from excite.attention import AttentionMap
+    from excite.datasets import Dataset, Target
+    from excite.experiments.base import Task
     from excite.experiments.localization.scores import Row
-    from excite.jobs.ledger_init import Entry
+    from excite.jobs import Entry
     from excite.models import Classifier
 
-__all__ = ["Localization"]
+
+# What is done for each picture of localisation: one look, and how the boxes of each map lie.
+#
+# What is written down are facts (the boxes, how much they overlap with the truth), so that the choice of thresholds
+# may change without another look.
+
+CANVAS = (224, 224)
+"""Boxes are made on the map at this size, the paper's, whatever the size of the picture."""
+
+
+@dataclass(frozen=True, eq=False)
+class Boxing:
+    """The work done for each picture.
+
+    Attributes:
+        classifier: who is asked.
+        layers: for each method, by name, the layers at which it is read.
+        question: all of that as text.
+    """
+
+    classifier: Classifier
+    layers: Mapping[str, tuple[str, ...]]
+    question: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        rules = [asdict(rule) for rule in RULES.values()]
+        facts = ["localization", self.layers, CANVAS, rules, version("excite"), identity(self.classifier)]
+        object.__setattr__(self, "question", json.dumps(facts))
+
+    def key(self, task: Task) -> str:
+        """Changes when the picture, its annotation, the question or the program does."""
+        return task.key(self.question)
+
+    def __call__(self, task: Task) -> dict[str, Any]:
+        """One look at the picture, and how the boxes of each map lie."""
+        picture = read_image(task.sample.path)
+        task.sample.check_size(picture.size)
+        targets = [_facts(cue.target) for cue in task.cues]
+        for k, found in all_maps(self.classifier, picture, [cue.concept for cue in task.cues], self.layers):
+            targets[k]["maps"].append(_boxed(found, task.cues[k].target))
+        return {"image": task.name, "size": list(picture.size), "targets": targets}
+
+
+def _facts(target: Target) -> dict[str, Any]:
+    return {"category": target.concept, "truth": [list(box) for box in target.boxes], "maps": []}
+
+
+def _boxed(found: AttentionMap, target: Target) -> dict[str, Any]:
+    width, height = found.image_size
+    scale = np.array([width / CANVAS[0], height / CANVAS[1]] * 2)  # back to the picture's own pixels
+    boxes = {
+        rule: [each * scale for each in made]
+        for rule, made in boxes_of(upsample(found.values.clamp(min=0), CANVAS)).items()
+    }
+    truth = np.array(target.boxes)
+    return {
+        "method": found.method,
+        "layer": found.layer,
+        "boxes": [each[0].round(2).tolist() if len(each) else None for each in boxes["paper"]],
+        "overlaps": {rule: overlaps_of(made, truth) for rule, made in boxes.items()},
+    }
+
+
+# Pictures squashed to a square, as the paper's localisation takes them.
+
+
+def squared(classifier: Classifier) -> Classifier:
+    """The same classifier, to whom every picture is shown as a square.
+
+    Its map then still covers the whole picture, so it need only be stretched over it to lie right.
+
+    Example:
+        >>> classifier = squared(excite.load())
+        >>> classifier.prepared(Image.new("RGB", (400, 300))).shape
+        torch.Size([3, 224, 224])
+    """
+    usual = classifier.preprocess
+    square = replace(usual, square=True) if isinstance(usual, Preprocess) else _Squashing(usual)
+    return replace(classifier, preprocess=square)
+
+
+@dataclass(frozen=True, repr=False)
+class _Squashing:
+    """A preparation of one's own, after the picture was made a square of its shorter side."""
+
+    after: Callable[[Image.Image], Tensor]
+
+    def __call__(self, picture: Image.Image) -> Tensor:
+        side = min(picture.size)
+        return self.after(picture.resize((side, side), Image.Resampling.BICUBIC))
+
+    def __repr__(self) -> str:
+        """The same in every process, where the preparation is a function: answers are kept by it."""
+        return f"squashed {getattr(self.after, '__qualname__', repr(self.after))}"
+
+
+# Localisation: does the box around the strong part of a map fit the object that was asked for? (paper, 4.2).
+#
+# The protocol is the paper's: the picture is squashed to the classifier's square, the map is stretched to 224 x 224,
+# and the tightest box around what lies above a multiple of its mean is scaled back to the picture. That multiple is
+# chosen for each method on held-out pictures. The label is given: every category of a picture that the classifier has
+# a word for is asked for.
 
 
 class Localization(Comparison):

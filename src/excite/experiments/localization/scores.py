@@ -4,25 +4,225 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 
-from excite.experiments.localization.localization_rules import RULES
-from excite.experiments.localization.localization_sides import sides_of
-from excite.experiments.records import ComparisonRun
+from excite.errors import DataError
+from excite.experiments.base import ComparisonRun, asked_places, place_of
+from excite.experiments.layer_sweep import ENOUGH_OVERLAP
+from excite.metrics.boxes import ALPHAS, best_overlaps, boxes_over, mean_levels
 from excite.metrics.statistics import Share, Z, paired_test
+from excite.readouts.box import component_boxes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from torch import Tensor
 
-    from excite.experiments.localization.localization_sides import Sides
-    from excite.experiments.records import Place
-    from excite.jobs.ledger_init import Entry
+    from excite.experiments.base import Place
+    from excite.jobs import Entry
 
-__all__ = ["V2_OVERLAPS", "Difference", "Row", "RuleResult", "Run", "best_layers", "difference", "tally"]
+    Boxes = NDArray[np.float64]
+
+
+# The maps of one method on both sides: pictures that thresholds are chosen on, and pictures that are reported on.
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What one method gave at one layer.
+
+    Attributes:
+        place: the method and the layer.
+        held_out: its maps of the pictures to choose on.
+        reported: its maps of the pictures to report on,
+        pictures: and for each the number of its picture among these.
+    """
+
+    place: Place
+    held_out: Sequence[Entry]
+    reported: Sequence[Entry]
+    pictures: Sequence[int]
+
+    @property
+    def empty(self) -> int:
+        """How many of the maps that are reported on have no box, since nothing is above zero."""
+        return sum(found["boxes"][0] is None for found in self.reported)
+
+    def chosen(self, rule: str) -> int:
+        """Which threshold has the smallest error where one is chosen; of equals the first."""
+        return int(_errors(self.held_out, rule, ENOUGH_OVERLAP).argmin())
+
+    @property
+    def share_chosen(self) -> Share:
+        """By the paper's rule, how many are missed where the threshold is chosen."""
+        at = self.chosen("paper")
+        missed = [found["overlaps"]["paper"][at] < ENOUGH_OVERLAP for found in self.held_out]
+        return Share(sum(missed), len(missed))
+
+    def misses(self, rule: str) -> NDArray[np.bool_]:
+        """Which pairs that are reported on are missed, at the threshold that was chosen."""
+        at = self.chosen(rule)
+        return np.array([found["overlaps"][rule][at] < ENOUGH_OVERLAP for found in self.reported])
+
+    def curve(self, rule: str, enough: float = ENOUGH_OVERLAP) -> tuple[float, ...]:
+        """The error in percent on what is reported, at each threshold, if so much overlap is enough."""
+        return tuple((100 * _errors(self.reported, rule, enough)).tolist())
+
+
+def sides_of(records: Sequence[Entry], reported: Collection[str]) -> list[Sides]:
+    """For each method and layer its maps on both sides, in the order of the pairs.
+
+    Raises:
+        DataError: the records are of different methods or layers, or all pictures are on one side.
+
+    Example:
+        >>> found = {"method": "mwp", "layer": "conv5"}
+        >>> records = [{"image": name, "targets": [{"maps": [found]}]} for name in "abc"]
+        >>> [(sides.place, len(sides.held_out), sides.pictures) for sides in sides_of(records, {"b", "c"})]
+        [(('mwp', 'conv5'), 1, [0, 1])]
+    """
+    places = asked_places(target for record in records for target in record["targets"])
+    choose, tell = ([one for one in records if (one["image"] in reported) is told] for told in (False, True))
+    if not choose or not tell:
+        raise DataError("thresholds are chosen on some pictures and told of others: there are none on one of the sides")
+    held_out, told = _by_place(choose), _by_place(tell)
+    pictures = [k for k, record in enumerate(tell) for _ in record["targets"]]
+    return [Sides(place, held_out[place], told[place], pictures) for place in places]
+
+
+def _by_place(records: Iterable[Entry]) -> dict[Place, list[Entry]]:
+    maps: dict[Place, list[Entry]] = {}
+    for record in records:
+        for target in record["targets"]:
+            for found in target["maps"]:
+                maps.setdefault(place_of(found), []).append(found)
+    return maps
+
+
+def _errors(maps: Iterable[Entry], rule: str, enough: float) -> NDArray[np.float64]:
+    """The share that is missed, at each threshold."""
+    errors: NDArray[np.float64] = (np.array([found["overlaps"][rule] for found in maps]) < enough).mean(axis=0)
+    return errors
+
+
+# How a map becomes boxes: what its pixels are compared with, and which region is boxed.
+
+Measure = Literal["mean", "max", "range"]
+Region = Literal["all", "largest", "any"]
+
+SHARES = tuple(k / 50 for k in range(50))
+"""The thresholds that are tried in maxima of the map: 0:0.02:0.98."""
+
+DECIMALS = 10**4
+NOISE = 1e-6  # of a last decimal: what is exactly a half must not become less by arithmetic
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A way from a map to boxes.
+
+    Attributes:
+        name: in records and tables.
+        thresholds: what is tried.
+        of: what a threshold is a multiple of: the map's mean; its maximum; or the way from its minimum to its maximum,
+            as if it were stretched to 0..1 first.
+        region: what is boxed: all pixels above the threshold together; only the largest region that hangs together; or
+            each such region, and of these boxes the best one counts.
+    """
+
+    name: str
+    thresholds: tuple[float, ...]
+    of: Measure
+    region: Region
+
+
+RULES: Mapping[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Rule("paper", ALPHAS, "mean", "all"),
+        Rule("largest", ALPHAS, "mean", "largest"),
+        Rule("max", SHARES, "max", "all"),
+        Rule("max-largest", SHARES, "range", "largest"),
+        Rule("any", SHARES, "range", "any"),
+    )
+}
+"""The paper's rule first. The last two are those of the public evaluation of weakly supervised localisation: MaxBoxAcc,
+and MaxBoxAccV2."""
+
+
+def _max_levels(stretched: Tensor, thresholds: Sequence[float]) -> Tensor:
+    return torch.tensor(thresholds, dtype=stretched.dtype) * stretched.max()
+
+
+def _range_levels(stretched: Tensor, thresholds: Sequence[float]) -> Tensor:
+    low, high = stretched.aminmax()
+    return low + torch.tensor(thresholds, dtype=stretched.dtype) * (high - low)
+
+
+LEVELS: Mapping[Measure, Callable[[Tensor, Sequence[float]], Tensor]] = {
+    "mean": mean_levels,
+    "max": _max_levels,
+    "range": _range_levels,
+}
+
+
+def boxes_of(stretched: Tensor) -> dict[str, list[Boxes]]:
+    """By each rule, for each of its thresholds, the boxes ``[boxes, 4]`` that may count; none where nothing is above.
+
+    Args:
+        stretched: the map ``[height, width]`` at the size at which boxes are made.
+
+    Example:
+        >>> found = boxes_of(torch.tensor([[3.0, 0.0, 1.0, 1.0]]))
+        >>> {rule: boxes[0].tolist() for rule, boxes in found.items() if rule in ("paper", "largest")}
+        {'paper': [[0.0, 0.0, 4.0, 1.0]], 'largest': [[2.0, 0.0, 4.0, 1.0]]}
+    """
+    regions: dict[tuple[Measure, tuple[float, ...]], list[Boxes]] = {}  # rules may share them
+    found: dict[str, list[Boxes]] = {}
+    for rule in RULES.values():
+        levels = LEVELS[rule.of](stretched, rule.thresholds)
+        if rule.region == "all":
+            found[rule.name] = [_rows([] if box is None else [box]) for box in boxes_over(stretched, levels)]
+            continue
+        same = rule.of, rule.thresholds
+        if same not in regions:
+            regions[same] = _regions(stretched, levels)
+        most = 1 if rule.region == "largest" else None
+        found[rule.name] = [boxes[:most] for boxes in regions[same]]
+    return found
+
+
+def overlaps_of(boxes: Sequence[Boxes], truth: Boxes) -> list[float]:
+    """For each threshold the overlap of its best box with the true box that it fits best; 0 where there is no box.
+
+    Four decimals, rounded down: so much overlap or more is still as much or more when it is read again.
+
+    Example:
+        >>> overlaps_of([np.array([[0, 0, 3, 2.0], [0, 0, 1, 1]]), np.empty((0, 4))], np.array([[0, 0, 2, 2.0]]))
+        [0.6666, 0.0]
+    """
+    best = np.zeros(len(boxes))
+    owners = np.repeat(np.arange(len(boxes)), [len(each) for each in boxes])
+    np.maximum.at(best, owners, best_overlaps(np.concatenate(boxes), truth))
+    rounded: list[float] = (np.floor(best * DECIMALS + NOISE) / DECIMALS).tolist()
+    return rounded
+
+
+def _regions(stretched: Tensor, levels: Tensor) -> list[Boxes]:
+    """For each level the boxes of all regions above it, that of the largest region first."""
+    plane = stretched.numpy()
+    return [component_boxes(plane > level)[0].astype(np.float64) for level in levels.numpy()]
+
+
+def _rows(boxes: Sequence[Sequence[float]]) -> Boxes:
+    return np.array(boxes, dtype=np.float64).reshape(-1, 4)
+
+
+# What the records of localisation say: thresholds chosen on some pictures, errors told of the others.
 
 V2_OVERLAPS = (0.3, 0.5, 0.7)
 """How much overlap is enough: MaxBoxAccV2 is the mean of all three."""

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import math
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from excite.experiments.base import failures_of, left_out_words
+from excite.errors import DataError, ImageError
+from excite.experiments.base import failures_of, left_out_words, place_of
 from excite.experiments.pointing.scores import wins
-from excite.experiments.report.tables import csv_table, markdown_table
+from excite.experiments.report.examples import Drawn, Example, best_of_each_kind, outline, outlined, shown_again
+from excite.experiments.report.figures import (
+    INK,
+    LOOKS,
+    aside,
+    check_plots,
+    dots,
+    legend,
+    line,
+    panels_of_methods,
+    plain,
+    tens_around,
+)
+from excite.experiments.report.html import csv_table, markdown_table
+from excite.experiments.report.page import methods_of, models_of
 from excite.io.files import save_json, save_text
-from excite.metrics.pointing_bootstrap import RESAMPLES
+from excite.metrics.statistics import RESAMPLES
+from excite.readouts.overlay import overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from excite.experiments.pointing.scores import Row, Run
+    from excite.experiments.base import Place
+    from excite.experiments.pointing.scores import Row, Run, Score
+    from excite.experiments.report.examples import Rating
+    from excite.jobs import Entry
     from excite.metrics.statistics import Estimate
 
     Line = Mapping[str, Any]
-
-__all__ = ["answer", "by_network", "columns", "left_out_lines", "sentences", "write_tables"]
+    Hits = Sequence[bool]  # of the main method, and then of the others that can see
 
 
 def answer(runs: Sequence[Run]) -> dict[str, Any]:
@@ -153,3 +173,172 @@ def _with_interval(score: Estimate) -> str:
 def _both(row: Row) -> str:
     hard = "-" if row.difficult is None else f"{row.difficult.value:.1f}"
     return f"{row.all.value:.1f} / {hard}"
+
+
+# The figures of the Pointing Game, drawn with matplotlib (the extra ``plots``) for the page of its results.
+
+SUBSETS = {"all": "All", "difficult": "Difficult"}
+LONG_NAME = 8  # letters of a layer that fit side by side
+
+
+def scores_figure(rows: Sequence[Row]) -> Any:
+    """Each method's score on all and on Difficult pairs with 95 % intervals, a panel for each network.
+
+    Args:
+        rows: at most one for each network and method.
+
+    Returns:
+        a figure of matplotlib.
+    """
+    methods = methods_of(rows)
+    figure, panels = panels_of_methods(methods, models_of(rows), "mean accuracy [%]")
+    for model, axes in panels.items():
+        for offset, subset, look in ((-0.13, "all", LOOKS[0]), (0.13, "difficult", LOOKS[1])):
+            placed = [(methods.index(row.method) + offset, _score(row, subset)) for row in rows if row.model == model]
+            dots(axes, [(place, score) for place, score in placed if score is not None], SUBSETS[subset], look)
+        axes.set_xlim(*tens_around(_scores(rows)))
+    legend(figure, next(iter(panels.values())))
+    return figure
+
+
+def layers_figure(rows: Sequence[Row]) -> Any:
+    """How good each method is at each layer, a panel for all and one for Difficult pairs.
+
+    Args:
+        rows: of one network.
+
+    Returns:
+        a figure of matplotlib, or None where no method was read at several layers. One whose maps are all empty is not
+        drawn.
+    """
+    lines = [list(group) for _, group in groupby(sorted(rows, key=_place_in(rows)), key=lambda row: row.method)]
+    lines = [each for each in lines if len(each) > 1 and any(row.empty < row.all.pairs for row in each)]
+    if not lines:
+        return None
+    check_plots()
+    from matplotlib.figure import Figure
+
+    drawn = [row for each in lines for row in each]
+    layers = list(dict.fromkeys(row.layer for row in drawn))
+    subsets = [subset for subset in SUBSETS if any(_score(row, subset) for row in drawn)]
+    figure = Figure(figsize=(1.5 + len(subsets) * max(3.2, 0.62 * len(layers)), 4.2), layout="constrained")
+    panels = figure.subplots(1, len(subsets), sharey=True, squeeze=False)[0]
+    for axes, subset in zip(panels, subsets, strict=True):
+        for k, each in enumerate(lines):
+            _line(axes, each, layers, subset, k, aside(k, len(lines)))
+        axes.set_title(SUBSETS[subset], fontsize=10, color=INK)
+        _name_layers(axes, layers)
+        plain(axes)
+    panels[0].set_ylabel("mean accuracy [%]", color=INK)
+    panels[0].set_ylim(*tens_around(_scores(drawn)))
+    legend(figure, panels[0])
+    return figure
+
+
+def _place_in(rows: Sequence[Row]) -> Any:
+    """By method, in the order in which they come; layers keep theirs."""
+    methods = methods_of(rows)
+    return lambda row: methods.index(row.method)
+
+
+def _line(axes: Any, rows: Sequence[Row], layers: Sequence[str], subset: str, number: int, offset: float) -> None:
+    """A method's scores from layer to layer, with their intervals; the number says which look it has."""
+    found = [(layers.index(row.layer) + offset, score) for row in rows if (score := _score(row, subset)) is not None]
+    places, scores = zip(*found, strict=True)
+    line(axes, places, scores, rows[0].method, number)
+
+
+def _name_layers(axes: Any, layers: Sequence[str]) -> None:
+    turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if max(map(len, layers)) > LONG_NAME else {}
+    axes.set_xticks(range(len(layers)), layers, parse_math=False, **turned)
+    axes.set_xlabel("layer", color=INK)
+
+
+def _score(row: Row, subset: str) -> Score | None:
+    return row.all if subset == "all" else row.difficult
+
+
+def _scores(rows: Sequence[Row]) -> Iterator[Score]:
+    return (score for row in rows for score in (row.all, row.difficult) if score is not None)
+
+
+# Examples of the Pointing Game to look at: which ones, as the records tell, and their maps, made anew.
+
+SMALL = 0.25  # of the picture, as in the Difficult subset
+
+
+def _all_hit(example: Example, hits: Hits) -> float | None:
+    return example.share if all(hits) and example.share < SMALL else None
+
+
+def _only_main_hits(example: Example, hits: Hits) -> float | None:
+    """The more of the others miss, the better; of equals, the smaller object."""
+    main, *others = hits
+    return sum(others) + min(example.share, 0.99) if main and not all(others) else None
+
+
+def _main_misses(example: Example, hits: Hits) -> float | None:
+    """The farther, measured in diagonals of the picture, the worse. A map that points nowhere is not much to see."""
+    return None if hits[0] else -(example.maps[0]["distance"] or 0.0) / math.hypot(*example.size)
+
+
+KINDS: dict[str, Rating[Example]] = {
+    "Every method that looks hits a small object": _all_hit,
+    "{main} hits where others miss": _only_main_hits,
+    "{main} misses, by the most": _main_misses,
+}
+"""Best and worst cases: a heading, and a rating (the lowest first) or None for what is no such case."""
+
+
+def choose(
+    records: Iterable[Entry], places: Sequence[Place], is_hit: Callable[[Entry], bool], each: int
+) -> dict[str, list[Example]]:
+    """The best examples of each kind: of a picture at most one, and the categories take turns.
+
+    Args:
+        records: a record for each picture.
+        places: the methods, each with the layer to show it at; the main one first.
+        is_hit: whether a map of a record points at what it was asked for.
+        each: how many of each kind.
+
+    Example:
+        >>> found = {"method": "c-mwp", "layer": "1", "point": [3, 4], "distance": 0.0}
+        >>> target = {"category": "cat", "share": 0.1, "maps": [found]}
+        >>> record = {"image": "7", "size": [90, 60], "targets": [target]}
+        >>> examples = choose([record], [("c-mwp", "1")], lambda found: True, each=1)
+        >>> [(kind, [example.image for example in found]) for kind, found in examples.items()][0]
+        ('Every method that looks hits a small object', ['7'])
+    """
+    candidates = [_example(record, target, places) for record in records for target in record["targets"]]
+    seeing = [k for k in range(len(places)) if k == 0 or _can_see(k, candidates)]
+    hits = [[is_hit(example.maps[k]) for k in seeing] for example in candidates]
+    return best_of_each_kind(candidates, hits, KINDS, each)
+
+
+def _example(record: Entry, target: Entry, places: Sequence[Place]) -> Example:
+    maps = {place_of(found): found for found in target["maps"]}
+    width, height = record["size"]
+    shown = tuple(maps[place] for place in places)
+    return Example(record["image"], (width, height), target["category"], target["share"], shown)
+
+
+def _can_see(place: int, examples: Iterable[Example]) -> bool:
+    """The centre does not look at the picture, and maps that are all empty do not point."""
+    return any(
+        example.maps[place]["method"] != "center" and example.maps[place]["point"] is not None for example in examples
+    )
+
+
+def draw(run: Run, example: Example) -> Drawn[Example]:
+    """The photograph and each method's map over it, with the objects outlined and the points marked.
+
+    A picture that vanished or changed since it was measured is no reason to have no page.
+    """
+    try:
+        picture, shown = shown_again(run.show, example)
+        lines = outline(run.target(example.image, example.category).instances, example.size)
+    except (ImageError, DataError) as error:
+        return Drawn(example, trouble=str(error))
+    points = [None if found["point"] is None else (found["point"][0], found["point"][1]) for found in example.maps]
+    covered = [overlay(picture, found.values, point=point) for found, point in zip(shown, points, strict=True)]
+    return Drawn(example, outlined(picture, lines), tuple(outlined(panel, lines) for panel in covered))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 from html import escape
@@ -11,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from excite.experiments.report.figures import FAINT, INK
-from excite.readouts.embedded import data_address, jpeg
+from excite.readouts.notebook import data_address, jpeg
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Html", "drawing", "element", "joined", "page", "picture", "table"]
 
 LEAST = 0.8  # of its own size: a figure is not shrunk further
 STYLE = """
@@ -205,3 +205,33 @@ def drawing(figure: Any, alt: str) -> Html:
     )
     svg = Html(text.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" style="{least}" ', 1).strip())
     return element("div", svg, class_="scroll", tabindex="0")
+
+
+# Tables as text: for spreadsheets, and for pages of documentation.
+
+
+def csv_table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Lines with the same columns as CSV, under the names of the columns.
+
+    Example:
+        >>> csv_table([{"method": "mwp", "pairs": 3}]).splitlines()
+        ['method,pairs', 'mwp,3']
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def markdown_table(lines: Sequence[Mapping[str, str]]) -> str:
+    """Lines with the same columns as Markdown, under the names of the columns.
+
+    Example:
+        >>> print(markdown_table([{"method": "mwp", "pairs": "3"}]))
+        | method | pairs |
+        | --- | --- |
+        | mwp | 3 |
+    """
+    cells = [list(lines[0]), ["---"] * len(lines[0]), *(list(line.values()) for line in lines)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells)

@@ -10,6 +10,7 @@ import ctypes
 import gc
 import multiprocessing
 import sys
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -17,12 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from excite.experiments.speed.speed_rounds import reason_of
+from excite.experiments.speed.contenders import PEER_NAMES, contender, peer_contender, plain_forward
+from excite.experiments.speed.networks import open_subject, open_twin
+from excite.experiments.speed.timing import C_MWP, FORWARD, Case, reason_of
+from excite.propagation import mwp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["EARLY", "endurance", "in_own_process", "memory_now", "peak_of"]
+    from excite.experiments.speed.contenders import Task
+    from excite.experiments.speed.networks import Subject
+    from excite.experiments.speed.timing import Contender
+
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RUNS = 2  # the second one shows what the first one has kept
@@ -115,3 +122,56 @@ def _give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, others return memory at once
     if trim is not None:
         trim(0)
+
+
+# What is done in a process of its own, where memory is watched: load one network and run one method.
+
+
+def watch(task: Task, threads: int, device: str) -> dict[str, Any]:
+    """Do a task of kind "memory" or "endurance" in this process; what is asked for peers is asked of their network.
+
+    Example:
+        >>> from excite.experiments.speed.contenders import Task
+        >>> watch(Task("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")  # doctest: +SKIP
+        {'peak_mb': 47.2}
+    """
+    warnings.simplefilter("ignore")  # peers warn of what they do to a network; here it is their own copy
+    torch.set_num_threads(threads)
+    subject = open_subject(task.model, device)
+    subject = open_twin(subject) if task.method in PEER_NAMES else subject
+    if task.kind == "endurance":
+        return _endured(subject, task.pictures)
+    forward = plain_forward(subject, task.batch)
+    run = forward if task.method == FORWARD else _entered(task, subject).prepare()
+    return {"peak_mb": round(peak_of(forward, run, subject.device), 1)}
+
+
+def case_watched(task: Task, subject: Subject) -> Case:
+    """Which case it is whose memory is watched.
+
+    Example:
+        >>> from excite.experiments.speed.contenders import Task
+        >>> case_watched(Task("memory", "vgg16", method="forward"), subject).method  # doctest: +SKIP
+        'forward'
+    """
+    if task.method == FORWARD:
+        return Case(subject.name, "", FORWARD, batch=task.batch)
+    return _entered(task, subject).case
+
+
+def _entered(task: Task, subject: Subject) -> Contender:
+    (concepts,) = task.concepts
+    if task.method in PEER_NAMES:
+        return peer_contender(PEER_NAMES[task.method], subject, concepts)
+    return contender(subject, task.method or C_MWP, concepts=concepts, pictures=task.batch)
+
+
+def _endured(subject: Subject, pictures: int) -> dict[str, Any]:
+    """Map after map, of pictures that are all a little different."""
+    picture, layer = subject.picture, subject.layer
+
+    def step(number: int) -> None:
+        mwp(subject.module, picture.roll(number, dims=-1), 0, layer=layer, contrastive=True)
+
+    early, end = endurance(step, pictures)
+    return {"note": f"{pictures} pictures: {early:.1f} MB after {min(EARLY, pictures)}, {end:.1f} MB in the end"}

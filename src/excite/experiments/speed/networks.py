@@ -6,26 +6,31 @@ import copy
 import importlib
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
+from excite.experiments.conservation.run import passes_everything
 from excite.models import Preprocess, find_card, load
 from excite.models.folder import files_of
-from excite.models.layers import default_layer
+from excite.models.layers import candidate_layers, default_layer, spatial_layers
 from excite.models.loading import DEFAULT, RANDOM
-from excite.models.packages import torchvision_models
-from excite.propagation.networks import main_output
+from excite.models.sources import torchvision_models
+from excite.propagation.networks import find_layer, main_output
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from torch import Tensor
 
-__all__ = ["NETWORKS", "Subject", "open_subject", "open_twin", "private_copy"]
+    from excite.experiments.speed.timing import Stopwatch
+
 
 NETWORKS = ("googlenet", "vgg16", "resnet50-caffe", DEFAULT)
 WITH_WEIGHTS = (DEFAULT, "everyday")  # inside packages; nobody wants to fetch others for a stopwatch
@@ -170,3 +175,115 @@ def _in_modules(module: nn.Module) -> nn.Module:
         else:
             _in_modules(child)
     return module
+
+
+# The layers of the paper's speed figure.
+
+MOST = 12
+ALL = 10_000
+
+
+def figure_layers(subject: Subject, most: int = MOST) -> list[str]:
+    """Ends of the network's blocks from top to bottom, spread over its depth, and the layer that is read unasked.
+
+    What lies beside other branches is left out: there is no share of the forward pass above it.
+    """
+    module, picture = subject.module, subject.picture
+    seen = [layer.name for layer in spatial_layers(module, picture)]
+    blocks = {layer.name for layer in candidate_layers(module, picture, most=ALL)}
+    trunk = {name for name in blocks if passes_everything(module, picture, name)} | {subject.layer}
+    return spread(sorted(trunk, key=seen.index), most, subject.layer)[::-1]
+
+
+def spread(names: Sequence[str], most: int, always: str) -> list[str]:
+    """At most so many of the names, evenly over all, the first, the last and one more always among them.
+
+    Example:
+        >>> spread("abcdefg", 3, "f")
+        ['a', 'f', 'g']
+    """
+    if len(names) <= most:
+        return list(names)
+    places = [round(k * (len(names) - 1) / (most - 1)) for k in range(most)]
+    wanted = names.index(always)
+    if wanted not in places:
+        inner = places[1:-1] or places
+        places[places.index(min(inner, key=lambda place: abs(place - wanted)))] = wanted
+    return [names[place] for place in sorted(places)]
+
+
+# How fast a map could be: the arithmetic that cannot be avoided.
+#
+# A map at a layer takes the forward pass, and, above the layer, the two steps of the paper's Algorithm 1: once more
+# forward with positive weights for the normaliser, and once back. That is 1 + 2 x the share of the forward pass that
+# lies above the layer, if nothing but multiply-adds took time.
+
+RUNS = 5
+
+
+@dataclass(frozen=True)
+class Above:
+    """How much of a forward pass lies above a layer.
+
+    Attributes:
+        arithmetic: the share of its multiply-adds,
+        time: and the share of its time.
+    """
+
+    arithmetic: float
+    time: float
+
+    @property
+    def limit(self) -> float:
+        """The least that a map can cost, in forward passes.
+
+        Example:
+            >>> Above(arithmetic=0.25, time=0.5).limit
+            1.5
+        """
+        return 1 + 2 * self.arithmetic
+
+
+def above_layers(module: nn.Module, batch: Tensor, layers: Sequence[str], stopwatch: Stopwatch) -> dict[str, Above]:
+    """For each layer how much of the forward pass is done after it.
+
+    Example:
+        >>> from torch import nn
+        >>> from excite.experiments.speed.timing import Stopwatch
+        >>> net = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Conv2d(1, 1, 1))
+        >>> above_layers(net, torch.ones(1, 1, 4, 4), ["1"], Stopwatch())["1"].arithmetic
+        0.5
+    """
+    counter = FlopCounterMode(display=False)
+    with counter:
+        done, whole = _marks(module, batch, layers, lambda: float(counter.get_total_flops()))
+    runs = []
+    for _ in range(RUNS):
+        marks, end = _marks(module, batch, layers, lambda: _now(stopwatch))
+        runs.append({layer: (end - marks[layer]) / (end - marks[""]) for layer in layers})
+    return {layer: Above(1 - done[layer] / whole, median(run[layer] for run in runs)) for layer in layers}
+
+
+def _marks(
+    module: nn.Module, batch: Tensor, layers: Sequence[str], read: Callable[[], float]
+) -> tuple[dict[str, float], float]:
+    """What is read when each layer has been computed (for the last time), at the start (under no name) and the end."""
+    marks: dict[str, float] = {}
+
+    def mark(layer: str) -> Callable[..., None]:
+        return lambda *_: marks.update({layer: read()})
+
+    handles = [find_layer(module, layer)[0].register_forward_hook(mark(layer)) for layer in layers]
+    try:
+        with torch.no_grad():
+            mark("")()
+            module(batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return marks, read()
+
+
+def _now(stopwatch: Stopwatch) -> float:
+    stopwatch.wait()
+    return stopwatch.clock()

@@ -14,27 +14,29 @@ import torch
 
 from excite import export as exporting
 from excite import propagation
-from excite.experiments.speed.contenders import contender, plain_forward
-from excite.experiments.speed.memory import in_own_process
-from excite.experiments.speed.networks import open_subject, open_twin
+from excite.experiments.speed.contenders import (
+    MOST_MAPS,
+    PEER_NAMES,
+    PEERS,
+    TORCHRAY,
+    contender,
+    peer_contender,
+    plain_forward,
+)
+from excite.experiments.speed.memory import case_watched, in_own_process, watch
+from excite.experiments.speed.networks import above_layers, figure_layers, open_subject, open_twin
 from excite.experiments.speed.report import failed_row, group_rows, row
-from excite.experiments.speed.speed_layers import figure_layers
-from excite.experiments.speed.speed_limits import above_layers
-from excite.experiments.speed.speed_peers import PEER_NAMES, PEERS, TORCHRAY, peer_contender
-from excite.experiments.speed.speed_plan import MOST_MAPS
-from excite.experiments.speed.speed_rounds import Rounds, Stopwatch
-from excite.experiments.speed.speed_watch import case_watched, watch
-from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case
+from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case, Rounds, Stopwatch
 from excite.models import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from excite.experiments.speed.contenders import Task
     from excite.experiments.speed.networks import Subject
     from excite.experiments.speed.report import Row
-    from excite.experiments.speed.speed_plan import Task
-    from excite.experiments.speed.speed_rounds import Contender
-    from excite.jobs.ledger_init import Entry, Ledger
+    from excite.experiments.speed.timing import Contender
+    from excite.jobs import Entry, Ledger
 
 __all__ = ["REQUIRED", "SpeedBench"]
 

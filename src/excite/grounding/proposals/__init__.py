@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 from excite.errors import DataError
 from excite.grounding.proposals.base import Proposals, Segments
-from excite.grounding.proposals.cache import Cached
-from excite.grounding.proposals.edge_boxes import EdgeBoxes
 from excite.grounding.proposals.files import ProposalFiles
 from excite.grounding.proposals.hierarchy import Hierarchy
-from excite.grounding.proposals.selective_search import SelectiveSearch
-from excite.grounding.proposals.sources import Made, Proposer, Source
+from excite.grounding.proposals.opencv import EdgeBoxes, SelectiveSearch
+from excite.grounding.proposals.sources import Cached, Made, Proposer, Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

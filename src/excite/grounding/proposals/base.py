@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 from excite.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-__all__ = ["Proposals", "Segments"]
+    Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,3 +91,253 @@ class Proposals:
         if self.segments is not None:
             kept |= {"parts": self.segments.parts, "starts": self.segments.starts, "members": self.segments.members}
         return kept
+
+
+# Regions that overlap, as sets of parts that do not.
+
+
+def segments_of_pieces(labels: Array, regions: Sequence[Array]) -> Segments:
+    """Regions that consist of small pieces: pieces that are always together become one part.
+
+    Args:
+        labels: The piece of each pixel [height, width], from 0.
+        regions: The pieces of each region.
+
+    Example:
+        >>> found = segments_of_pieces(np.array([[0, 1, 2, 3]]), [np.array([0, 1]), np.array([0, 1, 2])])
+        >>> found.parts.tolist(), found.starts.tolist(), found.members.tolist()
+        ([[0, 0, 1, -1]], [0, 1, 3], [0, 0, 1])
+    """
+    part_of = _numbered(_signed(int(labels.max()) + 1, regions))
+    return _packed(part_of[labels].astype(np.int32), [np.unique(part_of[pieces]) for pieces in regions])
+
+
+def segments_of_pixels(shape: tuple[int, int], regions: Sequence[Array]) -> Segments:
+    """Regions from any masks of a picture of this height and width, given as numbers of pixels, row after row.
+
+    Example:
+        >>> found = segments_of_pixels((1, 3), [np.array([0, 1]), np.array([1, 2])])
+        >>> found.parts.tolist(), found.members.tolist()
+        ([[0, 1, 2]], [0, 1, 1, 2])
+    """
+    return segments_of_pieces(np.arange(shape[0] * shape[1]).reshape(shape), regions)
+
+
+def segment_boxes(segments: Segments) -> NDArray[np.float32]:
+    """The half-open box around each region [regions, 4].
+
+    Example:
+        >>> segment_boxes(segments_of_pixels((2, 3), [np.array([1]), np.array([0, 5])])).tolist()
+        [[1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 3.0, 2.0]]
+    """
+    count = int(segments.parts.max(initial=-1)) + 1
+    rows, columns = np.nonzero(segments.parts >= 0)
+    inside = segments.parts[rows, columns]
+    sides = []
+    for places, grow in ((columns, np.minimum), (rows, np.minimum), (columns + 1, np.maximum), (rows + 1, np.maximum)):
+        of_parts = np.full(count, max(segments.parts.shape) if grow is np.minimum else 0, np.int64)
+        grow.at(of_parts, inside, places)
+        sides.append(grow.reduceat(of_parts[segments.members], segments.starts[:-1]) if len(segments) else of_parts[:0])
+    return np.stack(sides, axis=1).astype(np.float32)
+
+
+def _signed(count: int, regions: Sequence[Array]) -> NDArray[np.uint64]:
+    """For each piece a number that tells which regions it is in.
+
+    It is the sum of a large random number for each of them: two different sets having the same sum is as likely as
+    guessing 64 bits.
+    """
+    signs = np.random.default_rng(7).integers(1, 2**64 - 1, len(regions), np.uint64)
+    sums = np.zeros(count, np.uint64)
+    for pieces, sign in zip(regions, signs, strict=True):
+        sums[pieces] += sign  # beyond 64 bits it begins again, which is as good
+    return sums
+
+
+def _numbered(sums: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Equal sums get equal numbers, in the order in which they first come; no region at all is -1."""
+    known, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
+    number = np.full(len(known), -1, np.int64)
+    some = np.flatnonzero(known)
+    number[some[np.argsort(first[some], kind="stable")]] = np.arange(len(some))
+    return number[inverse]
+
+
+def _packed(parts: NDArray[np.int32], sets: Sequence[Array]) -> Segments:
+    starts = np.concatenate([[0], np.cumsum([len(members) for members in sets])]).astype(np.int64)
+    members = np.concatenate([np.empty(0, np.int32), *sets]).astype(np.int32)
+    return Segments(parts, starts, members)
+
+
+# Regions are found in a shrunk picture, in bounded time, and told in the pixels of the picture itself.
+
+NARROWEST = 16
+"""A very wide or tall picture keeps at least so many pixels across, if it has them: it may well show something."""
+
+
+def shrunk(picture: Image.Image, longest: int) -> Image.Image:
+    """The picture in RGB, its longer side at most so many pixels; a small one stays as it is.
+
+    Example:
+        >>> shrunk(Image.new("L", (2000, 20)), 256).size
+        (256, 16)
+    """
+    picture = picture.convert("RGB")
+    size = _shrunk_size(picture.size, longest)
+    return picture if size == picture.size else picture.resize(size, Image.Resampling.BILINEAR)
+
+
+def _shrunk_size(size: tuple[int, int], longest: int) -> tuple[int, int]:
+    factor = min(1.0, longest / max(size))
+    width, height = (max(min(side, NARROWEST), round(side * factor)) for side in size)
+    return width, height
+
+
+def enlarged_parts(parts: Array, size: tuple[int, int]) -> NDArray[np.int32]:
+    """Parts [rows, columns] of a shrunk picture in a picture of this width and height: each pixel takes its nearest.
+
+    Example:
+        >>> enlarged_parts(np.array([[0, 1]]), (4, 1)).tolist()
+        [[0, 0, 1, 1]]
+    """
+    rows, columns = (_taken(long, short) for long, short in zip(size[::-1], parts.shape, strict=True))
+    return np.ascontiguousarray(parts[rows][:, columns], np.int32)
+
+
+def enlarged_boxes(boxes: Array, shrunk_size: tuple[int, int], size: tuple[int, int]) -> NDArray[np.float32]:
+    """Half-open boxes of a shrunk picture around the same pixels as `enlarged_parts` gives.
+
+    Example:
+        >>> enlarged_boxes(np.array([[1, 0, 2, 1]]), (2, 1), (5, 3)).tolist()
+        [[2.0, 0.0, 5.0, 3.0]]
+    """
+    made = np.empty(boxes.shape, np.float32)
+    for axis, (long, short) in enumerate(zip(size, shrunk_size, strict=True)):
+        taken = _taken(long, short)
+        made[:, axis::2] = np.searchsorted(taken, boxes[:, axis::2])
+    return made
+
+
+def shrunk_parts(parts: NDArray[np.int32], longest: int) -> NDArray[np.int32]:
+    """The fewest pixels from which `enlarged_parts` makes these parts again; all of them if there is no such thing.
+
+    Example:
+        >>> shrunk_parts(np.repeat(np.arange(20, dtype=np.int32), 2)[None], 20).shape
+        (1, 20)
+    """
+    height, width = parts.shape
+    columns, rows = _shrunk_size((width, height), longest)
+    picked = [(2 * np.arange(short) + 1) * long // (2 * short) for long, short in ((height, rows), (width, columns))]
+    small = np.ascontiguousarray(parts[picked[0]][:, picked[1]])
+    return small if np.array_equal(enlarged_parts(small, (width, height)), parts) else parts
+
+
+def _taken(long: int, short: int) -> NDArray[np.int64]:
+    """For each pixel of a line, which one of its shrunk line it takes: the one that its middle is in."""
+    return np.asarray((2 * np.arange(long, dtype=np.int64) + 1) * short // (2 * long))
+
+
+# Whether boxes and scores from a file can be those of a picture.
+
+MOST = 10_000
+"""EdgeBoxes' authors write so many. All are compared with all, which more would not have memory for."""
+
+MOST_PIXELS = 2**25
+"""Of all proposals of a picture together: a few bytes of a file can stand for a mask of any size."""
+
+BEYOND = 1.0
+"""Boxes may be rounded beyond the picture by so many pixels; more, and they are of another picture."""
+
+
+def check_count(count: int) -> None:
+    """Raise a `DataError` if one picture has more proposals than anybody needs, before anything is made of them.
+
+    Example:
+        >>> check_count(2_000)
+    """
+    if count > MOST:
+        raise DataError(f"there are {count} proposals for one picture: keep its best {MOST} at most")
+
+
+def check_pixels(pixels: int) -> None:
+    """Raise a `DataError` if the masks of a picture's proposals cover more than there is memory and time for.
+
+    Example:
+        >>> check_pixels(640 * 480)
+    """
+    if pixels > MOST_PIXELS:
+        raise DataError(f"the masks of its proposals cover more than {MOST_PIXELS} pixels: keep its best ones")
+
+
+def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
+    """Half-open boxes [n, 4] within a picture of this width and height.
+
+    Raises:
+        DataError: They are no boxes, or not of this picture.
+
+    Example:
+        >>> checked_boxes(np.array([[0, 0, 10.4, 5]]), (10, 8)).tolist()
+        [[0.0, 0.0, 10.0, 5.0]]
+        >>> checked_boxes(np.array([]), (10, 8)).shape
+        (0, 4)
+    """
+    if boxes.size == 0:  # nothing found, in whichever shape that was saved: MATLAB's [] is [0, 0], NumPy's [0]
+        return np.zeros((0, 4), np.float32)
+    if boxes.ndim != 2 or boxes.shape[1] != 4 or boxes.dtype.kind not in "iuf":
+        raise DataError(f"boxes must be four numbers each, [n, 4], not {boxes.dtype.kind} {list(boxes.shape)}")
+    check_count(len(boxes))
+    boxes = boxes.astype(np.float64)
+    if not np.isfinite(boxes).all():
+        raise DataError("some corners of boxes are no finite numbers")
+    width, height = size
+    outside = (boxes < -BEYOND).any(axis=1) | (boxes > np.array([width, height] * 2) + BEYOND).any(axis=1)
+    if outside.any():
+        first = boxes[outside][0].tolist()
+        raise DataError(f"box {first} is not within the picture of {width} x {height} pixels: is it of another size?")
+    boxes = np.clip(boxes, 0, [width, height] * 2)
+    empty = (boxes[:, 2:] <= boxes[:, :2]).any(axis=1)
+    if empty.any():
+        raise DataError(f"box {boxes[empty][0].tolist()} has no pixels")
+    return boxes.astype(np.float32)
+
+
+def checked_scores(scores: Array | None, count: int) -> NDArray[np.float32]:
+    """The scores of so many proposals; where there are none, the first is the best.
+
+    Raises:
+        DataError: They are no numbers, or not so many.
+
+    Example:
+        >>> checked_scores(None, 4).tolist()
+        [1.0, 0.75, 0.5, 0.25]
+    """
+    if scores is None:
+        return np.linspace(1, 0, count, endpoint=False, dtype=np.float32)
+    scores = np.asarray(scores)
+    if scores.dtype.kind not in "iuf" or scores.size != count or scores.ndim > 2:
+        raise DataError(
+            f"there must be one score for each of {count} proposals, not {scores.dtype.kind} {list(scores.shape)}"
+        )
+    with np.errstate(over="ignore"):  # what is beyond float32 is found below
+        scores = scores.reshape(-1).astype(np.float32)
+    if not np.isfinite(scores).all():
+        raise DataError("some scores are no finite numbers")
+    return scores
+
+
+def best_first(
+    size: tuple[int, int], boxes: NDArray[np.float32], scores: NDArray[np.float32], segments: Segments | None = None
+) -> Proposals:
+    """Proposals by their scores; of equals, the earlier one is the better one.
+
+    Example:
+        >>> boxes = np.array([[0, 0, 1, 1], [0, 0, 2, 2]], np.float32)
+        >>> best_first((2, 2), boxes, np.array([1, 2], np.float32)).boxes.tolist()
+        [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 1.0, 1.0]]
+    """
+    order = np.argsort(-scores, kind="stable")
+    if segments is not None:
+        sets = [segments.members[segments.starts[k] : segments.starts[k + 1]] for k in order]
+        starts = np.concatenate([[0], np.cumsum(np.diff(segments.starts)[order])]).astype(np.int64)
+        segments = Segments(segments.parts, starts, np.concatenate([segments.members[:0], *sets]))
+    return Proposals(size, boxes[order], scores[order], segments)

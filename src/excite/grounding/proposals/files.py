@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import warnings
+import zipfile
+from collections import defaultdict
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from excite.datasets.sample import Mask
 from excite.errors import DataError, ProposalError
+from excite.grounding.proposals.base import (
+    Proposals,
+    Segments,
+    best_first,
+    check_count,
+    check_pixels,
+    checked_boxes,
+    checked_scores,
+    enlarged_parts,
+    segment_boxes,
+    segments_of_pixels,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
     from PIL import Image
 
-    from excite.grounding.proposals.base import Proposals
-    from excite.grounding.proposals.coco_results import CocoResults
+    Array = NDArray[Any]
 
-__all__ = ["ProposalFiles"]
 
 SUFFIXES = (".npz", ".mat")
 
@@ -49,8 +71,6 @@ class ProposalFiles:
         elif not path.is_file():
             raise DataError(f"there are no proposals at {str(path)!r}: give a folder, or a JSON, NPZ or MAT file.")
         elif suffix == ".json":
-            from excite.grounding.proposals.coco_results import CocoResults
-
             self._results = CocoResults(path)
         elif suffix not in SUFFIXES:
             raise DataError(f"cannot read proposals from {str(path)!r}: give a folder, or a JSON, NPZ or MAT file.")
@@ -92,6 +112,232 @@ def _read(file: Path, size: tuple[int, int]) -> Proposals:
         from excite.grounding.proposals.mat import read_mat
 
         return read_mat(file, size)
-    from excite.grounding.proposals.arrays import from_arrays, read_npz
 
     return from_arrays(read_npz(file), size)
+
+
+# Proposals as named arrays in NPZ files: our own form, and the plain ones that others may write.
+
+LARGEST = 2**28
+"""No picture's proposals take so many bytes: a small file that says so would fill all memory when it is unpacked."""
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """All arrays of a file; every byte is checked before it is believed.
+
+    Raises:
+        DataError: The file is not there, damaged, or holds more than numbers.
+
+    Example:
+        >>> sorted(read_npz(Path("a.npz")))  # doctest: +SKIP
+        ['boxes', 'scores']
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_room(archive)
+            return {name.removesuffix(".npy"): _array(archive, name) for name in archive.namelist()}
+    except Exception as error:  # noqa: BLE001 - zipfile and numpy raise errors of all kinds for a damaged file
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DataError(f"cannot read {str(path)!r} as NPZ: {reason}") from None
+
+
+def _check_room(archive: zipfile.ZipFile) -> None:
+    if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
+        raise DataError(f"unpacked it has more than {LARGEST >> 20} MB, which no picture's proposals have")
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> Array:
+    with archive.open(name) as file, warnings.catch_warnings(action="ignore"):  # NumPy's, about an impossible shape
+        array: Array = np.lib.format.read_array(file, allow_pickle=False)
+        if file.read(1):  # its end is where its checksum is looked at
+            raise DataError(f"{name[:40]!r} holds more than its array")
+    return array
+
+
+def from_arrays(arrays: dict[str, Array], size: tuple[int, int]) -> Proposals:
+    """Proposals of a picture of this width and height.
+
+    The arrays are those of `Proposals.arrays` (where parts of a shrunk picture are enlarged), or ``boxes`` [n, 4]
+    half-open (x0, y0, x1, y1), or ``masks`` [n, height, width]; the last two with ``scores`` [n] or without.
+
+    Raises:
+        DataError: They do not fit together, or not to the picture.
+
+    Example:
+        >>> from_arrays({"masks": np.array([[[1, 1, 0]], [[0, 1, 0]]], bool)}, (3, 1)).boxes.tolist()
+        [[0.0, 0.0, 2.0, 1.0], [1.0, 0.0, 2.0, 1.0]]
+    """
+    if "size" in arrays and (arrays["size"].shape != (2,) or arrays["size"].tolist() != list(size)):
+        raise DataError(f"they are of a picture of {arrays['size'].ravel()[:2].tolist()} pixels, not {list(size)}")
+    if "parts" in arrays:
+        segments = _segments(arrays, size)
+    elif "masks" in arrays:
+        segments = _of_masks(arrays["masks"], size)
+    elif "boxes" in arrays:
+        boxes = checked_boxes(arrays["boxes"], size)
+        return best_first(size, boxes, checked_scores(arrays.get("scores"), len(boxes)))
+    else:
+        raise DataError(
+            f"there are no arrays 'boxes', 'masks' or 'parts', but {', '.join(sorted(arrays))[:100] or 'none'}"
+        )
+    scores = checked_scores(arrays.get("scores"), len(segments))
+    return best_first(size, segment_boxes(segments), scores, segments)
+
+
+def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
+    missing = {"starts", "members"} - arrays.keys()
+    if missing:
+        raise DataError(f"'parts' are there, but not {' and '.join(sorted(missing))!r}")
+    parts, starts, members = arrays["parts"], arrays["starts"], arrays["members"]
+    whole = all(array.dtype.kind in "iu" for array in (parts, starts, members))
+    if not whole or parts.ndim != 2 or starts.ndim != 1 or members.ndim != 1 or parts.size == 0:
+        raise DataError("'parts' must be whole numbers [height, width], 'starts' and 'members' lists of them")
+    check_count(len(starts) - 1)
+    check_pixels(len(members))
+    if parts.shape[0] > size[1] or parts.shape[1] > size[0]:
+        raise DataError(f"'parts' are {list(parts.shape)}, more than the {size[1]} x {size[0]} pixels of this picture")
+    if parts.max() >= parts.size:  # the largest number is how much room sums over them take
+        raise DataError("'parts' must be numbered from 0, without large gaps")
+    starts = starts.astype(np.int64)  # differences of numbers without a sign would never be below 0
+    if len(starts) == 0 or starts[0] != 0 or starts[-1] != len(members) or (np.diff(starts) <= 0).any():
+        raise DataError("'starts' must go up from 0 to the number of members, each region having some")
+    there = np.unique(parts)
+    if not np.isin(members, there[there >= 0]).all():
+        raise DataError("'members' names parts that no pixel has")
+    return Segments(enlarged_parts(parts, size), starts, members.astype(np.int32))
+
+
+def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
+    if masks.size == 0 and len(masks) == 0:
+        return segments_of_pixels(size[::-1], [])
+    if masks.ndim != 3 or masks.shape[1:] != size[::-1]:
+        raise DataError(f"'masks' must be [n, {size[1]}, {size[0]}] for this picture, not {list(masks.shape)}")
+    if masks.dtype.kind not in "biu":
+        raise DataError("'masks' must be true or false for each pixel")
+    check_count(len(masks))
+    check_pixels(int(np.count_nonzero(masks)))
+    regions = [np.flatnonzero(mask).astype(np.int32) for mask in masks]
+    empty = next((number for number, pixels in enumerate(regions) if len(pixels) == 0), None)
+    if empty is not None:
+        raise DataError(f"mask {empty} is empty")
+    return segments_of_pixels(size[::-1], regions)
+
+
+# Proposals of many pictures in one file, in the form in which detectors tell COCO their results.
+
+
+class CocoResults:
+    """A list of ``{"image_id", "bbox": [x, y, width, height], "score", "segmentation"}``, of all pictures.
+
+    Pictures are known by the number in their names (``000000123456.jpg`` and ``COCO_val2014_000000123456.jpg`` are
+    123456), or by their names if these are the ids. A dictionary with ``images`` (``id`` and ``file_name``) and
+    ``annotations`` says itself which is which. Boxes are counted from 0 and half-open, as COCO's are. Score and
+    segmentation (polygons, or runs of pixels) may be left out; with segmentations, boxes may.
+
+    Raises:
+        DataError: The file is not of this form.
+
+    Example:
+        >>> CocoResults(Path("results.json")).proposals("000000123456.jpg", (640, 480))  # doctest: +SKIP
+    """
+
+    def __init__(self, path: Path) -> None:
+        content = _read_results(path)
+        entries = content.get("annotations") if isinstance(content, dict) else content
+        if not isinstance(entries, list):
+            raise DataError(f"{str(path)!r} must be a list of results, or a dictionary with 'images' and 'annotations'")
+        self._ids = _ids(content.get("images", []), path) if isinstance(content, dict) else {}
+        self._entries: dict[int | str, list[dict[str, Any]]] = defaultdict(list)
+        for number, entry in enumerate(entries):
+            if not isinstance(entry, dict) or not isinstance(entry.get("image_id"), int | str):
+                raise DataError(f"{str(path)!r}: result {number} has no 'image_id'")
+            self._entries[entry["image_id"]].append(entry)
+
+    def proposals(self, name: str, size: tuple[int, int], file_name: str = "") -> Proposals | None:
+        """The proposals of a picture of this name, width and height; None if the file has none for it.
+
+        Args:
+            name: What it is called in its data set.
+            size: Its width and height.
+            file_name: What its file is called, where that is another name: 36979.jpg of Flickr30k's picture 36979.
+
+        Raises:
+            DataError: They are broken, or not of this picture.
+        """
+        names = dict.fromkeys(filter(None, (name, file_name)))
+        known = [each for each in names if self._is_named(each)]
+        keys = [key for each in known or names for key in self._keys(each)]
+        found = next((self._entries[key] for key in keys if key in self._entries), None)
+        return None if found is None else _proposals(found, size)
+
+    def _is_named(self, name: str) -> bool:
+        return name in self._ids or PurePosixPath(name).name in self._ids
+
+    def _keys(self, name: str) -> list[int | str]:
+        """What the picture's id may be, most certain first."""
+        file = PurePosixPath(name)
+        if self._is_named(name):
+            return [self._ids.get(name, self._ids.get(file.name, name))]
+        digits = re.search(r"\d+$", file.stem)
+        return [name, file.name, file.stem, *([int(digits.group())] if digits else [])]
+
+
+def _read_results(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {str(path)!r} as JSON: {' '.join(str(error).split())}") from None
+
+
+def _ids(images: Any, path: Path) -> dict[str, int | str]:
+    known = isinstance(images, list) and all(
+        isinstance(image, dict) and isinstance(image.get("file_name"), str) and isinstance(image.get("id"), int | str)
+        for image in images
+    )
+    if not known:
+        raise DataError(f"{str(path)!r}: 'images' must be a list of pictures, each with 'id' and 'file_name'")
+    return {image["file_name"]: image["id"] for image in images}
+
+
+def _proposals(entries: list[dict[str, Any]], size: tuple[int, int]) -> Proposals:
+    check_count(len(entries))
+    scores = _numbers([entry["score"] for entry in entries if "score" in entry], "scores")
+    if len(scores) not in (0, len(entries)):
+        raise DataError("some proposals have a score and others have none")
+    ranks = checked_scores(scores if len(scores) else None, len(entries))
+    masked = sum("segmentation" in entry for entry in entries)
+    if masked not in (0, len(entries)):
+        raise DataError("some proposals have a segmentation and others have none")
+    if masked:
+        segments = segments_of_pixels(size[::-1], list(_masks(entries, size)))
+        return best_first(size, segment_boxes(segments), ranks, segments)
+    rows = _numbers([entry.get("bbox") for entry in entries], "boxes")
+    if rows.ndim != 2 or rows.shape[1] != 4:
+        raise DataError("each proposal needs a 'bbox' of four numbers: x, y, width, height")
+    rows[:, 2:] += rows[:, :2]
+    return best_first(size, checked_boxes(rows, size), ranks)
+
+
+def _numbers(values: list[Any], what: str) -> NDArray[np.float64]:
+    try:
+        return np.array(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(f"some {what} are no numbers") from None
+
+
+def _masks(entries: list[dict[str, Any]], size: tuple[int, int]) -> Iterator[NDArray[np.int32]]:
+    """The pixels of each, as long as they are not too many together."""
+    total = 0
+    for entry in entries:
+        pixels = _pixels(entry["segmentation"], size)
+        total += len(pixels)
+        check_pixels(total)
+        yield pixels
+
+
+def _pixels(segmentation: Any, size: tuple[int, int]) -> NDArray[np.int32]:
+    mask = np.zeros(0) if segmentation == [] else Mask(json.dumps(segmentation)).pixels(size)  # no polygons: no pixels
+    pixels = np.flatnonzero(mask).astype(np.int32)
+    if len(pixels) == 0:
+        raise DataError("the segmentation of a proposal has no pixels")
+    return pixels

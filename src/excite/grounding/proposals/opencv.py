@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from excite.errors import ExciteError
+from excite.errors import ExciteError, ModelError
+from excite.grounding.proposals.base import Proposals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from PIL import Image
 
-__all__ = ["corners", "opencv"]
+    Array = NDArray[Any]
 
 
 def opencv() -> Any:
@@ -45,3 +50,180 @@ def corners(rectangles: Any) -> NDArray[np.float32]:
     boxes = np.asarray(rectangles, np.float32).reshape(-1, 4).copy()
     boxes[:, 2:] += boxes[:, :2]
     return boxes
+
+
+# EdgeBoxes, as OpenCV has it: boxes that hold whole contours.
+#
+# EdgeBoxes begins with a map of edges and their directions. Its authors took it from structured forests, whose
+# trained model OpenCV does not bring along. Without one, the edges are our own: where the mixture of colours changes,
+# at a fine and a coarser scale. With a model file (``model.yml.gz`` of OpenCV's extra test data) they are the
+# authors'.
+
+SMALLEST = 0.0015
+"""Boxes below this share of the picture are not looked for: there would be too many of them."""
+
+SMALLEST_SIDE = 8
+"""OpenCV's search needs some room; in smaller pictures there is nothing to find anyway."""
+
+OPTIONS = """
+stride shrinkNumber patchSize patchInnerSize numberOfGradientOrientations selfsimilarityGridSize numberOfTrees
+numberOfTreesToEvaluate
+""".split()
+"""What OpenCV divides by, so that it must be there."""
+
+TREES = ("childs", "featureIds", "thresholds", "edgeBoundaries", "edgeBins")
+
+BRIGHT = 99
+"""The edge at this percentile counts as a full one, so that faint and strong pictures are searched alike."""
+
+
+@dataclass(frozen=True)
+class EdgeBoxes:
+    """Proposes boxes by EdgeBoxes.
+
+    Attributes:
+        count: How many at most.
+        model: A file with a structured forest, as OpenCV reads it; blank for our own edges.
+        step: How finely boxes are tried, OpenCV's ``alpha``.
+        most_alike: Two boxes have at most this in common (their IoU), OpenCV's ``beta``.
+        longest: Pixels of the longer side of the picture that is searched.
+
+    Example:
+        >>> from PIL import Image
+        >>> picture = Image.new("RGB", (80, 60), "blue")
+        >>> picture.paste("red", (20, 20, 50, 40))
+        >>> len(EdgeBoxes()(picture)) > 0
+        True
+    """
+
+    count: int = 500
+    model: str = ""
+    step: float = 0.65
+    most_alike: float = 0.7
+    longest: int = 320
+
+    name: ClassVar[str] = "edge-boxes"
+    version: ClassVar[int] = 1
+
+    def __call__(self, picture: Image.Image) -> Proposals:
+        """The boxes, best first.
+
+        Raises:
+            ExciteError: OpenCV with its extra modules is not installed.
+            ModelError: The model file is not there or is none.
+        """
+        from excite.grounding.proposals.base import best_first, enlarged_boxes, shrunk
+
+        cv2 = opencv()
+        small = shrunk(picture, self.longest)
+        shown = np.asarray(small)
+        strength, direction = _model_edges(shown, self.model) if self.model else _own_edges(shown)
+        if min(small.size) < SMALLEST_SIDE or not strength.any():
+            whole = np.array([[0, 0, *picture.size]], np.float32)
+            return Proposals(picture.size, whole, np.zeros(1, np.float32))
+        search = cv2.ximgproc.createEdgeBoxes(
+            alpha=self.step, beta=self.most_alike, maxBoxes=self.count, minBoxArea=SMALLEST * strength.size
+        )
+        found, scores = search.getBoundingBoxes(strength, direction)
+        boxes = enlarged_boxes(np.minimum(corners(found), small.size * 2), small.size, picture.size)
+        return best_first(picture.size, boxes, np.asarray(scores, np.float32).reshape(-1))
+
+
+def _own_edges(shown: Array) -> tuple[Array, Array]:
+    """Edges one pixel wide with a strength from 0 to 1, and the direction across each of them."""
+    from excite.grounding.proposals.edges import edge_strength
+
+    maps = edge_strength(shown, (1.5, 3.0))
+    strength = np.mean([strength for strength, _ in maps], axis=0)
+    direction = maps[1][1]
+    strength = np.clip(strength / max(float(np.percentile(strength, BRIGHT)), 1e-6), 0, 1)
+    return _thinned(strength, direction).astype(np.float32), direction.astype(np.float32)
+
+
+def _thinned(strength: Array, direction: Array) -> Array:
+    """Only the crests: what is weaker than its neighbour on either side across the edge goes."""
+    height, width = strength.shape
+    rows, columns = np.indices(strength.shape)
+    down, right = np.rint(np.sin(direction)).astype(int), np.rint(np.cos(direction)).astype(int)
+    crest = np.ones(strength.shape, bool)
+    for sign in (-1, 1):
+        beside = np.clip(rows + sign * down, 0, height - 1), np.clip(columns + sign * right, 0, width - 1)
+        crest &= strength >= strength[beside]
+    return np.where(crest, strength, 0)
+
+
+def _model_edges(shown: Array, model: str) -> tuple[Array, Array]:
+    forest = _forest(model)
+    edges = forest.detectEdges(np.ascontiguousarray(shown, np.float32) / 255)
+    direction = forest.computeOrientation(edges)
+    return forest.edgesNms(edges, direction), direction
+
+
+@lru_cache(maxsize=1)
+def _forest(model: str) -> Any:
+    """The structured forest in a file. Checked here, because OpenCV takes a file without one, and then crashes."""
+    cv2 = opencv()
+    if not Path(model).is_file():
+        raise ModelError(f"there is no edge model {model!r}: give the file of a structured forest, or none.")
+    try:
+        nodes = cv2.FileStorage(model, cv2.FILE_STORAGE_READ)
+    except (cv2.error, SystemError):  # of a file that is none of OpenCV's, Python's own part of OpenCV says no more
+        raise ModelError(f"the edge model {model!r} cannot be read: it is no file of OpenCV.") from None
+    options = nodes.getNode("options")
+    known = options.isMap() and all(options.getNode(name).isInt() for name in OPTIONS)
+    if not known or min(options.getNode(name).real() for name in OPTIONS) < 1:
+        raise ModelError(f"the edge model {model!r} is no structured forest: its options are missing.")
+    if not all(nodes.getNode(name).isSeq() and nodes.getNode(name).size() > 0 for name in TREES):
+        raise ModelError(f"the edge model {model!r} is no structured forest: its trees are missing.")
+    return cv2.ximgproc.createStructuredEdgeDetection(model)
+
+
+# Selective search, as OpenCV has it: boxes around segments that grow together by colour, texture, size and fill.
+
+
+@dataclass(frozen=True)
+class SelectiveSearch:
+    """Proposes boxes by selective search.
+
+    OpenCV gives the boxes in an order of chance, another one each time, and no scores. So the larger ones come
+    first here, which is the order in which the segments were joined, turned round; a score is no more than that.
+
+    Attributes:
+        count: How many at most.
+        quality: More colour spaces and finer segments: ten times as slow.
+        most_alike: Two boxes have at most this in common (their IoU).
+        longest: Pixels of the longer side of the picture that is searched.
+
+    Example:
+        >>> from PIL import Image
+        >>> len(SelectiveSearch()(Image.new("RGB", (60, 40), "blue")))
+        1
+    """
+
+    count: int = 500
+    quality: bool = False
+    most_alike: float = 0.8
+    longest: int = 320
+
+    name: ClassVar[str] = "selective-search"
+    version: ClassVar[int] = 1
+
+    def __call__(self, picture: Image.Image) -> Proposals:
+        """The boxes, largest first.
+
+        Raises:
+            ExciteError: OpenCV with its extra modules is not installed.
+        """
+        from excite.grounding.proposals.base import checked_scores, enlarged_boxes, shrunk
+        from excite.grounding.proposals.hierarchy import differing
+
+        cv2 = opencv()
+        small = shrunk(picture, self.longest)
+        search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
+        search.setBaseImage(np.ascontiguousarray(np.asarray(small)[..., ::-1]))
+        (search.switchToSelectiveSearchQuality if self.quality else search.switchToSelectiveSearchFast)()
+        found = np.unique(corners(search.process()), axis=0)
+        area = (found[:, 2:] - found[:, :2]).prod(axis=1)
+        kept = differing(found, area, self.count, self.most_alike)
+        boxes = enlarged_boxes(found[kept], small.size, picture.size)
+        return Proposals(picture.size, boxes, checked_scores(None, len(kept)))

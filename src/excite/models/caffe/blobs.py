@@ -1,9 +1,13 @@
 """The bytes of a protobuf message, field by field, without copying them and without believing them."""
 
 from collections.abc import Iterator
+from itertools import islice
+from math import prod
 from typing import NamedTuple
 
-__all__ = ["BrokenFile", "Field", "fields", "signed", "varint_bytes", "varints"]
+import numpy as np
+import torch
+from torch import Tensor
 
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
 SIZES = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
@@ -116,3 +120,158 @@ def _varint(view: memoryview, at: int) -> tuple[int, int]:
                 raise BrokenFile("a number has more than 64 bits")
             return value, at + shift // 7 + 1
     raise BrokenFile("a number has no end")
+
+
+# The weights in a .caffemodel, taken from its bytes one blob at a time.
+
+# Far above any network. Together they bound the time: a few million fields, however large the file.
+MOST_LAYERS = 2**12
+MOST_BLOBS = 2**12
+MOST_TOP_FIELDS = 2**13
+MOST_AXES = 32  # Caffe's own limit
+LARGEST_DEFINITION = 2**22
+V0_LAYER, DATA, SHAPE, DOUBLES = 1, 5, 7, 8  # numbers of fields, the last three in a blob
+LEGACY_SHAPE = (1, 2, 3, 4)  # num, channels, height, width
+
+
+class Layout(NamedTuple):
+    """The numbers of the fields of a layer that are wanted here."""
+
+    name: int
+    blobs: int
+
+
+LAYOUTS = {2: Layout(name=4, blobs=6), 100: Layout(name=1, blobs=7)}  # by the field of the network: V1, and the new one
+
+
+def weights_of(model: memoryview) -> dict[str, tuple[Tensor, ...]]:
+    """The blobs of each layer that has some, by its name, as float32 in their own shapes.
+
+    Raises:
+        BrokenFile: The bytes are not those of a Caffe model.
+    """
+    found: dict[str, tuple[Tensor, ...]] = {}
+    total = 0
+    for layer, layout in _layers(model):
+        name, blobs = _name_and_blobs(layer, layout)
+        total += len(blobs)
+        if total > MOST_BLOBS:
+            raise BrokenFile(f"it has more than {MOST_BLOBS} blobs")
+        if blobs and name in found:
+            raise BrokenFile(f"two layers named '{name}' have weights")
+        if blobs:
+            found[name] = tuple(_tensor(blob, f"blob {place} of '{name}'") for place, blob in enumerate(blobs))
+    return found
+
+
+def definition_of(model: memoryview) -> bytes:
+    """The same message without its blobs: small, whatever the model's size.
+
+    Raises:
+        BrokenFile: The bytes are not those of a Caffe model.
+    """
+    made, layers = bytearray(), 0
+    for field in fields(model, MOST_TOP_FIELDS):
+        if field.number in LAYOUTS:
+            layers += 1
+            kept = _without(LAYOUTS[field.number].blobs, field.content())
+            made += varint_bytes(field.number << 3 | 2) + varint_bytes(len(kept)) + kept
+        else:
+            made += field.whole
+        if len(made) > LARGEST_DEFINITION or layers > MOST_LAYERS:
+            raise BrokenFile("it describes a network larger than any there is")
+    return bytes(made)
+
+
+def _without(number: int, message: memoryview) -> bytearray:
+    """The message less one of its fields."""
+    kept = bytearray()
+    for field in fields(message):
+        if field.number != number:
+            kept += field.whole
+        if len(kept) > LARGEST_DEFINITION:
+            raise BrokenFile("it has a layer with more to say than any there is")
+    return kept
+
+
+def _layers(model: memoryview) -> Iterator[tuple[memoryview, Layout]]:
+    layers = 0
+    for field in fields(model, MOST_TOP_FIELDS):
+        if field.number in LAYOUTS:
+            layers += 1
+            if layers > MOST_LAYERS:
+                raise BrokenFile(f"it has more than {MOST_LAYERS} layers")
+            yield field.content(), LAYOUTS[field.number]
+    if not layers:
+        raise BrokenFile("it has no layers")
+
+
+def _name_and_blobs(layer: memoryview, layout: Layout) -> tuple[str, list[memoryview]]:
+    name = ""
+    blobs: list[memoryview] = []
+    for field in fields(layer):
+        if field.number == layout.name:
+            name = _text(field)
+        elif field.number == layout.blobs:
+            if len(blobs) == MOST_BLOBS:
+                raise BrokenFile(f"it has more than {MOST_BLOBS} blobs")
+            blobs.append(field.content())
+        elif field.number == V0_LAYER and layout is LAYOUTS[2]:
+            raise BrokenFile(
+                "it is in Caffe's format of 2013 (V0); Caffe's upgrade_net_proto_binary makes a newer file of it"
+            )
+    return name, blobs
+
+
+def _text(field: Field) -> str:
+    try:
+        return str(field.content(), "utf-8")
+    except UnicodeDecodeError as error:
+        raise BrokenFile("the name of a layer is not UTF-8") from error
+
+
+def _tensor(blob: memoryview, what: str) -> Tensor:
+    """The numbers of a blob in its shape; they are copied from the file once."""
+    singles, doubles = bytearray(), bytearray()
+    axes: list[int] = []
+    legacy: dict[int, int] = {}
+    for field in fields(blob):
+        if field.number == DATA:
+            singles += field.content()  # packed numbers, in one or more pieces, and single ones look alike from here
+        elif field.number == DOUBLES:
+            doubles += field.content()
+        elif field.number == SHAPE:
+            axes += _axes(field.content())
+        elif field.number in LEGACY_SHAPE:
+            legacy[field.number] = field.integer()
+        if len(axes) > MOST_AXES:
+            raise BrokenFile(f"{what} has more than {MOST_AXES} axes")
+    if singles and doubles:
+        raise BrokenFile(f"{what} has its numbers twice, in float and in double")
+    shape = [legacy.get(number, 0) for number in LEGACY_SHAPE] if legacy else axes  # in this order in Caffe, too
+    return _shaped(_numbers(singles, doubles, what), shape, what)
+
+
+def _axes(shape: memoryview) -> list[int]:
+    sizes: list[int] = []
+    for field in fields(shape):
+        if field.number == 1:
+            sizes += [field.integer()] if isinstance(field.value, int) else islice(varints(field.value), MOST_AXES + 1)
+        if len(sizes) > MOST_AXES:
+            raise BrokenFile(f"a blob has more than {MOST_AXES} axes")
+    return sizes
+
+
+def _numbers(singles: bytearray, doubles: bytearray, what: str) -> Tensor:
+    if len(singles) % 4 or len(doubles) % 8:
+        raise BrokenFile(f"{what} ends inside a number")
+    if doubles:
+        return torch.from_numpy(np.frombuffer(doubles, "<f8").astype(np.float64, copy=False)).float()
+    return torch.from_numpy(np.frombuffer(singles, "<f4").astype(np.float32, copy=False))
+
+
+def _shaped(numbers: Tensor, shape: list[int], what: str) -> Tensor:
+    if min(shape, default=1) < 1 or prod(shape) != len(numbers):
+        text = " x ".join(map(str, shape))[:100] or "a single number"
+        raise BrokenFile(f"{what} has {len(numbers)} numbers where its shape says {text}")
+    return numbers.reshape(shape)

@@ -3,14 +3,17 @@
 Their operations are ones that `excite.propagation` has rules for, so that every network built of them can be explained.
 """
 
-from collections.abc import Callable, Sequence
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from math import ceil, prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["BatchNorm", "Concat", "Eltwise", "InnerProduct", "LocalNorm", "Power", "Reshape", "Scale"]
+from excite.errors import ModelError
+from excite.models.caffe.schema import Layer
 
 
 class InnerProduct(nn.Linear):
@@ -131,3 +134,224 @@ class Reshape(nn.Module):
         """Reshape all but the first dimension."""
         dims = [dim or features.shape[place] for place, dim in enumerate(self.dims)]
         return torch.unflatten(features.flatten(1), 1, dims[1:])
+
+
+# One short builder for each kind of Caffe layer: what its options mean in torch.
+
+Shape = Sequence[int]
+Builder = Callable[[Layer, Sequence[Shape]], nn.Module]
+COMBINING: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"SUM": torch.add, "PROD": torch.mul, "MAX": torch.maximum}
+SPATIAL = frozenset({"Convolution", "Deconvolution", "LRN", "Pooling"})  # torch would take 3 for one picture
+FOR_TRAINING = frozenset(  # options that say how to compute or to learn, not what
+    "weight_filler bias_filler filler engine force_nd_im2col moving_average_fraction stable_prod_grad".split()
+)
+
+
+class Kind(NamedTuple):
+    """How a kind of layer is built, which options it has, and whether it takes several blobs."""
+
+    build: Builder
+    options: str
+    joins: bool = False
+
+
+def build(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
+    """The module of a layer whose inputs have these shapes.
+
+    Raises:
+        ModelError: there is no such kind here, or it has an option that is not understood.
+
+    Example:
+        >>> build(Layer("conv1", "Convolution", ("data",), ("conv1",), {"num_output": 8, "kernel_size": (3,)}),
+        ...       [(1, 3, 9, 9)])
+        Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1))
+    """
+    if layer.kind not in KINDS:
+        raise refusal(layer, f"is of a kind that excite cannot build; it knows {', '.join(KINDS)}")
+    kind = KINDS[layer.kind]
+    unknown = set(layer.options) - set(kind.options.split()) - FOR_TRAINING
+    if unknown:
+        raise refusal(layer, f"has options that excite does not understand: {', '.join(sorted(unknown))}")
+    if len(layer.bottoms) != 1 and not kind.joins:
+        raise refusal(layer, f"reads {len(layer.bottoms)} blobs where excite can take one")
+    if len(layer.tops) != 1 and layer.kind != "Split":
+        raise refusal(layer, f"writes {len(layer.tops)} blobs where excite can give one")
+    if layer.kind in SPATIAL and len(shapes[0]) != 4:
+        raise refusal(layer, f"takes blobs of 4 dimensions, and its input has {len(shapes[0])}")
+    return kind.build(layer, shapes)
+
+
+def refusal(layer: Layer, reason: str) -> ModelError:
+    """What is wrong with a layer, in one line with its name and kind."""
+    return ModelError(f"Layer {layer.name[:80]!r} ({layer.kind[:40]}) {reason}.")
+
+
+def _convolution(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
+    _only(layer, axis=1)
+    convolution: Callable[..., nn.Module] = nn.Conv2d if layer.kind == "Convolution" else nn.ConvTranspose2d
+    return convolution(
+        shapes[0][1],
+        _number_of_outputs(layer),
+        _pair(layer, "kernel_size", "kernel"),
+        stride=_pair(layer, "stride", "stride", 1),
+        padding=_pair(layer, "pad", "pad", 0),
+        dilation=_pair(layer, "dilation", "dilation", 1),
+        groups=layer.options.get("group", 1),
+        bias=layer.options.get("bias_term", True),
+    )
+
+
+def _inner_product(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
+    axis = layer.options.get("axis", 1)
+    return InnerProduct(
+        prod(shapes[0][axis:]),
+        _number_of_outputs(layer),
+        bias=layer.options.get("bias_term", True),
+        axis=axis,
+        transposed=layer.options.get("transpose", False),
+    )
+
+
+def _pooling(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
+    method = layer.options.get("pool", "MAX")
+    if method not in {"MAX", "AVE"}:
+        raise refusal(layer, f"pools by {method}, which has no fixed answer; MAX and AVE have")
+    if layer.options.get("global_pooling", False):
+        return nn.AdaptiveMaxPool2d(1) if method == "MAX" else nn.AdaptiveAvgPool2d(1)
+    kernel, stride = _pair(layer, "kernel_size", "kernel"), _pair(layer, "stride", "stride", 1)
+    pad = _pair(layer, "pad", "pad", 0)
+    ceiled = layer.options.get("round_mode", "CEIL") == "CEIL"
+    if ceiled and not any(pad):
+        _check_windows(layer, shapes[0][2:], kernel, stride)
+    if method == "MAX":
+        return nn.MaxPool2d(kernel, stride, pad, ceil_mode=ceiled)
+    return nn.AvgPool2d(kernel, stride, pad, ceil_mode=ceiled)  # counts padding, but not what lies beyond it
+
+
+def _check_windows(layer: Layer, sizes: Shape, kernel: Shape, stride: Shape) -> None:
+    """Without padding Caffe does not clip, and may add a window that lies beside the picture: nonsense there."""
+    for size, window, step in zip(sizes, kernel, stride, strict=True):
+        if ceil((size - window) / step) * step >= size:
+            raise refusal(layer, "has a last window outside its input, where Caffe's answer means nothing")
+
+
+def _norm(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
+    if not layer.options.get("use_global_stats", True):
+        raise refusal(layer, "would take its statistics from the batch; for use set use_global_stats: true")
+    return BatchNorm(shapes[0][1], epsilon=layer.options.get("eps", 1e-5))
+
+
+def _scale(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
+    _only(layer, axis=1, num_axes=1)
+    alone = layer.kind == "Bias"
+    return Scale(shapes[0][1], factor=not alone, bias=alone or layer.options.get("bias_term", False))
+
+
+def _local_response_norm(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
+    size, options = layer.options.get("local_size", 5), layer.options
+    if size % 2 == 0:
+        raise refusal(layer, f"has the even local_size {size}; Caffe takes odd ones")
+    alpha, beta = options.get("alpha", 1.0), options.get("beta", 0.75)
+    if options.get("norm_region", "ACROSS_CHANNELS") == "WITHIN_CHANNEL":
+        return LocalNorm(size, alpha, beta)
+    return nn.LocalResponseNorm(size, alpha, beta, options.get("k", 1.0))
+
+
+def _relu(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
+    slope = layer.options.get("negative_slope", 0.0)
+    return nn.LeakyReLU(slope) if slope else nn.ReLU()
+
+
+def _prelu(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
+    return nn.PReLU(1 if layer.options.get("channel_shared", False) else shapes[0][1])
+
+
+def _eltwise(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
+    if len({tuple(shape) for shape in shapes}) > 1:  # torch would stretch the smaller ones
+        raise refusal(layer, f"combines blobs of different shapes: {', '.join(str(tuple(shape)) for shape in shapes)}")
+    operation, coefficients = layer.options.get("operation", "SUM"), layer.options.get("coeff", ())
+    terms = len(layer.bottoms)
+    if coefficients and (operation != "SUM" or len(coefficients) != terms):
+        raise refusal(layer, "has coefficients, which only a sum may have, and then one for each term")
+    return Eltwise(COMBINING[operation], coefficients or [1] * terms)
+
+
+def _reshape(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
+    _only(layer, axis=0, num_axes=-1)
+    shape = layer.options.get("shape", ())
+    dims = shape["dim"] if isinstance(shape, Mapping) else shape
+    if len(dims) < 2 or dims[0] != 0:
+        raise refusal(layer, "does not keep the pictures apart; its first dim must be 0, and others follow")
+    return Reshape(dims)
+
+
+def _plain(module: Callable[..., nn.Module], **names: str) -> Builder:
+    """A builder that only hands the options on, under torch's names for them."""
+
+    def builder(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
+        return module(**{ours: layer.options[theirs] for theirs, ours in names.items() if theirs in layer.options})
+
+    return builder
+
+
+def _only(layer: Layer, **values: int) -> None:
+    """Refuse other values of these options."""
+    for option, value in values.items():
+        if layer.options.get(option, value) != value:
+            raise refusal(layer, f"has {option}: {layer.options[option]}, where excite can take only {value}")
+
+
+def _number_of_outputs(layer: Layer) -> int:
+    if "num_output" not in layer.options:
+        raise refusal(layer, "does not say its num_output")
+    outputs = int(layer.options["num_output"])
+    if outputs < 1:
+        raise refusal(layer, "has no outputs: its num_output is 0")
+    return outputs
+
+
+def _pair(layer: Layer, option: str, side: str, default: int | None = None) -> tuple[int, int]:
+    """Height and width of an option: one number for both, one for each, or ``_h`` and ``_w``."""
+    options = layer.options
+    if f"{side}_h" in options or f"{side}_w" in options:
+        other = 0 if side == "pad" else None  # Caffe takes only a padding of one side alone
+        height, width = options.get(f"{side}_h", other), options.get(f"{side}_w", other)
+    else:
+        given = options.get(option, default)
+        given = given if isinstance(given, Sequence) else (given,)
+        if len(given) > 2:
+            raise refusal(layer, f"has {len(given)} numbers for its {option} where pictures have two sides")
+        height, width = (given or (default,))[0], (given or (default,))[-1]
+    if height is None or width is None:
+        raise refusal(layer, f"does not say its {option}")
+    if side != "pad" and min(height, width) < 1:
+        raise refusal(layer, f"has a {option} of {height} x {width}: both must be at least 1")
+    return int(height), int(width)
+
+
+WINDOW = "kernel_size kernel_h kernel_w stride stride_h stride_w pad pad_h pad_w"
+CONVOLUTION = f"num_output bias_term group dilation axis {WINDOW}"
+KINDS = {
+    "BatchNorm": Kind(_norm, "use_global_stats eps"),
+    "Bias": Kind(_scale, "axis num_axes"),
+    "Concat": Kind(_plain(Concat, axis="axis", concat_dim="axis"), "axis concat_dim", joins=True),
+    "Convolution": Kind(_convolution, CONVOLUTION),
+    "Deconvolution": Kind(_convolution, CONVOLUTION),
+    "Dropout": Kind(_plain(nn.Dropout, dropout_ratio="p"), "dropout_ratio"),
+    "ELU": Kind(_plain(nn.ELU, alpha="alpha"), "alpha"),
+    "Eltwise": Kind(_eltwise, "operation coeff", joins=True),
+    "Flatten": Kind(_plain(nn.Flatten, axis="start_dim", end_axis="end_dim"), "axis end_axis"),
+    "InnerProduct": Kind(_inner_product, "num_output bias_term axis transpose"),
+    "LRN": Kind(_local_response_norm, "local_size alpha beta k norm_region"),
+    "PReLU": Kind(_prelu, "channel_shared"),
+    "Pooling": Kind(_pooling, f"pool global_pooling round_mode {WINDOW}"),
+    "Power": Kind(_plain(Power, power="power", scale="scale", shift="shift"), "power scale shift"),
+    "ReLU": Kind(_relu, "negative_slope"),
+    "Reshape": Kind(_reshape, "shape axis num_axes"),
+    "Scale": Kind(_scale, "axis num_axes bias_term"),
+    "Sigmoid": Kind(_plain(nn.Sigmoid), ""),
+    "Silence": Kind(_plain(nn.Identity), ""),
+    "Softmax": Kind(_plain(partial(nn.Softmax, dim=1), axis="dim"), "axis"),
+    "Split": Kind(_plain(nn.Identity), ""),
+    "TanH": Kind(_plain(nn.Tanh), ""),
+}

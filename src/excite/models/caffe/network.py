@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from excite.errors import ModelError
-from excite.models.caffe.caffe_layers import build, refusal
-from excite.models.caffe.definition import Layer, Network
-from excite.models.caffe.layers import InnerProduct
+from excite.models.caffe.layers import InnerProduct, build, refusal
+from excite.models.caffe.schema import Layer, Network
 
 __all__ = ["CaffeNetwork"]
 

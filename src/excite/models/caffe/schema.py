@@ -4,6 +4,8 @@ Only what describes a supported layer is here; the fields of other layers are no
 made at run time in a pool of their own, so that nothing clashes with an installed Caffe.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,6 @@ from excite.errors import ModelError
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
-__all__ = ["PARAMETERS_OF", "kind_of", "messages"]
 
 PACKAGE = "excite.caffe"
 
@@ -203,3 +204,38 @@ def _set_type(field: "FieldDescriptorProto", kind: str) -> None:
         field.type, field.type_name = field.TYPE_MESSAGE, f".{PACKAGE}.{kind}"
     else:
         field.type = getattr(field, f"TYPE_{kind.upper()}")
+
+
+# What a Caffe network is, in plain Python: what the files say and what the networks are built from.
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a Caffe network.
+
+    Attributes:
+        name: Its own name, which is also that of its weights.
+        kind: What it does, as the new format spells it: "Convolution", "InnerProduct", ...
+        bottoms: The blobs it reads.
+        tops: The blobs it writes; the same as a bottom when it works in place.
+        options: The fields of its parameters that were set, under Caffe's names, lists as tuples and enumerations as
+            their words: ``{"num_output": 96, "kernel_size": (7,), "stride": (2,)}``.
+    """
+
+    name: str
+    kind: str
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network for use, not for training: its inputs with their shapes, and its layers in the order of the file.
+
+    ``inputs`` has the blob names and shapes [N, C, H, W] of what is fed in; a file may leave the shape out: ().
+    """
+
+    name: str
+    inputs: Mapping[str, tuple[int, ...]]
+    layers: tuple[Layer, ...]

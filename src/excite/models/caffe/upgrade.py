@@ -6,8 +6,7 @@ from math import isfinite
 from typing import Any
 
 from excite.models.caffe.blobs import BrokenFile
-from excite.models.caffe.definition import Layer, Network
-from excite.models.caffe.schema import PARAMETERS_OF, kind_of
+from excite.models.caffe.schema import PARAMETERS_OF, Layer, Network, kind_of
 
 __all__ = ["network_of"]
 

@@ -8,7 +8,7 @@ memory: a picture takes some 60 bytes there, a different tag some 150.
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +16,14 @@ import numpy as np
 
 from excite.errors import DataError, ExciteError
 from excite.io.files import save_json, save_text
-from excite.io.locking import Lock
-from excite.jobs import Crew, Job
+from excite.io.locks import Lock
+from excite.jobs import Crew, Job, Ledger
 from excite.jobs.loop import run, unwatched
-from excite.tags.cleaning.choices import choices_of, dictionaries, markdown
-from excite.tags.cleaning.gathering import CODES, KEPT, Gathered
-from excite.tags.cleaning.rules import RULES, Rules
-from excite.tags.cleaning.steps import Pile, Shelf, Steps, dropped_schema, kept_schema
-from excite.tags.cleaning.survey import Survey
-from excite.tags.cleaning.surveys import Surveys
-from excite.tags.corpus import ColumnNames
-from excite.tags.dictionary import Dictionary, dictionary_beside
+from excite.tags.cleaning.steps import CODES, KEPT, Gathered, Pile, Shelf, Steps, dropped_schema, kept_schema
+from excite.tags.cleaning.survey import RULES, Rules, Survey
+from excite.tags.corpus import ColumnNames, RowGroups
+from excite.tags.dictionary import Dictionary, Normalising, dictionary_beside
 from excite.tags.formats.parquet import open_any
-from excite.tags.normalising import Normalising
-from excite.tags.row_groups import RowGroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,12 +31,116 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from excite.jobs import Team
+    from excite.jobs import Entry, Team
     from excite.jobs.loop import Watch
     from excite.tags.cleaning.duplicates import Alike
     from excite.tags.corpus import Corpus
 
-__all__ = ["Cleaning"]
+
+# What the thresholds of a cleaning cost: what would be kept if one of them were another.
+
+LEAST_TAGS = (1, 3, 5, 8, 10, 15)
+OVERLAPS = (2, 3, 4)
+LEAST_COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Other rules, and what is different about them."""
+
+    name: str
+    rules: Rules
+
+
+def choices_of(rules: Rules) -> list[Choice]:
+    """The rules with one threshold after the other changed; the first are the rules as they are.
+
+    Example:
+        >>> from excite.tags.cleaning.survey import Rules
+        >>> [choice.name for choice in choices_of(Rules())][:3]
+        ['as asked', 'at least 1 tags', 'at least 3 tags']
+    """
+    choices = [Choice("as asked", rules)]
+    choices += [Choice(f"at least {least} tags", replace(rules, least_tags=least)) for least in LEAST_TAGS]
+    said = "alphabetical lists kept" if rules.alphabetical else "alphabetical lists dropped"
+    choices.append(Choice(said, replace(rules, alphabetical=not rules.alphabetical)))
+    if rules.similar:
+        choices.append(Choice("similar ones kept", replace(rules, similar=False)))
+        shared = [overlap for overlap in OVERLAPS if overlap < rules.first]
+        choices += [Choice(f"more than {overlap} shared", replace(rules, overlap=overlap)) for overlap in shared]
+        other = "kept" if rules.against == "seen" else "seen"
+        choices.append(Choice(f"compared with {other} ones", replace(rules, against=other)))
+    return [choices[0], *(choice for choice in choices[1:] if choice.rules != rules)]
+
+
+def dictionaries(counts: NDArray[np.int64], least_count: int) -> list[dict[str, Any]]:
+    """How many tags would be in a dictionary, and which share of all listed tags, for several least counts.
+
+    Example:
+        >>> import numpy as np
+        >>> dictionaries(np.array([5000, 20, 1]), 1000)[-3]
+        {'least_count': 1000, 'tags': 1, 'share_of_listed': 0.9958}
+    """
+    listed = max(int(counts.sum()), 1)
+    rows = []
+    for least in sorted({*LEAST_COUNTS, least_count}):
+        inside = counts[counts >= max(least, 1)]
+        rows.append(
+            {"least_count": least, "tags": len(inside), "share_of_listed": round(int(inside.sum()) / listed, 4)}
+        )
+    return rows
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """Both tables as a page to read.
+
+    Example:
+        >>> row = {"choice": "as asked", "kept": 6, "few_tags": 1, "alphabetical": 2, "similar": 1}
+        >>> size = {"least_count": 1000, "tags": 1, "share_of_listed": 0.5}
+        >>> print(markdown({"read": 10, "pictures": [row], "dictionary": [size]}))  # doctest: +ELLIPSIS
+        # What the thresholds cost...
+    """
+    lines = [f"# What the thresholds cost\n\nOf {report['read']:,} pictures are kept, if one rule is changed:\n"]
+    lines += ["| rule | kept | share | too few tags | alphabetical | similar |", "|---|---:|---:|---:|---:|---:|"]
+    for row in report["pictures"]:
+        numbers = " | ".join(f"{row[rule]:,}" for rule in ("few_tags", "alphabetical", "similar"))
+        lines.append(f"| {row['choice']} | {row['kept']:,} | {row['kept'] / report['read']:.1%} | {numbers} |")
+    lines += ["\nThe dictionary, by how often a tag must be seen:\n", "| at least | tags | of all listed tags |"]
+    lines.append("|---:|---:|---:|")
+    lines += [
+        f"| {row['least_count']:,} | {row['tags']:,} | {row['share_of_listed']:.1%} |" for row in report["dictionary"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# Where surveys are kept while a corpus is cleaned.
+
+
+class Surveys(Ledger):
+    """Where surveys are kept: each in a file of its own, and a ledger that says which."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "index.jsonl", required=("files",))
+        self.folder = folder
+
+    def read(self) -> dict[str, Entry]:
+        """The pieces that were looked at, by key."""
+        entries = super().read().items()
+        return {key: one for key, one in entries if all((self.folder / name).is_file() for name in one["files"])}
+
+    def add(self, entry: Entry) -> None:
+        """Keep the surveys of one more piece; first the files, so that every line is true."""
+        names = [f"{entry['key']}-{place}.npz" for place in range(len(entry["surveys"]))]
+        for name, seen in zip(names, entry["surveys"], strict=True):
+            seen.save(self.folder / name)
+        super().add({"key": entry["key"], "files": names})
+
+
+# From a raw corpus to one worth learning from: the paper's appendix at its size, streamed, on one machine or many.
+#
+# Each row is read twice: once to see what the rules need to know (`Looking`, resumed where it was stopped), once to
+# write what is kept (`Parting`). In between, pictures of the same user are compared (`Comparing`). Texts never pile
+# up in memory: a picture takes some 60 bytes there, a different tag some 150.
 
 
 @dataclass(eq=False)

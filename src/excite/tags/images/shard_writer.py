@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from excite.errors import DataError, ImageError
 from excite.images import picture_format
 from excite.io.files import atomic_write, save_json
-from excite.io.locking import Lock
+from excite.io.locks import Lock
 from excite.jobs.loop import unwatched
 from excite.tags.images.base import shown
-from excite.tags.images.naming import key_of
-from excite.tags.images.tar_index import make_index
+from excite.tags.images.shards import key_of, make_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

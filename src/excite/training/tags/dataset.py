@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.errors import DataError
-from excite.jobs.columns import arrow
+from excite.jobs.parquet import arrow
 from excite.training.examples import place_of
 
 if TYPE_CHECKING:

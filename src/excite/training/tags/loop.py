@@ -2,32 +2,316 @@
 
 from __future__ import annotations
 
+import json
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, astuple, dataclass, field, fields
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import torch
 
-from excite.errors import DataError
+from excite.errors import DataError, ExciteError, ModelError
+from excite.io.files import atomic_write, save_csv
 from excite.training.tags.batches import epoch_order
-from excite.training.tags.checkpoints import Standing, read_checkpoint, save_checkpoint
-from excite.training.tags.curves import Check, save_curves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
 
     from excite.jobs.loop import Watch
+    from excite.training.tags.batches import FixedViews, FreshViews, Plan
     from excite.training.tags.dataset import Lessons
     from excite.training.tags.model import Trainee
-    from excite.training.tags.schedule import Schedule
-    from excite.training.tags.sources import FixedViews, FreshViews, Plan
     from excite.training.tags.validation import Aside
 
-__all__ = ["Course", "Keeper"]
+
+# When the loss is looked at, and how the learning rate follows it.
+
+PATIENCE = 3  # checks
+LEAST_GAIN = 0.001  # of the loss
+FACTOR = 10
+LOWERED = 3  # times at most
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a training lasts, and at which rate it learns.
+
+    Nothing is remembered: the rate is told by the losses of all checks so far, so a training that was stopped needs no
+    more than these to go on in the same way.
+
+    Attributes:
+        pictures: to learn from.
+        batch: pictures a step.
+        epochs: how often each picture is seen, at most.
+        rate: the learning rate at the start.
+        checks: how often the loss is looked at in an epoch.
+    """
+
+    pictures: int
+    batch: int = 64
+    epochs: int = 3
+    rate: float = 0.01
+    checks: int = 4
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps in an epoch."""
+        return -(-self.pictures // self.batch)
+
+    @property
+    def steps(self) -> int:
+        """Steps in all."""
+        return self.epochs * self.epoch_steps
+
+    def is_check(self, step: int) -> bool:
+        """Whether the loss is looked at after so many steps; after the last one of an epoch it always is.
+
+        Example:
+            >>> [step for step in range(1, 11) if Schedule(100, batch=10, checks=3).is_check(step)]
+            [4, 7, 10]
+        """
+        parts, within = min(self.checks, self.epoch_steps), (step - 1) % self.epoch_steps
+        return within * parts // self.epoch_steps < (within + 1) * parts // self.epoch_steps
+
+    def rate_after(self, losses: Sequence[float]) -> float:
+        """The rate for the steps behind these checks: a tenth, once the loss has gone flat, three times at most.
+
+        Example:
+            >>> Schedule(64).rate_after([5, 4, 4, 4]), Schedule(64).rate_after([5, 4, 4, 4, 4])
+            (0.01, 0.001)
+        """
+        return self.rate / float(FACTOR) ** min(len(self._plateaus(losses)), LOWERED)
+
+    def is_over(self, losses: Sequence[float]) -> bool:
+        """Whether the loss has gone flat at the lowest rate too: nothing more is learnt."""
+        return len(self._plateaus(losses)) > LOWERED
+
+    def _plateaus(self, losses: Sequence[float]) -> list[int]:
+        """After how many checks each plateau was seen: the best of the last three is hardly lower than all before.
+
+        Before are the checks at the same rate and the last one at the rate before it.
+        """
+        ends: list[int] = []
+        start = 0
+        for end in range(1, len(losses) + 1):
+            seen = losses[start:end]
+            if len(seen) > PATIENCE and min(seen[-PATIENCE:]) > min(seen[:-PATIENCE]) * (1 - LEAST_GAIN):
+                ends.append(end)
+                start = end - 1
+        return ends
+
+
+# Pictures that cannot be read: counted once each, the first few named, never the end of a training.
+
+NAMED = 5
+
+
+@dataclass
+class Failures:
+    """The pictures that could not be read so far.
+
+    Attributes:
+        rows: which, by their place in the corpus; pictures kept aside have negative ones.
+        lines: what was wrong with the first few.
+
+    Example:
+        >>> failures = Failures()
+        >>> failures.add([(3, "cat.jpg is empty"), (3, "cat.jpg is empty")])
+        >>> len(failures)
+        1
+    """
+
+    rows: set[int] = field(default_factory=set)
+    lines: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, failed: Iterable[tuple[int, str]]) -> None:
+        """Note rows and reasons, those that are new."""
+        for row, reason in failed:
+            if row not in self.rows:
+                self.rows.add(row)
+                if len(self.lines) < NAMED:
+                    self.lines.append(reason)
+
+
+# The curves of a training, for people and their programs: as CSV, and in TensorBoard.
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was seen when the loss was looked at.
+
+    Attributes:
+        step: steps made so far.
+        epoch: how often each picture was seen so far, such as 1.25.
+        rate: the learning rate of the last steps.
+        training_loss: the mean, a picture, since the last check.
+        validation_loss: the same of the pictures kept aside; None where there are none.
+        pictures_per_second: since the last check or the last start. All else is told by the corpus and the options.
+    """
+
+    step: int
+    epoch: float
+    rate: float
+    training_loss: float
+    validation_loss: float | None
+    pictures_per_second: float
+
+    @property
+    def watched(self) -> float:
+        """The loss that the rate follows: that of pictures kept aside; without any, that of training."""
+        return self.training_loss if self.validation_loss is None else self.validation_loss
+
+
+def save_curves(checks: Sequence[Check], path: Path) -> Path:
+    """Write the curves as CSV.
+
+    Example:
+        >>> save_curves([Check(1, 0.5, 0.01, 7.5, None, 90.0)], Path("curves.csv"))  # doctest: +SKIP
+    """
+    return save_csv([[field.name for field in fields(Check)], *(astuple(check) for check in checks)], path)
+
+
+def check_board() -> None:
+    """Say that TensorBoard is missing before anything is trained.
+
+    Raises:
+        ExciteError: it is.
+
+    Example:
+        >>> check_board()
+    """
+    if find_spec("tensorboard") is None:
+        raise ExciteError("--tensorboard needs the package tensorboard: pip install 'excite[tensorboard]'")
+
+
+class Board:
+    """The curves in TensorBoard's files, while they grow.
+
+    Args:
+        folder: for the files.
+        after: steps that were made before; what an earlier run wrote behind them is not shown again.
+
+    Raises:
+        ExciteError: the package is missing.
+    """
+
+    def __init__(self, folder: Path, after: int = 0) -> None:
+        try:
+            writer = import_module("torch.utils.tensorboard").SummaryWriter
+        except ImportError:
+            raise ExciteError(
+                "--tensorboard needs the package tensorboard: pip install 'excite[tensorboard]'"
+            ) from None
+        self._writer: Any = writer(str(folder), purge_step=after + 1 if after else None)
+
+    def add(self, check: Check) -> None:
+        """One more point on each curve."""
+        for name in ("rate", "training_loss", "validation_loss", "pictures_per_second"):
+            value = getattr(check, name)
+            if value is not None:
+                self._writer.add_scalar(name, value, check.step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+
+# Where a training stands, in one file that is either whole or not there: killed at any moment, it goes on from there.
+#
+# Tensors and JSON, nothing that is run when it is read.
+
+FAILED = "failed"
+
+
+@dataclass
+class Standing:
+    """How far a training is, the tensors aside.
+
+    Attributes:
+        step: steps made.
+        checks: the curves so far.
+        loss: summed over the pictures since the last check,
+        pictures: and how many these are.
+        failures: the pictures that could not be read.
+    """
+
+    step: int = 0
+    checks: list[Check] = field(default_factory=list)
+    loss: float = 0.0
+    pictures: int = 0
+    failures: Failures = field(default_factory=Failures)
+
+    @property
+    def losses(self) -> list[float]:
+        """What the rate follows."""
+        return [check.watched for check in self.checks]
+
+
+def save_checkpoint(path: Path, key: str, trainee: Trainee, standing: Standing) -> None:
+    """Write down all that the next step depends on.
+
+    Args:
+        path: the file.
+        key: changes when a training would take another course.
+        trainee: the network.
+        standing: how far it is.
+    """
+    from safetensors.torch import save
+
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in trainee.state()}
+    tensors[FAILED] = torch.tensor(sorted(standing.failures.rows), dtype=torch.int64)
+    facts = {
+        "step": standing.step,
+        "checks": [asdict(check) for check in standing.checks],
+        "loss": standing.loss,
+        "pictures": standing.pictures,
+        "lines": standing.failures.lines,
+        "scaler": trainee.scaler.state_dict(),
+    }
+    content = save(tensors, metadata={"key": key, "facts": json.dumps(facts)})
+
+    def write(file: BinaryIO) -> None:
+        file.write(content)
+
+    atomic_write(path, write)
+
+
+def read_checkpoint(path: Path, key: str, trainee: Trainee) -> Standing | None:
+    """Go on from where a training with the same key was saved; None where there is none, or one of another key.
+
+    Raises:
+        ModelError: the file is damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            about: dict[str, str] = file.metadata() or {}
+            if about.get("key") != key:
+                return None
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        facts: dict[str, Any] = json.loads(about["facts"])
+        trainee.restore(tensors, facts["scaler"])
+        checks = [Check(**check) for check in facts["checks"]]
+        failures = Failures(set(tensors[FAILED].tolist()), facts["lines"])
+        return Standing(facts["step"], checks, facts["loss"], facts["pictures"], failures)
+    except (SafetensorError, OSError, RecursionError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"{path} is damaged ({reason}): remove it to begin again.") from None
+
+
+# The course of a training: step by step, looked at now and then, and saved so that it can be stopped anywhere.
 
 AT_CHECK = 0.1  # of the usual time between two saves
 

@@ -6,27 +6,229 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from excite.io.files import save_text
 from excite.jobs.loop import unwatched
-from excite.training.tags.curves import Board
+from excite.models import Preprocess
+from excite.models.folder import FACTS, WEIGHTS, Saved, read_saved, save_classifier
+from excite.training.augmentation import Views, Whole
+from excite.training.features import Extraction
+from excite.training.tags.batches import Decoder, FixedViews, FreshViews, Shelving
 from excite.training.tags.distributed import Together
-from excite.training.tags.loop import Course, Keeper
-from excite.training.tags.measuring import measure
-from excite.training.tags.options import Options
-from excite.training.tags.preparing import Preparing
-from excite.training.tags.result import BOARD, CHECKPOINT, CURVES, MEASURES, files_in, finished, save_result
-from excite.training.tags.schedule import Schedule
-from excite.training.tags.setup import Subject
+from excite.training.tags.loop import Board, Course, Keeper, Schedule
+from excite.training.tags.setup import Options, Subject
+from excite.training.tags.validation import Aside, measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from excite.jobs.loop import Watch
+    from excite.models import Classifier
     from excite.tags.corpus import Corpus
     from excite.tags.images import Pictures
+    from excite.training.tags.dataset import Lessons
     from excite.training.tags.model import Trainee
 
-__all__ = ["TagTraining"]
+
+# What a training reads: the source of its steps, and the pictures kept aside.
+
+LEARNT, ASIDE = "features/views", "features/held-out"
+
+
+@dataclass(eq=False)
+class Preparing:
+    """Prepares features before the first step, where they are looked at once.
+
+    With several processes the first one computes them and the others read what it has written.
+
+    Attributes:
+        trainee: the network with its new output layer.
+        base: the network with its own: the layers below are the same, and it is smaller to send to workers.
+        pictures: where the pictures are.
+        out: the folder in which features are kept.
+        options: how to train.
+        workers: how many processes do the work.
+        watch: shows how far it is.
+        failures: rows that cannot be read, and why; those of pictures kept aside are negative.
+    """
+
+    trainee: Trainee
+    base: Classifier
+    pictures: Pictures
+    out: Path
+    options: Options
+    workers: int
+    watch: Watch
+    failures: list[tuple[int, str]] = field(default_factory=list)
+
+    def source(self, lessons: Lessons) -> FreshViews | FixedViews:
+        """Where the features of the steps come from."""
+        views = Views(self._preprocess, self.options.seed)
+        if not self.options.views:
+            return FreshViews(lessons, Decoder(self.pictures, views, self.workers), self.trainee)
+        numbers = tuple(range(self.options.views))
+        features, rows, failures = self._shelved(views, numbers, lessons, LEARNT, "pictures")
+        self.failures += failures
+        return FixedViews(features, rows, len(lessons))
+
+    def aside(self, lessons: Lessons) -> Aside:
+        """The pictures kept aside, each seen as a whole."""
+        whole = Whole(self._preprocess)
+        kept = None
+        if self.options.views and len(lessons):
+            features, rows, failures = self._shelved(whole, (0,), lessons, ASIDE, "pictures kept aside")
+            self.failures += [(~row, reason) for row, reason in failures]
+            kept = features[:, 0], rows
+        return Aside(lessons, self.trainee, Decoder(self.pictures, whole, self.workers), kept)
+
+    @property
+    def _preprocess(self) -> Preprocess:
+        assert isinstance(self.base.preprocess, Preprocess)  # noqa: S101 - or nothing could be prepared
+        return self.base.preprocess
+
+    def _shelved(self, views: Views | Whole, numbers: tuple[int, ...], lessons: Lessons, folder: str, what: str) -> Any:
+        processes = self.trainee.processes
+        shelve = Shelving(self.pictures, max(1, self.workers), self.watch)
+        work = Extraction(self.base.module, self.trainee.layer, views, numbers)
+        if not processes.first:
+            processes.wait()
+        answer = shelve(work, lessons, self.out / folder, what)
+        if processes.first:
+            processes.wait()
+        return answer
+
+
+# The card of a tag classifier: what it is and how it came about, for people to read.
+
+OPTIONS = ("layers", "first", "epochs", "batch", "rate", "momentum", "held_out", "checks", "views", "seed")
+
+USE = (
+    "The network is {base}. Every command of excite takes this folder as `--model`: "
+    "`excite attend PHOTO TAG --model FOLDER`. Several tags may be true of a picture at once."
+)
+MEASURED = (
+    "On {measured:,} pictures kept aside, over the {tags_measured:,} tags that occur in them. "
+    "Predicting by frequency gives every picture the same score for a tag."
+)
+
+
+def card(base: str, tags: int, facts: Mapping[str, Any], command: str) -> str:
+    """The text of ``README.md``, in Markdown.
+
+    Args:
+        base: the network.
+        tags: how many it knows.
+        facts: the training facts, as in ``classifier.json``.
+        command: how it was trained, as typed; nothing where nobody typed it.
+
+    Example:
+        >>> text = card("efficientnet-lite0", 2, {"corpus": "kept.parquet", "pictures": 10}, "")
+        >>> text.splitlines()[0]
+        '# A classifier of 2 tags'
+    """
+    parts = [
+        f"# A classifier of {tags:,} tags",
+        USE.format(base=base),
+        "## What it was trained on",
+        _list(_data(facts)),
+        "## How",
+        _list([f"{name.replace('_', ' ')}: {facts[name]}" for name in OPTIONS if name in facts] + _course(facts)),
+        *([f"```sh\n{command}\n```"] if command else []),
+        *_measures(facts),
+        "## Files",
+        _list(
+            [
+                "`classifier.json` and `weights.safetensors`: the classifier",
+                "`dictionary.csv`: its tags in the order of its outputs, and how often each was seen",
+                "`curves.csv`: the losses while it was trained",
+                *(["`measures.csv`: how well each tag is predicted"] if facts.get("map") is not None else []),
+            ]
+        ),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _data(facts: Mapping[str, Any]) -> list[str]:
+    lines = [f"corpus: {facts['corpus']}", f"pictures learnt from: {facts['pictures']:,}"]
+    if "dictionary" in facts:
+        lines.append(f"dictionary: {facts['dictionary']}")
+    lines += [f"rows left out, {reason}: {count:,}" for reason, count in facts.get("left_out", {}).items()]
+    if facts.get("unreadable"):
+        lines.append(f"pictures that could not be read: {facts['unreadable']:,}")
+    return lines
+
+
+def _course(facts: Mapping[str, Any]) -> list[str]:
+    if "steps" not in facts:
+        return []
+    loss = facts["validation_loss"]
+    aside = "" if loss is None else f", on pictures kept aside {loss:.4f}"
+    return [f"{facts['steps']:,} steps, {facts['epochs_seen']:g} epochs; loss {facts['loss']:.4f} a picture{aside}"]
+
+
+def _measures(facts: Mapping[str, Any]) -> list[str]:
+    if facts.get("map") is None:
+        return []
+    rows = [
+        f"| {truth} | {facts[f'map{end}']:.4f} | {facts[f'map_by_frequency{end}']:.4f} | {facts[f'ratio{end}']:.1f} x |"
+        for truth, end in (("all tags of the dictionary", ""), (f"the first {facts['first']} tags", "_first"))
+    ]
+    table = ["| truth | mean average precision | by frequency | ratio |", "|---|---|---|---|", *rows]
+    return [
+        "## How good it is",
+        MEASURED.format(**facts),
+        "\n".join(table),
+        "Best: " + _tags(facts["best"]),
+        "Worst: " + _tags(facts["worst"]),
+    ]
+
+
+def _tags(some: Mapping[str, float]) -> str:
+    return ", ".join(f"{tag} {precision:.2f}" for tag, precision in some.items())
+
+
+def _list(lines: list[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+# The folder of a tag classifier: what a training leaves behind, and how one sees that it was finished.
+
+CHECKPOINT, CURVES, BOARD = "training.safetensors", "curves.csv", "tensorboard"
+DICTIONARY, MEASURES, README = "dictionary.csv", "measures.csv", "README.md"
+
+
+def save_result(folder: Path, subject: Subject, facts: Mapping[str, Any], command: str) -> None:
+    """Write the classifier, its dictionary and its card; what says that the training is finished comes last."""
+    saved = Saved(
+        base=subject.base,
+        labels=tuple((tag,) for tag in subject.choice.dictionary.tags),
+        multilabel=True,
+        layers=subject.card.layers,
+        size=subject.preprocess.shorter_side,
+        fully_convolutional=subject.card.fully_convolutional,
+        training=facts,
+    )
+    subject.choice.dictionary.save(folder / DICTIONARY)
+    save_text(card(saved.base, len(saved.labels), facts, command), folder / README)
+    save_classifier(folder, subject.network.cpu(), saved)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def finished(folder: Path, key: str) -> dict[str, Any] | None:
+    """The facts of this same training, if it was finished before."""
+    if not (folder / FACTS).is_file():
+        return None
+    facts = dict(read_saved(folder).training)
+    return facts if facts.get("key") == key else None
+
+
+def files_in(folder: Path) -> list[str]:
+    """What a user may want to look at."""
+    names = (README, DICTIONARY, CURVES, MEASURES, WEIGHTS, FACTS)
+    return [str(folder / name) for name in names if (folder / name).is_file()]
+
+
+# A known classifier learns the tags of a corpus: the paper's procedure for its 18,157 tags, or a quicker one.
 
 
 @dataclass(eq=False)

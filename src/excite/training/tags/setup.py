@@ -8,16 +8,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from excite.errors import ModelError
+from excite.errors import DataError, ModelError
 from excite.models import Preprocess, find_card, load
+from excite.models.classifier import network_identity
 from excite.models.folder import FACTS, read_saved
-from excite.models.identity import network_identity
+from excite.tags.dictionary import Dictionary, dictionary_beside
+from excite.tags.statistics import statistics_of
 from excite.training.augmentation import Views, noise
 from excite.training.output_layer import Output, with_new_output
 from excite.training.tags.batches import groups_of
-from excite.training.tags.choosing import chosen_dictionary
-from excite.training.tags.dataset import read_lessons
+from excite.training.tags.dataset import FIRST, read_lessons
 from excite.training.tags.model import Trainee, begin_at_frequencies
+from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,12 +29,111 @@ if TYPE_CHECKING:
     from excite.models import Card, Classifier
     from excite.tags.corpus import Corpus
     from excite.tags.images import Pictures
-    from excite.training.tags.choosing import Choice
     from excite.training.tags.dataset import Lessons
     from excite.training.tags.distributed import Together
-    from excite.training.tags.options import Options
 
-__all__ = ["Subject"]
+
+# What decides about the course of a training.
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to train; by default the paper's way.
+
+    Attributes:
+        layers: "output", the last one only, or "all".
+        first: how many of a picture's tags are learnt.
+        epochs: how often each picture is seen, at most.
+        batch: pictures a step, of all processes together.
+        rate: the learning rate, divided by 10 whenever the loss of the pictures kept aside goes flat.
+        momentum: how much of the last step is made again.
+        held_out: the share of the pictures that is kept aside.
+        checks: how often their loss is looked at in an epoch.
+        views: how many random views of each picture are looked at once; 0: a new one in each epoch.
+        seed: another one gives other views, another order and other weights to begin with.
+
+    Raises:
+        ModelError: they do not go together.
+
+    Example:
+        >>> Options(views=4).epochs
+        3
+    """
+
+    layers: str = "output"
+    first: int = FIRST
+    epochs: int = 3
+    batch: int = 64
+    rate: float = 0.01
+    momentum: float = 0.9
+    held_out: float = 0.1
+    checks: int = 4
+    views: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.layers not in {"output", "all"}:
+            raise ModelError(f"there are no layers {self.layers!r} to train: choose output or all")
+        if self.layers == "all" and self.views:
+            raise ModelError("features are kept only while the layers below stay as they are: leave --views out")
+
+    @property
+    def everything(self) -> bool:
+        """Whether all layers are trained."""
+        return self.layers == "all"
+
+
+# Which tags are learnt: those of a dictionary, or those seen often enough.
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A dictionary to learn.
+
+    Attributes:
+        dictionary: the tags.
+        source: where they come from, for people to read.
+        unspeakable: tags that were left out, since no user's word can mean them: blank, or nothing but dashes.
+    """
+
+    dictionary: Dictionary
+    source: str
+    unspeakable: tuple[str, ...] = ()
+
+
+def chosen_dictionary(corpus: Corpus, path: Path | None = None, least: int | None = None) -> Choice:
+    """The dictionary of a file, or the one that lies beside the corpus, or the tags seen at least so often in it.
+
+    Raises:
+        DataError: there is none of them, two were asked for, or no tag is left.
+
+    Example:
+        >>> chosen_dictionary(Corpus(Path("kept.parquet")), least=1000).dictionary.tags[:2]  # doctest: +SKIP
+        ('nature', 'people')
+    """
+    if path is not None and least is not None:
+        raise DataError("a dictionary was given and --min-count asks for another one: leave one of them out")
+    beside = dictionary_beside(corpus.path)
+    if least is not None:
+        found, source = (
+            statistics_of(corpus).at_least(least),
+            f"the tags seen at least {least} times in {corpus.path.name}",
+        )
+    elif path is not None or beside.is_file():
+        found, source = Dictionary.read(path or beside), (path or beside).name
+    else:
+        raise DataError(
+            f"which tags shall be learnt? There is no {beside}: give --dictionary FILE.csv or --min-count N"
+        )
+    spoken = [bool(fold(tag)) for tag in found.tags]
+    pairs = [pair for pair, good in zip(zip(found.tags, found.counts, strict=True), spoken, strict=True) if good]
+    if not pairs:
+        raise DataError(f"there is no tag to learn: {source} has none")
+    speakable = Dictionary(tuple(tag for tag, _ in pairs), tuple(count for _, count in pairs))
+    return Choice(speakable, source, tuple(tag for tag, good in zip(found.tags, spoken, strict=True) if not good))
+
+
+# What is to be learnt, and by which network: all that a training reads before its first step.
 
 
 @dataclass(frozen=True, eq=False)
