@@ -11,8 +11,8 @@ network = nn.Sequential(
 ).eval()  # fmt: skip
 pictures = torch.rand(2, 3, 32, 32)
 
-probability = excite.mwp(network, pictures, 7, layer="2")  # one class for all pictures
-print("neurons of layer 2:", tuple(probability.shape), "sum for each picture:", probability.sum((1, 2, 3)))
+probability = excite.mwp(network, pictures, 7, layer="2")  # one class for all images
+print("neurons of layer 2:", tuple(probability.shape), "sum for each image:", probability.sum((1, 2, 3)))
 
 contrast = excite.mwp(network, pictures, {7: 1.0, 3: -1.0}, layer="2")  # "seven, not three", in one pass
 print("seven, not three, sums to", contrast.sum((1, 2, 3)))

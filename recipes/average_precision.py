@@ -1,4 +1,4 @@
-"""Mean average precision of a fine-tuned classifier, seeing whole pictures of a split it was not trained on.
+"""Mean average precision of a fine-tuned classifier, seeing whole images of a split it was not trained on.
 
 python recipes/average_precision.py MODEL --data ../shared/data/VOCdevkit --split val [--out FOLDER] [--workers 2]
 

@@ -48,7 +48,7 @@ def pictures() -> torch.Tensor:
 
 
 def labels(module: nn.Module) -> list[int]:
-    """What the network finds in each picture."""
+    """What the network finds in each image."""
     with torch.no_grad():
         return [int(unit) for unit in module(pictures()).argmax(dim=1)]
 
@@ -60,7 +60,7 @@ def maps(module: nn.Module, inputs: torch.Tensor, units: Sequence[int]) -> torch
 
 
 def changed(inputs: np.ndarray) -> np.ndarray:
-    """The pictures with a little noise."""
+    """The images with a little noise."""
     return inputs + np.random.default_rng(SEED).normal(0.0, 0.05, inputs.shape)
 
 
@@ -77,7 +77,7 @@ def ours(others: Sequence[int]) -> Found:
     """What excite measures.
 
     Args:
-        others: for each picture another class, as Quantus has drawn them.
+        others: for each image another class, as Quantus has drawn them.
     """
     module, inputs = network(), pictures()
     units = labels(module)

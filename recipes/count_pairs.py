@@ -2,8 +2,8 @@
 
 python recipes/count_pairs.py FOLDER [--split val] [--difficult FILE]
 
-Prints how many pairs of a picture and a category there are, how many are Difficult, and what pointing at the middle of
-every picture would score. Pictures that cannot be used are named, and counted nowhere else.
+Prints how many pairs of an image and a category there are, how many are Difficult, and what pointing at the middle of
+every image would score. Images that cannot be used are named, and counted nowhere else.
 """
 
 import argparse
@@ -23,7 +23,7 @@ Hits = dict[str, list[bool]]
 
 
 def usable(dataset: Dataset) -> Iterator[tuple[Sample, tuple[int, int]]]:
-    """The samples whose annotation and picture are whole, with the size of the picture."""
+    """The samples whose annotation and image are whole, with the size of the image."""
     for name in dataset.names:
         try:
             sample = dataset.sample(name)
@@ -79,7 +79,7 @@ def main() -> None:
             every[target.concept].append(hit)
             if (sample.name, target.concept) in listed if listed is not None else is_difficult(sample, target):
                 hard[target.concept].append(hit)
-    print(f"{dataset.name} {dataset.split}: {pictures} pictures, {count(every)} pairs, {count(hard)} of them difficult")
+    print(f"{dataset.name} {dataset.split}: {pictures} images, {count(every)} pairs, {count(hard)} of them difficult")
     print(f"{len(every)} categories, {len(hard)} with difficult pairs; {flagged} flagged by VOC and not asked for")
     print(f"pointing at the middle: {mean(every)} of all, {mean(hard)} of the difficult")
     if gaps:

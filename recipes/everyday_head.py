@@ -2,7 +2,7 @@
 
 python recipes/everyday_head.py [--data ../shared/data/coco] [--out excite-out/everyday] [--workers 2]
 
-The output layer alone is trained, on nine tenths of the pictures (those whose names' hashes say so); the mean average
+The output layer alone is trained, on nine tenths of the images (those whose names' hashes say so); the mean average
 precision is that of the file as it is written, in half precision, on the other tenth. Stopped, it goes on where it was.
 """
 
@@ -56,7 +56,7 @@ def main() -> None:
     about = FineTuning(
         "efficientnet-lite0", kept, options.out, descent=DESCENT, views=VIEWS, workers=options.workers
     ).train()
-    print(f"{about['epochs']} epochs on {about['pictures']} pictures, training loss {about['loss']:.4f} a picture")
+    print(f"{about['epochs']} epochs on {about['pictures']} images, training loss {about['loss']:.4f} an image")
     write_head(options.out)
     ledger = Ledger(options.out / "everyday.jsonl", required=("picture", "scores"))
     scored = run(Scoring(load("everyday")), aside.pictures, ledger, workers=options.workers)

@@ -148,7 +148,7 @@ def moved(old: np.ndarray[Any, Any], new: np.ndarray[Any, Any]) -> float:
 
 
 def in_double(model: str) -> excite.Classifier:
-    """A classifier that computes in double precision, on the same float32 pictures."""
+    """A classifier that computes in double precision, on the same float32 images."""
     classifier = excite.load(model)
     classifier.module.double().register_forward_pre_hook(lambda _module, given: (given[0].double(),))
     return classifier

@@ -1,9 +1,9 @@
-"""How long does it take to ground the five captions of a picture, and what part of it is scoring?
+"""How long does it take to ground the five captions of an image, and what part of it is scoring?
 
 python recipes/grounding_time.py [--data ../shared/data/coco] [--pictures 20] [--model words] [--method excite]
 
-Each picture is read, its regions proposed, looked at, and all five captions ranked, as `excite.ground` does it. Printed
-are medians and the slowest; the first picture, which also warms up the libraries, is told apart.
+Each image is read, its regions proposed, looked at, and all five captions ranked, as `excite.ground` does it. Printed
+are medians and the slowest; the first image, which also warms up the libraries, is told apart.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def captioned(data: Path) -> list[tuple[Path, list[str]]]:
-    """The pictures of COCO's validation set, each with its captions."""
+    """The images of COCO's validation set, each with its captions."""
     content = json.loads((data / "annotations/captions_val2017.json").read_text(encoding="utf-8"))
     captions: dict[int, list[str]] = {}
     for one in content["annotations"]:

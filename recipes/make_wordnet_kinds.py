@@ -10,7 +10,7 @@ word in text:
 * A kind of more than half of all classes says nothing: entity, physical entity, object, whole, artifact. A kind with
   more than 70 kinds below it for each of its classes is known in too small a part: "paper" is not toilet tissue.
 * A kind is something that can be seen: relations, attributes and the like are left out. So is the person: people are in
-  many pictures of ImageNet, but its classes are three of their roles (ballplayer, groom, scuba diver).
+  many images of ImageNet, but its classes are three of their roles (ballplayer, groom, scuba diver).
 * A word stands for those of its senses with classes below that were met at least a third as often as the most frequent
   of them ("bird": the animal, not its meat).
 * A word mostly means something else if another sense of it, an adjective, a verb, or a noun for what can be seen, was

@@ -2,8 +2,8 @@
 
     python recipes/page_people.py --pictures FOLDER [--people 10] [--seconds 60]
 
-People speak as the page in the browser does: a picture goes to POST /pictures, questions go through gradio's queue.
-Each drops a picture, asks for six concepts and a phrase with half a second in between, and takes the next picture.
+People speak as the page in the browser does: an image goes to POST /pictures, questions go through gradio's queue.
+Each drops an image, asks for six concepts and a phrase with half a second in between, and takes the next image.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Person:
         self.functions = {one["api_name"]: one["id"] for one in config["dependencies"] if one["api_name"]}
 
     def drop(self, content: bytes) -> None:
-        """Send a picture and wait for what the classifier finds."""
+        """Send an image and wait for what the classifier finds."""
         self.picture = json.loads(self.send("POST", "/pictures", content))["picture"]
         self._event("arrived", "")
 
@@ -100,7 +100,7 @@ def timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
 
 
 def first_and_next(place: SplitResult, pictures: Sequence[bytes]) -> tuple[float, float]:
-    """A picture that is new, and then other concepts on it: over HTTP, where nothing but the answer is measured."""
+    """An image that is new, and then other concepts on it: over HTTP, where nothing but the answer is measured."""
     person = Person(place, "one")
     first, further = [], []
     for content in pictures:
@@ -171,7 +171,7 @@ def main() -> None:
         warm.drop(pictures[-1])
         warm.ask("a dog on the left")
         first, further = (1000 * taken for taken in first_and_next(place, pictures[:20]))
-        print(f"a new picture {first:.0f} ms, another concept on it {further:.0f} ms ({further / first:.2f})")
+        print(f"a new image {first:.0f} ms, another concept on it {further:.0f} ms ({further / first:.2f})")
         crowd(place, process, pictures, given.people, given.seconds)
 
 

@@ -1,4 +1,4 @@
-"""Draws the README's pictures: photographs of scikit-image (free licences) and what the embedded classifiers see."""
+"""Draws the README's images: photographs of scikit-image (free licences) and what the embedded classifiers see."""
 
 from pathlib import Path
 

@@ -29,7 +29,7 @@ shown: dict[str, str] = {}  # what stands in the page for an output, until its t
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the notebook as a page, and its pictures as files."""
+    """Add the notebook as a page, and its images as files."""
     path = Path(config.docs_dir) / NOTEBOOK
     shown.clear()
     if not path.is_file():

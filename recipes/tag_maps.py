@@ -1,4 +1,4 @@
-"""Maps of everyday words from a tag classifier, on COCO pictures whose captions say the word: one sheet to look at.
+"""Maps of everyday words from a tag classifier, on COCO images whose captions say the word: one sheet to look at.
 
 python recipes/tag_maps.py mine --data coco --out maps.png --words dog,tree,snow
 """
@@ -18,13 +18,13 @@ WORDS = "dog,cat,pizza,snow,bathroom,train,beach,table,woman,tree"
 
 
 def main() -> None:
-    """Draw the words, each on the first picture that was not drawn yet."""
+    """Draw the words, each on the first image that was not drawn yet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("classifier")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--words", default=WORDS)
-    parser.add_argument("--skip", type=int, default=0, help="so many pictures of each word are passed over")
+    parser.add_argument("--skip", type=int, default=0, help="so many images of each word are passed over")
     given = parser.parse_args()
     classifier = excite.load(given.classifier)
     facts = json.loads((given.data / "annotations" / "captions_val2017.json").read_text(encoding="utf-8"))
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def panel(picture: Image.Image, title: str) -> Image.Image:
-    """A picture of even size with its word above."""
+    """An image of even size with its word above."""
     picture.thumbnail((320, 240))
     whole = Image.new("RGB", (330, 270), "white")
     whole.paste(picture, (5, 25))

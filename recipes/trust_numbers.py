@@ -105,7 +105,7 @@ def _digest(files: list[Path]) -> str:
 
 
 def threads_and_batches(classifier: excite.Classifier) -> Facts:
-    """How far maps of c-MWP (L1, of the map) move from one thread to two, and from one picture to a batch."""
+    """How far maps of c-MWP (L1, of the map) move from one thread to two, and from one image to a batch."""
     pictures = [getattr(data, name)() for name in PHOTOGRAPHS]
     square = [np.asarray(Image.fromarray(each).resize((300, 300))) for each in pictures]
     found: dict[str, list[Any]] = {}

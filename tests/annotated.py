@@ -14,7 +14,7 @@ SIDE = 48
 
 
 def colour_classifier():
-    """Sees how red and how green each place is (layer "1"), then each quarter of the picture (layer "2")."""
+    """Sees how red and how green each place is (layer "1"), then each quarter of the image (layer "2")."""
     net = nn.Sequential(
         nn.Conv2d(3, 2, 1, bias=False),
         nn.ReLU(),
@@ -58,7 +58,7 @@ def voc_object(name, box, difficult=0):
 
 
 def make_voc(folder, pictures, split="val"):
-    """VOC's layout; pictures are names with squares."""
+    """VOC's layout; images are names with squares."""
     (folder / "Annotations").mkdir(parents=True)
     (folder / "ImageSets/Main").mkdir(parents=True)
     names = []
@@ -72,7 +72,7 @@ def make_voc(folder, pictures, split="val"):
 
 
 def make_imagenet(folder, pictures, words):
-    """The challenge's layout; pictures are names with squares, of which the first says the class."""
+    """The challenge's layout; images are names with squares, of which the first says the class."""
     numbers = {word: f"n{k:08}" for k, word in enumerate(words)}
     lines = ["ImageId,PredictionString"]
     for name, squares in pictures:
@@ -96,7 +96,7 @@ def imagenet_xml(objects, size=(SIDE, SIDE)):
 
 
 def write_imagenet_xml(folder, pictures, wnids):
-    """ImageNet's XML files without its pictures; squares of a colour are objects of its class."""
+    """ImageNet's XML files without its images; squares of a colour are objects of its class."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, squares in pictures:
         objects = [(wnids[colour], box) for colour, box in squares]
@@ -105,7 +105,7 @@ def write_imagenet_xml(folder, pictures, wnids):
 
 
 def coco_content(pictures, categories):
-    """What an instances file holds, for pictures of names and squares."""
+    """What an instances file holds, for images of names and squares."""
     numbers = {name: 10 * k for k, name in enumerate(categories, 1)}
     images, annotations = [], []
     for k, (name, squares) in enumerate(pictures, 1):
@@ -121,7 +121,7 @@ def coco_content(pictures, categories):
 
 
 def write_coco(folder, content, split="val2017"):
-    """COCO's layout without its pictures."""
+    """COCO's layout without its images."""
     (folder / "annotations").mkdir(parents=True, exist_ok=True)
     (folder / "annotations" / f"instances_{split}.json").write_text(json.dumps(content))
     return folder

@@ -27,10 +27,10 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session")
 def shared_data():
-    """The folder of real pictures, in EXCITE_DATA or beside the repository; without it, skip."""
+    """The folder of real images, in EXCITE_DATA or beside the repository; without it, skip."""
     folder = Path(os.environ.get("EXCITE_DATA", SHARED_DATA))
     if not folder.is_dir():
-        pytest.skip(f"no shared pictures in {folder}; name their folder in EXCITE_DATA")
+        pytest.skip(f"no shared images in {folder}; name their folder in EXCITE_DATA")
     return folder
 
 

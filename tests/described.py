@@ -12,7 +12,7 @@ WHOLE = (0, 0, SIDE, SIDE)
 
 
 class Said(PhraseDataset):
-    """Phrases given in a test: for each picture's name its squares and phrases."""
+    """Phrases given in a test: for each image's name its squares and phrases."""
 
     name = "said"
     layout = "in a test"
@@ -44,7 +44,7 @@ class Said(PhraseDataset):
 
 
 def two_squares(k):
-    """A red and a green square, each moved by another picture's number, with a phrase for each and one for both."""
+    """A red and a green square, each moved by another image's number, with a phrase for each and one for both."""
     red = tuple(side + k % 5 for side in RED)
     green = tuple(side - k % 7 if at % 2 else side for at, side in enumerate(GREEN))
     squares = [("red", red), ("green", green)]
@@ -57,12 +57,12 @@ def two_squares(k):
 
 
 def pictures(count):
-    """So many pictures with two squares."""
+    """So many images with two squares."""
     return {f"{k:03}.png": two_squares(k) for k in range(count)}
 
 
 def around(squares):
-    """Proposals: first the whole picture, then quarters, boxes that fit a little, and the squares themselves."""
+    """Proposals: first the whole image, then quarters, boxes that fit a little, and the squares themselves."""
     half = SIDE // 2
     quarters = [(x, y, x + half, y + half) for x in (0, half) for y in (0, half)]
     loose = [(x0 - 2, y0 - 2, x1 + 3, y1 + 3) for _, (x0, y0, x1, y1) in squares]
@@ -70,7 +70,7 @@ def around(squares):
 
 
 def write_proposals(path, boxes):
-    """Boxes of pictures, the best first, as COCO results."""
+    """Boxes of images, the best first, as COCO results."""
     entries = [
         {"image_id": name, "bbox": [x0, y0, x1 - x0, y1 - y0], "score": round(1 - 0.05 * k, 2)}
         for name, each in boxes.items()

@@ -1,4 +1,4 @@
-"""A classifier small enough to be trained in a test, and pictures to train it on."""
+"""A classifier small enough to be trained in a test, and images to train it on."""
 
 import torch
 from annotated import make_voc, scenes
@@ -26,7 +26,7 @@ class Tiny(nn.Sequential):
 
 
 def trained():
-    """Its first three features are how red, green and blue the picture is."""
+    """Its first three features are how red, green and blue the image is."""
     network = filled_at_random(Tiny)
     with torch.no_grad():
         network.conv.weight.zero_()
@@ -54,5 +54,5 @@ def know_tiny(monkeypatch):
 
 
 def make_train(folder, pictures=12):
-    """VOC's layout with pictures of coloured squares to learn from."""
+    """VOC's layout with images of coloured squares to learn from."""
     return make_voc(folder, scenes(pictures), split="train")

@@ -99,7 +99,7 @@ def run():
 
 
 def check_killed_again_and_again(experiment, data, tables):
-    """SIGKILL in the middle of an experiment on 24 pictures, twice; then it may finish, as the one in ``whole`` did."""
+    """SIGKILL in the middle of an experiment on 24 images, twice; then it may finish, as the one in ``whole`` did."""
     ledger = Path("killed/records.jsonl")
     with closing(Forking(SLOW_BENCH.format(experiment=experiment, data=str(data)))) as forking:
         for lines in (3, 13):

@@ -1,4 +1,4 @@
-"""One question asked of many pictures: resuming, and files that do not overwrite each other."""
+"""One question asked of many images: resuming, and files that do not overwrite each other."""
 
 import itertools
 import json
@@ -56,7 +56,7 @@ def looks(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Five pictures in a folder; the tests run beside it."""
+    """Five images in a folder; the tests run beside it."""
     monkeypatch.chdir(tmp_path)
     for number in range(5):
         picture(tmp_path / "photos" / f"{number}.png", seed=number)
@@ -141,7 +141,7 @@ class TestAnswers:
         assert Question.asked(model="tiny", concepts=[], contrast=True).method == "c-mwp"
         assert Question.asked(model="tiny", concepts=[]).method == "c-mwp"
 
-    @pytest.mark.parametrize("content", [b"", b"no picture at all"])
+    @pytest.mark.parametrize("content", [b"", b"no image at all"])
     def test_one_bad_picture_among_good_ones(self, folder, content):
         (folder / "1.png").write_bytes(content)
         answers, made = run(photos_of(folder))
@@ -314,7 +314,7 @@ class TestResuming:
         assert len(looks) == 1
 
     def test_names_are_those_of_this_run(self, folder, looks, tmp_path, monkeypatch):
-        """Started again from elsewhere, the answers name pictures and overlays as they are called there."""
+        """Started again from elsewhere, the answers name images and overlays as they are called there."""
         run(photos_of(folder))
         looks.clear()
         (tmp_path / "elsewhere").mkdir()
@@ -337,7 +337,7 @@ class TestResuming:
 class TestWorkers:
     @pytest.mark.usefixtures("quick_workers")
     def test_several_give_the_same(self, folder):
-        (folder / "1.png").write_bytes(b"no picture")
+        (folder / "1.png").write_bytes(b"no image")
         one, alone = run(photos_of(folder), out="one", arrays=True)
         made = Album(question("cat", "dog"), Path("two"), arrays=True)
         two = list(made.answers(photos_of(folder), Crew(workers=2)))
@@ -449,13 +449,13 @@ class TestArguments:
         assert len(self.split("photos/0.png", "photos/0.png", "photos/")[0]) == 5
 
     def test_a_picture_behind_a_concept(self, folder):
-        with pytest.raises(ConceptError, match=r"'photos/1\.png' looks like a picture behind a concept"):
+        with pytest.raises(ConceptError, match=r"'photos/1\.png' looks like an image behind a concept"):
             self.split("photos/0.png", "cat", "photos/1.png")
 
     def test_nothing_there(self, folder):
         Path("empty").mkdir()
         for nothing in ("empty", "nothing*.png", "nothing.png", "cat"):
-            with pytest.raises(ImageError, match="no pictures found"):
+            with pytest.raises(ImageError, match="no images found"):
                 self.split(nothing)
 
     def test_a_blank_name_is_not_this_folder(self, folder):

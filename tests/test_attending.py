@@ -1,4 +1,4 @@
-"""The question the package answers: from a picture, a classifier and words to maps."""
+"""The question the package answers: from an image, a classifier and words to maps."""
 
 import copy
 import warnings
@@ -24,7 +24,7 @@ from excite.models import Preprocess
 from excite.vocabulary import Concept, Labels
 
 EXIF_ORIENTATION = 0x0112
-TURNED = {  # by EXIF orientation: how an upright picture has to be stored
+TURNED = {  # by EXIF orientation: how an upright image has to be stored
     1: None,
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -76,7 +76,7 @@ def small(outputs=4, **options):
 
 
 def red_patches():
-    """A classifier that sees red: its map is the picture's red channel, so that its answers are known."""
+    """A classifier that sees red: its map is the image's red channel, so that its answers are known."""
     network = nn.Sequential(nn.Conv2d(3, 1, 1, bias=False), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     network.append(nn.Linear(1, 2, bias=False))
     with torch.no_grad():
@@ -484,7 +484,7 @@ class TestBatches:
 
     @pytest.mark.parametrize("concept", ["cat", 1, np.int64(1), Concept("cat", (1,))])
     def test_one_concept_is_looked_for_everywhere(self, concept):
-        """Three pictures and the word "cat": not the letters c, a and t."""
+        """Three images and the word "cat": not the letters c, a and t."""
         classifier = small(labels=["c", "cat", "a", "t"], layer="5")
         batch = excite.attend_batch(classifier, [noise(9, 8, seed) for seed in range(3)], concept)
         assert [[found.units for found in maps] for maps in batch] == [[(1,)]] * 3
@@ -498,7 +498,7 @@ class TestBatches:
         assert excite.attend_batch(classifier, []) == []
 
     def test_concepts_for_another_number_of_pictures(self, classifier, chelsea):
-        with pytest.raises(ConceptError, match="2 pictures but concepts for 1"):
+        with pytest.raises(ConceptError, match="2 images but concepts for 1"):
             excite.attend_batch(classifier, [chelsea, chelsea], [["cat"]])
 
 
@@ -623,7 +623,7 @@ class TestNetworksOfOnesOwn:
 
 
 class TestNetworksOfOneSize:
-    """A fully connected network takes one size of picture; ours are of all shapes."""
+    """A fully connected network takes one size of image; ours are of all shapes."""
 
     def network(self):
         torch.manual_seed(0)

@@ -76,7 +76,7 @@ class TestWhatIsRefused:
             a_map(probability=probability)
 
     def test_picture_of_another_size(self):
-        with pytest.raises(ExciteError, match=r"the picture has the size \(45, 63\), the map says \(63, 45\)"):
+        with pytest.raises(ExciteError, match=r"the image has the size \(45, 63\), the map says \(63, 45\)"):
             a_map(image=photograph((45, 63)))
 
     def test_change(self):
@@ -130,7 +130,7 @@ class TestReadouts:
         assert empty.overlay(point=True, box=True).tobytes() == empty.overlay().tobytes()
 
     def test_overlay_without_a_picture(self):
-        with pytest.raises(ExciteError, match="'tabby cat' carries no picture to draw on: pass image="):
+        with pytest.raises(ExciteError, match="'tabby cat' carries no image to draw on: pass image="):
             a_map().overlay()
 
     @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
@@ -198,7 +198,7 @@ class TestSave:
         assert list(tmp_path.iterdir()) == []
 
     def test_png_without_a_picture(self, tmp_path):
-        with pytest.raises(ExciteError, match="no picture"):
+        with pytest.raises(ExciteError, match="no image"):
             a_map().save(tmp_path / "a.png")
         assert list(tmp_path.iterdir()) == []
 
@@ -275,7 +275,7 @@ class TestLoad:
 
 
 def cells(page, cell_width, gap):
-    """The middle colours of the grid's cells, row by row, of a figure of square pictures without captions."""
+    """The middle colours of the grid's cells, row by row, of a figure of square images without captions."""
     count = (page.width - gap) // (cell_width + gap)
     return [gap + column * (cell_width + gap) + cell_width // 2 for column in range(count)]
 
@@ -307,7 +307,7 @@ class TestCompare:
         assert len(cells(page, 60, 6)) == 4  # the photograph and three maps; two below them
 
     def test_equal_pictures_are_one(self):
-        """Each call of `attend` reads the picture anew."""
+        """Each call of `attend` reads the image anew."""
         page = compare([self.one(), self.one(image=self.red.copy())], cell_width=60)
         assert page.tobytes() == compare([self.one(), self.one()], cell_width=60).tobytes()
 
@@ -365,7 +365,7 @@ class TestCompare:
             compare([])
 
     def test_without_a_picture(self):
-        with pytest.raises(ExciteError, match="carries no picture"):
+        with pytest.raises(ExciteError, match="carries no image"):
             compare([self.one(image=None)])
 
     def test_unknown_rows(self):

@@ -74,7 +74,7 @@ def test_several_concepts_need_one_look(classifier, picture, monkeypatch):
 
 
 class Alone(nn.Sequential):
-    """A network that takes one picture at a time."""
+    """A network that takes one image at a time."""
 
     def forward(self, pictures):
         return super().forward(pictures.reshape(1, 3, 16, 16))

@@ -1,4 +1,4 @@
-"""Extreme pictures and broken classifiers, by every method: finite maps, or one line that says what is wrong."""
+"""Extreme images and broken classifiers, by every method: finite maps, or one line that says what is wrong."""
 
 import warnings
 

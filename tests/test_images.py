@@ -1,4 +1,4 @@
-"""Every kind of picture a user may bring, made here, and every way in which one can be broken."""
+"""Every kind of image a user may bring, made here, and every way in which one can be broken."""
 
 import io
 import os
@@ -25,7 +25,7 @@ RED, GREEN, BLUE, WHITE, BLACK = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 25
 
 
 def photograph(width=48, height=32):
-    """A picture with detail everywhere, so that a missing part shows."""
+    """An image with detail everywhere, so that a missing part shows."""
     numbers = np.random.default_rng(0).integers(0, 256, (height // 4, width // 4, 3), dtype=np.uint8)
     return Image.fromarray(numbers).resize((width, height), Image.Resampling.BICUBIC)
 
@@ -96,7 +96,7 @@ class TestFilesThatAreNoPictures:
 
     def test_text(self, tmp_path):
         (tmp_path / "a.jpg").write_text("<html>404 not found</html>")
-        assert "is not a picture" in refusal(tmp_path / "a.jpg")
+        assert "is not an image" in refusal(tmp_path / "a.jpg")
 
     def test_pipe(self, tmp_path):
         os.mkfifo(tmp_path / "a.png")
@@ -106,7 +106,7 @@ class TestFilesThatAreNoPictures:
         photograph().save(tmp_path / "a.eps")
         with Image.open(tmp_path / "a.eps") as opened:
             assert opened.format == "EPS"
-        assert "is not a picture" in refusal(tmp_path / "a.eps")
+        assert "is not an image" in refusal(tmp_path / "a.eps")
 
     def test_without_permission(self, public):
         photograph().save(public / "a.png")
@@ -124,8 +124,8 @@ class TestFilesThatAreNoPictures:
         (public / "in").chmod(0o700)
 
     def test_other_objects(self):
-        assert "bytes is not a picture" in refusal(b"\x89PNG")
-        assert "NoneType is not a picture" in refusal(None)
+        assert "bytes is not an image" in refusal(b"\x89PNG")
+        assert "NoneType is not an image" in refusal(None)
 
     def test_a_name_on_two_lines_gives_one_line(self, tmp_path):
         assert "two\\nlines" in refusal(tmp_path / "two\nlines.png")
@@ -156,7 +156,7 @@ def test_a_file_cut_anywhere_is_refused_or_still_whole(tmp_path, form, options):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # Pillow also warns of a cut TIFF
             found = pixels_or_refusal(path)
-        assert found == whole or "cut off" in found, f"{form} cut at {length} gave half a picture"
+        assert found == whole or "cut off" in found, f"{form} cut at {length} gave half an image"
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
@@ -419,7 +419,7 @@ def test_every_mode_becomes_rgb(mode):
     assert (result.mode, result.size) == ("RGB", (3, 2))
 
 
-STORED = {  # how each camera position stores the upright picture [[1, 2, 3], [4, 5, 6]]
+STORED = {  # how each camera position stores the upright image [[1, 2, 3], [4, 5, 6]]
     1: [[1, 2, 3], [4, 5, 6]],
     2: [[3, 2, 1], [6, 5, 4]],
     3: [[6, 5, 4], [3, 2, 1]],
@@ -493,7 +493,7 @@ class TestPictures:
         photograph().save(tmp_path / "a.png")
         opened = Image.open(tmp_path / "a.png")
         opened.close()
-        assert "the picture is damaged" in refusal(opened)
+        assert "the image is damaged" in refusal(opened)
 
 
 class TestArrays:
@@ -547,7 +547,7 @@ class TestArrays:
 
     @pytest.mark.parametrize("shape", [(), (4,), (3, 4, 5), (4, 4, 2), (1, 4, 4, 3)])
     def test_shapes_that_are_no_picture(self, shape):
-        assert "is not a picture: pass [H, W]" in refusal(np.zeros(shape, dtype=np.uint8))
+        assert "is not an image: pass [H, W]" in refusal(np.zeros(shape, dtype=np.uint8))
 
     @pytest.mark.parametrize("shape", [(0, 5), (5, 0, 3)])
     def test_no_pixels(self, shape):
@@ -581,7 +581,7 @@ class TestTensors:
         assert read_image(torch.ones(3, 1, 1, requires_grad=True)).getpixel((0, 0)) == WHITE
 
     def test_batch(self):
-        assert "is a batch: pass one picture at a time" in refusal(torch.zeros(1, 3, 4, 4))
+        assert "is a batch: pass one image at a time" in refusal(torch.zeros(1, 3, 4, 4))
 
     @pytest.mark.parametrize("shape", [(4,), (2, 5, 5), (5, 5, 3)])
     def test_shapes_that_are_no_picture(self, shape):
@@ -651,11 +651,11 @@ class TestFindImages:
     @pytest.mark.parametrize("pattern", ["*.bmp", "missing.png", "none"])
     def test_nothing_found_names_the_pattern(self, album, pattern):
         (album / "none").mkdir()
-        with pytest.raises(ImageError, match="no pictures found for '" + pattern.replace("*", r"\*")):
+        with pytest.raises(ImageError, match="no images found for '" + pattern.replace("*", r"\*")):
             find_images(["a.png", pattern])
 
     def test_nothing_asked(self):
-        with pytest.raises(ImageError, match="no pictures were named"):
+        with pytest.raises(ImageError, match="no images were named"):
             find_images([])
 
     def test_folder_without_permission(self, public):

@@ -58,7 +58,7 @@ def shown(cell):
 
 
 def contrast_of(content):
-    """How much there is to see in an encoded picture."""
+    """How much there is to see in an encoded image."""
     with Image.open(io.BytesIO(base64.b64decode(content))) as picture:
         return np.asarray(picture.convert("L")).std()
 

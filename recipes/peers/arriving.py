@@ -1,4 +1,4 @@
-"""Rows about well-known networks: how much of a signal of 1 arrives at the picture, and is it at the right places?
+"""Rows about well-known networks: how much of a signal of 1 arrives at the image, and is it at the right places?
 
 All have random weights, batch norms with scales of both signs and no biases, so that nothing may be lost on the way.
 """
@@ -23,7 +23,7 @@ __all__ = ["ROWS"]
 
 
 def arrives(name: str) -> Callable[[Peer], str]:
-    """How much of a signal of 1 comes down to the picture through a well-known network."""
+    """How much of a signal of 1 comes down to the image through a well-known network."""
 
     def check(peer: Peer) -> str:
         if peer.excitation is None:

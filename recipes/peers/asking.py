@@ -1,6 +1,6 @@
 """How each package is asked for Excitation Backprop: in the way of its own documentation that comes nearest to it.
 
-Every answer is read at the picture, which all packages can. Pictures here are never negative, so the paper's
+Every answer is read at the image, which all packages can. Images here are never negative, so the paper's
 assumption holds there too, and a signal of 1 must arrive whole in a network without biases.
 """
 
@@ -32,7 +32,7 @@ class Peer:
         name: as its column is called.
         package: as it is imported.
         distribution: as pip calls it.
-        excitation: its winning probabilities at the picture, of a network, a picture and an output unit; None: it has
+        excitation: its winning probabilities at the image, of a network, an image and an output unit; None: it has
             none. With ``defaults=True`` without the options that make it right.
     """
 
@@ -60,7 +60,7 @@ def part(name: str) -> Any:
 
 
 def tapped(network: nn.Module) -> nn.Sequential:
-    """The network below a layer that does nothing, where the picture can be read."""
+    """The network below a layer that does nothing, where the image can be read."""
     whole = nn.Sequential()
     whole.add_module("tap", nn.Identity())
     whole.add_module("network", network)

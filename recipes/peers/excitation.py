@@ -70,7 +70,7 @@ def _torchray() -> Any:
 
 
 def _zennit_at(network: nn.Module, layer: nn.Module, shown: Tensor) -> Tensor:
-    """Its attributors answer for the picture only."""
+    """Its attributors answer for the image only."""
     kept: list[Tensor] = []
     with zennit_composite(network).context(network) as ruled:
         layer.register_forward_hook(lambda _module, _inputs, answer: kept.append(answer))

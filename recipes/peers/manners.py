@@ -90,7 +90,7 @@ def in_place(peer: Peer) -> str:
 
 
 class Counted(Plain):
-    """Counts the pictures that it looks at."""
+    """Counts the images that it looks at."""
 
     seen = 0
 
@@ -101,7 +101,7 @@ class Counted(Plain):
 
 
 def looks_for_five(peer: Peer) -> str:
-    """How many times the picture goes up through the network for the maps of five concepts, where it is asked best."""
+    """How many times the image goes up through the network for the maps of five concepts, where it is asked best."""
     network, shown, units = made(Counted()), picture(), range(CLASSES)
     alone = peer.excitation and [peer.excitation(copy.deepcopy(network), shown, unit) for unit in units]
     network.seen = 0

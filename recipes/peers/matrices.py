@@ -21,14 +21,14 @@ __all__ = ["Units", "winners"]
 
 @dataclass(frozen=True)
 class Units:
-    """A layer for one picture: its responses, and the probability of each pixel when a unit wins [units, pixels]."""
+    """A layer for one image: its responses, and the probability of each pixel when a unit wins [units, pixels]."""
 
     responses: Tensor
     ends: Tensor
 
 
 def winners(network: Small, picture: Tensor, unit: int, *, contrastive: bool = False) -> Tensor:
-    """The winning probability of every number of the picture, when an output unit wins."""
+    """The winning probability of every number of the image, when an output unit wins."""
     pixels = Units(picture[0], torch.eye(picture.numel(), dtype=picture.dtype))
     top = copy.deepcopy(network.folded()).matrices(pixels, Reference())
     weights = network.classifier.weight[unit].detach()

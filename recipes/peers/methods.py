@@ -54,7 +54,7 @@ def baselines(peer: Peer) -> str:
 
 
 def others(peer: Peer) -> str:
-    """Which methods it has that look at changed pictures."""
+    """Which methods it has that look at changed images."""
     return ", ".join(name for name, names in OTHERS.items() if declares(peer, names)) or "none"
 
 
@@ -126,7 +126,7 @@ class Guided(torch.autograd.Function):
 
 
 def _down(network: Called, shown: Tensor, relu: Callable[[Tensor], Tensor]) -> Tensor:
-    """The gradient of an output unit to the picture, with a ReLU of one's own."""
+    """The gradient of an output unit to the image, with a ReLU of one's own."""
     entered = shown.clone().requires_grad_()
     features = network.pool(relu(network.second(relu(network.first(entered)))))
     output = network.classifier(relu(network.hidden(features.flatten(1))))

@@ -129,11 +129,11 @@ def made(network: nn.Module, *, biases: bool = True) -> nn.Module:
 
 
 def picture(side: int = SIDE) -> Tensor:
-    """A picture that is never negative."""
+    """An image that is never negative."""
     return torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-KNOWN = {  # how torchvision is asked for each, and the side of its picture, small because maps are not looked at
+KNOWN = {  # how torchvision is asked for each, and the side of its image, small because maps are not looked at
     "googlenet": ({"aux_logits": False, "init_weights": False}, 64),
     "resnet50": ({}, 64),
     "resnet18": ({}, 64),
@@ -161,5 +161,5 @@ def known(name: str, *, in_place: bool = False) -> nn.Module:
 def _of_torchvision(name: str, options: dict[str, bool]) -> nn.Module:
     network: nn.Module = torchvision_models().get_model(name, weights=None, **options)
     if hasattr(network, "transform_input"):
-        network.transform_input = False  # it would make the picture negative
+        network.transform_input = False  # it would make the image negative
     return network

@@ -1,4 +1,4 @@
-"""Where in this picture is the evidence for that concept? Excitation Backprop for any CNN.
+"""Where in this image is the evidence for that concept? Excitation Backprop for any CNN.
 
 >>> classifier = excite.load()                                              # doctest: +SKIP
 >>> for found in excite.attend(classifier, "photo.jpg", ["tabby", "remote"]):   # doctest: +SKIP

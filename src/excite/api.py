@@ -1,4 +1,4 @@
-"""From a picture and a classifier to attention maps: the question the package answers."""
+"""From an image and a classifier to attention maps: the question the package answers."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def attend(
     method: str = "c-mwp",
     against: Sequence[Cue] | Cue | None = None,
 ) -> list[AttentionMap]:
-    """Where in this picture is the evidence for those concepts?
+    """Where in this image is the evidence for those concepts?
 
-    The network looks at the picture once; each concept then costs one downward pass.
+    The network looks at the image once; each concept then costs one downward pass.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
-        image: a path, a PIL picture, an array [h, w, 3] or a tensor [3, h, w].
+        image: a path, a PIL image, an array [h, w, 3] or a tensor [3, h, w].
         concepts: labels, synonyms, everyday words for several labels, or indices of output units; None for the
             classifier's own five best findings. A concept that stands for several units cues them in proportion
             to the classifier's own probabilities.
@@ -70,19 +70,19 @@ def attend_batch(
     method: str = "c-mwp",
     against: Sequence[Cue] | Cue | None = None,
 ) -> list[list[AttentionMap]]:
-    """Maps for several pictures, each with its own concepts; pictures of one size go through the network together.
+    """Maps for several images, each with its own concepts; images of one size go through the network together.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
-        images: the pictures, each as in `attend`.
-        concepts: for each picture its concepts, or None for the classifier's own findings; a single concept is looked
-            for in all pictures.
+        images: the images, each as in `attend`.
+        concepts: for each image its concepts, or None for the classifier's own findings; a single concept is looked
+            for in all images.
         layer: as in `attend`.
         method: as in `attend`.
         against: as in `attend`.
 
     Returns:
-        for each picture what `attend` gives.
+        for each image what `attend` gives.
 
     Example:
         >>> classifier = excite.load()                                                      # doctest: +SKIP
@@ -94,7 +94,7 @@ def attend_batch(
     each: Any = [concepts] * len(images) if concepts is None or is_cue(concepts) else concepts
     cues = [listed(one) for one in each]
     if len(cues) != len(images):
-        raise ConceptError(f"{len(images)} pictures but concepts for {len(cues)}: give one list for each picture")
+        raise ConceptError(f"{len(images)} images but concepts for {len(cues)}: give one list for each image")
     chosen = find_method(method)
     pictures = [read_image(image) for image in images]
     answers: list[list[AttentionMap]] = [[] for _ in images]
@@ -110,7 +110,7 @@ def attend_batch(
 def _same_shapes(
     classifier: Classifier, pictures: Sequence[Image.Image], scales: Sequence[float]
 ) -> Iterator[tuple[list[int], dict[float, Tensor]]]:
-    """The pictures in groups that can go through the network together at every scale, each with its inputs."""
+    """The images in groups that can go through the network together at every scale, each with its inputs."""
     inputs = [{scale: classifier.prepared(picture, scale) for scale in scales} for picture in pictures]
     groups: dict[tuple[torch.Size, ...], list[int]] = {}
     for k, prepared in enumerate(inputs):
@@ -119,14 +119,14 @@ def _same_shapes(
         yield group, {scale: torch.stack([inputs[k][scale] for k in group]) for scale in scales}
 
 
-# One box for each concept that a classifier sees in a picture.
+# One box for each concept that a classifier sees in an image.
 
-METHOD, ALPHA = "extent", 0.5  # the best in docs/localization.md, and what held-out pictures chose there
+METHOD, ALPHA = "extent", 0.5  # the best in docs/localization.md, and what held-out images chose there
 
 
 @dataclass(frozen=True)
 class Located:
-    """Where a concept is in a picture.
+    """Where a concept is in an image.
 
     Attributes:
         concept: what was asked for.
@@ -150,11 +150,11 @@ def locate(
 ) -> list[Located]:
     """A box around the main object of each concept.
 
-    For one object a concept and picture: of several that lie apart, the one with the largest region.
+    For one object a concept and image: of several that lie apart, the one with the largest region.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
-        image: a picture, or the path of one, as in `excite.attend`.
+        image: an image, or the path of one, as in `excite.attend`.
         concepts: what to look for, as in `excite.attend`; None for its best findings.
         method: how to make the map.
         layer: where to read it; None: where it should be.

@@ -1,6 +1,6 @@
 """The attention map: the one noun that everything flows through.
 
-A classifier is asked for a concept, a method says where in the picture the evidence for it is, and the answer
+A classifier is asked for a concept, a method says where in the image the evidence for it is, and the answer
 is an `AttentionMap`: the values together with what is needed to read them. Its methods are thin shells over
 the pure functions of `excite.readouts`.
 """
@@ -31,7 +31,7 @@ __all__ = ["AttentionMap", "compare"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttentionMap:
-    """Where in a picture the evidence for a concept is, as one layer of a classifier sees it.
+    """Where in an image the evidence for a concept is, as one layer of a classifier sees it.
 
     Attributes:
         values: the map ``[h, w]``, summed over channels; not negative, except for raw signed maps.
@@ -39,9 +39,9 @@ class AttentionMap:
         layer: the layer at which the signal was read.
         method: how it was passed down, such as ``"mwp"`` or ``"c-mwp"``.
         mass: how much of the unit top-down signal arrived at the layer.
-        image_size: ``(width, height)`` of the original picture.
+        image_size: ``(width, height)`` of the original image.
         probability: the classifier's own confidence in the concept, where it has one.
-        image: the picture itself, so that the map can draw itself.
+        image: the image itself, so that the map can draw itself.
         units: the output units behind the concept.
 
     Example:
@@ -74,8 +74,8 @@ class AttentionMap:
             raise ExciteError(f"a probability must be within 0..1, not {self.probability!r}: pass no logit.")
         if self.image is not None and self.image.size != self.image_size:
             raise ExciteError(
-                f"the picture has the size {self.image.size}, the map says {self.image_size}: "
-                "both must be the original picture's (width, height)."
+                f"the image has the size {self.image.size}, the map says {self.image_size}: "
+                "both must be the original image's (width, height)."
             )
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class AttentionMap:
         return threshold_box(self.values, self.image_size, alpha, mode)
 
     def upsample(self, size: tuple[int, int] | None = None, mode: Mode = "bicubic") -> torch.Tensor:
-        """The values ``[height, width]`` at the picture's own size, or at another ``(width, height)``.
+        """The values ``[height, width]`` at the image's own size, or at another ``(width, height)``.
 
         Example:
             >>> AttentionMap(torch.eye(7), "cat", "pool2", "mwp", 1.0, (70, 50)).upsample().shape
@@ -127,12 +127,12 @@ class AttentionMap:
         box: bool = False,
         alpha: float = DEFAULT_ALPHA,
     ) -> Image.Image:
-        """The map drawn over its picture, on demand with its point and its box.
+        """The map drawn over its image, on demand with its point and its box.
 
         Args:
-            image: the picture to draw on; without it, the one the map carries.
-            opacity: how much of the picture the strongest evidence covers, 0 to 1.
-            mode: how the map is stretched over the picture.
+            image: the image to draw on; without it, the one the map carries.
+            opacity: how much of the image the strongest evidence covers, 0 to 1.
+            mode: how the map is stretched over the image.
             point: whether to mark the point.
             box: whether to outline the box.
             alpha: the box's threshold in means of the map.
@@ -180,12 +180,12 @@ class AttentionMap:
         }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the map: ``.png`` is the overlay, ``.npy`` the values, ``.json`` everything but the picture.
+        """Write the map: ``.png`` is the overlay, ``.npy`` the values, ``.json`` everything but the image.
 
         The file is there as a whole or not at all, and missing folders are made.
 
         Raises:
-            ExciteError: the name ends in something else, the map has no picture to draw on, or the file
+            ExciteError: the name ends in something else, the map has no image to draw on, or the file
                 cannot be written.
 
         Example:
@@ -214,7 +214,7 @@ class AttentionMap:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "AttentionMap":
-        """Read a map back from the ``.json`` that `save` wrote; it carries no picture.
+        """Read a map back from the ``.json`` that `save` wrote; it carries no image.
 
         Raises:
             ExciteError: the file cannot be read or is not such a map.
@@ -262,24 +262,24 @@ def compare(
 ) -> Image.Image:
     """Maps side by side: the photograph first, then each map over it with its concept, confidence and layer.
 
-    Maps of several pictures may be given: each picture starts a row of its own, behind its photograph. Pictures are
+    Maps of several images may be given: each image starts a row of its own, behind its photograph. Images are
     told apart by their pixels, so that maps from several calls of `excite.attend` stand together.
 
     Args:
         maps: the maps, in the order in which they shall appear.
         rows: what tells one row from the next, such as ``"layer"``; without it a row has at most ``columns``
             maps.
-        image: the picture behind all maps; without it, the one that each map carries.
+        image: the image behind all maps; without it, the one that each map carries.
         point: whether to mark each map's point.
         box: whether to outline each map's box.
         columns: how many maps a row holds when ``rows`` does not say.
-        cell_width: the width of one picture in the figure, in pixels.
+        cell_width: the width of one image in the figure, in pixels.
 
     Returns:
-        The figure, an RGB picture.
+        The figure, an RGB image.
 
     Raises:
-        ExciteError: there are no maps, or a map has no picture to draw on.
+        ExciteError: there are no maps, or a map has no image to draw on.
 
     Example:
         >>> cat = AttentionMap(torch.eye(7), "cat", "pool2", "mwp", 1.0, (70, 50))
@@ -301,17 +301,17 @@ def compare(
 
 
 def _picture(one: AttentionMap, image: Image.Image | None) -> Image.Image:
-    """The picture given, or the map's own."""
+    """The image given, or the map's own."""
     picture = one.image if image is None else image
     if picture is None:
-        raise ExciteError(f"the map for {one.concept!r} carries no picture to draw on: pass image=...")
+        raise ExciteError(f"the map for {one.concept!r} carries no image to draw on: pass image=...")
     return picture
 
 
 def _by_picture(
     maps: Sequence[AttentionMap], image: Image.Image | None
 ) -> list[tuple[Image.Image, list[AttentionMap]]]:
-    """Each picture with its maps, in order of appearance."""
+    """Each image with its maps, in order of appearance."""
     found: list[tuple[Image.Image, list[AttentionMap]]] = []
     for one in maps:
         picture = _picture(one, image)

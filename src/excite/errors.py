@@ -85,7 +85,7 @@ class ModelError(ExciteError):
 
 
 class ImageError(ExciteError):
-    """The picture cannot be read."""
+    """The image cannot be read."""
 
 
 class DataError(ExciteError):
@@ -93,7 +93,7 @@ class DataError(ExciteError):
 
 
 class ProposalError(DataError):
-    """A picture has no proposals: callers can count such pictures and go on."""
+    """An image has no proposals: callers can count such images and go on."""
 
 
 class FetchError(ExciteError):

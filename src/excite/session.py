@@ -1,4 +1,4 @@
-"""One look at pictures of one size: the forward passes that methods need, and the maps made from them."""
+"""One look at images of one size: the forward passes that methods need, and the maps made from them."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Look:
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
-        inputs: the prepared pictures [N, 3, H, W], at each scale that the methods look at.
+        inputs: the prepared images [N, 3, H, W], at each scale that the methods look at.
         methods: those that will be asked for.
         layer: where to read them, or for each method where to read it; None: where each should be read.
         against: concepts to contrast with.
-        view: what was seen of the pictures already, at the layers that are asked for; None: the network looks.
+        view: what was seen of the images already, at the layers that are asked for; None: the network looks.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Look:
     def answer(
         self, method: Method, cues: Sequence[Sequence[Cue] | None], pictures: Sequence[Image.Image]
     ) -> list[list[AttentionMap]]:
-        """The maps of each picture. All concepts of all pictures go down together where the method can do that."""
+        """The maps of each image. All concepts of all images go down together where the method can do that."""
         wanted = [
             self._findings(k) if cue is None else [self.labels.find(one) for one in cue] for k, cue in enumerate(cues)
         ]
@@ -95,13 +95,13 @@ class Look:
         return [self.labels.find(int(unit)) for unit in best]
 
     def _maps(self, method: Method, rounds: Sequence[Sequence[Concept | None]]) -> list[dict[str, Tensor]]:
-        """For each round, of one concept a picture, the maps at each layer."""
+        """For each round, of one concept an image, the maps at each layer."""
         cues = [partial(_signal, [self._cued(k, concept) for k, concept in enumerate(each)]) for each in rounds]
         with self._explained():
             return self.view.maps_of(self.ways[method], cues)
 
     def _cued(self, k: int, concept: Concept | None) -> dict[int, float]:
-        """The output units that a signal starts from; none where a picture has fewer concepts than another."""
+        """The output units that a signal starts from; none where an image has fewer concepts than another."""
         if concept is None:
             return {}
         weights = self._weights(k, concept.units)
@@ -145,7 +145,7 @@ class Look:
 
 
 def _signal(weights: Sequence[Mapping[int, float]], output: Tensor) -> Tensor:
-    """The signal that cues the units of each picture."""
+    """The signal that cues the units of each image."""
     return torch.cat([prior(output[k : k + 1], units) for k, units in enumerate(weights)])
 
 
@@ -187,6 +187,6 @@ def _explained(classifier: Classifier, inputs: Mapping[float, Tensor]) -> Iterat
         sizes = " and ".join(" x ".join(map(str, batch.shape[1:])) for batch in inputs.values())
         once = ", and choose a method that looks once, such as c-mwp" if len(inputs) > 1 else ""
         raise ModelError(
-            f"{classifier.name} fails on a picture prepared as {sizes}: {said}. If it takes pictures of one size only, "
+            f"{classifier.name} fails on an image prepared as {sizes}: {said}. If it takes images of one size only, "
             f"load it with fully_convolutional=True, or prepare them with Preprocess(square=True){once}"
         ) from error

@@ -84,7 +84,7 @@ class Shelf(Generic[Thing]):
             self._size = 0
 
 
-# Pictures that are asked about again: their forward passes are kept, so that one more concept costs one way down.
+# Images that are asked about again: their forward passes are kept, so that one more concept costs one way down.
 
 MOST_BYTES = 512 * 2**20
 METHOD = "c-mwp"
@@ -97,9 +97,9 @@ class _Remembered:
 
 
 class Memory:
-    """Answers questions about pictures like `excite.attend`, and remembers what the network saw in them.
+    """Answers questions about images like `excite.attend`, and remembers what the network saw in them.
 
-    A picture is known by its pixels, wherever it came from. Forward passes are forgotten when the network's weights
+    An image is known by its pixels, wherever it came from. Forward passes are forgotten when the network's weights
     change, or, the least recently used first, when they hold too much memory. Several threads may ask.
 
     Args:
@@ -134,7 +134,7 @@ class Memory:
         method: str = METHOD,
         against: Sequence[Cue] | Cue | None = None,
     ) -> list[AttentionMap]:
-        """As `excite.attend`, but the network runs only if it has not seen this picture in this way lately."""
+        """As `excite.attend`, but the network runs only if it has not seen this image in this way lately."""
         picture = read_image(image)
         chosen = find_method(method)
         key, remembered = self._look(picture, chosen, layer, against)
@@ -144,7 +144,7 @@ class Memory:
         return maps
 
     def findings(self, image: ImageSource, most: int = 5, *, method: str = METHOD) -> list[tuple[str, float]]:
-        """What the classifier finds in a picture and how sure it is, the most probable first.
+        """What the classifier finds in an image and how sure it is, the most probable first.
 
         A word that several outputs have is told once. The look is that of `attend` by this method, without a layer.
 
@@ -186,7 +186,7 @@ class Memory:
         layer: str | Sequence[str] | None,
         against: Sequence[Cue] | Cue | None,
     ) -> tuple[Hashable, _Remembered]:
-        """The look at a picture in one way, and how it is known: an earlier one, or a new one."""
+        """The look at an image in one way, and how it is known: an earlier one, or a new one."""
         layers = None if layer is None else (layer,) if isinstance(layer, str) else tuple(layer)
         key = (_pixels(picture), method.name, layers, tuple(listed(against) or ()), self._versions())
         remembered = self._kept.get(key)

@@ -53,7 +53,7 @@ def kill_at(number):
 
 
 def read_coco(out):
-    """For each picture its size and boxes, as COCO's own program sees them."""
+    """For each image its size and boxes, as COCO's own program sees them."""
     with redirect_stdout(StringIO()):
         coco = COCO(str(out / "boxes.json"))
     assert len(set(coco.getAnnIds())) == len(coco.dataset["annotations"])
@@ -71,7 +71,7 @@ def read_coco(out):
 
 
 def read_csv(out):
-    """The same from the table; a picture without a box is not in it."""
+    """The same from the table; an image without a box is not in it."""
     read = {}
     with (out / "boxes.csv").open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file)
@@ -84,7 +84,7 @@ def read_csv(out):
 
 
 def read_voc(out):
-    """The same from XML files, by the pictures behind the links."""
+    """The same from XML files, by the images behind the links."""
     read = {}
     for name in (out / "ImageSets/Main/trainval.txt").read_text(encoding="utf-8").split():
         root = minidom.parse(str(out / "Annotations" / f"{name}.xml")).documentElement  # noqa: S318 - our own

@@ -30,7 +30,7 @@ COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
 FORKING = """
 import os, tempfile
 from pathlib import Path
-from annotated import picture, scenes
+from annotated import image, scenes
 from boxfiles import make as run
 from excite.autolabel import FORMATS, making
 with tempfile.TemporaryDirectory() as folder:  # the first time takes long
@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory() as folder:  # the first time takes long
         picture(Path(folder, "photos", name + ".png"), squares)
     for kind in FORMATS:
         run(Path(folder, "photos"), Path(folder, kind), kind, ["red"])
-making.PAUSE = making.SHARE = 0  # write the files after every picture
+making.PAUSE = making.SHARE = 0  # write the files after every image
 os.fsync = lambda file: None  # quicker, and a kill is no power cut
 """
 
@@ -113,7 +113,7 @@ def test_killed_again_and_again(forking, photos, kind):
     forking.start(**job, out=str(out))
     assert forking.ended() == 0
     assert tree(out) == tree(whole)
-    assert records(out) == records(whole)  # no picture was answered twice
+    assert records(out) == records(whole)  # no image was answered twice
 
 
 def start(folder, *arguments):

@@ -49,7 +49,7 @@ def located(photos, name, *concepts):
 
 @pytest.fixture
 def looked_at(monkeypatch):
-    """The pictures at which a classifier looks."""
+    """The images at which a classifier looks."""
     looked, look = [], Locating.__call__
 
     def watched(self, task):
@@ -161,7 +161,7 @@ class TestBeforeAnyWork:
         self.refused(ExciteError, "rename it, or use coco", kind="csv", concepts=("red",))
 
     def test_no_pictures(self, photos):
-        with pytest.raises(ImageError, match="no pictures found"):
+        with pytest.raises(ImageError, match="no images found"):
             Boxing(colour_classifier(), ["nowhere"], Path("out"), Question(("red",)))
 
 
@@ -269,7 +269,7 @@ class TestStopped:
         boxing(kind, concepts=("red",)).write(watch=looking)
 
     def test_now_and_then(self, photos, monkeypatch):
-        """Not after every picture: writing would be most of the work."""
+        """Not after every image: writing would be most of the work."""
         writings, save = [], Boxing._save
         monkeypatch.setattr(Boxing, "_save", lambda self: (writings.append(len(self.records)), save(self)))
         boxing(concepts=("red",)).write()
@@ -303,16 +303,16 @@ class TestWhatIsTold:
             "format": "coco",
             "files": ["out/boxes.json", "out/labels.txt"],
             "concepts": {"green": 2, "red": 2},
-            "notes": ["no box in 1 picture: nothing was probable enough; lower --at-least (now 0.5) for more"],
+            "notes": ["no box in 1 image: nothing was probable enough; lower --at-least (now 0.5) for more"],
             "failures": [],
         }
 
     def test_no_evidence(self, photos):
         answer = boxing(from_folders=True).write()
-        assert answer["notes"] == ["no box in 1 picture: there is no evidence for what was looked for"]
+        assert answer["notes"] == ["no box in 1 image: there is no evidence for what was looked for"]
 
     def test_pictures_that_cannot_be_read(self, photos):
-        (photos / "red/broken.png").write_text("no picture")
+        (photos / "red/broken.png").write_text("no image")
         answer = boxing(concepts=("red",), at_least=0).write()
         assert answer["pictures"] == 6
         assert len(answer["failures"]) == 1
@@ -322,7 +322,7 @@ class TestWhatIsTold:
         assert ids == [1, 2, 3, 4, 5]  # the broken one would be the last
 
     def test_numbers_do_not_depend_on_pictures_that_cannot_be_read(self, photos):
-        (photos / "green/broken.png").write_text("no picture")
+        (photos / "green/broken.png").write_text("no image")
         boxing(concepts=("red",)).write()
         images = json.loads(Path("out/boxes.json").read_text())["images"]
         assert [(one["id"], one["file_name"]) for one in images] == [
@@ -335,7 +335,7 @@ class TestWhatIsTold:
 
     @pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])
     def test_pictures_that_are_stored_on_their_side(self, photos, suffix):
-        """Sizes and boxes are those of the upright picture. Pillow turns TIFF itself: nobody sees that on its side."""
+        """Sizes and boxes are those of the upright image. Pillow turns TIFF itself: nobody sees that on its side."""
         upright = Image.new("RGB", (SIDE, SIDE // 2))
         upright.paste("red", (2, 2, 10, 14))
         exif = Image.Exif()
@@ -351,7 +351,7 @@ class TestWhatIsTold:
         said = [note for note in answer["notes"] if "EXIF" in note]
         assert len(said) == (suffix != "tif")
         if said:
-            assert said[0].startswith("1 picture stored on the side (EXIF): boxes are those of the upright picture")
+            assert said[0].startswith("1 image stored on the side (EXIF): boxes are those of the upright image")
 
     def test_copies(self, photos, monkeypatch):
         def refuse(*_):
@@ -360,7 +360,7 @@ class TestWhatIsTold:
         monkeypatch.setattr(Path, "symlink_to", refuse)
         for _ in range(2):
             answer = boxing("voc", from_folders=True).write()
-            assert answer["notes"][-1] == "5 pictures copied into 'out': links cannot be made there"
+            assert answer["notes"][-1] == "5 images copied into 'out': links cannot be made there"
         assert len(READERS["voc"](Path("out"))) == 5
         assert answer["files"] == ["out/Annotations", "out/JPEGImages", "out/ImageSets", "out/labels.txt"]
 

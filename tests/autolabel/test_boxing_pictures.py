@@ -1,4 +1,4 @@
-"""Which pictures are meant, and their names."""
+"""Which images are meant, and their names."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def test_the_folder_of_a_picture(photos, monkeypatch):
 
 def test_nothing_found(photos):
     for argument in ("nothing", "photos/none.png", "*.gif", " "):
-        with pytest.raises(ImageError, match=r"no pictures found|blank"):
+        with pytest.raises(ImageError, match=r"no images found|blank"):
             found("photos", argument)
 
 
@@ -99,7 +99,7 @@ class TestOurOwn:
     def link(self, out, *originals):
         Files(Path(out), "voc").write({f"JPEGImages/{path.name}": Link(path) for path in originals})
 
-    @pytest.mark.parametrize("out", ["a-boxes", "z-boxes"])  # found before and after the pictures
+    @pytest.mark.parametrize("out", ["a-boxes", "z-boxes"])  # found before and after the images
     @pytest.mark.parametrize("argument", [".", "*", "**/*.png", "*/*.png", "*/*/*"])
     def test_are_no_pictures(self, photos, out, argument):
         before = found(argument)
@@ -114,7 +114,7 @@ class TestOurOwn:
             found("out/JPEGImages")
 
     def test_pictures_that_lie_there_anyway(self, photos):
-        """Somebody who keeps pictures in JPEGImages may get annotations beside it."""
+        """Somebody who keeps images in JPEGImages may get annotations beside it."""
         picture(Path("out/JPEGImages/1.png"), [])
         Files(Path("out"), "voc").write({"JPEGImages/1.png": Link(Path("out/JPEGImages/1.png").resolve())})
         assert found("out/JPEGImages")[1] == ["1.png"]

@@ -70,7 +70,7 @@ def model(monkeypatch):
 
 @pytest.fixture
 def voc(here):
-    """24 pictures of colours, annotated as VOC's."""
+    """24 images of colours, annotated as VOC's."""
     return make_voc(here / "voc", scenes(24))
 
 

@@ -38,7 +38,7 @@ class TestJson:
             assert Path(said["overlay"]).is_file()
 
     def test_in_pixels_of_the_upright_original(self, excite, here):
-        """A large picture of another shape, stored on its side: the answer is that of the upright picture."""
+        """A large image of another shape, stored on its side: the answer is that of the upright image."""
         upright = Image.fromarray(data.chelsea()).resize((1353, 600))
         upright.save("upright.png")
         exif = Image.Exif()

@@ -70,7 +70,7 @@ def test_a_training_set_from_folders(excite, photos, found):
     assert ended.err == ""
     header, cat, cup, count, written = ended.out.splitlines()
     assert (header.split(), cat.split(), cup.split()) == (["concept", "boxes"], ["cat", "1"], ["cup", "1"])
-    assert count == f"boxes: 2, in 2 of 2 pictures of {photos}"
+    assert count == f"boxes: 2, in 2 of 2 images of {photos}"
     assert written.startswith("written: training/Annotations, training/JPEGImages, ")
     samples = list(open_dataset("training"))
     assert [(sample.name, sample.targets[0].concept) for sample in samples] == [
@@ -90,7 +90,7 @@ def test_findings_as_a_table(excite, photos):
     assert "no box in" in ended.out
     assert "lower --at-least (now 0.5) for more" in ended.out
     again = excite("boxes", "photos/*/*.png", "--format", "csv", "--at-least", "0", "--model", "efficientnet-lite0")
-    assert "boxes: 2, in 2 of 2 pictures" in again.out
+    assert "boxes: 2, in 2 of 2 images" in again.out
     assert "Egyptian cat" in again.out
 
 
@@ -112,13 +112,13 @@ def test_options_of_the_box(excite, photos, album):
 
 def test_a_picture_that_cannot_be_read(excite, photos):
     Path("more").mkdir()
-    Path("more/broken.jpg").write_bytes(b"no picture")
+    Path("more/broken.jpg").write_bytes(b"no image")
     ended = excite("boxes", "photos/cat", "more", "--concept", "cat")
     assert ended.code == 1
-    assert "boxes: 1, in 1 of 1 pictures" in ended.out
+    assert "boxes: 1, in 1 of 1 images" in ended.out
     first, second = ended.err.splitlines()
     assert "broken.jpg" in first
-    assert second == "excite: 1 of 2 pictures could not be read"
+    assert second == "excite: 1 of 2 images could not be read"
     (image,) = json.loads(Path("excite-out/boxes/boxes.json").read_text())["images"]
     assert image["file_name"].endswith("cat/chelsea.png")
 
@@ -146,7 +146,7 @@ class TestComplaints:
         assert not Path("excite-out").exists()
 
     def test_no_pictures(self, excite, photos):
-        assert "no pictures found for 'nothing'" in excite("boxes", "photos", "nothing").complaint
+        assert "no images found for 'nothing'" in excite("boxes", "photos", "nothing").complaint
         assert "missing argument" in excite("boxes").complaint
 
     def test_somebody_elses_file(self, excite, photos):

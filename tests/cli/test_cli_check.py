@@ -20,7 +20,7 @@ def test_it_says_in_plain_words_what_holds(excite, model, photos, here):
         line.split()[1] for line in lines if not line.startswith((" ", "With", "No", "Yes", "left", "written"))
     ] == [*("mass", "values", "randomisation", "classes", "removal", "stability")]
     assert lines[-1].startswith("written: excite-out/check-colours/check.json")
-    assert any("the maps of c-mwp" in line and "on 6 pictures" in line for line in lines)
+    assert any("the maps of c-mwp" in line and "on 6 images" in line for line in lines)
     assert sorted(path.name for path in (here / "excite-out/check-colours").iterdir()) == [
         *("check.json", "check.md", "check.png", "index.html", "records.jsonl")
     ]
@@ -48,18 +48,18 @@ def test_started_again_nothing_is_measured_again(excite, model, photos, monkeypa
 
 
 def test_a_picture_that_cannot_be_read_is_told(excite, model, photos, here):
-    (here / photos / "broken.png").write_bytes(b"no picture")
+    (here / photos / "broken.png").write_bytes(b"no image")
     ended = excite("check", model, photos, "--no-page", "--only", "values")
     assert ended.code == 1
     assert "broken.png" in ended.err
-    assert "1 of 7 pictures could not be read" in ended.err
-    assert "on 6 pictures" in ended.out
+    assert "1 of 7 images could not be read" in ended.err
+    assert "on 6 images" in ended.out
 
 
 def test_without_pictures_those_of_scikit_image_are_taken(excite, model):
     (answer,) = excite("check", model, "--limit", 2, "--no-page", "--only", "values", "--json").answers
     assert answer["pictures"] == 2
-    assert "So few pictures say little" in answer["summary"]
+    assert "So few images say little" in answer["summary"]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_without_pictures_those_of_scikit_image_are_taken(excite, model):
         (["--only", "luck"], "there is no check 'luck': use some of mass,values"),
         (["--method", "luck"], "there is no method 'luck'"),
         (["--layer", "luck"], "luck"),
-        (["nowhere"], "no pictures found for 'nowhere'"),
+        (["nowhere"], "no images found for 'nowhere'"),
         (["--limit", "0"], "--limit"),
     ],
 )
@@ -77,5 +77,5 @@ def test_wrong_arguments_are_told_in_one_line(excite, model, photos, arguments, 
 
 
 def test_all_pictures_broken(excite, model, here):
-    (here / "broken.png").write_bytes(b"no picture")
-    assert "none of the 1 pictures could be read" in excite("check", model, "broken.png", "--no-page").complaint
+    (here / "broken.png").write_bytes(b"no image")
+    assert "none of the 1 images could be read" in excite("check", model, "broken.png", "--no-page").complaint

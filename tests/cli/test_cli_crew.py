@@ -51,7 +51,7 @@ def test_addresses_where_nobody_is(address, said):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.filterwarnings("ignore::excite.errors.LostSignalWarning")  # not every picture shows red
+@pytest.mark.filterwarnings("ignore::excite.errors.LostSignalWarning")  # not every image shows red
 def test_several_workers_attend(excite, here, model, voc):
     one = excite("attend", "voc/JPEGImages", "red", "--json", "--out", "out")
     two = excite("attend", "voc/JPEGImages", "red", "--json", "--out", "two", "--workers", "2")

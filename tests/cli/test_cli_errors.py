@@ -21,7 +21,7 @@ def truncated(name):
 
 
 def huge(name):
-    """A picture of 20000 x 20000 pixels in a file of a few bytes."""
+    """An image of 20000 x 20000 pixels in a file of a few bytes."""
     Image.new("1", (20_000, 20_000)).save(name)
 
 
@@ -37,9 +37,9 @@ REASON = {
     "empty.jpg": "is empty",
     "truncated.jpg": "damaged or cut off",
     "huge.png": "more pixels than the limit",
-    "text.jpg": "not a picture",
-    "header.png": "not a picture|damaged",
-    "folder.jpg": "no pictures found",
+    "text.jpg": "not an image",
+    "header.png": "not an image|damaged",
+    "folder.jpg": "no images found",
 }
 
 
@@ -55,7 +55,7 @@ class TestPictures:
         assert not Path("excite-out").exists()
 
     def test_missing(self, excite, here):
-        assert excite("attend", "nowhere.jpg", "cat").complaint.startswith("no pictures found for 'nowhere.jpg'")
+        assert excite("attend", "nowhere.jpg", "cat").complaint.startswith("no images found for 'nowhere.jpg'")
 
     @pytest.mark.parametrize("name", [name for name in BAD if name != "folder.jpg"])
     def test_among_good_ones(self, excite, here, name):
@@ -68,7 +68,7 @@ class TestPictures:
         assert [answer["image"] for answer in ended.answers] == ["photos/a.png", "photos/z.png"]
         first, last = ended.err.splitlines()
         assert name in first
-        assert last == "excite: 1 of 3 pictures could not be read"
+        assert last == "excite: 1 of 3 images could not be read"
 
     def test_missing_among_good_ones(self, excite, here):
         photograph("a.png")
@@ -79,10 +79,10 @@ class TestPictures:
 
     def test_a_folder_without_pictures(self, excite, here):
         Path("nothing").mkdir()
-        assert excite("attend", "nothing").complaint.startswith("no pictures found for 'nothing'")
+        assert excite("attend", "nothing").complaint.startswith("no images found for 'nothing'")
 
     def test_a_picture_behind_a_concept(self, excite, cat):
-        assert "name all pictures first" in excite("attend", cat, "cat", cat).complaint
+        assert "name all images first" in excite("attend", cat, "cat", cat).complaint
 
 
 class TestQuestions:

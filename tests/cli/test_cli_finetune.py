@@ -1,4 +1,4 @@
-"""``excite finetune``: from a folder of pictures to a classifier that other commands take."""
+"""``excite finetune``: from a folder of images to a classifier that other commands take."""
 
 import learning
 import pytest
@@ -35,7 +35,7 @@ def test_the_answer(excite, data):
 def test_for_people(excite, data):
     ended = finetune(excite, data, "--categories", "red", "--views", "1")
     assert ended.code == 0
-    assert ended.out.startswith("1 categories learnt from 16 pictures in 8 epochs")
+    assert ended.out.startswith("1 categories learnt from 16 images in 8 epochs")
     assert "written: out/weights.safetensors, out/classifier.json" in ended.out
     assert "next: excite attend PHOTO --model out" in ended.out
 
@@ -56,7 +56,7 @@ def test_the_long_way(excite, data):
 
 
 def test_broken_pictures_are_told_and_the_rest_is_learnt(excite, data, here):
-    (data / "JPEGImages/000004.jpg").write_bytes(b"no picture")
+    (data / "JPEGImages/000004.jpg").write_bytes(b"no image")
     (data / "Annotations/000005.xml").write_text("<annotation")
     ended = finetune(excite, data, "--json")
     assert ended.code == 1
@@ -65,7 +65,7 @@ def test_broken_pictures_are_told_and_the_rest_is_learnt(excite, data, here):
     assert len(lines) == 3
     assert "000005.xml" in lines[0]
     assert "000004.jpg" in lines[1]
-    assert lines[2] == "excite: 2 of 16 pictures could not be read"
+    assert lines[2] == "excite: 2 of 16 images could not be read"
     assert (here / "out" / "classifier.json").is_file()
 
 

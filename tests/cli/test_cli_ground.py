@@ -119,7 +119,7 @@ class TestText:
         ended = run("a zebra", "red", "--no-overlays")
         assert ended.code == 0
         assert ended.err == (
-            "excite: note: colours knows no word of 'a zebra': the answer is whatever it finds in the picture\n"
+            "excite: note: colours knows no word of 'a zebra': the answer is whatever it finds in the image\n"
         )
         assert "skipped: zebra\nrank" in ended.out
 
@@ -157,7 +157,7 @@ class TestErrors:
         [
             ([], 2, "say what to look for"),
             (["  "], 1, "a phrase is blank"),
-            (["red", "green", "--out", "one.png"], 2, "one picture for 2 phrases"),
+            (["red", "green", "--out", "one.png"], 2, "one image for 2 phrases"),
             (["red", "--method", "no"], 1, "there is no method 'no'"),
             (["red", "--layer", "no"], 1, "no layer 'no'"),
             (["red", "--proposals", "no"], 1, "there are no proposals 'no'"),
@@ -177,7 +177,7 @@ class TestErrors:
         assert not Path("excite-out").exists()
 
     @pytest.mark.parametrize(
-        ("name", "words"), [("no.jpg", "no file 'no.jpg'"), (".", "is a folder"), ("a.txt", "not a picture")]
+        ("name", "words"), [("no.jpg", "no file 'no.jpg'"), (".", "is a folder"), ("a.txt", "not an image")]
     )
     def test_no_picture(self, excite, here, model, name, words):
         Path("a.txt").write_text("Dear diary")

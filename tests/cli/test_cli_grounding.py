@@ -19,7 +19,7 @@ MEASURES = ("r1", "r5", "r10", "map_group", "map_phrase", "pointing")
 
 @pytest.fixture
 def rec(here):
-    """10 pictures of two squares with three phrases each, and proposals for all."""
+    """10 images of two squares with three phrases each, and proposals for all."""
     described = pictures(10)
     write_proposals(here / "boxes.json", {name: around(squares) for name, (squares, _) in described.items()})
     return make_rec(here / "rec", described)
@@ -46,11 +46,9 @@ class TestAnswers:
             ["colours", "c-mwp"],
             ["colours", "mwp"],
         ]
-        assert (blank, title) == ("", "small instances, below a quarter of the picture:")
-        assert (
-            "rec val: 24 phrases, 24 of them small, in 8 pictures, with 95 % intervals; pictures held out" in ended.out
-        )
-        assert "proposals: boxes.json, 9 in a picture; one of them is right for 100.0 % of the phrases" in rest
+        assert (blank, title) == ("", "small instances, below a quarter of the image:")
+        assert "rec val: 24 phrases, 24 of them small, in 8 images, with 95 % intervals; images held out" in ended.out
+        assert "proposals: boxes.json, 9 in an image; one of them is right for 100.0 % of the phrases" in rest
         assert "colours: words skipped most: square (8)" in rest
         assert any(
             re.fullmatch(r"colours: where the time went: proposals .* %, scoring [\d.]+ %", line) for line in rest
@@ -193,7 +191,7 @@ class TestBroken:
         (answer,) = ended.answers
         unread, last = ended.err.splitlines()
         assert "003.png" in unread
-        assert last == "excite: 1 of 10 pictures could not be read"
+        assert last == "excite: 1 of 10 images could not be read"
         assert (answer["reported"], [f"excite: {line}" for line in answer["failures"]]) == (9, [unread])
 
     @pytest.mark.parametrize(

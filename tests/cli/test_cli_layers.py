@@ -60,19 +60,19 @@ class TestAnswers:
     def test_what_was_left_out_is_told(self, excite, model, here):
         blue = [(f"blue{k}", [("blue", (0, 0, 9, 9))]) for k in range(3)]
         ended = excite("layers", model, "--data", make_voc(here / "voc", [*scenes(12), *blue]))
-        told = "left out: targets the classifier has no word for: blue (3); pictures with nothing to look for: 3\n"
+        told = "left out: targets the classifier has no word for: blue (3); images with nothing to look for: 3\n"
         assert told in ended.out
 
 
 class TestUnreadable:
     def test_named_at_the_end_and_the_rest_done(self, excite, model, voc):
-        (voc / "JPEGImages/000003.jpg").write_text("no picture")
+        (voc / "JPEGImages/000003.jpg").write_text("no image")
         ended = excite("layers", model, "--data", voc)
         assert ended.code == 1
         assert "recommended" in ended.out
         first, last = ended.err.splitlines()
         assert "000003.jpg" in first
-        assert last == "excite: 1 of 24 pictures could not be read"
+        assert last == "excite: 1 of 24 images could not be read"
 
 
 class TestErrors:
@@ -88,8 +88,8 @@ class TestErrors:
             (["--data", "voc", "--by", "box"], 1, ["one main object"]),
             (["--data", "voc", "--by", "luck"], 1, ["by 'luck'", "pointing"]),
             (["--data", "voc", "--limit", "0"], 2, ["--limit"]),
-            (["--data", "voc", "--limit", "1"], 1, ["too few pictures"]),
-            (["--data", "voc", "--skip", "99"], 1, ["none of these 0 pictures"]),
+            (["--data", "voc", "--limit", "1"], 1, ["too few images"]),
+            (["--data", "voc", "--skip", "99"], 1, ["none of these 0 images"]),
             ([], 2, ["--data"]),
         ],
     )
@@ -102,7 +102,7 @@ class TestErrors:
     def test_no_concept_is_known(self, excite, model, here):
         data = make_voc(here / "voc", [("blue", [("blue", (0, 0, 9, 9))])])
         complaint = excite("layers", model, "--data", data).complaint
-        assert complaint == "colours has no word for any category of these pictures: blue"
+        assert complaint == "colours has no word for any category of these images: blue"
 
     def test_an_unknown_model(self, excite, voc):
         assert "'resnet'" in excite("layers", "resnet", "--data", voc).complaint

@@ -45,7 +45,7 @@ class TestAnswers:
         assert first.split()[:3] == ["colours", "c-mwp", "1"]
         assert second.split()[:3] == ["colours", "mwp", "1"]
         assert measured.startswith("colours on voc val: errors on ")
-        assert "in 19 pictures, with 95 % intervals; pictures held out to choose thresholds on: 5;" in measured
+        assert "in 19 images, with 95 % intervals; images held out to choose thresholds on: 5;" in measured
         assert written == f"written: {', '.join(f'out/{name}' for name in TABLES)}"
 
     def test_json_is_one_object_and_what_the_file_says(self, measure):
@@ -130,9 +130,7 @@ class TestAnswers:
         (voc / "Annotations/blue.xml").write_text(f"<annotation>{voc_object('blue', (0, 0, 9, 9))}</annotation>")
         (voc / "ImageSets/Main/val.txt").write_text("000001\n000002\nblue\n")
         told = measure("--methods", "mwp").out
-        assert (
-            "left out: targets the classifier has no word for: blue (1); pictures with nothing to look for: 1" in told
-        )
+        assert "left out: targets the classifier has no word for: blue (1); images with nothing to look for: 1" in told
 
     def test_a_page(self, measure):
         ended = measure("--methods", "mwp,center", "--limit", 6, "--out", "out", page=True)
@@ -143,13 +141,13 @@ class TestAnswers:
 
 class TestBroken:
     def test_a_line_each_and_the_rest_is_complete(self, measure, voc):
-        (voc / "JPEGImages/000003.jpg").write_text("no picture")
+        (voc / "JPEGImages/000003.jpg").write_text("no image")
         ended = measure("--methods", "mwp", "--json")
         assert ended.code == 1
         (answer,) = ended.answers
         unread, last = ended.err.splitlines()
         assert "000003.jpg" in unread
-        assert last == "excite: 1 of 24 pictures could not be read"
+        assert last == "excite: 1 of 24 images could not be read"
         assert [f"excite: {line}" for line in answer["failures"]] == [unread]
         assert (answer["held_out"], answer["reported"]) == ({"colours": 5}, {"colours": 18})
 
@@ -162,8 +160,8 @@ class TestBroken:
             (["--held-out", "1"], 1, ["a share of 1", "between 0 and 1"]),
             (["--held-out", "nan"], 1, ["a share of nan"]),
             (["--held-out", "half"], 2, ["--held-out"]),
-            (["--methods", "mwp", "--limit", "1"], 1, ["too few pictures"]),
-            (["--skip", "99"], 1, ["none of these 0 pictures"]),
+            (["--methods", "mwp", "--limit", "1"], 1, ["too few images"]),
+            (["--skip", "99"], 1, ["none of these 0 images"]),
             (["--model", "a", "--model", "b", "--weights", "w.pth"], 1, ["for one --model"]),
             (["--limit", "0"], 2, ["--limit"]),
         ],

@@ -29,9 +29,7 @@ class TestAnswers:
         assert header.split() == ["model", "method", "layer", "all", "%", "difficult", "%", "empty", "maps"]
         assert first.split()[:3] == ["colours", "c-mwp", "1"]
         assert second.split()[:3] == ["colours", "mwp", "1"]
-        assert measured.startswith(
-            "colours on voc val: 24 pictures, 32 pairs of a picture and one of 2 categories, 16 of"
-        )
+        assert measured.startswith("colours on voc val: 24 images, 32 pairs of an image and one of 2 categories, 16 of")
         assert won.startswith("categories won")
         assert written == f"written: {', '.join(f'out/{name}' for name in TABLES)}"
 
@@ -50,7 +48,7 @@ class TestAnswers:
             "inclusive": True,
             "difficult": "the paper's rule",
         }
-        assert answer["output"] == {"colours": "the whole picture"}
+        assert answer["output"] == {"colours": "the whole image"}
         assert answer["left_out"]["colours"]["unknown"] == {}
 
     def test_tables_say_the_same(self, play):
@@ -109,7 +107,7 @@ class TestAnswers:
         (voc / "ImageSets/Main/val.txt").write_text("000001\nblue\n")
         told = play("--methods", "mwp").out
         assert (
-            "left out: targets the classifier has no word for: blue (1); pictures with nothing to look for: 1; "
+            "left out: targets the classifier has no word for: blue (1); images with nothing to look for: 1; "
             "categories without a difficult pair, no part of that mean: red\n"
         ) in told
 
@@ -122,7 +120,7 @@ class TestAnswers:
 
 class TestBroken:
     def test_a_line_each_and_the_rest_is_complete(self, play, voc):
-        (voc / "JPEGImages/000003.jpg").write_text("no picture")
+        (voc / "JPEGImages/000003.jpg").write_text("no image")
         (voc / "Annotations/000005.xml").write_text("<annotation><object><name>red</name></object></annotation>")
         ended = play("--methods", "mwp", "--json")
         assert ended.code == 1
@@ -130,13 +128,13 @@ class TestBroken:
         broken, unread, last = ended.err.splitlines()
         assert "000005.xml, object 1" in broken
         assert "000003.jpg" in unread
-        assert last == "excite: 2 of 24 pictures could not be read"
+        assert last == "excite: 2 of 24 images could not be read"
         assert [f"excite: {line}" for line in answer["failures"]] == [broken, unread]
         assert answer["rows"][0]["pairs"] == 32 - 2 - 1
 
     def test_an_empty_split(self, play, voc):
         (voc / "ImageSets/Main/val.txt").write_text("\n")
-        assert "lists no pictures" in play().complaint
+        assert "lists no images" in play().complaint
 
     @pytest.mark.parametrize(
         ("arguments", "code", "words"),
@@ -147,7 +145,7 @@ class TestBroken:
             (["--protocol", "paper"], 1, ["no protocol 'paper'", "authors, torchray"]),
             (["--protocol", "torchray", "--tolerance", "0"], 1, ["nothing is a hit"]),
             (["--difficult", "nowhere.txt"], 1, ["nowhere.txt"]),
-            (["--skip", "99"], 1, ["none of these 0 pictures"]),
+            (["--skip", "99"], 1, ["none of these 0 images"]),
             (["--model", "a", "--model", "b", "--weights", "w.pth"], 1, ["for one --model"]),
             (["--limit", "0"], 2, ["--limit"]),
         ],

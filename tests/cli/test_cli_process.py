@@ -148,7 +148,7 @@ def test_a_progress_bar_leaves_the_terminal_to_the_answers(album):
     assert "pictures" in written.decode()
     assert "8/8" in written.decode()
     shown = [line for line in screen(written) if line]
-    assert len(shown) == 3 * 8  # a picture's name, the columns' names and a row each, and no bar any more
+    assert len(shown) == 3 * 8  # an image's name, the columns' names and a row each, and no bar any more
     assert shown[::3] == [json.loads(line)["image"] for line in expected.splitlines()]
     assert all(line.startswith("cup ") for line in shown[2::3])
 

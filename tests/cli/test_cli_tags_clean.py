@@ -38,7 +38,7 @@ def test_json(excite, raw):
 
 def test_what_is_printed(excite, raw):
     ended = excite("tags", "clean", raw, "--out", "kept.parquet", "--min-count", "2")
-    assert "2 of 5 pictures are kept" in ended.out
+    assert "2 of 5 images are kept" in ended.out
     assert "next: excite tags stats kept.parquet" in ended.out
 
 

@@ -13,7 +13,7 @@ TRAIN = ("--model", learning.NAME, "--epochs", "30", "--views", "1", "--batch", 
 
 @pytest.fixture
 def photos(here, monkeypatch):
-    """A folder of coloured pictures, and captions that say the colour."""
+    """A folder of coloured images, and captions that say the colour."""
     learning.know_tiny(monkeypatch)
     random, lines = np.random.default_rng(0), []
     for number in range(45):

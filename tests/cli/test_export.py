@@ -26,7 +26,7 @@ def test_a_file_that_agrees_is_written_and_may_be_written_again(excite, model, c
     assert answer["agreement"]["map"] < 1e-5
     ended = excite("export", model, "--onnx", "map.onnx", "--method", "mwp", "--no-dynamic")
     assert ended.code == 0
-    assert "checked on 1 picture: the map differs by at most" in ended.out
+    assert "checked on 1 image: the map differs by at most" in ended.out
     assert "mwp" in ended.out
 
 

@@ -62,8 +62,8 @@ class TestMasks:
         ("fields", "words"),
         [
             ({"segmentation": [[1, 1, 2, 2]]}, "three corners"),
-            ({"segmentation": {**RUNS, "size": [SIDE, SIDE + 1]}, "iscrowd": 1}, "for a picture of"),
-            ({"segmentation": {"size": [2 * SIDE, SIDE], "counts": [2 * SIDE * SIDE]}}, "for a picture of"),
+            ({"segmentation": {**RUNS, "size": [SIDE, SIDE + 1]}, "iscrowd": 1}, "for an image of"),
+            ({"segmentation": {"size": [2 * SIDE, SIDE], "counts": [2 * SIDE * SIDE]}}, "for an image of"),
             ({"segmentation": {**RUNS, "counts": [1]}}, "cover 1 pixels"),
             ({"segmentation": "a cat"}, "must be polygons"),
             ({"area": "large"}, "the area must be a number of pixels, not large"),
@@ -73,7 +73,7 @@ class TestMasks:
         ],
     )
     def test_broken(self, tmp_path, content, fields, words):
-        """Known when the sample is asked for, so that its picture is left out before anything is made of it."""
+        """Known when the sample is asked for, so that its image is left out before anything is made of it."""
         with pytest.raises(DataError, match=rf"instances_val2017\.json, annotations\[0\]: .*{words}"):
             self.instance(tmp_path, content, **fields)
 
@@ -93,7 +93,7 @@ class TestSizes:
     def test_broken(self, tmp_path, content, side):
         content["images"][0]["width"] = side
         dataset = open_dataset(write_coco(tmp_path, content))
-        with pytest.raises(DataError, match=r"the image with id 99: .* is no size of a picture"):
+        with pytest.raises(DataError, match=r"the image with id 99: .* is no size of an image"):
             dataset.sample("000000.jpg")
         assert dataset.sample("000001.jpg").size == (SIDE, SIDE)
 

@@ -107,7 +107,7 @@ class TestBroken:
             ("a,n00000000 5 2 3 4", "line 2: .* is no box"),
             ("a,n09999999 1 2 3 4", "line 2: 'n09999999' is no class"),
             ("a", "line 2: two columns"),
-            ("a,n00000000 1 2 3 4\na,n00000000 1 2 3 4", "line 3: two columns and a new picture"),
+            ("a,n00000000 1 2 3 4\na,n00000000 1 2 3 4", "line 3: two columns and a new image"),
         ],
     )
     def test_a_line(self, folder, line, words):
@@ -131,5 +131,5 @@ class TestBroken:
 
     @pytest.mark.parametrize("corner", ["-1", "nan", "inf", "1e999"])
     def test_corners_that_are_none(self, folder, corner):
-        with pytest.raises(DataError, match=r"csv, line 2: .*(is no box|begins outside of the picture)"):
+        with pytest.raises(DataError, match=r"csv, line 2: .*(is no box|begins outside of the image)"):
             boxes(folder, f"a,n00000000 {corner} 2 3 4")

@@ -61,7 +61,7 @@ def test_categories_are_those_that_occur(folder):
 
 
 def test_categories_in_spite_of_a_broken_annotation(folder):
-    """Else one broken file would end the run, instead of leaving out its picture."""
+    """Else one broken file would end the run, instead of leaving out its image."""
     (folder / "Annotations/000001.xml").write_text("<annotation>")
     dataset = open_dataset(folder)
     assert dataset.categories == ("green", "red")
@@ -130,7 +130,7 @@ class TestBroken:
 
     def test_a_list_with_other_things(self, folder):
         (folder / "ImageSets/Main/val.txt").write_text("000001\n000002 1\n")
-        with pytest.raises(DataError, match=r"val\.txt, line 2: the name of one picture"):
+        with pytest.raises(DataError, match=r"val\.txt, line 2: the name of one image"):
             open_dataset(folder)
 
 

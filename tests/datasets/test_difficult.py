@@ -132,25 +132,25 @@ class TestLists:
         assert self.read(tmp_path, text, coco) == {("000000.jpg", "dining table"), ("000001.jpg", "red")}
 
     def test_names_of_others_are_counted(self, tmp_path, voc):
-        with pytest.warns(UserWarning, match=r"2 of its 3 pictures are not in the split 'val' \('000007' is the first"):
+        with pytest.warns(UserWarning, match=r"2 of its 3 images are not in the split 'val' \('000007' is the first"):
             found = self.read(tmp_path, "000000 red\n000007 red\n000008 whale\n000007 green\n", voc)
         assert found == {("000000", "red")}
 
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("", "it lists no pictures"),
-            ("{}", "it lists no pictures"),
-            ("000007 red\n", "none of its 1 pictures is in the split 'val': it has '000007', the data set '000000'"),
+            ("", "it lists no images"),
+            ("{}", "it lists no images"),
+            ("000007 red\n", "none of its 1 images is in the split 'val': it has '000007', the data set '000000'"),
             ("000000 red\n000001 rde\n", "line 2: 'rde' is no category"),
-            ("000000\n", "line 1: the name of a picture and categories"),
-            ("000000,red,\n", "line 1: the name of a picture and categories"),
+            ("000000\n", "line 1: the name of an image and categories"),
+            ("000000,red,\n", "line 1: the name of an image and categories"),
             ("000000 0 1 0\n", "line 1: 3 flags, but the data set has 2 categories"),
             ('{"red": "000000"}', "'red': a list of names"),
             ('{"red": [0.5]}', "'red': a list of names"),
             ('{"whale": ["000000"]}', "'whale' is no category"),
             ('{"red": ["000000"]', "broken JSON"),
-            ('["000000"]', "names of pictures for each category were expected"),
+            ('["000000"]', "names of images for each category were expected"),
         ],
     )
     def test_broken(self, tmp_path, voc, text, words):
@@ -165,6 +165,6 @@ class TestLists:
         content = coco_content(scenes(2), ["red", "green"])
         content["images"][0]["file_name"], content["images"][1]["file_name"] = "a.jpg", "a.png"
         dataset = open_dataset(write_coco(tmp_path / "coco", content))
-        with pytest.raises(DataError, match="none of its 1 pictures"):
+        with pytest.raises(DataError, match="none of its 1 images"):
             self.read(tmp_path, "a red\n", dataset)
         assert self.read(tmp_path, "a.png red\n", dataset) == {("a.png", "red")}

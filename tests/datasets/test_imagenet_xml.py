@@ -179,7 +179,7 @@ class TestTheList:
 
     def test_something_else(self, folder, listed):
         listed.write_text("ILSVRC2012_val_00000001 1\na b c\n")
-        with pytest.raises(DataError, match=r"val\.txt, line 2: a picture and its number were expected"):
+        with pytest.raises(DataError, match=r"val\.txt, line 2: an image and its number were expected"):
             open_dataset(folder)
 
 
@@ -211,7 +211,7 @@ class TestBroken:
             (imagenet_xml([("Scottish_deerhound", (0, 0, 4, 4))]), "object 1: 'Scottish_deerhound' is no class of Im"),
             (imagenet_xml([("n00000001", (0, 0, 4, 4))]), "object 1: 'n00000001' is no class of ImageNet"),
             (imagenet_xml([("n01440764", (9, 0, 4, 4))]), "object 1: .* is no box"),
-            (imagenet_xml([("n01440764", (-1, 0, 4, 4))]), "object 1: .* begins outside of the picture"),
+            (imagenet_xml([("n01440764", (-1, 0, 4, 4))]), "object 1: .* begins outside of the image"),
             (imagenet_xml([("n01440764", ("nan", 0, 4, 4))]), "object 1: .* is no box"),
             (imagenet_xml([("n01440764", ("left", 0, 4, 4))]), "object 1: <bndbox/xmin> must be a number"),
             (imagenet_xml([], size=("9" * 5000, 375)), "'99999999999999999999' x 375 is no size"),

@@ -49,12 +49,12 @@ class TestRuns:
     @pytest.mark.parametrize(
         ("content", "words"),
         [
-            ({"size": [3, 2], "counts": [6]}, r"for a picture of \[height, width\] \[3, 2\], not \(2, 3\)"),
-            ({"size": [20, 30], "counts": [600]}, "for a picture of"),
-            ({"size": None, "counts": [6]}, "for a picture of"),
+            ({"size": [3, 2], "counts": [6]}, r"for an image of \[height, width\] \[3, 2\], not \(2, 3\)"),
+            ({"size": [20, 30], "counts": [600]}, "for an image of"),
+            ({"size": None, "counts": [6]}, "for an image of"),
             (
                 {"size": [2, 3], "counts": [5]},
-                "cover 5 pixels, but the picture has 6",
+                "cover 5 pixels, but the image has 6",
             ),  # pycocotools gives chance pixels
             ({"size": [2, 3], "counts": [5, 5]}, "cover 10 pixels, but"),
             ({"size": [2, 3], "counts": []}, "cover 0 pixels"),
@@ -113,7 +113,7 @@ class TestPolygons:
                 look(stored(content), (5, 4))
 
     def test_without_pycocotools(self, monkeypatch):
-        """An error that ends the run: pictures left out one by one would hide it."""
+        """An error that ends the run: images left out one by one would hide it."""
         monkeypatch.setitem(__import__("sys").modules, "pycocotools", None)
         with pytest.raises(ExciteError, match=r"excite\[coco\]") as caught:
             stored([[0, 0, 2, 0, 2, 2]]).pixels((5, 4))

@@ -50,9 +50,7 @@ class TestFinding:
     def test_boxes_without_pictures(self, tmp_path, name):
         """As they are in the folder that `excite boxes` writes to."""
         (tmp_path / name).write_text("")
-        with pytest.raises(
-            DataError, match=rf"{name}' has boxes, but no pictures are with it: put the file, or a link"
-        ):
+        with pytest.raises(DataError, match=rf"{name}' has boxes, but no images are with it: put the file, or a link"):
             open_dataset(tmp_path)
 
     def test_other_json_beside_imagenet(self, folder):
@@ -113,7 +111,7 @@ class TestSplits:
             open_dataset(folder / place, "tset")
 
     def test_empty(self, tmp_path):
-        with pytest.raises(DataError, match=r"the split 'val' of .* lists no pictures"):
+        with pytest.raises(DataError, match=r"the split 'val' of .* lists no images"):
             open_dataset(make_voc(tmp_path, []))
 
 
@@ -155,7 +153,7 @@ class TestConcepts:
 def test_names_do_not_lead_out_of_the_folder(tmp_path):
     make_voc(tmp_path / "voc", scenes(1))
     (tmp_path / "voc/ImageSets/Main/val.txt").write_text("../../secret\n")
-    with pytest.raises(DataError, match=r"'\.\./\.\./secret\.xml' is no name of a picture"):
+    with pytest.raises(DataError, match=r"'\.\./\.\./secret\.xml' is no name of an image"):
         list(open_dataset(tmp_path / "voc"))
 
 

@@ -85,7 +85,7 @@ def test_a_missing_picture(folder):
 
 def test_two_pictures_of_a_name(folder):
     picture(folder / "copies/b.jpg", [])
-    with pytest.raises(DataError, match=r"boxes\.csv: .* both have the name of its picture"):
+    with pytest.raises(DataError, match=r"boxes\.csv: .* both have the name of its image"):
         open_dataset(table(folder, "b.jpg,,,cat,,1,2,3,4")).sample("b.jpg")
 
 
@@ -116,13 +116,13 @@ class TestBroken:
             ("a.png,48,48,cat,0.5,9,2,3,4", "is no box"),
             ("a.png,48,48,cat,0.5,nan,2,3,4", "is no box"),
             ("a.png,48,48,cat,0.5,1,2,inf,4", "is no box"),
-            ("a.png,48,48,cat,0.5,-1,2,3,4", "begins outside of the picture"),
+            ("a.png,48,48,cat,0.5,-1,2,3,4", "begins outside of the image"),
             ("a.png,48,48,cat,0.5,1,2,,4", "the corners of a box must be numbers"),
             ("a.png,48,48,cat,0.5,left,2,3,4", "the corners of a box must be numbers, not 'left 2 3 4'"),
             ("a.png,48,48,,0.5,1,2,3,4", "the concept is missing"),
-            ("a.png,48,,cat,0.5,1,2,3,4", "48 x '' is no size of a picture"),
-            ("a.png,wide,48,cat,0.5,1,2,3,4", "'wide' x 48 is no size of a picture"),
-            ("a.png,0,48,cat,0.5,1,2,3,4", "'0' x 48 is no size of a picture"),
+            ("a.png,48,,cat,0.5,1,2,3,4", "48 x '' is no size of an image"),
+            ("a.png,wide,48,cat,0.5,1,2,3,4", "'wide' x 48 is no size of an image"),
+            ("a.png,0,48,cat,0.5,1,2,3,4", "'0' x 48 is no size of an image"),
         ],
     )
     def test_one_picture(self, folder, line, words):
@@ -143,8 +143,8 @@ class TestBroken:
             ("", "", "line 1: .* and image,concept,x0,y0,x1,y1 is not there"),
             (f"{HEADER},x0", "", "line 1: the column 'x0' is there twice"),
             (HEADER, "a.png,cat,1,2,3,4", "line 2: 6 columns, but the first line names 9"),
-            (HEADER, ",48,48,cat,0.5,1,2,3,4", "line 2: the name of a picture is missing"),
-            (HEADER, "", "lists no pictures"),
+            (HEADER, ",48,48,cat,0.5,1,2,3,4", "line 2: the name of an image is missing"),
+            (HEADER, "", "lists no images"),
             (HEADER, f'"{"x" * 200_000}', r"line \d: field larger"),
         ],
     )
@@ -153,7 +153,7 @@ class TestBroken:
             open_dataset(table(folder, line, header=header))
 
     def test_names_do_not_lead_out(self, folder):
-        with pytest.raises(DataError, match="is no name of a picture"):
+        with pytest.raises(DataError, match="is no name of an image"):
             list(open_dataset(table(folder, "../a.png,,,cat,,1,2,3,4")))
 
     def test_no_text(self, folder):

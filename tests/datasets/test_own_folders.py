@@ -58,7 +58,7 @@ class TestXml:
     def test_two_pictures_of_a_name(self, with_xml):
         picture(with_xml / "other/000001.jpg", [])
         dataset = open_dataset(with_xml)
-        with pytest.raises(DataError, match=r"000001\.xml: .*both have the name of its picture"):
+        with pytest.raises(DataError, match=r"000001\.xml: .*both have the name of its image"):
             dataset.sample("000001")
         assert dataset.sample("000002").targets
 
@@ -70,7 +70,7 @@ class TestXml:
 
     def test_no_pictures(self, tmp_path):
         write_xml(tmp_path / "a.xml", [])
-        with pytest.raises(DataError, match="has annotations but no pictures to them"):
+        with pytest.raises(DataError, match="has annotations but no images to them"):
             open_dataset(tmp_path)
 
     def test_with_lists_it_is_voc(self, tmp_path):
@@ -115,7 +115,7 @@ class TestJson:
 
     def test_two_pictures_of_a_name(self, with_json):
         picture(with_json / "copies/000001.jpg", [])
-        with pytest.raises(DataError, match="both have the name of its picture"):
+        with pytest.raises(DataError, match="both have the name of its image"):
             open_dataset(with_json).sample("000001.jpg")
 
     def test_names_do_not_lead_out(self, tmp_path):
@@ -123,7 +123,7 @@ class TestJson:
         content["images"][0]["file_name"] = "../secret.jpg"
         picture(tmp_path / "own/a.jpg", [])
         (tmp_path / "own/boxes.json").write_text(json.dumps(content))
-        with pytest.raises(DataError, match="is no name of a picture"):
+        with pytest.raises(DataError, match="is no name of an image"):
             list(open_dataset(tmp_path / "own"))
 
     def test_something_else(self, tmp_path):

@@ -26,7 +26,7 @@ DOGS = ((1, 2, 11, 22), (20, 2, 25.5, 7))
 
 
 def write(folder, captions, instances=INSTANCES, others=()):
-    """One picture, number 7; captions are texts about it, or whole entries. Others are further pictures."""
+    """One image, number 7; captions are texts about it, or whole entries. Others are further images."""
     image = {"id": 7, "file_name": "7.jpg", "width": SIDE, "height": SIDE}
     entries = [{"image_id": 7, "caption": one} if isinstance(one, str) else one for one in captions]
     (folder / "annotations").mkdir(exist_ok=True)
@@ -66,13 +66,13 @@ def test_what_cannot_be_used_is_counted(tmp_path):
     dataset = CaptionPhrases(write(tmp_path, captions, instances))
     assert [phrase.text for phrase in dataset.sample("7.jpg").phrases] == ["A dog"]
     assert dataset.left_out == {
-        "captions without words or a picture": 1,
+        "captions without words or an image": 1,
         "crowd regions": 1,
         "boxes without an area": 1,
-        "phrases whose category was not annotated in the picture": 1,
+        "phrases whose category was not annotated in the image": 1,
         "phrases whose category was annotated as a crowd only": 1,
         "words for a category that seem to be part of another name": 1,
-        "captions of pictures without instances": 1,
+        "captions of images without instances": 1,
     }
 
 
@@ -85,10 +85,10 @@ def test_a_picture_with_a_broken_annotation_is_counted(tmp_path):
 
 
 def test_pictures_without_a_phrase_or_a_file(tmp_path):
-    with pytest.raises(DataError, match=r"has no phrases \(crowd regions: 1; pictures without a phrase: 1\)"):
+    with pytest.raises(DataError, match=r"has no phrases \(crowd regions: 1; images without a phrase: 1\)"):
         CaptionPhrases(write(tmp_path, ["A view of the sea."]))
     (tmp_path / "val2017/7.jpg").unlink()
-    with pytest.raises(DataError, match=r"\(pictures that are missing: 1\)"):
+    with pytest.raises(DataError, match=r"\(images that are missing: 1\)"):
         CaptionPhrases(tmp_path)
 
 

@@ -117,8 +117,8 @@ class TestBrokenParts:
             (thing(7, box=(1, 1, "1e999", 5)), "boxes inside out"),
             (thing(7, box=("", 1, 10, 5)), "boxes that are not four numbers"),
             (thing(7, box=("left", 1, 10, 5)), "boxes that are not four numbers"),
-            (thing(7, box=(SIDE + 1, 1, SIDE + 9, 5)), "boxes outside of their picture"),
-            (thing(7, box=(-9, 1, 0, 5)), "boxes outside of their picture"),
+            (thing(7, box=(SIDE + 1, 1, SIDE + 9, 5)), "boxes outside of their image"),
+            (thing(7, box=(-9, 1, 0, 5)), "boxes outside of their image"),
             (thing(box=(1, 1, 10, 5)), "objects without a number"),
             (thing(7), "objects with neither a box nor a word why not"),
         ],
@@ -155,7 +155,7 @@ def test_a_name_that_no_file_can_have(tmp_path):
         file.write("9" * 300)
     dataset = Flickr30kEntities(tmp_path)
     assert dataset.names == ("36979",)
-    assert dataset.left_out["names whose picture is missing"] == 1
+    assert dataset.left_out["names whose image is missing"] == 1
 
 
 def test_words_may_hold_rarer_line_breaks(tmp_path):
@@ -171,14 +171,14 @@ def test_broken_files(tmp_path, content):
 
 
 def test_nothing_that_can_be_used(tmp_path):
-    with pytest.raises(DataError, match=r"'test' .* has no phrases \(phrases that .*: 5; pictures without .*: 1\)"):
+    with pytest.raises(DataError, match=r"'test' .* has no phrases \(phrases that .*: 5; images without .*: 1\)"):
         Flickr30kEntities(add(tmp_path, sentences="[/EN#0/notvisual it] " * 5))
 
 
 def test_without_pictures(tmp_path):
     add(tmp_path)
     (tmp_path / "flickr30k-images").rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match="has no pictures: put them"):
+    with pytest.raises(DataError, match="has no images: put them"):
         Flickr30kEntities(tmp_path)
 
 
@@ -201,7 +201,7 @@ def test_splits(tmp_path):
 def test_names_that_lead_out_of_the_folder(tmp_path):
     add(tmp_path)
     (tmp_path / "test.txt").write_text("../../secret\n")
-    with pytest.raises(DataError, match="no name of a picture"):
+    with pytest.raises(DataError, match="no name of an image"):
         Flickr30kEntities(tmp_path)
 
 

@@ -61,7 +61,7 @@ def test_public_forms(tmp_path, line, box):
     [
         ("{broken", "lines that are no JSON objects"),
         ("[1, 2]", "lines that are no JSON objects"),
-        ({"phrase": "a cup", "box": [1, 2, 3, 4]}, "lines without a picture"),
+        ({"phrase": "a cup", "box": [1, 2, 3, 4]}, "lines without an image"),
         ({**LINE, "phrase": " "}, "lines without a phrase"),
         ({**LINE, "phrase": 7}, "lines without a phrase"),
         ({"file": "a.jpg", "phrase": "a cup"}, "lines without a box"),
@@ -75,16 +75,16 @@ def test_public_forms(tmp_path, line, box):
         ({**LINE, "box": [30, 2, 3, 4]}, "boxes inside out"),
         ({**LINE, "box": [3, 2, 3, 4]}, "boxes without an area"),
         ({**LINE, "box": [0.1, 0.2, 0.5, 1]}, "boxes within one pixel"),
-        ({**LINE, "box": [SIDE, 2, SIDE + 9, 9]}, "boxes outside of their picture"),
-        ({**LINE, "box": [-9, 2, 0, 9]}, "boxes outside of their picture"),
-        ({**LINE, "file": "none.jpg"}, "lines whose picture is missing or broken"),
-        ({**LINE, "file": "a" * 300 + ".jpg"}, "lines whose picture is missing or broken"),
-        ({**LINE, "file": "a" * 300 + "/../none.jpg"}, "lines whose picture is missing or broken"),
-        ('{"file": "\\ud800.jpg", "phrase": "a", "box": [1, 2, 9, 9]}', "lines whose picture is missing or broken"),
+        ({**LINE, "box": [SIDE, 2, SIDE + 9, 9]}, "boxes outside of their image"),
+        ({**LINE, "box": [-9, 2, 0, 9]}, "boxes outside of their image"),
+        ({**LINE, "file": "none.jpg"}, "lines whose image is missing or broken"),
+        ({**LINE, "file": "a" * 300 + ".jpg"}, "lines whose image is missing or broken"),
+        ({**LINE, "file": "a" * 300 + "/../none.jpg"}, "lines whose image is missing or broken"),
+        ('{"file": "\\ud800.jpg", "phrase": "a", "box": [1, 2, 9, 9]}', "lines whose image is missing or broken"),
         ('{"file": "a.jpg", "phrase": "a", "box": [%s, 2, 9, 9]}' % ("9" * 5000), "lines that are no JSON objects"),
-        ({**LINE, "file": "images"}, "lines whose picture is missing or broken"),
-        ({**LINE, "file": "../../etc/"}, "lines whose picture is missing or broken"),
-        ({**LINE, "width": 2 * SIDE, "height": SIDE}, "lines annotated for another size of their picture"),
+        ({**LINE, "file": "images"}, "lines whose image is missing or broken"),
+        ({**LINE, "file": "../../etc/"}, "lines whose image is missing or broken"),
+        ({**LINE, "width": 2 * SIDE, "height": SIDE}, "lines annotated for another size of their image"),
         ({"file": "a.jpg", "phrase": "a cup", "bbox": [1, 2, 3, 4]}, "lines whose bbox may have corners"),
     ],
 )
@@ -109,17 +109,17 @@ def test_a_box_may_reach_beyond_its_picture(tmp_path):
 
 def test_a_broken_picture(tmp_path):
     write(tmp_path, LINE, {**LINE, "file": "b.jpg"})
-    (tmp_path / "images/b.jpg").write_bytes(b"no picture")
+    (tmp_path / "images/b.jpg").write_bytes(b"no image")
     dataset = RecLines(tmp_path)
     assert dataset.names == ("a.jpg",)
-    assert dataset.left_out == {"lines whose picture is missing or broken": 1}
+    assert dataset.left_out == {"lines whose image is missing or broken": 1}
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):
     write(tmp_path, LINE, {**LINE, "file": "b.jpg"})
     (tmp_path / "images/b.jpg").unlink()
     os.mkfifo(tmp_path / "images/b.jpg")
-    assert RecLines(tmp_path).left_out == {"lines whose picture is missing or broken": 1}
+    assert RecLines(tmp_path).left_out == {"lines whose image is missing or broken": 1}
 
 
 def test_broken_exif_is_no_reason_to_leave_a_picture_out(tmp_path):
@@ -134,7 +134,7 @@ def test_more_pixels_than_can_be_read(tmp_path, monkeypatch):
     write(tmp_path, LINE, {**LINE, "file": "b.jpg"})
     Image.new("RGB", (SIDE, SIDE + 1)).save(tmp_path / "images/b.jpg", format="PNG")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", SIDE * SIDE)
-    assert RecLines(tmp_path).left_out == {"lines whose picture is missing or broken": 1}
+    assert RecLines(tmp_path).left_out == {"lines whose image is missing or broken": 1}
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -171,7 +171,7 @@ def test_pictures_beside_the_lines_or_deeper(tmp_path):
     write(tmp_path, {**LINE, "file": "c.jpg"})
     assert RecLines(tmp_path).sample("c.jpg").path == tmp_path / "coco/train2014/c.jpg"
     picture(tmp_path / "coco/val2014/c.jpg", [])
-    with pytest.raises(DataError, match=r"both may be the picture 'c\.jpg'"):
+    with pytest.raises(DataError, match=r"both may be the image 'c\.jpg'"):
         RecLines(tmp_path)
 
 

@@ -30,7 +30,7 @@ def write_lists(folder, **changed):
 
 @pytest.fixture(params=[(".", "."), ("metadata/ILSVRC", "dataset/ILSVRC"), ("metadata", ".")])
 def folder(request, tmp_path):
-    """The lists beside the pictures, and as their publisher has them."""
+    """The lists beside the images, and as their publisher has them."""
     lists, pictures = request.param
     write_lists(tmp_path / lists)
     for name in (ONE, TWO, SECOND):
@@ -115,7 +115,7 @@ class TestBroken:
         [
             ("localization", f"{ONE},9,8,3,4", r"localization\.txt, line 1: .* is no box"),
             ("localization", f"{ONE},nan,8,9,14", r"localization\.txt, line 1: .* is no box"),
-            ("localization", f"{ONE},-1,8,9,14", r"localization\.txt, line 1: .* begins outside of the picture"),
+            ("localization", f"{ONE},-1,8,9,14", r"localization\.txt, line 1: .* begins outside of the image"),
             ("localization", f"{ONE},a,8,9,14", r"localization\.txt, line 1: the corners of a box must be numbers"),
             ("class_labels", f"{ONE},1000", r"class_labels\.txt, line 1: .* must be 0 to 999, not '1000'"),
             ("class_labels", f"{ONE},snake", r"class_labels\.txt, line 1: .* must be 0 to 999, not 'snake'"),
@@ -134,9 +134,9 @@ class TestBroken:
         [
             ("localization", f"{ONE},1,2,3", r"localization\.txt, line 1: 5 columns were expected, not 4"),
             ("class_labels", ONE, r"class_labels\.txt, line 1: 2 columns were expected, not 1"),
-            ("image_ids", "001.Albatross/1.jpg", r"image_ids\.txt, line 1: '001.* is no picture of ImageNet"),
-            ("localization", "val/0bt_c3/1.jpg,a.png,b.png", "line 1: .* is no picture of ImageNet"),
-            ("image_ids", "../val/ILSVRC2012_val_00000001.JPEG", "is no picture of ImageNet"),
+            ("image_ids", "001.Albatross/1.jpg", r"image_ids\.txt, line 1: '001.* is no image of ImageNet"),
+            ("localization", "val/0bt_c3/1.jpg,a.png,b.png", "line 1: .* is no image of ImageNet"),
+            ("image_ids", "../val/ILSVRC2012_val_00000001.JPEG", "is no image of ImageNet"),
         ],
     )
     def test_a_list(self, opened, name, line, words):

@@ -1,4 +1,4 @@
-"""What several experiments are tried on: two colours to be found, in pictures that take no time."""
+"""What several experiments are tried on: two colours to be found, in images that take no time."""
 
 import pytest
 from annotated import colour_classifier, make_voc, scenes

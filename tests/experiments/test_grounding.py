@@ -24,7 +24,7 @@ FAST = {"side": SIDE}
 
 @pytest.fixture
 def asked(classifier, tmp_path):
-    """Makes an experiment on some pictures, with proposals around their squares unless others are given."""
+    """Makes an experiment on some images, with proposals around their squares unless others are given."""
 
     def make(described, methods=("mwp",), boxes=None, groups=("warm", "cold"), **options):
         dataset = Said(tmp_path / "said", described, groups)
@@ -47,7 +47,7 @@ def one_picture(*phrases):
 
 
 class TestByHand:
-    """The whole picture is proposed first, then the green square, then the red one: densest wins with gamma 1."""
+    """The whole image is proposed first, then the green square, then the red one: densest wins with gamma 1."""
 
     def rows(self, asked, tmp_path, **options):
         settings = {
@@ -109,7 +109,7 @@ class TestByHand:
         assert row.group_mean == 100
 
     def test_average_precision(self, asked, tmp_path):
-        """By their own scores the boxes of a picture are ranked alike for all phrases: equal ones are seen together."""
+        """By their own scores the boxes of an image are ranked alike for all phrases: equal ones are seen together."""
         _, run = self.rows(asked, tmp_path)
         (own,) = run.shared
         # warm: hits 3 and 1 of 3 boxes each: after 2 boxes 1 of 2 found, after 6 both: precision 1/2, then 1/3
@@ -259,14 +259,14 @@ class TestLeftOut:
         boxes = {"000.png": around(described["000.png"][0])}
         _, records, run = measured(asked(described, boxes=boxes, gamma=0.5), tmp_path / "out")
         assert [record["proposals"] for record in records] == [9, 0]
-        assert "no proposals for the picture '001.png'" in records[1]["trouble"]
+        assert "no proposals for the image '001.png'" in records[1]["trouble"]
         assert all(found["hits"] == {"union": None, "any": None} for found in _found(records[1:], "mwp"))
         assert all(found["pointed"]["any"] for found in _found(records[1:], "mwp")[:2])
         assert (run.about["left_out"]["without_proposals"], run.rows[0].all.phrases) == (1, 6)
 
     def test_a_picture_that_cannot_be_read_is_a_failure(self, asked, tmp_path):
         asking = asked(pictures(3), gamma=0.5)
-        (asking.dataset.folder / "001.png").write_text("no picture")
+        (asking.dataset.folder / "001.png").write_text("no image")
         _, records, run = measured(asking, tmp_path / "out")
         assert [record["image"] for record in records] == ["000.png", "002.png"]
         (failure,) = run.about["failures"]
@@ -311,25 +311,25 @@ class TestRefused:
     def test_none_could_be_read(self, asked, tmp_path):
         asking = asked(pictures(2), gamma=0.5)
         for name in asking.names:
-            (asking.dataset.folder / name).write_text("no picture")
-        with pytest.raises(DataError, match="none of the 2 pictures could be read; the first: "):
+            (asking.dataset.folder / name).write_text("no image")
+        with pytest.raises(DataError, match="none of the 2 images could be read; the first: "):
             measured(asking, tmp_path / "out")
 
     def test_none_to_choose_on(self, asked, tmp_path):
         asking = asked(pictures(3))
         for name in asking.held:
-            (asking.dataset.folder / name).write_text("no picture")
-        with pytest.raises(DataError, match="none of the 1 pictures to choose gamma on could be read"):
+            (asking.dataset.folder / name).write_text("no image")
+        with pytest.raises(DataError, match="none of the 1 images to choose gamma on could be read"):
             measured(asking, tmp_path / "out")
 
     @pytest.mark.parametrize(
         ("options", "words"),
         [
             ({"truth": "some"}, "no truth 'some': choose union or any"),
-            ({"limit": 0}, "leave no pictures"),
-            ({"skip": 9}, "none of these 0 pictures has phrases"),
-            ({"limit": 1}, "too few pictures"),
-            ({"held_out": 1.0}, "a share of 1 of the pictures"),
+            ({"limit": 0}, "leave no images"),
+            ({"skip": 9}, "none of these 0 images has phrases"),
+            ({"limit": 1}, "too few images"),
+            ({"held_out": 1.0}, "a share of 1 of the images"),
             ({"gamma": (0.25, 0.33)}, "gamma cannot be 0.33: give those of GAMMAS"),
             ({"gamma": ()}, "gamma cannot be one of none"),
             ({"gamma": float("nan")}, "gamma cannot be nan: give a number from 0 to 1"),

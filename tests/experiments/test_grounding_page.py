@@ -68,7 +68,7 @@ def test_two_networks_a_given_gamma_and_pictures_that_vanished(make_run, tmp_pat
         path.unlink()
     text = write(tmp_path, [run, twin]).read_text()
     page = Page(text)
-    assert "0.9 for all, so that all pictures are reported on" in page.text
+    assert "0.9 for all, so that all images are reported on" in page.text
     assert "by gamma" not in text
     assert page.tables[0][1][:3] == ["method", "network", "gamma"]
     assert [row[1] for row in page.tables[0][2:]] == ["\N{EN DASH}", *["colours"] * 3, *["twin"] * 3]

@@ -34,7 +34,7 @@ class TestMarks:
         assert (marks.phrases, marks.pointing) == (4, None)
 
     def test_intervals_draw_pictures_not_phrases(self):
-        """A hundred phrases of two pictures, of which one is all right: nobody knows anything of a third."""
+        """A hundred phrases of two images, of which one is all right: nobody knows anything of a third."""
         marks = marks_of([mention(0, 1)] * 50 + [mention(1, None)] * 50)
         found = marks.recalls[1]
         assert (found.low, found.value, found.high) == (0, 50, 100)
@@ -76,7 +76,7 @@ class TestMarks:
         assert group_recalls(found, ["a", "b", "c"]) == {"a": 100, "b": 50, "c": None}
 
     def test_a_gap_is_paired(self):
-        """What is right in half of the pictures by both, and beyond that in one more by the first."""
+        """What is right in half of the images by both, and beyond that in one more by the first."""
         one = [mention(k, 1 if k % 2 else None) for k in range(20)]
         other = [mention(k, 1 if k % 2 and k != 7 else None) for k in range(20)]
         found = Standing({"one": one, "other": other, "again": one})

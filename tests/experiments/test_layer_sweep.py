@@ -36,7 +36,7 @@ class TestMeasuring:
         assert {row.layer: row.size for row in found.rows} == {FINE: (24, 24), COARSE: (2, 2)}
 
     def test_figures_are_those_of_attend(self, classifier, dataset, tmp_path):
-        """Counted again picture by picture, with the public function, on the half that nothing was chosen on."""
+        """Counted again image by image, with the public function, on the half that nothing was chosen on."""
         found = measured(LayerSweep(classifier, dataset), tmp_path, tolerance=3)
         for row in found.rows:
             hits, masses = [], []
@@ -102,7 +102,7 @@ class TestLeftOut:
         assert sweep.about()["concepts"] == {"red": "red", "green": "green"}
 
     def test_unreadable_pictures_and_annotations(self, classifier, dataset, tmp_path):
-        (dataset.folder / "JPEGImages/000001.jpg").write_text("no picture")
+        (dataset.folder / "JPEGImages/000001.jpg").write_text("no image")
         (dataset.folder / "JPEGImages/000002.jpg").unlink()
         (dataset.folder / "Annotations/000004.xml").write_text("<a><object></a>")
         sweep = LayerSweep(classifier, dataset)
@@ -117,16 +117,16 @@ class TestLeftOut:
 
     def test_all_unreadable(self, classifier, dataset, tmp_path):
         for path in (dataset.folder / "JPEGImages").iterdir():
-            path.write_text("no picture")
+            path.write_text("no image")
         sweep = LayerSweep(classifier, dataset)
-        with pytest.raises(DataError, match=r"none of the 24 pictures could be read; the first: .*000000"):
+        with pytest.raises(DataError, match=r"none of the 24 images could be read; the first: .*000000"):
             measured(sweep, tmp_path)
 
 
 class TestRefused:
     def test_no_category_is_known(self, classifier, dataset):
         strange = replace(classifier, labels=Labels(["cat", "dog"]), name="pets")
-        with pytest.raises(ConceptError, match="pets has no word for any category of these pictures: green, red"):
+        with pytest.raises(ConceptError, match="pets has no word for any category of these images: green, red"):
             LayerSweep(strange, dataset)
 
     def test_no_labels(self, classifier, dataset):
@@ -140,9 +140,9 @@ class TestRefused:
             ({"layers": ["4"]}, LayerError, "'4' has no places"),
             ({"layers": ["5"], "methods": ["c-mwp"]}, LayerError, "'5' has no places"),
             ({"methods": ["mpw"]}, MethodError, "no method 'mpw'"),
-            ({"skip": -1}, DataError, "leave no pictures"),
-            ({"limit": 0}, DataError, "leave no pictures"),
-            ({"skip": 24}, ConceptError, "none of these 0 pictures"),
+            ({"skip": -1}, DataError, "leave no images"),
+            ({"limit": 0}, DataError, "leave no images"),
+            ({"skip": 24}, ConceptError, "none of these 0 images"),
         ],
     )
     def test_before_any_work(self, classifier, dataset, options, kind, words):
@@ -221,7 +221,7 @@ class TestResuming:
 
 
 def entries(count, half, **distances):
-    """Records of that many pictures of a half; for each layer the distances, repeated."""
+    """Records of that many images of a half; for each layer the distances, repeated."""
     names = (f"{k}" for k in range(10**6))
     for k, name in enumerate(islice((name for name in names if _half(name, 0) == half), count)):
         maps = [
@@ -249,7 +249,7 @@ class TestReport:
         records = [*entries(10, 0, low=[0], high=[0, 9]), *entries(20, 1, low=[0, 0, 0, 9], high=[0, 9])]
         found = report(records, SIZES, tolerance=1)
         assert [row.standing for row in found.rows] == ["recommended", "tied"]  # 5 of 20 differ: p = 0.0625
-        assert "these pictures cannot tell it from: mwp at high (paired test, 5 %)" in found.sentences()
+        assert "these images cannot tell it from: mwp at high (paired test, 5 %)" in found.sentences()
 
     def test_a_clear_choice(self):
         records = [*entries(10, 0, low=[0], high=[0, 9]), *entries(40, 1, low=[0], high=[0, 9])]
@@ -286,7 +286,7 @@ class TestReport:
 
     def test_too_few(self):
         for records in ([], [*entries(5, 0, low=[0])], [*entries(5, 1, low=[0])]):
-            with pytest.raises(DataError, match="too few pictures"):
+            with pytest.raises(DataError, match="too few images"):
                 report(records, SIZES, tolerance=0)
 
     def test_no_boxes(self):

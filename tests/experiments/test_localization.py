@@ -57,7 +57,7 @@ def annotate(folder, name, *objects):
 
 
 def wide(folder, name, box, size=(2 * SIDE, SIDE)):
-    """A picture twice as wide as high, with a red box."""
+    """An image twice as wide as high, with a red box."""
     drawn = Image.new("RGB", size)
     drawn.paste(COLOURS["red"], box)
     drawn.save(folder / f"JPEGImages/{name}.jpg", format="PNG")
@@ -99,7 +99,7 @@ class TestMeasuring:
         assert not any(value for values in none["overlaps"].values() for value in values)
 
     def test_figures_are_those_of_attend(self, classifier, dataset, tmp_path):
-        """Boxed again picture by picture, with the public functions; some objects are larger than what is coloured."""
+        """Boxed again image by image, with the public functions; some objects are larger than what is coloured."""
         for k, (name, ((colour, (x0, y0, x1, y1)), *_)) in enumerate(scenes(24)):
             annotate(dataset.folder, name, voc_object(colour, (x0, y0, x1 + k % 7, y1 + k % 7)))
         boxing = Localization(classifier, dataset, ["c-mwp", "mwp"], layers=[COARSE, FINE], held_out=0.25)
@@ -230,7 +230,7 @@ class TestPlaces:
 class TestBroken:
     def test_named_and_the_rest_is_complete(self, classifier, dataset, tmp_path):
         whole, _ = measured(Localization(classifier, dataset, ["mwp"]), tmp_path / "whole")
-        (dataset.folder / "JPEGImages/000001.jpg").write_text("no picture")
+        (dataset.folder / "JPEGImages/000001.jpg").write_text("no image")
         (dataset.folder / "JPEGImages/000002.jpg").unlink()
         (dataset.folder / "Annotations/000004.xml").write_text("<annotation><object></annotation>")
         size = "<size><width>20</width><height>30</height></size>"
@@ -246,12 +246,12 @@ class TestBroken:
 
     def test_all_unreadable(self, classifier, dataset, tmp_path):
         for path in (dataset.folder / "JPEGImages").iterdir():
-            path.write_text("no picture")
-        with pytest.raises(DataError, match=r"none of the 24 pictures could be read; the first: .*000000"):
+            path.write_text("no image")
+        with pytest.raises(DataError, match=r"none of the 24 images could be read; the first: .*000000"):
             measured(Localization(classifier, dataset, ["mwp"]), tmp_path)
 
     def test_a_single_picture(self, classifier, dataset, tmp_path):
-        with pytest.raises(DataError, match="too few pictures"):
+        with pytest.raises(DataError, match="too few images"):
             measured(Localization(classifier, dataset, ["mwp"], limit=1), tmp_path)
 
     def test_refused_before_any_work(self, classifier, dataset, monkeypatch):
@@ -319,7 +319,7 @@ class TestResuming:
 
 
 def test_photographs(shared_data, tmp_path):
-    """Two of ImageNet, boxed again with the public functions on the squashed pictures."""
+    """Two of ImageNet, boxed again with the public functions on the squashed images."""
     dataset = open_dataset(shared_data / "imagenet")
     classifier = excite.load()
     boxing = Localization(classifier, dataset, ["mwp"], layers=["blocks.14"], limit=2)
@@ -341,7 +341,7 @@ def test_photographs(shared_data, tmp_path):
 
 
 def test_scenes_with_both_colours(classifier, tmp_path):
-    """Every category of a picture is a pair, and is asked for on its own."""
+    """Every category of an image is a pair, and is asked for on its own."""
     dataset = open_dataset(make_voc(tmp_path / "voc", scenes(9)))
     records = list(Localization(classifier, dataset, ["c-mwp"]).records(tmp_path))
     assert [len(record["targets"]) for record in records] == [2, 1, 1] * 3

@@ -172,7 +172,7 @@ def test_where_both_are_the_same_the_dashes_are_seen():
 
 @pytest.mark.parametrize("box", [(-5, -5, 500, 400), (0, 0, 1, 1), (319, 239, 320, 240), (10.2, 10.7, 10.9, 11.1)])
 def test_boxes_at_the_edges_and_of_a_pixel(box):
-    """Nothing of them is beyond the picture, and something of them is to be seen."""
+    """Nothing of them is beyond the image, and something of them is to be seen."""
     plain = Image.new("RGB", SIZE, GREY)
     for made in (framed(plain, box), dashed(plain, [box])):
         assert made.size == SIZE

@@ -46,7 +46,7 @@ def found(place, box, truth):
 
 
 def a_run(outcomes, *, held_out=None, model="net", data="imagenet", truths=None, categories=("n1", "n2"), **about):
-    """One pair a picture: outcomes give the box of each method (and layer); thresholds are chosen on one more."""
+    """One pair an image: outcomes give the box of each method (and layer); thresholds are chosen on one more."""
     places = {place if isinstance(place, tuple) else (place, "top"): boxes for place, boxes in outcomes.items()}
     pairs = len(next(iter(places.values())))
     truths = truths or [TRUTH] * pairs
@@ -62,10 +62,10 @@ def a_run(outcomes, *, held_out=None, model="net", data="imagenet", truths=None,
         ]
 
     known = {
-        "data": {"format": data, "folder": "my pictures", "split": "val"},
+        "data": {"format": data, "folder": "my images", "split": "val"},
         "pictures": pairs + 2,
         "concepts": {"n1": "tench", "n2": "goose"},
-        "output": "the whole picture",
+        "output": "the whole image",
         "shape": "squashed to a square",
         "canvas": [224, 224],
         "held_out": 0.2,
@@ -121,7 +121,7 @@ def test_errors_with_intervals_thresholds_and_the_papers_beside_them(full):
 def test_the_whole_picture_is_what_has_to_be_beaten(tmp_path):
     truths = [(0, 0, 60, 30), (0, 0, 60, 40), (0, 0, 20, 10), TRUTH]
     page = written(tmp_path, a_run({"mwp": [FIT] * 4}, truths=truths))
-    assert table_with(page, "read at")["the whole picture"][0].startswith("50.0")
+    assert table_with(page, "read at")["the whole image"][0].startswith("50.0")
     pairs = [Pair("1", (10, 10), "cat", truth, ()) for truth in (((0, 0, 9, 9), (0, 0, 1, 1)), ((0, 0, 1, 1),))]
     assert whole_picture(pairs).count == 1
 
@@ -196,7 +196,7 @@ def test_sizes_are_fifths_of_the_pairs(tmp_path):
 
 def test_what_was_measured_and_what_was_not(full):
     for said in (
-        "imagenet, split val, in my pictures",
+        "imagenet, split val, in my images",
         "12 asked for, 11 measured",
         "1 only chose thresholds (20%, drawn by the seed 7); all numbers are of the other 10",
         "in one piece, squashed to a square",
@@ -228,7 +228,7 @@ def test_of_several_layers_the_held_out_pictures_choose(tmp_path):
     run = a_run(outcomes, held_out={("mwp", "lucky"): SMALL})
     assert [row.layer for row in best_layers(run.rows)] == ["good", "input"]
     page = written(tmp_path, run)
-    assert "the one with the smallest error on held-out pictures is shown" in page.text
+    assert "the one with the smallest error on held-out images is shown" in page.text
     (layers,) = [table for table in page.tables if table[0][:3] == ["method", "read at", "error"]]
     assert [line[1] for line in layers[1:]] == ["lucky", "good", "input"]
 
@@ -295,8 +295,8 @@ def test_a_picture_that_vanished_or_changed_since(tmp_path):
         return [AttentionMap(torch.eye(4), category, "top", "mwp", 1.0, size, image=Image.new("RGB", size))]
 
     page = written(tmp_path, replace(a_run({"mwp": [FIT, FIT, SMALL]}), show=show))
-    assert "tench in 000, 31 % of the picture: cannot be shown (cannot read 000: no such file)" in page.text
-    assert "goose in 001, 31 % of the picture: cannot be shown (the picture has changed since" in page.text
+    assert "tench in 000, 31 % of the image: cannot be shown (cannot read 000: no such file)" in page.text
+    assert "goose in 001, 31 % of the image: cannot be shown (the image has changed since" in page.text
     assert page.source.count('class="strip"') == 1
 
 

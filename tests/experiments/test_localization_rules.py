@@ -106,7 +106,7 @@ class TestEvenAndEmpty:
 
 class TestOverlaps:
     def test_a_half_is_a_half(self):
-        """Whatever the picture's scale: a box twice as large as the truth overlaps by a half, not by a bit less."""
+        """Whatever the image's scale: a box twice as large as the truth overlaps by a half, not by a bit less."""
         for width in range(3, 500):
             scale = width / 224
             box = np.array([[0, 0, 224, 224.0]]) * scale

@@ -1,4 +1,4 @@
-"""What the records of localisation say, against slow counts in plain Python; and which pictures are held out."""
+"""What the records of localisation say, against slow counts in plain Python; and which images are held out."""
 
 import hashlib
 import math
@@ -30,7 +30,7 @@ def record(name, *targets):
 
 
 def game(pictures, seed=0):
-    """Random records, each picture with one to three pairs."""
+    """Random records, each image with one to three pairs."""
     luck = random.Random(seed)
     for k in range(pictures):
         yield record(
@@ -170,7 +170,7 @@ class TestDifference:
         assert (gap.low, gap.high) == pytest.approx((means[25], means[974]), abs=1.2)
 
     def test_it_is_paired(self):
-        """On the same pictures one is as good or better: that is certain, though neither error is."""
+        """On the same images one is as good or better: that is certain, though neither error is."""
         names = [f"p{k}" for k in range(40)]
         records = [record("held", [found(place, 0.6) for place in PLACES])]
         for k, name in enumerate(names):
@@ -185,7 +185,7 @@ class TestDifference:
         assert gap.p == pytest.approx(2 / 2**5)
 
     def test_pictures_are_drawn_whole(self):
-        """Four pairs of one picture tell no more than one: they are missed together or not at all."""
+        """Four pairs of one image tell no more than one: they are missed together or not at all."""
         held = record("held", [found(place, 0.6) for place in PLACES])
         luck = [(0.9, 0.9, 0.1), (0.1, 0.1, 0.9)] * 10
         pairs = [[found(place, value) for place, value in zip(PLACES, values, strict=True)] for values in luck]

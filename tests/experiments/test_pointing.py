@@ -26,7 +26,7 @@ FINE, COARSE = "1", "2"
 
 @pytest.fixture
 def pointer(monkeypatch):
-    """Makes a method that points to a known pixel of pictures of ``SIDE``, or nowhere, whatever it is asked."""
+    """Makes a method that points to a known pixel of images of ``SIDE``, or nowhere, whatever it is asked."""
 
     def make(name, point):
         values = torch.zeros(1, SIDE, SIDE)
@@ -73,7 +73,7 @@ class TestPlaying:
         }
 
     def test_figures_are_those_of_attend(self, classifier, dataset, tmp_path):
-        """Counted again picture by picture, with the public function."""
+        """Counted again image by image, with the public function."""
         _, rows = played(
             PointingGame(classifier, dataset, ["c-mwp", "mwp"], protocol=find_protocol("authors", 3)), tmp_path
         )
@@ -134,7 +134,7 @@ class TestPlaying:
 
 class TestCenter:
     def test_against_a_count_by_hand(self, classifier, tmp_path):
-        """Objects of many sizes; the centre of a picture with an even side lies between pixels."""
+        """Objects of many sizes; the centre of an image with an even side lies between pixels."""
         boxes = [(k, k % 5, k + 9 + k % 3, 30 + k % 9) for k in range(30)]
         folder = make_voc(tmp_path / "voc", [(f"{k:02}", [("red", box)]) for k, box in enumerate(boxes)])
         game = PointingGame(classifier, open_dataset(folder), ["center"], protocol=find_protocol("authors", 4))
@@ -172,7 +172,7 @@ class TestWhichPairs:
         assert {name: share.count for name, share in row.all.categories.items()} == {"green": 0, "red": 1}
 
     def test_difficult_by_the_rule(self, classifier, dataset, tmp_path):
-        """Less than a quarter of the picture, all objects together, and another category there, flagged or not."""
+        """Less than a quarter of the image, all objects together, and another category there, flagged or not."""
         half = SIDE // 2
         small, quarter = (0, 0, half - 1, half), (0, 0, half, half)
         annotate(dataset.folder, "000000", voc_object("red", small))  # alone
@@ -197,7 +197,7 @@ class TestWhichPairs:
             for target in record["targets"]
             if target["difficult"]
         }
-        assert pairs == {("000000", "red")}  # the other picture has nothing green
+        assert pairs == {("000000", "red")}  # the other image has nothing green
         assert row.difficult.pairs == 1
         assert game.run(records).about["left_out"]["no_difficult_pairs"] == ["green"]
 
@@ -295,7 +295,7 @@ class TestPlaces:
             PointingGame(classifier, dataset, ["mwp", "c-mwp"], layers=[FINE, "9"])
 
     def test_whole_picture_or_each_place(self, classifier, dataset):
-        assert PointingGame(classifier, dataset, ["mwp"]).about()["output"] == "the whole picture"
+        assert PointingGame(classifier, dataset, ["mwp"]).about()["output"] == "the whole image"
         net = nn.Sequential(*list(classifier.module)[:3], nn.Conv2d(2, 2, 1))
         places = replace(classifier, module=net)
         assert PointingGame(places, dataset, ["mwp"]).about()["output"] == "each place"
@@ -334,7 +334,7 @@ class TestProtocols:
 class TestBroken:
     def test_named_and_the_rest_is_complete(self, classifier, dataset, tmp_path):
         whole, _ = played(PointingGame(classifier, dataset, ["mwp"]), tmp_path / "whole")
-        (dataset.folder / "JPEGImages/000001.jpg").write_text("no picture")
+        (dataset.folder / "JPEGImages/000001.jpg").write_text("no image")
         (dataset.folder / "JPEGImages/000002.jpg").unlink()
         (dataset.folder / "Annotations/000004.xml").write_text("<annotation><object></annotation>")
         annotate(
@@ -353,14 +353,14 @@ class TestBroken:
 
     def test_all_unreadable(self, classifier, dataset, tmp_path):
         for path in (dataset.folder / "JPEGImages").iterdir():
-            path.write_text("no picture")
-        with pytest.raises(DataError, match=r"none of the 24 pictures could be read; the first: .*000000"):
+            path.write_text("no image")
+        with pytest.raises(DataError, match=r"none of the 24 images could be read; the first: .*000000"):
             played(PointingGame(classifier, dataset, ["mwp"]), tmp_path)
 
     def test_refused_before_any_work(self, classifier, dataset):
         with pytest.raises(MethodError, match="no method 'mpw'"):
             PointingGame(classifier, dataset, ["mpw"])
-        with pytest.raises(DataError, match="leave no pictures"):
+        with pytest.raises(DataError, match="leave no images"):
             PointingGame(classifier, dataset, ["mwp"], limit=0)
         with pytest.raises(ConceptError, match="no word for any category"):
             PointingGame(replace(classifier, labels=Labels(["cat", "dog"])), dataset, ["mwp"])

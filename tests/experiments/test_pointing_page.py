@@ -31,7 +31,7 @@ LEFT_OUT = {
 
 
 def a_run(outcomes, *, model="net", data="voc", difficult=True, shares=None, categories=("cat", "dog"), **about):
-    """A game with one pair a picture: outcomes give, for each method (and layer), how far beside it points."""
+    """A game with one pair an image: outcomes give, for each method (and layer), how far beside it points."""
     places = {place if isinstance(place, tuple) else (place, "top"): far for place, far in outcomes.items()}
     pairs = len(next(iter(places.values())))
     records = []
@@ -167,7 +167,7 @@ def test_what_was_measured_and_what_was_not(full):
     for said in (
         "voc, split val, in VOC2007",
         "9 asked for, 8 played",
-        "8 of a picture and a category in it, 4 of them Difficult",
+        "8 of an image and a category in it, 4 of them Difficult",
         "up to and including 15 pixels",
         "sofa (3)",
         "broken.jpg",
@@ -245,7 +245,7 @@ def test_twenty_methods_and_four_networks(tmp_path):
 
 def test_facts_that_differ_between_networks_are_told_apart(tmp_path):
     game = {"mwp": [HIT, MISS]}
-    page = written(tmp_path, a_run(game, model="one"), a_run(game, model="two", output="the whole picture"))
+    page = written(tmp_path, a_run(game, model="one"), a_run(game, model="two", output="the whole image"))
     assert "signal, one" in page.text
     assert "signal, two" in page.text
     assert page.text.count("3 asked for, 2 played") == 1
@@ -271,8 +271,8 @@ def test_a_picture_that_vanished_or_changed_since(tmp_path):
         return [AttentionMap(torch.eye(4), category, "top", "c-mwp", 1.0, size, image=Image.new("RGB", size))]
 
     page = written(tmp_path, replace(a_run({"c-mwp": [HIT, HIT, HIT, MISS]}), show=show))
-    assert "cat in 000, 10.0 % of the picture: cannot be shown (cannot read 000: no such file)" in page.text
-    assert "dog in 001, 10.0 % of the picture: cannot be shown (the picture has changed since" in page.text
+    assert "cat in 000, 10.0 % of the image: cannot be shown (cannot read 000: no such file)" in page.text
+    assert "dog in 001, 10.0 % of the image: cannot be shown (the image has changed since" in page.text
     assert page.source.count('class="strip"') == 2
 
 

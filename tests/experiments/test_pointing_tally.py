@@ -26,7 +26,7 @@ def record(*targets):
 
 
 def game(pictures, seed=0):
-    """Random records; each picture with one to four of five categories."""
+    """Random records; each image with one to four of five categories."""
     luck = random.Random(seed)
     for _ in range(pictures):
         categories = luck.sample(["bird", "cat", "cow", "dog", "sofa"], luck.randint(1, 4))
@@ -145,7 +145,7 @@ class TestIntervals:
         assert few.high - few.low > 2 * (many.high - many.low)
 
     def test_pictures_are_drawn_whole(self):
-        """Four pairs of one picture tell no more than one: they are hit together or not at all."""
+        """Four pairs of one image tell no more than one: they are hit together or not at all."""
         names = ["bird", "cat", "cow", "dog"]
         luck = [0, 99] * 10
         together = [record(*(target(name, far, far, far) for name in names)) for far in luck]
@@ -178,7 +178,7 @@ class TestDifference:
         assert (back.all.low, back.all.high) == pytest.approx((-found.all.high, -found.all.low))
 
     def test_it_is_paired(self):
-        """On the same pictures, one is always as good or better: that is certain, though neither score is."""
+        """On the same images, one is always as good or better: that is certain, though neither score is."""
         records = [record(target("cat", far, far, far)) for far in [0, 99] * 20]
         records += [record(target("cat", 0, 99, 99)) for _ in range(10)]
         (score, *_) = tally(records, "net", 15)

@@ -130,13 +130,13 @@ def test_memory_joins_its_row(bench, ledger, monkeypatch):
     peaks = {"forward": 1.0, "input gradient": 2.0, "mwp": 3.0, "c-mwp": 4.0}
 
     def known(work, task, *_):
-        return {"peak_mb": peaks[task.method]} if task.kind == "memory" else {"note": "7 pictures: as before"}
+        return {"peak_mb": peaks[task.method]} if task.kind == "memory" else {"note": "7 images: as before"}
 
     monkeypatch.setattr(speed_run, "in_own_process", known)
     plan = Plan(models=("tiny",), batches=(1,), concepts=(1,), all_layers=False, peers=False, endurance=7)
     rows = rows_of(bench, plan, ledger)
     assert {row["method"]: row["peak_mb"] for row in rows[:-1]} == peaks
-    assert rows[-1]["note"] == "7 pictures: as before"
+    assert rows[-1]["note"] == "7 images: as before"
     (top,) = headline(rows)
     assert (top["MB"], top["MB of gradient"]) == ("4", "2")
 
@@ -148,7 +148,7 @@ def test_the_tables(rows, bench, tmp_path):
     read = list(csv.DictReader(io.StringIO((tmp_path / "speed.csv").read_text())))
     assert read == [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows]
     page = (tmp_path / "speed.md").read_text()
-    assert "## One picture, one concept" in page
+    assert "## One image, one concept" in page
     assert "| tiny | 5 | 16x16 | random |" in page
     assert len({tuple(columns(row)) for row in rows}) == 1
 

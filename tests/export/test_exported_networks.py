@@ -65,7 +65,7 @@ def local_norms():
 
 
 def pooled_to_a_size():
-    """Whatever the size of the picture, a full connection of as many inputs."""
+    """Whatever the size of the image, a full connection of as many inputs."""
     pooling = [nn.AdaptiveAvgPool2d((3, 2)), nn.Flatten()]
     return nn.Sequential(conv(3, 4, stride=2), nn.ReLU(), conv(4, 6), nn.ReLU(), *pooling, nn.Linear(6 * 6, 4))
 
@@ -100,7 +100,7 @@ def plain():
 
 
 CASES = {
-    "at the picture": Case(plain, "input", "any height and width from 4"),  # contrastive, as those below
+    "at the image": Case(plain, "input", "any height and width from 4"),  # contrastive, as those below
     "mwp": Case(plain, "1", "any height and width from 4", "mwp"),
     "residual": Case(Residual, "stem", "any height and width from 5"),
     "pooled to a size": Case(pooled_to_a_size, "1", "any height and width from 3"),

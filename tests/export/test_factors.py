@@ -56,7 +56,7 @@ class Residual(nn.Module):
 
 
 class Connections(nn.Module):
-    """Full connections to a map, which must be made flat: for as many pictures as there are."""
+    """Full connections to a map, which must be made flat: for as many images as there are."""
 
     def __init__(self):
         super().__init__()

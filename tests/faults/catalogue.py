@@ -25,7 +25,7 @@ SOME = {
         **dict.fromkeys(("attend", "boxes coco", "boxes voc", "bench pointing", "bench localization"), 0.4),
         **dict.fromkeys(("check", "layers", "finetune", "finetune augment"), 0.4),
         **dict.fromkeys(("ground", "tags clean", "tags captions"), 0),
-        "bench grounding": 0.65,  # when the sizes of all pictures are known: before, it is left out and counted
+        "bench grounding": 0.65,  # when the sizes of all images are known: before, it is left out and counted
     },
     "input folder vanishes": dict.fromkeys(
         ("attend", "bench pointing", "layers", "finetune", "train tags", "tags shards"), 0.4

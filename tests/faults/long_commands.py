@@ -19,7 +19,7 @@ from excite.vocabulary import Labels
 
 __all__ = ["COMMANDS", "Long", "know_models", "make_inputs", "publish"]
 
-COUNT = 6  # pictures
+COUNT = 6  # images
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,9 @@ def tree(folder):
 
 
 def same_answers(name, found, expected):
-    """Whether a ledger holds all that is expected, in any order: a picture that came later stands behind the others.
+    """Whether a ledger holds all that is expected, in any order: an image that came later stands behind the others.
 
-    There may be more: answers of a classifier that was trained without that picture. Of two lines with the same key the
+    There may be more: answers of a classifier that was trained without that image. Of two lines with the same key the
     last one counts. Features are found by their line in a ledger, and lie in the order of these lines.
     """
     return name.startswith("features/") or (

@@ -1,4 +1,4 @@
-"""Readers of annotated pictures: objects and their boxes, lists of pictures, tables, masks."""
+"""Readers of annotated images: objects and their boxes, lists of images, tables, masks."""
 
 import json
 
@@ -42,7 +42,7 @@ JSON_TOKENS = tuple(b'"segmentation" "counts" "size" "bbox" null true [[ ]] { } 
 
 
 def whole(dataset):
-    """Everything that is known about every picture; the areas decode the masks."""
+    """Everything that is known about every image; the areas decode the masks."""
     for sample in dataset:
         size = sample.size or (SIDE, SIDE)
         for target in sample.targets:

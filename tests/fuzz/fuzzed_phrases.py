@@ -85,7 +85,7 @@ def _saved_as(*kinds):
 
 
 def _pictures():
-    """Of such a picture no more than its head is read."""
+    """Of such an image no more than its head is read."""
     return _saved_as("PNG", "JPEG", "TIFF", "GIF", "BMP", "PPM", "WEBP")
 
 
@@ -127,7 +127,7 @@ READERS = (
     _phrased("COCO captions", "annotations/captions_val2017.json", "val2017", json.dumps(CAPTIONS), _captions, "json"),
     _phrased("RefCOCO lines", "val.jsonl", "val", REFERRING, _referring, "json lines"),
     Reader(
-        "RefCOCO picture",
+        "RefCOCO image",
         "excite.datasets.phrase_formats.open_phrases",
         "set/images/a.png",
         _phrases("val"),

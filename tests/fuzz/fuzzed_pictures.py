@@ -1,4 +1,4 @@
-"""Readers of pictures: every format that is read, with what cameras, scanners and designers put into it."""
+"""Readers of images: every format that is read, with what cameras, scanners and designers put into it."""
 
 import io
 import struct
@@ -121,7 +121,7 @@ def _avif():
 
 
 def _hostile(*words):
-    """Files of the page's tests that go by these words, and what is no picture at all."""
+    """Files of the page's tests that go by these words, and what is no image at all."""
     from hostile_files import BOMBS, CUT, OTHERS  # which takes seconds
 
     files = {**BOMBS, **CUT}

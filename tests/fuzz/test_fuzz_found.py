@@ -71,7 +71,7 @@ class TestPictures:
 
     @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "I", "F"])
     def test_strips_show_what_the_whole_shows(self, mode, monkeypatch):
-        """Large pictures are worked on in strips, so that they are in memory twice and not five times."""
+        """Large images are worked on in strips, so that they are in memory twice and not five times."""
         values = np.random.default_rng(0).integers(0, 255, (30, 7, 4), dtype=np.uint8)
         image = Image.fromarray(values)
         image = Image.fromarray(values[..., 0].astype(np.uint16) * 99) if mode == "I;16" else image.convert(mode)
@@ -85,20 +85,20 @@ class TestAnnotations:
         folder = make_voc(tmp_path / "voc", scenes(2))
         for name in ("a" * 300, "b/" * 600 + "c"):
             (folder / "ImageSets/Main/val.txt").write_text(name)
-            with pytest.raises(DataError, match="is no name of a picture"):
+            with pytest.raises(DataError, match="is no name of an image"):
                 open_dataset(folder, "val").sample(name)
 
     def test_a_long_name_in_a_table(self, tmp_path):
         picture(tmp_path / "a.jpg", [])
         (tmp_path / "boxes.csv").write_text(f"image,concept,x0,y0,x1,y1\n{'a' * 300},red,0,0,1,1\n")
-        with pytest.raises(DataError, match=r"boxes\.csv: 'a+' is no name of a picture"):
+        with pytest.raises(DataError, match=r"boxes\.csv: 'a+' is no name of an image"):
             list(open_dataset(tmp_path, "all"))
 
     def test_half_a_character(self, tmp_path):
         picture(tmp_path / "a.jpg", [])
         image = {"id": 1, "file_name": "\ud800.jpg"}
         (tmp_path / "mine.json").write_text(json.dumps({"categories": [], "images": [image], "annotations": []}))
-        with pytest.raises(DataError, match="is no name of a picture"):
+        with pytest.raises(DataError, match="is no name of an image"):
             list(open_dataset(tmp_path, "mine"))
 
     def test_a_mask_of_a_thousand_million_pixels(self, tmp_path):
@@ -111,7 +111,7 @@ class TestAnnotations:
         }
         content["annotations"][0]["segmentation"] = {"size": [side, side], "counts": [0, side * side]}
         (tmp_path / "mine.json").write_text(json.dumps(content))
-        with pytest.raises(DataError, match="31000 x 31000 is no size of a picture"):
+        with pytest.raises(DataError, match="31000 x 31000 is no size of an image"):
             list(open_dataset(tmp_path, "mine"))
 
 

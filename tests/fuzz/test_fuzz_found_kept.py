@@ -61,7 +61,7 @@ class TestNetworks:
     def test_windows_that_are_none(self, option, written):
         options = f"convolution_param {{ num_output: 2 kernel_size: 3 {option} }}"
         layer = f'layer {{ name: "c" type: "Convolution" bottom: "data" top: "c" {options} }}'
-        with pytest.raises(ModelError, match=r"both must be at least 1|where pictures have two sides"):
+        with pytest.raises(ModelError, match=r"both must be at least 1|where images have two sides"):
             CaffeNetwork(read_network(written(f"{_chain(0, 'ReLU')}\n{layer}", "net.prototxt")))
 
     def test_a_checkpoint_of_other_shapes(self, tmp_path):

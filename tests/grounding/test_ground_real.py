@@ -1,4 +1,4 @@
-"""Real phrases that people wrote for real pictures; skipped where those are missing."""
+"""Real phrases that people wrote for real images; skipped where those are missing."""
 
 import pytest
 

@@ -103,7 +103,7 @@ class TestDrawing:
         assert page.width == 400
 
     def test_no_picture_to_draw_on(self):
-        with pytest.raises(ExciteError, match="no picture"):
+        with pytest.raises(ExciteError, match="no image"):
             draw_grounded(grounded("a man", picture=None))
 
     def test_the_map_of_a_phrase_is_a_map(self):

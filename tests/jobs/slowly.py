@@ -18,7 +18,7 @@ __all__ = ["Counting", "Slowly", "slow_classifier", "workers_seen"]
 
 @dataclass(frozen=True)
 class Slowly:
-    """Prepares pictures, after some time; each process leaves a file with its number for each picture."""
+    """Prepares images, after some time; each process leaves a file with its number for each image."""
 
     inner: Preprocess
     diary: str = field(repr=False)  # no part of what the classifier is
@@ -39,7 +39,7 @@ def slow_classifier(diary, seconds=0.15):
 
 
 def workers_seen(diary):
-    """How many pictures each process has begun, by its number."""
+    """How many images each process has begun, by its number."""
     return {int(path.name): len(path.read_text()) for path in Path(diary).iterdir()}
 
 

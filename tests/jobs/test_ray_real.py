@@ -163,7 +163,7 @@ def test_the_command_is_killed_and_then_stopped_and_another_engine_goes_on(diary
 
 
 def test_a_cluster_of_its_own(tmp_path, monkeypatch, capfd):
-    """Started for one run: a task that ends every worker, pictures that cannot be read, and overlays."""
+    """Started for one run: a task that ends every worker, images that cannot be read, and overlays."""
     pytest.importorskip("ray")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

@@ -231,7 +231,7 @@ class TestJoining:
         assert "may not write" in self.complaint(terms)
 
     def test_other_pictures(self, terms):
-        assert "does not see the pictures as this one does" in self.complaint({**terms, "key": "k2"})
+        assert "does not see the images as this one does" in self.complaint({**terms, "key": "k2"})
 
     def test_a_package_that_only_this_machine_has(self, terms):
         content = pickle.dumps(Counting()).replace(b"slowly", b"slowlx")

@@ -1,4 +1,4 @@
-"""Small networks for the tests of methods, their pictures, and how methods are asked about them."""
+"""Small networks for the tests of methods, their images, and how methods are asked about them."""
 
 import torch
 from torch import nn

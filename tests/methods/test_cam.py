@@ -18,7 +18,7 @@ def test_cam_is_the_classifiers_weights_times_the_last_map():
 
 
 def test_fully_convolutional():
-    """A classifier slid over the picture: the signal says where it looks from, and the channels keep their weights."""
+    """A classifier slid over the image: the signal says where it looks from, and the channels keep their weights."""
     network = nn.Sequential(*made(Pooled).features, nn.AvgPool2d(3, 1), nn.Conv2d(6, CLASSES, 1)).double()
     x = pictures()
     expected = (network[:5](x) * network[6].weight[2].view(1, -1, 1, 1)).sum(1).detach()

@@ -37,7 +37,7 @@ def test_whatever_is_in_it():
 
 
 def test_the_hand_count():
-    """What a benchmark of this baseline must come to, picture by picture."""
+    """What a benchmark of this baseline must come to, image by image."""
     classifier = excite.wrap(made(Pooled).float(), preprocess=None)
     (found,) = excite.attend(classifier, torch.zeros(3, 31, 41, dtype=torch.uint8), 0, method="center")
     assert found.point() == (20, 15)

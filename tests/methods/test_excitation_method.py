@@ -16,7 +16,7 @@ LAYERS = ["1", "0"]
 
 @pytest.fixture(scope="module")
 def seen():
-    """A network, its pictures, and a view of them for every method that reads winners."""
+    """A network, its images, and a view of them for every method that reads winners."""
     torch.manual_seed(3)
     network = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 5 * 4, 7)).double()
     x = torch.rand(2, 3, 5, 4, dtype=torch.float64)

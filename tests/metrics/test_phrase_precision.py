@@ -41,7 +41,7 @@ def test_as_counted_out(seed, points):
 
 
 def evaluated_by_coco(ranked, scores, truths, recalls):
-    """Each mention is a picture with one true object; COCO's own evaluation at an IoU of 0.5, at those recalls."""
+    """Each mention is an image with one true object; COCO's own evaluation at an IoU of 0.5, at those recalls."""
     gt = COCO()
     images = [{"id": k + 1} for k in range(len(truths))]
     gt.dataset = {"images": images, "categories": [{"id": 1}], "annotations": []}
@@ -65,7 +65,7 @@ def evaluated_by_coco(ranked, scores, truths, recalls):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_as_coco_evaluates(seed):
-    """Its way of matching is another: of the boxes of a picture, the best that overlaps enough takes the truth."""
+    """Its way of matching is another: of the boxes of an image, the best that overlaps enough takes the truth."""
     random = np.random.default_rng(seed)
     truths, ranked, scores = [], [], []
     for _ in range(30):
@@ -144,7 +144,7 @@ def test_what_cannot_be_judged(scores, hits, points, message):
 
 
 def test_classes_apart():
-    """Two mentions of people in one picture are two truths with their own boxes."""
+    """Two mentions of people in one image are two truths with their own boxes."""
     classes = [("people",), ("animals", "other"), ("people",), ()]
     found = class_precisions(classes, [[0.9], [0.8, 0.6], [0.7], [0.99]], [1, 2, None, 1], "all")
     assert found == {"people": 0.5, "animals": 0.5, "other": 0.5}

@@ -96,11 +96,11 @@ class TestMasks:
 
     def test_of_a_picture_of_another_size(self):
         target = Target("cup", (Instance((0, 0, 2, 2), mask=runs_of(drawn((9, 9), (0, 0, 2, 2)))),))
-        with pytest.raises(DataError, match="for a picture of"):
+        with pytest.raises(DataError, match="for an image of"):
             distance((0, 0), target, self.SIZE)
 
     def test_real_ones(self, shared_data):
-        """Against the distance transform of the union, at some points of some pictures."""
+        """Against the distance transform of the union, at some points of some images."""
         ndimage = pytest.importorskip("scipy.ndimage")
         dataset = open_dataset(shared_data / "coco")
         random = np.random.default_rng(1)

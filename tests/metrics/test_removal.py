@@ -1,4 +1,4 @@
-"""Deletion and insertion, on pictures whose answers are counted by hand."""
+"""Deletion and insertion, on images whose answers are counted by hand."""
 
 import pytest
 import torch

@@ -281,7 +281,7 @@ class TestRefused:
             fully_convolutional(Small(head), SIZE)
 
     def test_an_output_that_is_the_same_for_all_pictures(self):
-        with pytest.raises(ModelError, match="does not depend on the picture"):
+        with pytest.raises(ModelError, match="does not depend on the image"):
             fully_convolutional(Small(lambda net, x: torch.zeros(2, 3)), SIZE)
 
     def test_a_head_that_mixes_pictures(self):
@@ -332,7 +332,7 @@ class TestTopDown:
         assert abs(float(won["0"].sum()) - 1) < 1e-6
 
     def test_the_signal_starts_where_the_class_is_seen(self):
-        """The map of a larger picture is the sum of those of its crops, weighted by exp(logit)."""
+        """The map of a larger image is the sum of those of its crops, weighted by exp(logit)."""
         torch.manual_seed(2)
         net = Small(lambda net, x: net.last(x.flatten(1)), 96)
         picture = torch.rand(1, 3, SIZE, SIZE + 2 * STRIDE, dtype=torch.float64)
@@ -434,7 +434,7 @@ def quickly_started(net):
     ("package", "name"), [*(("torchvision", name) for name in TORCHVISION), *(("timm", name) for name in TIMM)]
 )
 def test_of_well_known_networks(package, name):
-    """The network's own answer and maps at the trained size; as much mass on a longer picture, where places differ."""
+    """The network's own answer and maps at the trained size; as much mass on a longer image, where places differ."""
     net = built(package, name)
     layer, size = (TORCHVISION if package == "torchvision" else TIMM)[name]
     converted = fully_convolutional(net, size)

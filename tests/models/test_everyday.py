@@ -77,7 +77,7 @@ class TestWords:
 
 
 def test_the_head_is_as_good_as_the_documentation_says(classifier, shared_data, tmp_path):
-    """On a few of the pictures kept aside; docs/finetune.md has the figure for all of them."""
+    """On a few of the images kept aside; docs/finetune.md has the figure for all of them."""
     _, aside = read_examples(shared_data / "coco", "train2017").of(Labels(everyday_words())).split(0.1)
     few = type(aside)(aside.labels, aside.categories, aside.pictures[:60])
     entries = run(Scoring(classifier), few.pictures, Ledger(tmp_path / "scores.jsonl", required=("scores",)))

@@ -229,7 +229,7 @@ class TestWrap:
         assert wrap(network, fully_convolutional=32, name="mine").name == "mine"
 
     def test_nobody_knows_the_training_size(self):
-        with pytest.raises(ModelError, match="How large were the training pictures"):
+        with pytest.raises(ModelError, match="How large were the training images"):
             wrap(self.network(), preprocess=lambda _: torch.zeros(3, 32, 32), fully_convolutional=True)
 
 

@@ -52,7 +52,7 @@ def test_the_recommended_ones(own):
 
 
 def test_the_papers_networks_have_the_trained_size():
-    """They slide over larger pictures; what is listed is one window."""
+    """They slide over larger images; what is listed is one window."""
     layers, recommended = outline(load("googlenet", weights="random"))
     assert recommended == ("pool2/3x3_s2",)
     (layer,) = (layer for layer in layers if layer.name == recommended[0])

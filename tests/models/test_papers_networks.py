@@ -1,4 +1,4 @@
-"""The paper's three networks as a user meets them: by name, at the paper's layers, on pictures that are not square."""
+"""The paper's three networks as a user meets them: by name, at the paper's layers, on images that are not square."""
 
 import numpy as np
 import pytest

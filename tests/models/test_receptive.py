@@ -1,4 +1,4 @@
-"""Stride and receptive field from the operations, against what a gradient reaches in the picture."""
+"""Stride and receptive field from the operations, against what a gradient reaches in the image."""
 
 import pytest
 import torch

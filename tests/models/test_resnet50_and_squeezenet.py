@@ -1,4 +1,4 @@
-"""The two networks whose weights lie in files: against torchvision's, and the real ones on real pictures."""
+"""The two networks whose weights lie in files: against torchvision's, and the real ones on real images."""
 
 import csv
 from dataclasses import replace
@@ -121,7 +121,7 @@ def torchvisions(real):
 
 @pytest.fixture(scope="module")
 def scores(real, samples):
-    """Each picture, and what the classifier answers; several tests ask for it."""
+    """Each image, and what the classifier answers; several tests ask for it."""
     _, _, classifier = real
     answered = []
     for path, _, _ in samples:

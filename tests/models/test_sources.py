@@ -377,7 +377,7 @@ class TestCaffe(Handwritten):
             assert isinstance(classifier.module, CaffeNetwork)
 
     def test_with_a_preparation_of_ones_own(self, files):
-        """The training size is the network's, whatever makes the pictures."""
+        """The training size is the network's, whatever makes the images."""
         classifier = load(
             files / "deploy.prototxt",
             weights=files / "x.caffemodel",

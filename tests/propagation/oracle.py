@@ -100,7 +100,7 @@ def scaled(child, scale, shift=0.0):
 
 
 def normalised(child, values, sign):
-    """A norm whose statistics come from the picture: its ``values`` are given, and the sign of its scale."""
+    """A norm whose statistics come from the image: its ``values`` are given, and the sign of its scale."""
     units = scaled(child, sign)
     units.values = np.asarray(values, dtype=np.float64)
     units.turn(facing(units.values))
@@ -211,7 +211,7 @@ def descend(top, signal):
     return won
 
 
-# --- the same pieces, read off torch modules and tensors of a single picture ----------------------------------------
+# --- the same pieces, read off torch modules and tensors of a single image ----------------------------------------
 
 
 def layer(child, module, shape):
@@ -280,7 +280,7 @@ def top_of(net, child, unit=1.0, dual=0.0):
 
 
 def agree(net, x, reference, within=1e-10):
-    """Engine and matrices on every picture and class, with and without contrast, and the dual alone.
+    """Engine and matrices on every image and class, with and without contrast, and the dual alone.
 
     ``reference(lowest units)`` builds the reference network up to the classifier's input.
     """

@@ -446,7 +446,7 @@ def test_where_units_rest_behind_a_norm_of_their_own(name, squared):
             net.norm.running_var.uniform_(0.5, 2)
         value = net.activation(x)
         step = 1e-6 * torch.eye(12, dtype=torch.float64)
-        if name in {"layer norm", "group norm"}:  # with the statistics of this picture held fixed
+        if name in {"layer norm", "group norm"}:  # with the statistics of this image held fixed
             groups = value.reshape(1 if name == "layer norm" else 3, -1)
             spread = (groups.var(1, unbiased=False, keepdim=True) + net.norm.eps).sqrt().expand_as(groups).reshape(-1)
             slope = net.norm.weight / spread

@@ -198,7 +198,7 @@ def test_an_operation_between_layers():
 
 def test_the_picture_of_a_batch_is_named():
     batch = torch.cat([PICTURE, with_value(PICTURE, NAN), PICTURE])
-    with pytest.raises(NumberError, match="first in picture 1 of the batch"):
+    with pytest.raises(NumberError, match="first in image 1 of the batch"):
         mwp(network(), batch, 2, layer="stem")
 
 

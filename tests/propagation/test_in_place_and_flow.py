@@ -255,7 +255,7 @@ def test_writing_into_a_fresh_tensor(name, fresh):
 
 @pytest.mark.parametrize("name", BUFFERS)
 def test_what_is_written_below_the_layer_is_no_constant(name):
-    """A buffer filled from the picture, beside the tapped layer: it takes its share of a sum as the picture would."""
+    """A buffer filled from the image, beside the tapped layer: it takes its share of a sum as the image would."""
 
     def network(filled):
         class Beside(nn.Module):
@@ -277,7 +277,7 @@ def test_what_is_written_below_the_layer_is_no_constant(name):
     found = mwp(network(fill), picture(), 1, layer="tap")
     expected = mwp(network(lambda h: h.roll(2, 1)), picture(), 1, layer="tap")
     torch.testing.assert_close(found, expected)
-    assert expected.sum() < 1.5  # of 2 pictures: the rest went beside
+    assert expected.sum() < 1.5  # of 2 images: the rest went beside
 
 
 def test_an_alias_is_overwritten_before_a_norm():

@@ -234,7 +234,7 @@ def test_nothing_stays_in_memory():
 
 @pytest.mark.parametrize("look", [Sweep, Gradients])
 def test_nothing_waits_for_the_garbage_collector(look):
-    """Python cannot know how large a tensor is: in a cycle it may stay for a hundred pictures."""
+    """Python cannot know how large a tensor is: in a cycle it may stay for a hundred images."""
     gc.collect()
     gc.disable()
     try:
@@ -250,7 +250,7 @@ def test_nothing_waits_for_the_garbage_collector(look):
 
 
 def test_many_pictures_do_not_fill_the_memory():
-    """Maps over a data set: nothing of one picture may stay for the next."""
+    """Maps over a data set: nothing of one image may stay for the next."""
     net, x = Small().eval(), picture()
 
     def live():

@@ -297,9 +297,9 @@ def test_walks_need_a_distribution_and_one_picture():
     for signal in ({0: 0.5}, {0: 2.0, 1: -1.0}, torch.tensor([0.7, 0.7, 0.7])):
         with pytest.raises(SignalError, match="distribution"):
             sample_winners(net, torch.rand(1, 4), signal, layers=["a"])
-    with pytest.raises(SignalError, match="one picture"):
+    with pytest.raises(SignalError, match="one image"):
         sample_winners(net, torch.rand(2, 4), torch.tensor([[0.5, 0, 0], [0.5, 0, 0]]), layers=["a"])
-    with pytest.raises(SignalError, match="one picture"):
+    with pytest.raises(SignalError, match="one image"):
         winner_take_all(net, torch.rand(2, 4), 0, layers=["a"])
 
 

@@ -135,7 +135,7 @@ def steps_of(operation):
 
 
 def reference(steps, picture):
-    """The reference layers of one picture after those steps."""
+    """The reference layers of one image after those steps."""
     units = [Units(flat(picture))]
     for function, linear in steps:
         weights = matrix(linear, picture.shape)
@@ -147,7 +147,7 @@ def reference(steps, picture):
 
 
 def pictures(draw, shape, *, signed):
-    """One to three pictures, with exact zeros among the values."""
+    """One to three images, with exact zeros among the values."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**20)))
     x = torch.randn(draw(st.integers(1, 3)), *shape, generator=generator, dtype=torch.float64)
     return x if signed else x.clamp(min=0)

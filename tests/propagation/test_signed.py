@@ -256,7 +256,7 @@ def test_every_way_to_say_a_signal():
 
 
 def test_several_signals_of_a_batch_with_as_many_pictures_as_classes():
-    """[3 classes] as a vector is one signal; [3 pictures, 3 classes] is one for each picture."""
+    """[3 classes] as a vector is one signal; [3 images, 3 classes] is one for each image."""
     net = deep(2)
     x = torch.rand(3, 2, 6, 6, dtype=torch.float64)
     square = torch.rand(3, 3, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Parts of weights are kept between pictures, and never one picture longer than they are right."""
+"""Parts of weights are kept between images, and never one image longer than they are right."""
 
 import gc
 

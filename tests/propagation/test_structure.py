@@ -602,7 +602,7 @@ def test_attention_over_values():
         return (net.q(tokens) @ net.k(tokens).transpose(1, 2) / 2).softmax(-1)
 
     def body(net, h):
-        tokens = h.flatten(2).transpose(1, 2)  # [pictures, 16, 2]
+        tokens = h.flatten(2).transpose(1, 2)  # [images, 16, 2]
         return attention(net, tokens) @ net.v(tokens)
 
     net = Net(body, SIZE, q=nn.Linear(2, 2), k=nn.Linear(2, 2), v=nn.Linear(2, 2))

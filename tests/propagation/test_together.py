@@ -131,7 +131,7 @@ def test_full_connections_look_only_at_rows_that_won(net, monkeypatch):
 
 
 def test_nothing_depends_on_shortcuts(net):
-    """Without a look at any value the same comes out: what a graph for all pictures relies on."""
+    """Without a look at any value the same comes out: what a graph for all images relies on."""
     expected = mwp(net, X, SIGNALS[0], layer="norm", contrastive=True)
     with for_all_pictures():
         found = mwp(net, X, SIGNALS[0], layer="norm", contrastive=True)

@@ -133,7 +133,7 @@ def test_a_caption_no_font_can_draw():
 
 @pytest.mark.parametrize("cells", [[], [[]], [[None]]])
 def test_no_pictures(cells):
-    with pytest.raises(ExciteError, match="at least one picture"):
+    with pytest.raises(ExciteError, match="at least one image"):
         figure(cells)
 
 

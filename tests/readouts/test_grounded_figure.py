@@ -1,4 +1,4 @@
-"""A phrase in a picture: boxes, maps, and words in the colours of their maps."""
+"""A phrase in an image: boxes, maps, and words in the colours of their maps."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ MAP = torch.eye(5)
 
 
 def having(picture, colour):
-    """Where a picture has exactly this colour."""
+    """Where an image has exactly this colour."""
     return (np.asarray(picture) == colour).all(axis=2)
 
 
@@ -182,7 +182,7 @@ class TestFigure:
     def test_boxes_are_on_the_left_and_the_map_on_the_right(self):
         drawn = page(Told("a"), boxes=[(0, 0, 160, 120)])
         left, top, right, bottom = around(drawn, BEST)
-        assert (left, right) == (13, 13 + 282 // 2 - 2)  # half of the picture, within a dark line
+        assert (left, right) == (13, 13 + 282 // 2 - 2)  # half of the image, within a dark line
         assert bottom - top == 212 // 2 - 2
         assert not having(drawn, BEST)[:, 306:].any()
         assert not having(drawn, PAPER)[top : top + 200, 306:588].all(axis=1).any()

@@ -19,7 +19,7 @@ HOSTILE = """<script>alert('1')</script> & "cat" </td></table>"""
 
 
 class Page(HTMLParser):
-    """The tags of a page, its picture, and the text of its cells."""
+    """The tags of a page, its image, and the text of its cells."""
 
     def __init__(self, text):
         super().__init__()
@@ -117,7 +117,7 @@ def test_is_the_overlay_with_its_marks():
     x0, y0, x1, y1 = (round(at / 2) for at in one.box())
     assert seen[(y0 + y1) // 2, x0].min() > 150  # the left side of the box
     assert seen[(y0 + y1) // 2, x1 - 1].min() > 150
-    assert seen[:, : x0 - 4].max() < 60  # a black picture elsewhere
+    assert seen[:, : x0 - 4].max() < 60  # a black image elsewhere
 
 
 def test_shows_the_photograph():
@@ -146,7 +146,7 @@ def test_a_signed_map_is_blue_and_orange():
 def test_without_evidence():
     page = page_of(a_map(torch.zeros(3, 3), mass=0.0))
     assert (page.table["point"], page.table["box"], page.table["probability"]) == ("no evidence", "none", "not known")
-    assert page.image["alt"] == "No evidence for tabby in this picture."
+    assert page.image["alt"] == "No evidence for tabby in this image."
 
 
 @pytest.mark.parametrize("field", ["concept", "layer", "method"])

@@ -1,4 +1,4 @@
-"""The map over its picture: colours where the evidence is, the picture where it is not, marks on any ground."""
+"""The map over its image: colours where the evidence is, the image where it is not, marks on any ground."""
 
 import numpy as np
 import pytest
@@ -167,7 +167,7 @@ def test_opacity_that_makes_no_sense(opacity):
 
 
 def test_point_outside():
-    with pytest.raises(ExciteError, match=r"point \(90, 0\) is outside the picture of 90 x 60"):
+    with pytest.raises(ExciteError, match=r"point \(90, 0\) is outside the image of 90 x 60"):
         overlay(plain(), spot(), point=(90, 0))
 
 

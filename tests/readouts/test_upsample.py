@@ -1,4 +1,4 @@
-"""A map at the size of its picture."""
+"""A map at the size of its image."""
 
 import numpy as np
 import pytest

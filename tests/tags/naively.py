@@ -1,4 +1,4 @@
-"""The appendix's rules as plainly as they can be written: quadratic, one picture after the other."""
+"""The appendix's rules as plainly as they can be written: quadratic, one image after the other."""
 
 from collections import Counter
 

@@ -14,7 +14,7 @@ from excite.tags.formats.captions import STOP_WORDS, CaptionWords, captions_to_c
 WANTED = {"1.jpg": ["dog", "ball", "brown", "run"], "b/2 x.jpg": ["woman"]}
 CAPTIONS = {
     "1.jpg": ["A brown dog runs.", "Two dogs with a ball", "The dog's BALL"],
-    "b/2 x.jpg": ["A picture of women"],
+    "b/2 x.jpg": ["An image of women"],
 }
 
 
@@ -148,10 +148,10 @@ def test_cocos_odd_entries_are_counted(tmp_path):
         ("c.json", b"[" * 100_000, "no caption file of COCO"),
         ("c.json", b"\xff\xfe", "no caption file of COCO"),
         ("c.json", b'{"images": [{"id": 1, "file_name": "\\ud800"}], "annotations": []}', "no caption file of COCO"),
-        ("c.jsonl", b"", "no picture with a caption$"),
-        ("c.jsonl", b"{}\n", r"no picture with a caption \(1 no_image\)"),
+        ("c.jsonl", b"", "no image with a caption$"),
+        ("c.jsonl", b"{}\n", r"no image with a caption \(1 no_image\)"),
         ("c.csv", b"image,text\n1.jpg,cat\n", "no column 'caption', only 'image', 'text'"),
-        ("c.csv", b"", "no picture with a caption$"),
+        ("c.csv", b"", "no image with a caption$"),
         ("c.jsonl.gz", b"not packed", "cannot read"),
         ("c.jpg", b"", "must end in one of .json, .jsonl"),
         ("c.jsonl", b'{"image": "1.jpg", "caption": "the"}', "no word that may be a tag"),
@@ -196,7 +196,7 @@ def test_the_command(tmp_path):
     stop.write_text("cats\n")
     result = run(path, "--out", out, "--no-plurals", "--stop-words", stop)
     assert result.stdout == (
-        f"1 pictures with 1 captions: 1 tags, 1 different ones\nskipped: 1 no_image\nwritten: {out}\n"
+        f"1 images with 1 captions: 1 tags, 1 different ones\nskipped: 1 no_image\nwritten: {out}\n"
     )
     assert corpus_of(out) == {"1.jpg": ["the"]}
     assert isinstance(run(tmp_path / "none.csv", "--out", out).exception, ExciteError)

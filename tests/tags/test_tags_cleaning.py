@@ -223,7 +223,7 @@ class TestSameWhateverTheForm:
         assert len(looked) == len(records) // 500  # each piece once
 
     def test_shuffling_pictures_of_different_users(self, records, whole, tmp_path):
-        """The order within a user counts, and which of two pictures of one name comes first; nothing else does."""
+        """The order within a user counts, and which of two images of one name comes first; nothing else does."""
         users = {user: number for number, user in enumerate(sorted({str(user) for *_, user in records}))}
         order = sorted(range(len(records)), key=lambda row: (-users[str(records[row][2])], row))
         cleaned(write([records[row] for row in order], tmp_path / "mixed.parquet"), tmp_path)
@@ -348,7 +348,7 @@ class TestAlike:
         one.save(photos / "one.png")
         two.save(photos / "two.png")
         one.resize((60, 45)).save(photos / "again.jpg")
-        (photos / "broken.jpg").write_bytes(b"no picture")
+        (photos / "broken.jpg").write_bytes(b"no image")
         (tmp_path / "outside.png").write_bytes((photos / "one.png").read_bytes())
         names = ["two.png", "one.png", "broken.jpg", "../outside.png", "again.jpg"]
         rows = [(name, [*"zyxw", str(number)], f"user {number}") for number, name in enumerate(names)]

@@ -216,7 +216,7 @@ def test_a_sheet():
     assert ORANGE in colours(sheet.crop(one.picture))
     assert ORANGE not in colours(sheet.crop(other.picture))
     assert BLUE in colours(sheet.crop(one.text))
-    with pytest.raises(DataError, match="no pictures"):
+    with pytest.raises(DataError, match="no images"):
         contact_sheet([], "none")
 
 
@@ -232,7 +232,7 @@ class Place:
 
     def read(self, name):
         if not name.startswith("red"):
-            raise ImageError(f"there is no picture {name!r}")
+            raise ImageError(f"there is no image {name!r}")
         return Image.new("RGB", (2000, 1000), "red")
 
 
@@ -240,9 +240,9 @@ def test_pictures_that_are_gone_are_counted():
     wanted = [("gone", ["a"]), ("red1", ["b", None, " "]), (None, ["c"]), ("red2", None), ("red3", ["d"])]
     found, failures = read_pictures(wanted, Place(), 2)
     assert [one.tags for one in found] == [("b",), ()]
-    assert failures == ["there is no picture 'gone'", "there is no picture ''"]
+    assert failures == ["there is no image 'gone'", "there is no image ''"]
     assert max(found[0].picture.size) <= 640
-    with pytest.raises(ImageError, match="none of 2 pictures can be read: there is no picture 'gone'"):
+    with pytest.raises(ImageError, match="none of 2 images can be read: there is no image 'gone'"):
         read_pictures([("gone", []), ("lost", [])], Place(), 2)
 
 

@@ -19,7 +19,7 @@ from excite.tags.images import open_pictures
 
 
 def by_definition(hashes, most, known=None):
-    """The earliest earlier picture that is kept and within so many bits; quadratic."""
+    """The earliest earlier image that is kept and within so many bits; quadratic."""
     answer = []
     for row, mine in enumerate(hashes):
         earlier = (
@@ -43,7 +43,7 @@ def families(rng, count, families=4, changes=6):
 
 
 def scene(seed, size=(320, 240)):
-    """A picture with texture at all scales."""
+    """An image with texture at all scales."""
     rng = np.random.default_rng(seed)
     image = Image.new("RGB", size, tuple(int(v) for v in rng.integers(0, 255, 3)))
     draw = ImageDraw.Draw(image)
@@ -108,7 +108,7 @@ class TestLikeness:
     def test_real_pictures(self, shared_data):
         files = sorted((shared_data / "coco/train2017").glob("*.jpg"))[:40]
         if not files:
-            pytest.skip("no COCO pictures in the shared data")
+            pytest.skip("no COCO images in the shared data")
         pictures = [Image.open(file).convert("RGB") for file in files]
         changed = [jpeg(picture.resize((picture.width // 2, picture.height // 2)), 50) for picture in pictures]
         hashes = np.array([likeness(picture) for picture in (*pictures, *changed)], np.uint64)
@@ -157,7 +157,7 @@ class TestNearDuplicates:
             near_duplicates(np.zeros(2, np.uint64), most)
 
     def test_many_equal_ones(self):
-        """A million times the same picture is not a million times a million pairs."""
+        """A million times the same image is not a million times a million pairs."""
         hashes = np.full(1_000_000, 6, np.uint64)
         answer = near_duplicates(hashes)
         assert answer[0] == -1

@@ -1,4 +1,4 @@
-"""The pictures of a corpus: from below a folder and never from beside it, from the web only when asked for."""
+"""The images of a corpus: from below a folder and never from beside it, from the web only when asked for."""
 
 import os
 import pickle
@@ -105,14 +105,14 @@ class TestAFolder:
             ("cat.jpg\0.png", "zero byte"),
             ("x" * 1_000_000, "too long"),
             ("x/" * 500_000, "too long"),
-            ("missing.jpg", "there is no picture 'missing.jpg'"),
+            ("missing.jpg", "there is no image 'missing.jpg'"),
             ("cat.jpg/x", "cannot be read"),
             (".", "is a folder"),
             ("deep", "is a folder"),
-            ("deep\\dog.png", "there is no picture"),
-            ("..\\secret.jpg", "there is no picture"),
+            ("deep\\dog.png", "there is no image"),
+            ("..\\secret.jpg", "there is no image"),
             ("\ud800.jpg", "cannot be read"),
-            ("two\nlines.jpg", "there is no picture"),
+            ("two\nlines.jpg", "there is no image"),
             ("loop", "cannot be read"),
             ("pipe.jpg", "pipe or a device"),
             ("empty.jpg", "empty"),
@@ -127,7 +127,7 @@ class TestAFolder:
     def test_damaged_and_disguised_ones(self, root):
         (root / "cut.jpg").write_bytes(encoded(size=(400, 300))[:-400])
         (root / "page.jpg").write_text("<html>")
-        for name, said in [("cut.jpg", "damaged or cut off"), ("page.jpg", "not a picture excite can read")]:
+        for name, said in [("cut.jpg", "damaged or cut off"), ("page.jpg", "not an image excite can read")]:
             with pytest.raises(ImageError, match=f"'{name}'.*{said}"):
                 open_pictures(root).read(name)
 
@@ -189,7 +189,7 @@ class TestTheWeb:
 
     @pytest.mark.parametrize("name", ["ftp://127.0.0.1/x.jpg", "file:///etc/passwd", "HTTP://127.0.0.1/x", "data:,x"])
     def test_no_other_schemes(self, root, name):
-        assert "there is no picture" in refusal(open_pictures(root, urls=True), name)
+        assert "there is no image" in refusal(open_pictures(root, urls=True), name)
 
     def test_a_letter_that_addresses_do_not_have(self, root, server):
         server.files["/a%20%C3%BC.jpg"] = encoded(size=(9, 9))

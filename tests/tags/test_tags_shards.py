@@ -1,4 +1,4 @@
-"""Shards: pictures in tar files, written and read again, here and from a server, one by one and in any order."""
+"""Shards: images in tar files, written and read again, here and from a server, one by one and in any order."""
 
 import io
 import json
@@ -58,7 +58,7 @@ def write_tar(path, members, kind="w"):
 
 @pytest.fixture
 def two(tmp_path):
-    """Two shards of three pictures, with other files among them."""
+    """Two shards of three images, with other files among them."""
     (tmp_path / "tars").mkdir()
     for shard in range(2):
         members = {}
@@ -70,7 +70,7 @@ def two(tmp_path):
 
 @pytest.fixture
 def photos(tmp_path):
-    """A folder of oddly named pictures, and a corpus of them with bad ones and repetitions."""
+    """A folder of oddly named images, and a corpus of them with bad ones and repetitions."""
     root = tmp_path / "photos"
     for number, name in enumerate(ODD):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ class TestReading:
     def test_one_shard(self, two):
         pictures = open_pictures(two / "pics-001.tar")
         assert pictures.encoded("d.0/4.jpg") == encoded(4)
-        with pytest.raises(ImageError, match=r"there is no picture 'd\.0/1\.jpg' in .*pics-001\.tar"):
+        with pytest.raises(ImageError, match=r"there is no image 'd\.0/1\.jpg' in .*pics-001\.tar"):
             pictures.group("d.0/1.jpg")
 
     @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ class TestReading:
     )
     def test_what_is_in_none(self, two, name):
         for ask in (open_pictures(two).read, open_pictures(two).state):
-            with pytest.raises(ImageError, match=r"there is no picture .* and 1 more shards") as caught:
+            with pytest.raises(ImageError, match=r"there is no image .* and 1 more shards") as caught:
                 ask(name)
             assert len(str(caught.value)) < 600
 
@@ -197,7 +197,7 @@ class TestReading:
                 member.type, member.linkname = kind, "/etc/passwd"
                 tar.addfile(member)
             tar.add(Path(__file__), "code.py")
-        with pytest.raises(DataError, match=r"there are no pictures in .*x\.tar"):
+        with pytest.raises(DataError, match=r"there are no images in .*x\.tar"):
             open_pictures(path).read("l.jpg")
 
     def test_the_first_of_the_same_name(self, tmp_path):
@@ -226,7 +226,7 @@ class TestReading:
     def test_a_damaged_picture(self, tmp_path):
         pictures = open_pictures(write_tar(tmp_path / "x.tar", {"x.jpg": b"<html>", "y.jpg": b""}))
         for name in ("x.jpg", "y.jpg"):
-            with pytest.raises(ImageError, match=f"'{name}' is not a picture"):
+            with pytest.raises(ImageError, match=f"'{name}' is not an image"):
                 pictures.read(name)
 
 
@@ -408,7 +408,7 @@ class TestTheCommand:
         assert "lies outside of" in answer.stderr
 
     def test_in_words(self, command):
-        assert "10 of 16 pictures in 1 shards" in command("--size", "1MB").stdout
+        assert "10 of 16 images in 1 shards" in command("--size", "1MB").stdout
 
     @pytest.mark.parametrize("options", [("--size", "big"), ("--size", "0"), ("--size", "1MB", "--rows", "3")])
     def test_sizes_that_are_none(self, command, options):

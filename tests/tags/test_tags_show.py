@@ -85,11 +85,11 @@ def test_as_counted_one_by_one_and_however_it_is_cut_up(tmp_path):
 @pytest.mark.parametrize(
     ("tag", "said"),
     [
-        ("Dog", "no picture lists 'Dog'; the nearest tags are 'dog'"),
+        ("Dog", "no image lists 'Dog'; the nearest tags are 'dog'"),
         ("gras", "the nearest tags are 'grass'"),
         ("xyzzy", "no frequent tag is written alike"),
-        ("", "no picture lists ''"),
-        ("d\n" * 1_000_000, "no picture lists"),
+        ("", "no image lists ''"),
+        ("d\n" * 1_000_000, "no image lists"),
     ],
 )
 def test_a_tag_that_is_not_there(corpus, tag, said):
@@ -125,7 +125,7 @@ def test_show_for_programs(corpus):
     answer = json.loads(ended.stdout)
     assert answer["places"] == {"1st": 3, "2nd": 1, "3rd": 2, "4th": 0, "5th": 0, "later": 1}
     assert (answer["rank"], answer["unreadable_pictures"], answer["files"]) == (1, 3, ["dog.png"])
-    assert ended.stderr.startswith("excite: note: left out of the figure: there is no picture")
+    assert ended.stderr.startswith("excite: note: left out of the figure: there is no image")
     assert ended.stderr.endswith("(and 2 more)\n")
     with Image.open("dog.png") as sheet:
         assert sheet.format == "PNG"
@@ -133,7 +133,7 @@ def test_show_for_programs(corpus):
 
 def test_show_for_people(corpus):
     ended = run(tags_show, "dog", corpus)
-    assert ended.stdout.startswith("dog: listed 7 times, by 6 pictures; rank 1 of 9 tags\n")
+    assert ended.stdout.startswith("dog: listed 7 times, by 6 images; rank 1 of 9 tags\n")
     assert "1st 42.9 %, 2nd 14.3 %, 3rd 28.6 %, 4th 0.0 %, 5th 0.0 %, later 14.3 %" in ended.stdout
     assert "pet         5         1.1" in ended.stdout
     assert ended.stderr == ""
@@ -147,7 +147,7 @@ def test_show_complains(corpus, tmp_path):
     with pytest.raises(DataError, match="among its first five"):
         run(tags_show, "dog", late, "--pictures", "photos", "--out", "dog.png")
     gone = write(tmp_path / "gone.parquet", [["a"], ["dog"]], ["ann", "ann"])
-    with pytest.raises(ImageError, match="none of 1 pictures can be read"):
+    with pytest.raises(ImageError, match="none of 1 images can be read"):
         run(tags_show, "dog", gone, "--pictures", "photos", "--out", "dog.png")
     assert not (tmp_path / "dog.png").exists()
 
@@ -175,7 +175,7 @@ def test_stats_for_programs(corpus, tmp_path):
 def test_stats_for_people(corpus, tmp_path):
     (tmp_path / "own.csv").write_text("tag,count\ndog,1\ngnu,1\n")
     said = run(tags_stats, corpus, "--dictionary", "own.csv", "--top", "1").stdout
-    assert "8 pictures of 2 users (1 pictures of nobody); 25 tags listed, 9 distinct" in said
+    assert "8 images of 2 users (1 images of nobody); 25 tags listed, 9 distinct" in said
     assert "dictionary: 2 tags, 28.0 % of all listed (1 of its tags are never listed)" in said
     assert "visual words, named (words for what a classifier knows): 50.0 % of 2 tags, 100.0 % of how often" in said
     assert "next: excite tags show dog" in said

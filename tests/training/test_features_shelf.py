@@ -1,4 +1,4 @@
-"""Features on disk after a kill, a power cut, and with two runs at once: never one picture's for another's."""
+"""Features on disk after a kill, a power cut, and with two runs at once: never one image's for another's."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,13 @@ from excite.training.features import Shelf
 
 
 def entry(number):
-    """The features of a picture: nothing but its number."""
+    """The features of an image: nothing but its number."""
     return {"key": f"k{number}", "picture": f"{number}.jpg", "features": np.full((2, 4), number, np.float16)}
 
 
 @pytest.fixture
 def shelf(tmp_path):
-    """Features of two pictures, kept by an earlier run."""
+    """Features of two images, kept by an earlier run."""
     shelf = Shelf(tmp_path / "features")
     for number in (1, 2):
         shelf.add(entry(number))
@@ -36,7 +36,7 @@ def test_numbers_without_a_line_are_dropped(shelf):
 
 
 def test_a_line_whose_numbers_got_lost_is_forgotten(shelf):
-    """A power cut: the numbers of the second picture were never on the disk. Those of the third come in their place."""
+    """A power cut: the numbers of the second image were never on the disk. Those of the third come in their place."""
     with shelf.numbers.open("ab") as file:
         file.truncate(20)
     assert set(shelf.read()) == {"k1"}

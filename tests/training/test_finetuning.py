@@ -192,7 +192,7 @@ class TestKeptFeatures:
         learning.make_voc(tmp_path / "other", [("000003", [("red", (0, 0, 30, 30))])])
         (tmp_path / "other/JPEGImages/000003.jpg").replace(data / "JPEGImages/000003.jpg")
         with (tmp_path / "out" / FEATURES / "features.bin").open("r+b") as file:
-            file.truncate(file.seek(0, 2) - 1)  # the last picture's are not all there
+            file.truncate(file.seek(0, 2) - 1)  # the last image's are not all there
         seen = self.looked_at(monkeypatch)
         tuning(data, tmp_path / "out").train()
         assert seen == ["000003", "000011"]
@@ -233,7 +233,7 @@ class TestKeptFeatures:
 @pytest.mark.usefixtures("few_epochs")
 class TestBrokenPictures:
     def test_told_once_and_left_out(self, data, tmp_path):
-        (data / "JPEGImages/000004.jpg").write_bytes(b"no picture")
+        (data / "JPEGImages/000004.jpg").write_bytes(b"no image")
         (data / "JPEGImages/000007.jpg").unlink()
         work = tuning(data, tmp_path / "out", augment=True)
         assert work.train()["pictures"] == 10
@@ -246,19 +246,19 @@ class TestBrokenPictures:
 
     def test_not_one_can_be_read(self, data, tmp_path):
         for path in (data / "JPEGImages").iterdir():
-            path.write_bytes(b"no picture")
+            path.write_bytes(b"no image")
         with pytest.raises(DataError, match="none of 12 can be read"):
             tuning(data, tmp_path / "out").train()
 
     def test_not_one_is_there(self, data, tmp_path):
         examples = read_examples(data, "train")
         nothing = type(examples)(examples.labels, examples.categories, ())
-        with pytest.raises(DataError, match="no pictures to learn from"):
+        with pytest.raises(DataError, match="no images to learn from"):
             FineTuning(learning.NAME, nothing, tmp_path / "out").train()
 
 
 def test_entries_are_as_watched(data, tmp_path):
-    """What a progress bar is told: all pictures, once."""
+    """What a progress bar is told: all images, once."""
     told = []
 
     def watch(items, total, what):

@@ -28,7 +28,7 @@ def card_of(build):
 
 
 def placewise(classes):
-    """Answers for each place, and then for the whole picture."""
+    """Answers for each place, and then for the whole image."""
     return nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Conv2d(6, classes or 2, 1), nn.AvgPool2d(62), nn.Flatten())
 
 
@@ -125,7 +125,7 @@ class TestOutput:
         assert all(torch.allclose(a, b.grad) for a, b in zip(found, output.parameters(), strict=True))
         assert all(gradient.any() for gradient in found)
 
-    @pytest.mark.parametrize("way", ["added picture", "shape of one picture"])
+    @pytest.mark.parametrize("way", ["added image", "shape of one image"])
     def test_what_cannot_be_repeated_is_refused(self, way):
         class Odd(nn.Module):
             def __init__(self, classes):
@@ -134,7 +134,7 @@ class TestOutput:
 
             def forward(self, pictures):
                 found = self.out(pictures.mean(dim=(2, 3)))
-                if way == "added picture":
+                if way == "added image":
                     return found + pictures.amax(dim=(1, 2, 3))[:, None]
                 return found.reshape(len(pictures) * found.shape[1]).reshape(len(pictures), -1) * 1
 

@@ -43,7 +43,7 @@ class Shelves:
 
     def group(self, name):
         if name == "lost":
-            raise ImageError("there is no such picture")
+            raise ImageError("there is no such image")
         return int(name[0])
 
 
@@ -57,7 +57,7 @@ def test_groups_of_all_pictures():
 def folder(tmp_path):
     for k in range(6):
         Image.new("RGB", (12, 9), (40 * k, 0, 0)).save(tmp_path / f"{k}.png")
-    (tmp_path / "3.png").write_bytes(b"no picture")
+    (tmp_path / "3.png").write_bytes(b"no image")
     return tmp_path
 
 

@@ -42,7 +42,7 @@ PATIENCE = 120  # seconds
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    """40 pictures of a colour each, tagged with it behind a tag that says nothing."""
+    """40 images of a colour each, tagged with it behind a tag that says nothing."""
     learning.know_tiny(monkeypatch)
     random, rows = np.random.default_rng(0), []
     (tmp_path / "photos").mkdir()
@@ -233,7 +233,7 @@ class TestBadPictures:
         rows = pq.read_table(world / "c.parquet").to_pylist()
         rows += [{"image": name, "tags": ["red"], "user": "u"} for name in ("../c.parquet", "gone.png", "bad.png")]
         pq.write_table(pa.Table.from_pylist(rows), world / "c.parquet")
-        (world / "photos/bad.png").write_bytes(b"no picture")
+        (world / "photos/bad.png").write_bytes(b"no image")
         answer = training(world, "out", options).train()
         assert answer["unreadable"] == 3
         assert len(answer["lines"]) == 3
@@ -257,7 +257,7 @@ class TestCommand:
         return capsys.readouterr()
 
     def test_an_answer_as_json_and_for_people(self, world, capsys):
-        (world / "photos/0.png").write_bytes(b"no picture")
+        (world / "photos/0.png").write_bytes(b"no image")
         arguments = [str(world / "c.parquet"), "--pictures", str(world / "photos"), "--out", str(world / "out")]
         arguments += ["--model", learning.NAME, "--min-count", "2", "--epochs", "1", "--batch", "8"]
         told = self.run([*arguments, "--json"], capsys)
@@ -332,7 +332,7 @@ class TestProcesses:
 
     def test_two_learn_as_one(self, world, monkeypatch):
         """This process is the first of two, as torchrun would start them."""
-        (world / "photos/7.png").write_bytes(b"no picture")
+        (world / "photos/7.png").write_bytes(b"no image")
         training(world, "whole").train()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

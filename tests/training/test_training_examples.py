@@ -1,4 +1,4 @@
-"""What pictures show, read from every format there is."""
+"""What images show, read from every format there is."""
 
 import json
 
@@ -84,7 +84,7 @@ class TestLabelsOnly:
             ('{"file": "a.jpg"}', "line 2: .* was expected"),
             ('{"file": "a.jpg", "labels": "cat"}', "line 2: .* was expected"),
             ('{"file": "a.jpg", "labels": [" "]}', "line 2: .* was expected"),
-            ('{"file": "../a.jpg", "labels": []}', "line 2: .* no name of a picture"),
+            ('{"file": "../a.jpg", "labels": []}', "line 2: .* no name of an image"),
             ('{"file": "b.jpg", "labels": []}', "several lines"),
         ],
     )

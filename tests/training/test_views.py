@@ -1,4 +1,4 @@
-"""Random views of pictures: told by seed, name and number alone."""
+"""Random views of images: told by seed, name and number alone."""
 
 import numpy as np
 import pytest

@@ -45,7 +45,7 @@ class Instant:
     """In place of a choice of classifier: one that is there at once and knows red and green.
 
     Args:
-        seconds: how long it takes to look at a picture.
+        seconds: how long it takes to look at an image.
     """
 
     def __init__(self, *, seconds=0):
@@ -66,7 +66,7 @@ def colour_service(second="again", seconds=0, **limits):
 
 
 def encoded(picture, kind="PNG", **options):
-    """A picture as the bytes of a file."""
+    """An image as the bytes of a file."""
     file = io.BytesIO()
     picture.save(file, kind, **options)
     return file.getvalue()

@@ -78,7 +78,7 @@ class Visitor:
         return drawn
 
     def questions(self):
-        """How often the server was asked something, or for a picture."""
+        """How often the server was asked something, or for an image."""
         return sum("/gradio_api/queue/join" in address or "/pictures" in address for address in self.requests)
 
     def says(self, selector, text):

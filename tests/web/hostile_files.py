@@ -1,4 +1,4 @@
-"""Files that are no pictures, or worse: small on the wire and huge in memory, cut off, two things at once."""
+"""Files that are no images, or worse: small on the wire and huge in memory, cut off, two things at once."""
 
 import io
 import struct
@@ -131,6 +131,6 @@ OTHERS = {
     "FLIF, ICO, PSD": b"8BPS\0\x01" + b"\0" * 100,
     "a playlist": b"#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:0\nfile:///etc/passwd\n",
     "GIF and script in one": b"GIF89a/*" + b"\0" * 20 + b"*/=1;alert(1)//",
-    "PDF that ends as a picture": b"%PDF-1.4\n" + encoded(noise(), "JPEG"),
+    "PDF that ends as an image": b"%PDF-1.4\n" + encoded(noise(), "JPEG"),
     "random bytes": np.random.default_rng(1).bytes(3000),
 }

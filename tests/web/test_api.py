@@ -56,7 +56,7 @@ def test_a_picture_is_sent_once_and_asked_for_often(asked):
 
 
 def test_points_and_boxes_are_those_of_the_picture_that_was_sent(asked, service):
-    """A picture that is kept smaller answers in its own pixels."""
+    """An image that is kept smaller answers in its own pixels."""
     large = red_square((960, 480), (600, 60, 840, 300))
     answer = asked.post("/attend", files={"image": large}, data={"concept": "red"}).json()
     assert service.desk.find(answer["picture"]).picture.width < 200
@@ -173,7 +173,7 @@ WRONG = {
     "too many concepts": ({"concept": ["red"] * 51}, 400, "50"),
     "a long concept": ({"concept": "red " * 300}, 400, "1000"),
     "too many drawings": ({"concept": ["red"] * 11, "overlay": True}, 400, "10"),
-    "no picture's key": ({"picture": "../x"}, 404, "key"),
+    "no image's key": ({"picture": "../x"}, 404, "key"),
 }
 
 
@@ -242,7 +242,7 @@ def test_a_large_file_of_a_form_is_not_written_to_the_disk(monkeypatch):
     import tempfile
 
     def disk(*_, **__):
-        raise AssertionError("a picture was written to the disk")
+        raise AssertionError("an image was written to the disk")
 
     monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", disk)
     noise = np.random.default_rng(0).integers(0, 255, (800, 700, 3), dtype=np.uint8)

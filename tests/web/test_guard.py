@@ -323,13 +323,13 @@ def test_what_says_that_it_is_too_large_is_not_read():
     status, body, unread = asyncio.run(told)
     assert status == 413
     assert unread == 3
-    assert b"smaller picture" in body
+    assert b"smaller image" in body
 
 
 def test_what_does_not_say_so_is_counted():
     status, body, unread = asyncio.run(exchange(guarded(), parts(100, MOST // 10, more=False)))
     assert status == 413
-    assert b"smaller picture" in body
+    assert b"smaller image" in body
     assert 85 < unread < 95
     status, body, _ = asyncio.run(exchange(guarded(), parts(10, MOST // 10, more=False)))
     assert (status, body) == (200, b'{"bytes":%d}' % (MOST // 10 * 10))

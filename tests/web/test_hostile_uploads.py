@@ -83,7 +83,7 @@ IN_FORMS = ("JPEG cut off", "PNG of 30,000 squared", "SVG with a script", "nothi
 
 
 def files():
-    """Files that are no pictures, alone, in a form and in JSON."""
+    """Files that are no images, alone, in a form and in JSON."""
     for name, content in FILES.items():
         status = 422 if len(content) <= LIMITS["upload"] else 413
         yield name, refusal(status, "POST", "/pictures", content, {"Content-Type": "image/png"})
@@ -106,11 +106,11 @@ NAMES = {
 
 
 def names():
-    """A picture is read whatever it is called, since nothing is ever written; what is none is refused all the same."""
+    """An image is read whatever it is called, since nothing is ever written; what is none is refused all the same."""
 
     def taken_and_refused(server, name):
         assert server.ask("POST", "/pictures", *multipart(("image", name, red_square())))[0] == 200
-        assert name not in refused(server, 422, "POST", "/pictures", *multipart(("image", name, b"no picture")))
+        assert name not in refused(server, 422, "POST", "/pictures", *multipart(("image", name, b"no image")))
 
     return ((f"a name {name}", partial(taken_and_refused, name=said)) for name, said in NAMES.items())
 
@@ -148,17 +148,17 @@ def forms():
 PARTS = {
     "thousands of fields": [("concept", "red")] * 5000,
     "a hundred files": [("image", f"{k}.png", b"x") for k in range(100)],
-    "two pictures": [("image", "a.png", red_square()), ("image", "b.png", red_square())],
+    "two images": [("image", "a.png", red_square()), ("image", "b.png", red_square())],
     "a field twice": [("picture", "a"), ("picture", "b")],
     "a concept of a hundred thousand letters": [("concept", "x" * 100_000)],
-    "a picture as text": [("image", "x")],
+    "an image as text": [("image", "x")],
     "a file of another name": [("photo", "x.png", red_square())],
     "a field that nobody knows": [("image", "x.png", red_square()), ("__class__", "x")],
     "51 concepts": [("image", "x.png", red_square()), *[("concept", "red")] * 51],
     "control letters": [("image", "x.png", red_square()), ("concept", "\x1b[2J\x07\r\nSet-Cookie: a=b\0")],
     "bytes that are no text": [("image", "x.png", red_square()), ("concept", b"\xff\xfe\xed\xa0\x80")],
     "yes and no": [("image", "x.png", red_square()), ("values", "1e400")],
-    "no question, only a picture's name": [("picture", "../../etc/passwd")],
+    "no question, only an image's name": [("picture", "../../etc/passwd")],
     "a layer to the moon": [("image", "x.png", red_square()), ("layer", "__init__.__globals__")],
     "a method of one's own": [("image", "x.png", red_square()), ("method", "os.system")],
     "a model from a file": [("image", "x.png", red_square()), ("model", "/etc/passwd")],
@@ -175,9 +175,9 @@ WRITTEN = {
     "null": "null",
     "two values": "{}{}",
     "no UTF-8": b'{"concept": "\xff"}',
-    "a picture that is not base64": '{"image": "%%%%", "concept": "red"}',
-    "a picture that is a number": '{"image": 7}',
-    "a picture that is an address": '{"image": "file:///etc/passwd"}',
+    "an image that is not base64": '{"image": "%%%%", "concept": "red"}',
+    "an image that is a number": '{"image": 7}',
+    "an image that is an address": '{"image": "file:///etc/passwd"}',
     "a hundred thousand concepts": json.dumps({"concept": ["red"] * 100_000}),
     "concepts in concepts": '{"concept": [["red"]]}',
     "a key of half a letter": '{"picture": "\\ud800"}',

@@ -1,4 +1,4 @@
-"""The page as a person meets it: a real server, a real browser, real pictures."""
+"""The page as a person meets it: a real server, a real browser, real images."""
 
 import io
 import json
@@ -195,7 +195,7 @@ def test_a_link_brings_the_settings_back(visit, photograph):
 
 
 def test_what_was_dropped_last_is_shown(visit, photograph):
-    """Also if an earlier picture takes longer to be sent."""
+    """Also if an earlier image takes longer to be sent."""
     visitor, held = visit(), []
     visitor.shows("cat")
     visitor.page.route("**/pictures", lambda route: route.continue_() if held else held.append(route))
@@ -229,7 +229,7 @@ def test_what_cannot_be_answered_is_told(visit):
     visitor = visit()
     visitor.shows("cat")
     visitor.drop(b"<svg onload='alert(1)'>", "evil.svg", "image/svg+xml")
-    visitor.says(".drop-told", "This picture was not taken: the picture is not a picture excite can read")
+    visitor.says(".drop-told", "This image was not taken: the image is not an image excite can read")
     visitor.faults.clear()  # the browser notes that the server has refused
     visitor.ask("<img src=x onerror=alert(1)> flurb")
     visitor.says(".stage-error", "No label is called")
@@ -237,7 +237,7 @@ def test_what_cannot_be_answered_is_told(visit):
     visitor.ask("cat")
     visitor.shows("cat")
     gone = visit(query="?picture=0123&question=cat")
-    gone.says(".stage-error", "This picture is no longer kept here: send it again.")
+    gone.says(".stage-error", "This image is no longer kept here: send it again.")
 
 
 def test_side_by_side(visit):

@@ -1,4 +1,4 @@
-"""What can be asked, without any server: pictures that are kept, turns that are waited for, answers for the page."""
+"""What can be asked, without any server: images that are kept, turns that are waited for, answers for the page."""
 
 import asyncio
 import io
@@ -69,7 +69,7 @@ class TestDesk:
 
     @pytest.mark.parametrize(
         ("content", "why"),
-        [(b"", "empty"), (b"x" * 2000, "more than 1,000 bytes"), (b"text", "not a picture")],
+        [(b"", "empty"), (b"x" * 2000, "more than 1,000 bytes"), (b"text", "not an image")],
     )
     def test_what_is_no_picture_is_refused(self, content, why):
         with pytest.raises(ImageError, match=why):
@@ -237,7 +237,7 @@ class TestAnswers:
         handlers = pytest.importorskip("excite.web.handlers").Handlers(Answers(service, find_examples(tmp_path)), ())
         (tmp_path / "a.png").write_bytes(b"broken")
         _, _, shown = handlers.arrived({"example": "a", "turn": 3}, "words", "", "", "usual", None)
-        assert "not a picture excite can read" in shown["error"]
+        assert "not an image excite can read" in shown["error"]
         assert shown["turn"] == 3
 
     def test_gradio_forgets_what_pages_have_shown(self, service, monkeypatch):

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from excite.models import Classifier
 
 
-# Pictures that say who drew them, so that nobody else's is ever overwritten.
+# Images that say who drew them, so that nobody else's is ever overwritten.
 
 
 def draw(picture: Image.Image, path: Path) -> Path:
-    """Write a picture as PNG that says who drew it; level 3 is quicker than the usual 6 and as small."""
+    """Write an image as PNG that says who drew it; level 3 is quicker than the usual 6 and as small."""
     if path.exists() and not is_drawn(path):
         raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")
     about = PngInfo()
@@ -51,7 +51,7 @@ def draw(picture: Image.Image, path: Path) -> Path:
 
 
 def is_drawn(photo: Path) -> bool:
-    """Whether excite itself has drawn this picture."""
+    """Whether excite itself has drawn this image."""
     try:
         with Image.open(photo, formats=["PNG"]) as picture:
             return picture.info.get("Software") == "excite"
@@ -59,15 +59,15 @@ def is_drawn(photo: Path) -> bool:
         return False
 
 
-# Which words of a command are pictures.
+# Which words of a command are images.
 
 
 def split_arguments(arguments: Sequence[str], out: Path) -> tuple[list[Path], list[str]]:
-    """Which arguments are pictures and which are concepts: pictures come first.
+    """Which arguments are images and which are concepts: images come first.
 
-    The first one is a picture (a file, a folder, a pattern). Those behind it are pictures as long as they look like
-    pictures, as when the shell has expanded a pattern; the rest are concepts. In folders, what excite itself has drawn
-    into ``out`` is no picture.
+    The first one is an image (a file, a folder, a pattern). Those behind it are images as long as they look like
+    images, as when the shell has expanded a pattern; the rest are concepts. In folders, what excite itself has drawn
+    into ``out`` is no image.
 
     Example:
         >>> split_arguments(["holiday/", "more/*.jpg", "cat", "dog"], Path("maps"))  # doctest: +SKIP
@@ -77,15 +77,15 @@ def split_arguments(arguments: Sequence[str], out: Path) -> tuple[list[Path], li
     concepts = list(arguments[len(patterns) :])
     for concept in concepts:
         if Path(concept).suffix.lower() in PICTURE_SUFFIXES:
-            raise ConceptError(f"{concept!r} looks like a picture behind a concept: name all pictures first")
+            raise ConceptError(f"{concept!r} looks like an image behind a concept: name all images first")
     photos = {os.path.realpath(photo): photo for pattern in patterns for photo in _photos(pattern, patterns, out)}
     return list(photos.values()), concepts
 
 
 def _photos(pattern: str, patterns: Sequence[str], out: Path) -> list[Path]:
-    """The pictures of one argument. One that is missing among others fails when its turn comes, and alone."""
+    """The images of one argument. One that is missing among others fails when its turn comes, and alone."""
     if not pattern.strip():
-        raise ImageError("the name of a picture is blank: name a file, a folder or a pattern")
+        raise ImageError("the name of an image is blank: name a file, a folder or a pattern")
     named = Path(pattern).suffix.lower() in PICTURE_SUFFIXES and not glob.has_magic(pattern)
     missing = named and len(patterns) > 1 and not os.path.exists(pattern)  # noqa: PTH110 - Path's fails at long names
     if missing or os.path.isfile(pattern):  # noqa: PTH113
@@ -93,11 +93,11 @@ def _photos(pattern: str, patterns: Sequence[str], out: Path) -> list[Path]:
     try:
         found = find_images(pattern)
     except OSError as error:
-        raise ImageError(f"no pictures found for {pattern!r}: {error.strerror or error}") from None
+        raise ImageError(f"no images found for {pattern!r}: {error.strerror or error}") from None
     inside = out.resolve()
     photos = [photo for photo in found if inside not in photo.resolve().parents or not is_drawn(photo)]
     if not photos:
-        raise ImageError(f"no pictures found for {pattern!r} but those that excite itself has drawn")
+        raise ImageError(f"no images found for {pattern!r} but those that excite itself has drawn")
     return photos
 
 
@@ -107,7 +107,7 @@ LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file
 
 
 def file_names(photos: Sequence[Path]) -> dict[Path, str]:
-    """A name for each picture's files: its own, with as much of its path as tells it from the others."""
+    """A name for each image's files: its own, with as much of its path as tells it from the others."""
     for describe in (lambda path: path.stem, lambda path: str(path.with_suffix("")), str):
         names = {photo: _slug(describe(photo), LONGEST_PICTURE) for photo in photos}
         if len({name.casefold() for name in names.values()}) == len(photos):
@@ -116,7 +116,7 @@ def file_names(photos: Sequence[Path]) -> dict[Path, str]:
 
 
 def map_names(name: str, maps: Sequence[AttentionMap]) -> list[str]:
-    """A file name for each map: picture, concept, and whatever else tells it from the others, with dots between."""
+    """A file name for each map: image, concept, and whatever else tells it from the others, with dots between."""
     names = [f"{name}.{_slug(found.concept, LONGEST_CONCEPT)}" for found in maps]
     if len({found.layer for found in maps}) > 1:
         names = [f"{each}.{_slug(found.layer, LONGEST_LAYER)}" for each, found in zip(names, maps, strict=True)]
@@ -135,12 +135,12 @@ def _slug(text: str, most: int) -> str:
     return words.encode()[:most].decode(errors="ignore").strip("-") or "picture"
 
 
-# What is asked of every picture.
+# What is asked of every image.
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of every picture."""
+    """What is asked of every image."""
 
     model: Choice
     concepts: tuple[str, ...] | None  # None: the classifier's own findings
@@ -177,31 +177,31 @@ class Question:
         )
 
 
-# What is done for each picture: one look, and its files.
+# What is done for each image: one look, and its files.
 
 
 @dataclass(frozen=True)
 class Task:
-    """A picture and what its files are called."""
+    """An image and what its files are called."""
 
     photo: Path
     files: str
 
     @property
     def name(self) -> str:
-        """The picture as the user calls it."""
+        """The image as the user calls it."""
         return str(self.photo)
 
 
 @dataclass(frozen=True, eq=False)
 class Asking:
-    """The work done for each picture.
+    """The work done for each image.
 
     Attributes:
         classifier: who is asked,
         question: and what.
         out: the folder for files.
-        overlays: whether to draw pictures,
+        overlays: whether to draw images,
         arrays: and to save the maps.
     """
 
@@ -212,7 +212,7 @@ class Asking:
     arrays: bool
 
     def key(self, task: Task) -> str:
-        """Changes when the picture, the question or the program does."""
+        """Changes when the image, the question or the program does."""
         facts = [
             {**asdict(self.question), "model": self.question.model.key()},
             self.overlays,
@@ -256,17 +256,17 @@ Answer = dict[str, Any]
 
 
 class Album:
-    """Answers one question for many pictures, into a folder.
+    """Answers one question for many images, into a folder.
 
-    For each picture: one overlay for each concept and layer (``picture.concept.png``), a figure with all of them
-    (``picture-maps.png``), and a line in ``answers.jsonl``. A run over several pictures that is started again skips
-    those already answered there, if the picture, the question and the files of the answer are still the same.
+    For each image: one overlay for each concept and layer (``picture.concept.png``), a figure with all of them
+    (``picture-maps.png``), and a line in ``answers.jsonl``. A run over several images that is started again skips
+    those already answered there, if the image, the question and the files of the answer are still the same.
 
-    Names hold dots only between their parts, so that no file of one picture is called like one of another; and a PNG
+    Names hold dots only between their parts, so that no file of one image is called like one of another; and a PNG
     that excite has not drawn is never overwritten.
 
     Attributes:
-        failures: what went wrong, a line for each picture that could not be read.
+        failures: what went wrong, a line for each image that could not be read.
     """
 
     def __init__(
@@ -278,15 +278,15 @@ class Album:
         self.failures: list[str] = []
         self.work = Asking(question.model.load(), question, out, overlays, arrays)
         labels = self.work.classifier.labels
-        if labels is not None:  # an unknown concept is known now, not after a thousand pictures
+        if labels is not None:  # an unknown concept is known now, not after a thousand images
             for concept in (*(question.concepts or ()), *question.against):
                 labels.find(concept)
 
     def answers(self, photos: Sequence[Path], workers: int | Crew = 1) -> Iterator[Answer]:
-        """Answer picture by picture. One that cannot be read is a failure among several, an error when alone.
+        """Answer image by image. One that cannot be read is a failure among several, an error when alone.
 
         Args:
-            photos: the pictures.
+            photos: the images.
             workers: who does it: how many processes of this machine, or a crew.
         """
         crew, alone = Crew.of(workers), len(photos) == 1
@@ -307,7 +307,7 @@ class Album:
                 yield self._as_asked(entry, task.photo)
 
     def _as_asked(self, entry: Entry, photo: Path) -> Answer:
-        """An answer with the names that pictures and folder have in this run."""
+        """An answer with the names that images and folder have in this run."""
         rows = [
             {**row, "overlay": None if row["overlay"] is None else str(self.out / row["overlay"])}
             for row in entry["maps"]

@@ -88,7 +88,7 @@ class Files:
         kind: the format that is written. Files of other formats in the same folder stay as they are.
 
     Attributes:
-        copied: how many pictures are copies because links could not be made.
+        copied: how many images are copies because links could not be made.
         lock: to be held while files are written: two runs would take each other's for somebody else's.
     """
 
@@ -145,7 +145,7 @@ class Files:
                 raise ExciteError(f"cannot remove {str(path)!r}: {error.strerror or error}") from None
 
     def original(self, path: Path) -> Path | None:
-        """The picture behind a link that an earlier run made, or the path itself if it made a copy; None if neither.
+        """The image behind a link that an earlier run made, or the path itself if it made a copy; None if neither.
 
         Example:
             >>> from pathlib import Path
@@ -182,7 +182,7 @@ class Files:
         return there
 
     def _shows(self, path: Path, picture: Path) -> bool:
-        """Whether this is the picture, or a copy of it."""
+        """Whether this is the image, or a copy of it."""
         try:
             if path.samefile(picture):
                 return True
@@ -193,7 +193,7 @@ class Files:
         return same
 
     def _put(self, name: str, picture: Path) -> None:
-        """Make a link in one step, or else a copy. An older link goes first: to write to it would change a picture."""
+        """Make a link in one step, or else a copy. An older link goes first: to write to it would change an image."""
         path = self.out / name
         self._note(name, _state(Link(picture)))
         if _linked(path, picture):

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     Format = Callable[["Document"], dict[str, Content]]
 
 
-# What was found in which pictures, in no format yet.
+# What was found in which images, in no format yet.
 
 Box = tuple[int, int, int, int]
-"""``(x0, y0, x1, y1)`` in pixels of the upright picture, counted from 0; half-open, so ``x1 - x0`` is the width."""
+"""``(x0, y0, x1, y1)`` in pixels of the upright image, counted from 0; half-open, so ``x1 - x0`` is the width."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A box, what is in it, and how probable it is that the picture shows that at all."""
+    """A box, what is in it, and how probable it is that the image shows that at all."""
 
     concept: str
     probability: float
@@ -42,7 +42,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Boxed:
-    """A picture, its width and height as it was read, and its boxes: none where nothing was found."""
+    """An image, its width and height as it was read, and its boxes: none where nothing was found."""
 
     picture: Picture
     size: tuple[int, int]
@@ -62,13 +62,13 @@ class Document:
     categories: tuple[str, ...]
 
 
-# COCO's format: one JSON file for all pictures. A box is its left top corner, its width and its height.
+# COCO's format: one JSON file for all images. A box is its left top corner, its width and its height.
 
 Entry = dict[str, Any]
 
 
 def coco_files(document: Document) -> dict[str, Content]:
-    """The one file. Numbers of pictures are their places among all, also among those that are not done yet.
+    """The one file. Numbers of images are their places among all, also among those that are not done yet.
 
     Example:
         >>> from excite.autolabel import Document
@@ -127,7 +127,7 @@ def csv_files(document: Document) -> dict[str, Content]:
     r"""The one file. All text is in quotes, so that commas and line breaks in names do no harm.
 
     Raises:
-        DataError: the name of a picture is no Unicode text.
+        DataError: the name of an image is no Unicode text.
 
     Example:
         >>> from excite.autolabel import Document
@@ -151,7 +151,7 @@ def _checked(name: str) -> str:
     return name
 
 
-# PASCAL VOC's layout: an XML file for each picture, and a list. Pixels are counted from 1, the last one included.
+# PASCAL VOC's layout: an XML file for each image, and a list. Pixels are counted from 1, the last one included.
 
 LIST = "ImageSets/Main/trainval.txt"
 
@@ -178,7 +178,7 @@ OBJECT = """\
 
 
 def voc_files(document: Document) -> dict[str, Content]:
-    """The annotations and the pictures, and last the list, which names nothing that is not there.
+    """The annotations and the images, and last the list, which names nothing that is not there.
 
     Example:
         >>> from excite.autolabel import Document
@@ -207,7 +207,7 @@ def _object(found: Found) -> str:
 
 
 def _file(picture: Picture) -> str:
-    """The file name that a reader of VOC looks for; what has no suffix of pictures is one of its JPEGs to it."""
+    """The file name that a reader of VOC looks for; what has no suffix of images is one of its JPEGs to it."""
     suffix = PurePosixPath(picture.name).suffix.lower()
     return f"{picture.stem}{suffix if suffix in PICTURE_SUFFIXES else '.jpg'}"
 

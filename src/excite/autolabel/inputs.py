@@ -1,4 +1,4 @@
-"""Which pictures are meant, and what each of them is called in the files."""
+"""Which images are meant, and what each of them is called in the files."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from excite.vocabulary import Concept, Labels
 
 
-ANYWHERE = Path("/")  # wherever excite has drawn an overlay, it is no picture to make boxes for
+ANYWHERE = Path("/")  # wherever excite has drawn an overlay, it is no image to make boxes for
 LONGEST_STEM = 200  # bytes in a file name, which may have 255 in all
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that boxes are asked for.
+    """An image that boxes are asked for.
 
     Attributes:
         number: its place in the order of the names, from 1.
         path: the file, as the user would name it.
-        name: where it is below the folder that holds all pictures, with forward slashes.
-        stem: a name that no other picture has, without blanks, dots and slashes.
+        name: where it is below the folder that holds all images, with forward slashes.
+        stem: a name that no other image has, without blanks, dots and slashes.
     """
 
     number: int
@@ -48,14 +48,14 @@ class Picture:
 
 
 def find_pictures(arguments: Sequence[str], files: Files) -> tuple[Path, list[Picture]]:
-    """The folder that holds all pictures, and the pictures in the order of their names below it.
+    """The folder that holds all images, and the images in the order of their names below it.
 
     Args:
-        arguments: folders, pictures and patterns.
-        files: what an earlier run wrote: a link of its own is no picture, even if it lies in a folder that is named.
+        arguments: folders, images and patterns.
+        files: what an earlier run wrote: a link of its own is no image, even if it lies in a folder that is named.
 
     Raises:
-        ImageError: an argument stands for no picture.
+        ImageError: an argument stands for no image.
 
     Example:
         >>> find_pictures(["photos"], Files(Path("boxes"), "coco"))  # doctest: +SKIP
@@ -66,8 +66,8 @@ def find_pictures(arguments: Sequence[str], files: Files) -> tuple[Path, list[Pi
     for argument in arguments:
         paths = list(_found_by(argument, files))
         if not paths:
-            raise ImageError(f"no pictures found for {argument!r} but those that excite itself has put there")
-        for path in paths:  # two links to one picture are one picture, whatever is named first
+            raise ImageError(f"no images found for {argument!r} but those that excite itself has put there")
+        for path in paths:  # two links to one image are one image, whatever is named first
             file = os.path.realpath(path)
             found[file] = min(found.get(file, path), path, key=place)
         folders += [argument] if os.path.isdir(argument) else [path.parent for path in paths]  # noqa: PTH112 - any name
@@ -88,7 +88,7 @@ def place(path: Path) -> Path:
 
 
 def _found_by(argument: str, files: Files) -> Iterator[Path]:
-    """The pictures of an argument. Of a picture and our link to it, only one is found: it may be the link."""
+    """The images of an argument. Of an image and our link to it, only one is found: it may be the link."""
     paths = split_arguments([argument], ANYWHERE)[0]
     matches = [argument] if os.path.exists(argument) else glob.glob(argument, recursive=True)  # noqa: PTH110, PTH207 - any name
     places = {Path(os.path.realpath(match)) if os.path.isdir(match) else place(Path(match)) for match in matches}  # noqa: PTH112 - any name
@@ -120,7 +120,7 @@ def _words(text: str) -> str:
     return words.encode()[:LONGEST_STEM].decode(errors="ignore").strip("-") or "picture"
 
 
-# What to look for in which picture, and what its boxes are called.
+# What to look for in which image, and what its boxes are called.
 
 NO_TEXT = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # neither XML nor UTF-8 has all of the rest
 
@@ -181,7 +181,7 @@ def understood(words: Iterable[str], labels: Labels | None) -> tuple[Wanted, ...
 
 
 def folders_of(pictures: Sequence[Picture]) -> list[str]:
-    """The names of the folders in which the pictures lie, in alphabetical order."""
+    """The names of the folders in which the images lie, in alphabetical order."""
     return sorted({picture.folder for picture in pictures})
 
 

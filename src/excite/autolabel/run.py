@@ -1,4 +1,4 @@
-"""Boxes for many pictures, kept in files that are whole at every moment."""
+"""Boxes for many images, kept in files that are whole at every moment."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _notes(boxing: Boxing, without: int) -> Iterator[str]:
     turned = sum(record["turned"] for record in boxing.records.values())
     if turned:
         yield (
-            f"{_pictures(turned)} stored on the side (EXIF): boxes are those of the upright picture; turn the files "
+            f"{_pictures(turned)} stored on the side (EXIF): boxes are those of the upright image; turn the files "
             "themselves for programs that do not"
         )
     if boxing.files.copied:
@@ -79,10 +79,10 @@ def _notes(boxing: Boxing, without: int) -> Iterator[str]:
 
 
 def _pictures(count: int) -> str:
-    return f"{count} picture{'s' if count != 1 else ''}"
+    return f"{count} image{'s' if count != 1 else ''}"
 
 
-# What is done for each picture: one look, and where each concept is.
+# What is done for each image: one look, and where each concept is.
 #
 # What is written down are facts (the box, how probable the concept is), so that the threshold may change without
 # another look.
@@ -93,7 +93,7 @@ FIELDS = ("image", "size", "turned", "found")
 
 @dataclass(frozen=True)
 class Task:
-    """A picture and what to look for in it; nothing: what the classifier finds."""
+    """An image and what to look for in it; nothing: what the classifier finds."""
 
     picture: Picture
     wanted: tuple[Wanted, ...]
@@ -106,7 +106,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Locating:
-    """The work done for each picture.
+    """The work done for each image.
 
     Attributes:
         classifier: who is asked.
@@ -125,13 +125,13 @@ class Locating:
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Task) -> str:
-        """Changes when the picture, what is looked for, the classifier or the program does."""
+        """Changes when the image, what is looked for, the classifier or the program does."""
         wanted = [asdict(one) for one in task.wanted]
         facts = [self.question, wanted, *file_state(task.picture.path)]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
     def __call__(self, task: Task) -> dict[str, Any]:
-        """One look at the picture, and a box for each concept that there is evidence for."""
+        """One look at the image, and a box for each concept that there is evidence for."""
         picture = read_image(task.picture.path)
         return {
             "image": task.image,
@@ -162,18 +162,18 @@ def _is_turned(path: Path) -> bool:
                 return False
             stored.load()  # formats that turn themselves when decoded have no orientation left
             return stored.getexif().get(ORIENTATION_TAG) in UPRIGHT
-    except Exception:  # noqa: BLE001 - the reader of pictures has already told what is wrong with its metadata
+    except Exception:  # noqa: BLE001 - the reader of images has already told what is wrong with its metadata
         return False
 
 
-# Boxes for many pictures, kept in files that are whole at every moment.
+# Boxes for many images, kept in files that are whole at every moment.
 
 PAUSE = 5.0  # at least so many seconds from one writing of the files to the next,
 SHARE = 20  # and so many times as long as the last one took: writing is a small part of all work
 
 
 class Boxing:
-    """Makes boxes for pictures and writes them into a folder, in one of `excite.autolabel.FORMATS`.
+    """Makes boxes for images and writes them into a folder, in one of `excite.autolabel.FORMATS`.
 
     Every answer is written down at once in ``records.jsonl``, so that a run that was stopped goes on where it was. The
     files themselves are whole from the beginning, and hold more and more. In the end they are the same, however often
@@ -181,19 +181,19 @@ class Boxing:
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
-        arguments: folders, pictures and patterns.
+        arguments: folders, images and patterns.
         out: the folder for the files.
         question: what to look for.
         kind: the format.
         fresh: do everything again, also what an earlier run into this folder has done.
 
     Attributes:
-        root: the folder that holds all pictures: their names in the files are relative to it.
+        root: the folder that holds all images: their names in the files are relative to it.
         wanted: all that is looked for; nothing where the classifier tells what it finds.
-        failures: a line for each picture that cannot be read.
+        failures: a line for each image that cannot be read.
 
     Raises:
-        ExciteError: something is wrong that can be known before the first look: no pictures, a concept that is not
+        ExciteError: something is wrong that can be known before the first look: no images, a concept that is not
             known, or files in the folder that are somebody else's.
 
     Example:
@@ -277,7 +277,7 @@ class Boxing:
         )
 
     def _known(self) -> dict[str, Entry]:
-        """What an earlier run has found out, by picture."""
+        """What an earlier run has found out, by image."""
         done = self._ledger.read()
         keys = map(self._key, self.tasks)
         return {done[key]["image"]: done[key] for key in keys if key is not None and key in done}
@@ -305,7 +305,7 @@ class Boxing:
         self._next = ended + max(PAUSE, SHARE * (ended - began))
 
 
-# What is asked of the pictures.
+# What is asked of the images.
 
 PROBABLE = 0.5
 
@@ -315,8 +315,8 @@ class Question:
     """What to look for, and how sure the classifier has to be.
 
     Attributes:
-        concepts: look for these in every picture; none for the classifier's own best finding.
-        from_folders: look for what the folder of a picture is called.
+        concepts: look for these in every image; none for the classifier's own best finding.
+        from_folders: look for what the folder of an image is called.
         at_least: a concept that is less probable gets no box; None for 0.5, or for 0 where folders tell what is there.
         how: arguments of `excite.api.locate` that are not as usual.
 
@@ -350,7 +350,7 @@ class Question:
         return understood(folders_of(pictures) if self.from_folders else self.concepts, labels)
 
     def tasks(self, pictures: Sequence[Picture], wanted: Sequence[Wanted]) -> list[Task]:
-        """What of that is looked for in which picture."""
+        """What of that is looked for in which image."""
         if not self.from_folders:
             return [Task(picture, tuple(wanted)) for picture in pictures]
         called = {one.category: one for one in wanted}

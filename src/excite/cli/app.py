@@ -42,7 +42,7 @@ REMEDIES = {
     errno.ENOENT: f"was it removed? Put it back {AGAIN}",
     errno.EMFILE: f"allow more with `ulimit -n 4096` {AGAIN}",
 }
-NO_MEMORY = f"not enough memory: use fewer workers or smaller pictures, {AGAIN}"
+NO_MEMORY = f"not enough memory: use fewer workers or smaller images, {AGAIN}"
 MEMORY_WORDS = ("can't allocate memory", "out of memory")  # torch raises a plain RuntimeError
 REPORT = "this is a fault of excite: run it again with --debug and report what it prints"
 
@@ -184,7 +184,7 @@ class Stopping:
 
 STOPPED = 130  # the exit code of a command that the user has stopped with Ctrl-C
 
-# oneDNN keeps a kernel for every shape of picture it has met, a thousand by default: 130 MB on 1000 pictures of VOC
+# oneDNN keeps a kernel for every shape of image it has met, a thousand by default: 130 MB on 1000 images of VOC
 KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "200")
 
 app = typer.Typer(
@@ -225,7 +225,7 @@ def options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")] = False,  # noqa: ARG001
 ) -> None:
-    """Where in this picture is the evidence for that concept?
+    """Where in this image is the evidence for that concept?
 
     Start with: excite attend PHOTO
     """

@@ -1,4 +1,4 @@
-"""``excite attend``: where in these pictures is the evidence?"""
+"""``excite attend``: where in these images is the evidence?"""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ Examples:
   excite attend photo.jpg tabby 761 --json      two concepts, for a program
   excite attend photo.jpg cat --against dog     cat, not dog
   excite attend holiday/ dog --out maps         a folder; stopped, it can be resumed
-  excite attend holiday/ dog --workers 4        four pictures at a time
+  excite attend holiday/ dog --workers 4        four images at a time
   excite attend photo.jpg --model timm:convnext_tiny
   excite attend photo.jpg --model vgg16 --weights VGG_ILSVRC_16_layers.caffemodel
 """
 
 
 def command(
-    photo: Annotated[str, typer.Argument(metavar="PHOTO", help="A picture, a folder, or a pattern in quotes.")],
+    photo: Annotated[str, typer.Argument(metavar="PHOTO", help="An image, a folder, or a pattern in quotes.")],
     concepts: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="CONCEPT",
             help="What to look for: labels, synonyms, everyday words or indices; nothing for the classifier's five "
-            "best findings. More pictures may come before.",
+            "best findings. More images may come before.",
         ),
     ] = None,
     model: Model = "everyday",
@@ -67,12 +67,12 @@ def command(
     engine: Engine = "local",
     address: Address = None,
     out: Annotated[Path, typer.Option(help="The folder for overlays and results.")] = Path("excite-out"),
-    overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw pictures.")] = True,
+    overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw images.")] = True,
     arrays: Annotated[bool, typer.Option("--arrays", help="Also save each map as NPY.")] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each picture.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each image.")] = False,
 ) -> None:
     """Draw where a classifier sees each concept, and print probability, point, box and mass."""
     from excite.autolabel.batch import Album, Question, split_arguments
@@ -94,7 +94,7 @@ def command(
 
 
 def _print(answer: dict[str, Any]) -> None:
-    """One picture's findings as a table."""
+    """One image's findings as a table."""
     typer.secho(answer["image"], bold=True)
     print_columns([_row(found) for found in answer["maps"]])
 

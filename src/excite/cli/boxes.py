@@ -1,4 +1,4 @@
-"""``excite boxes``: boxes for one's own pictures, as a detector's training set."""
+"""``excite boxes``: boxes for one's own images, as a detector's training set."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = ["EXAMPLES", "command"]
 
 EXAMPLES = """\b
 Examples:
-  excite boxes photos/ --concept dog --concept cat      where are dogs and cats in these pictures?
+  excite boxes photos/ --concept dog --concept cat      where are dogs and cats in these images?
   excite boxes photos/ --concepts-from-folders --format voc --out training
                                                         photos/dog/1.jpg shows a dog, photos/cat/1.jpg a cat
-  excite boxes photos/ --format csv --at-least 0.8      the best finding in each picture, if it is probable
+  excite boxes photos/ --format csv --at-least 0.8      the best finding in each image, if it is probable
 """
 
 
 def command(
     folders: Annotated[
-        list[str], typer.Argument(metavar="FOLDER", help="Folders of pictures; or pictures, or patterns in quotes.")
+        list[str], typer.Argument(metavar="FOLDER", help="Folders of images; or images, or patterns in quotes.")
     ],
     concept: Annotated[
         list[str] | None,
-        typer.Option(help="Look for this in every picture; may be given several times. None: the best finding."),
+        typer.Option(help="Look for this in every image; may be given several times. None: the best finding."),
     ] = None,
     from_folders: Annotated[
         bool,
-        typer.Option("--concepts-from-folders", help="Look for what the folder is called in which a picture lies."),
+        typer.Option("--concepts-from-folders", help="Look for what the folder is called in which an image lies."),
     ] = False,
     at_least: Annotated[
         float | None,
@@ -63,9 +63,9 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Write boxes around what your pictures show, for a detector to learn from.
+    """Write boxes around what your images show, for a detector to learn from.
 
-    All that has to be known is what a picture shows, not where. Stopped and started again, it goes on where it was.
+    All that has to be known is what an image shows, not where. Stopped and started again, it goes on where it was.
     """
     from excite.autolabel import Boxing, Question, find_format
     from excite.autolabel.inputs import misread
@@ -86,7 +86,7 @@ def command(
 
 
 def _how(method: str | None, layer: str | None, alpha: float | None) -> dict[str, Any]:
-    """What is not to be as usual, checked as far as that can be done without a picture."""
+    """What is not to be as usual, checked as far as that can be done without an image."""
     from excite.methods import find_method
     from excite.readouts.box import checked_alpha
 
@@ -100,7 +100,7 @@ def _print(answer: dict[str, Any]) -> None:
     if answer["concepts"]:
         print_columns([{"concept": name, "boxes": count} for name, count in answer["concepts"].items()])
     read = answer["pictures"] - len(answer["failures"])
-    typer.echo(f"boxes: {answer['boxes']}, in {read - answer['without']} of {read} pictures of {answer['folder']}")
+    typer.echo(f"boxes: {answer['boxes']}, in {read - answer['without']} of {read} images of {answer['folder']}")
     for note in answer["notes"]:
         typer.echo(note)
     typer.echo(f"written: {', '.join(answer['files'])}")

@@ -56,7 +56,7 @@ def command(
         str | None,
         typer.Option(metavar="A,B,...", help="Some of mass, values, randomisation, classes, removal, stability."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Use at most so many pictures, evenly among those given.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Use at most so many images, evenly among those given.")] = 20,
     seed: Annotated[int, typer.Option(help="The same seed draws the same weights, noise and concepts.")] = 0,
     workers: Workers = None,
     engine: Engine = "local",
@@ -65,10 +65,10 @@ def command(
     with_page: WithPage = True,
     as_json: AsJson = False,
 ) -> None:
-    """Check, on a few pictures, whether the maps of a classifier can be relied on, and say so in plain words.
+    """Check, on a few images, whether the maps of a classifier can be relied on, and say so in plain words.
 
     How much of the signal is kept; are the values right; do the maps depend on what the network has learned and on
-    the concept; does the answer fade with the evidence; do maps stay when the picture hardly changes. The same is asked
+    the concept; does the answer fade with the evidence; do maps stay when the image hardly changes. The same is asked
     of gradients, Grad-CAM, relevance and, where it says something, of a random map. Ends with 1 if a check fails.
     Stopped and started again, it goes on where it was.
     """

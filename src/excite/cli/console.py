@@ -60,9 +60,9 @@ def _aligned(words: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def tell_failures(failures: Sequence[str], pictures: int) -> None:
-    """A line for each picture or annotation that could not be read, and the end of the command if there is any."""
+    """A line for each image or annotation that could not be read, and the end of the command if there is any."""
     for failure in failures:
         typer.echo(f"excite: {failure}", err=True)
     if failures:
-        typer.echo(f"excite: {len(failures)} of {pictures} pictures could not be read", err=True)
+        typer.echo(f"excite: {len(failures)} of {pictures} images could not be read", err=True)
         raise typer.Exit(1)

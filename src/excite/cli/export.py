@@ -34,23 +34,23 @@ def command(
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Annotated[
-        str | None, typer.Option(metavar="HxW", help="Height and width of the pictures; as it was trained if none.")
+        str | None, typer.Option(metavar="HxW", help="Height and width of the images; as it was trained if none.")
     ] = None,
     fully_convolutional: FullyConvolutional = None,
     dynamic: Annotated[
         bool,
         typer.Option(
-            "--dynamic/--no-dynamic", help="Serve batches and, where the network can, other sizes; or just one picture."
+            "--dynamic/--no-dynamic", help="Serve batches and, where the network can, other sizes; or just one image."
         ),
     ] = True,
     check: Annotated[
         list[str] | None,
-        typer.Option(metavar="PICTURE", help="Check the file on these pictures or folders; on noise if none."),
+        typer.Option(metavar="PICTURE", help="Check the file on these images or folders; on noise if none."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Check on at most so many pictures.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Check on at most so many images.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Write a network with its maps into one file: picture and signal in, map out.
+    """Write a network with its maps into one file: image and signal in, map out.
 
     The file is run beside the library before it is put in place: it is there only if both agree to 1e-4.
     """
@@ -92,7 +92,7 @@ def _sides(size: str | None) -> tuple[int, int] | None:
 def _print(found: Exported) -> None:
     facts = found.facts
     sizes = facts["sizes"]
-    what = f"{found.agreement.pictures} picture{'s' if found.agreement.pictures > 1 else ''}"
+    what = f"{found.agreement.pictures} image{'s' if found.agreement.pictures > 1 else ''}"
     print_columns(
         [
             {

@@ -15,7 +15,7 @@ EXAMPLES = """\b
 Examples:
   excite fetch voc2007 --to data                 train, val and test, 0.9 GB
   excite fetch voc2007 --to data --split val     only the archive of train and val
-  excite fetch coco2014 --to data/coco           the paper's validation pictures, 6.9 GB
+  excite fetch coco2014 --to data/coco           the paper's validation images, 6.9 GB
 """
 
 

@@ -1,4 +1,4 @@
-"""``excite ground``: which regions of a picture do these phrases refer to?"""
+"""``excite ground``: which regions of an image do these phrases refer to?"""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def _region_row(rank: int, region: Region) -> dict[str, str]:
     }
 
 
-# ``excite ground``: which regions of a picture do these phrases refer to?
+# ``excite ground``: which regions of an image do these phrases refer to?
 
 EXAMPLES = """\b
 Examples:
-  excite ground photo.jpg "a man in a red hat"           its five best regions, and a picture of them
+  excite ground photo.jpg "a man in a red hat"           its five best regions, and an image of them
   excite ground photo.jpg "the left dog" "a ball" --json two phrases at once, for a program
   excite ground photo.jpg --phrases captions.txt         a phrase a line
   excite ground photo.jpg "a dog" --proposals edge-boxes --gamma 0.25
@@ -79,7 +79,7 @@ Examples:
 
 
 def command(
-    photo: Annotated[Path, typer.Argument(metavar="PHOTO", help="A picture.")],
+    photo: Annotated[Path, typer.Argument(metavar="PHOTO", help="An image.")],
     phrases: Annotated[
         list[str] | None,
         typer.Argument(metavar="PHRASE", help="What to look for, in English; one phrase in quotes, or several."),
@@ -108,17 +108,17 @@ def command(
     ] = None,
     side: Annotated[
         int | None,
-        typer.Option(min=1, help="The shorter side of the picture as the classifier sees it; 300, or --size."),
+        typer.Option(min=1, help="The shorter side of the image as the classifier sees it; 300, or --size."),
     ] = None,
     hints: Hints = True,
     most: Annotated[int, typer.Option(min=1, metavar="N", help="Tell at most so many regions.")] = 5,
     out: Annotated[
-        Path, typer.Option(help="The folder for pictures; or the name of one, ending in .png, for one phrase.")
+        Path, typer.Option(help="The folder for images; or the name of one, ending in .png, for one phrase.")
     ] = Path("excite-out"),
-    overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw pictures.")] = True,
+    overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw images.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Tell which regions of a picture phrases refer to, and draw them with the map of each word."""
+    """Tell which regions of an image phrases refer to, and draw them with the map of each word."""
     from excite.grounding import ground
     from excite.grounding.ground import GAMMA, METHOD, MOST_GAMMA
     from excite.grounding.phrase_maps import SIDE
@@ -130,7 +130,7 @@ def command(
 
     texts = _phrases(phrases or [], phrases_file)
     if overlays and _is_picture(out) and len(texts) > 1:
-        raise typer.BadParameter(f"--out {out} is one picture for {len(texts)} phrases: name a folder")
+        raise typer.BadParameter(f"--out {out} is one image for {len(texts)} phrases: name a folder")
     gamma = GAMMA if gamma is None else _checked("--gamma", gamma, MOST_GAMMA)
     trust = TRUST if trust is None else _checked("--trust", trust, 1)
     method = find_method(METHOD if method is None else method).name
@@ -220,5 +220,5 @@ def _draw(grounded: Sequence[Grounded], photo: Path, out: Path) -> list[str]:
 def _tell_unknown(grounded: Grounded, model: str) -> None:
     """An answer without any word of the phrase is one to another question; whoever reads it should know."""
     if not grounded.map.known:
-        told = f"{model} knows no word of {grounded.phrase!r}: the answer is whatever it finds in the picture"
+        told = f"{model} knows no word of {grounded.phrase!r}: the answer is whatever it finds in the image"
         typer.echo(f"excite: note: {told}", err=True)

@@ -1,4 +1,4 @@
-"""``excite layers``: which layer of a classifier points best, on annotated pictures."""
+"""``excite layers``: which layer of a classifier points best, on annotated images."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ Examples:
 
 def command(
     model: ModelArgument,
-    data: Annotated[Path, typer.Option(help="The folder of annotated pictures: ImageNet, VOC or COCO.")],
+    data: Annotated[Path, typer.Option(help="The folder of annotated images: ImageNet, VOC or COCO.")],
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Size = None,
     fully_convolutional: FullyConvolutional = None,
-    split: Annotated[str | None, typer.Option(help="Which part of the data; its validation pictures if none.")] = None,
+    split: Annotated[str | None, typer.Option(help="Which part of the data; its validation images if none.")] = None,
     layer: Annotated[
         list[str] | None,
         typer.Option(help="A layer to try, may be given several times; the ends of the blocks if none."),
@@ -50,23 +50,23 @@ def command(
     method: Annotated[
         list[str] | None, typer.Option(help="A method to try, may be given several times; mwp and c-mwp if none.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Use at most so many pictures.")] = None,
-    skip: Annotated[int, typer.Option(min=0, help="Leave out so many pictures first.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use at most so many images.")] = None,
+    skip: Annotated[int, typer.Option(min=0, help="Leave out so many images first.")] = 0,
     by: Annotated[str, typer.Option(help="Choose by pointing, or by box (data with one main object).")] = "pointing",
     tolerance: Annotated[
         float | None,
         typer.Option(min=0, help="How many pixels beside a box a point may lie; by the data's custom if none."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="How pictures are shared out to choose on and to measure on.")] = 0,
+    seed: Annotated[int, typer.Option(help="How images are shared out to choose on and to measure on.")] = 0,
     workers: Workers = None,
     engine: Engine = "local",
     address: Address = None,
     out: Annotated[Path | None, typer.Option(help="The folder for results; excite-out/layers-MODEL if none.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure layers on annotated pictures and recommend one, with a table and a figure.
+    """Measure layers on annotated images and recommend one, with a table and a figure.
 
-    The layer is chosen on one half of the pictures; all figures are about the other half. Stopped and started again,
+    The layer is chosen on one half of the images; all figures are about the other half. Stopped and started again,
     it goes on where it was.
     """
     from excite.datasets import open_dataset

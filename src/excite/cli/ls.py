@@ -31,7 +31,7 @@ def models(as_json: Json = False) -> None:
 
 @app.command()
 def layers(model: ModelArgument = "efficientnet-lite0", size: Size = None, as_json: Json = False) -> None:
-    """The layers of a model that can be read as maps, from the picture up.
+    """The layers of a model that can be read as maps, from the image up.
 
     Which layers there are does not depend on the weights, so none are fetched.
     """
@@ -54,7 +54,7 @@ def layers(model: ModelArgument = "efficientnet-lite0", size: Size = None, as_js
     _show(
         rows,
         as_json,
-        "next: excite attend PHOTO --layer LAYER (sizes are for a square picture; 1 is read by default; "
+        "next: excite attend PHOTO --layer LAYER (sizes are for a square image; 1 is read by default; "
         "`excite layers MODEL --data FOLDER` measures them)",
     )
 

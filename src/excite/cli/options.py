@@ -30,13 +30,13 @@ LabelsFile = Annotated[
     str | None, typer.Option("--labels", metavar="FILE", help="Its labels: one a line, synonyms after commas; or JSON.")
 ]
 Size = Annotated[
-    int | None, typer.Option(min=1, help="The shorter side of the pictures it sees; by default as it was trained.")
+    int | None, typer.Option(min=1, help="The shorter side of the images it sees; by default as it was trained.")
 ]
 FullyConvolutional = Annotated[
     bool | None,
     typer.Option(
         "--fully-convolutional/--whole-picture",
-        help="Answer for each window of its training size, or once for the picture; by default as it needs.",
+        help="Answer for each window of its training size, or once for the image; by default as it needs.",
     ),
 ]
 ProposalsFrom = Annotated[
@@ -127,9 +127,9 @@ def folder_name(model: str) -> str:
 # What commands share that compare methods, on one classifier or several: their options, and loading.
 
 Data = Annotated[
-    Path, typer.Option(help="The folder of annotated pictures: ImageNet, VOC, COCO, or your own in their format.")
+    Path, typer.Option(help="The folder of annotated images: ImageNet, VOC, COCO, or your own in their format.")
 ]
-Split = Annotated[str | None, typer.Option(help="Which part of the data; its validation pictures if none.")]
+Split = Annotated[str | None, typer.Option(help="Which part of the data; its validation images if none.")]
 Models = Annotated[
     list[str] | None,
     typer.Option("--model", help=f"{MODEL_HELP} May be given several times. efficientnet-lite0 if none."),
@@ -141,8 +141,8 @@ Layers = Annotated[
     list[str] | None,
     typer.Option("--layer", help="Read all methods here, may be given several times; each where it should be if none."),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="Use at most so many pictures.")]
-Skip = Annotated[int, typer.Option(min=0, help="Leave out so many pictures first.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Use at most so many images.")]
+Skip = Annotated[int, typer.Option(min=0, help="Leave out so many images first.")]
 Out = Annotated[Path, typer.Option(help="The folder for results; a run that was stopped goes on there.")]
 WithPage = Annotated[bool, typer.Option("--page/--no-page", help="Whether to make a page with figures.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

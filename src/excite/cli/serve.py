@@ -63,16 +63,16 @@ def command(
     ] = None,
     examples: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Show up to 12 pictures of it to try; a cat and others if not said."),
+        typer.Option(metavar="FOLDER", help="Show up to 12 images of it to try; a cat and others if not said."),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Show the page in your browser.")] = False,
     max_upload: Annotated[
-        int | None, typer.Option(min=1, metavar="MB", help="Refuse pictures of more megabytes; 25 if not said.")
+        int | None, typer.Option(min=1, metavar="MB", help="Refuse images of more megabytes; 25 if not said.")
     ] = None,
     max_pixels: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MOST_PIXELS, metavar="N", help="Refuse pictures of more pixels; 60 millions if not said."
+            min=1, max=MOST_PIXELS, metavar="N", help="Refuse images of more pixels; 60 millions if not said."
         ),
     ] = None,
     waiting: Annotated[
@@ -82,9 +82,9 @@ def command(
         bool, typer.Option("--json", help="Print the address and the token as one JSON object.")
     ] = False,
 ) -> None:
-    """Open a page where pictures are dropped and concepts are pointed at, and answer programs over HTTP.
+    """Open a page where images are dropped and concepts are pointed at, and answer programs over HTTP.
 
-    It ends with Ctrl-C. Pictures stay in memory and are forgotten; nothing is fetched from elsewhere.
+    It ends with Ctrl-C. Images stay in memory and are forgotten; nothing is fetched from elsewhere.
     """
     from excite.models import Choice
     from excite.web.server import check_installed, serve

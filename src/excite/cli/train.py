@@ -47,7 +47,7 @@ def command(
         str | None,
         typer.Option(
             metavar="WHERE",
-            help="Where the pictures are: a folder, or shards such as pics-{000..011}.tar; the corpus' folder if none.",
+            help="Where the images are: a folder, or shards such as pics-{000..011}.tar; the corpus' folder if none.",
         ),
     ] = None,
     dictionary: Annotated[
@@ -59,35 +59,35 @@ def command(
     model: Model = "efficientnet-lite0",
     weights: Weights = None,
     layers: Annotated[str, typer.Option(metavar="output|all", help="Train the last layer only, or all.")] = "output",
-    first: Annotated[int, typer.Option(min=1, help="How many of a picture's tags are learnt, as they are listed.")] = 5,
-    epochs: Annotated[int, typer.Option(min=1, help="How often each picture is seen, at most.")] = 3,
+    first: Annotated[int, typer.Option(min=1, help="How many of an image's tags are learnt, as they are listed.")] = 5,
+    epochs: Annotated[int, typer.Option(min=1, help="How often each image is seen, at most.")] = 3,
     batch: Annotated[int, typer.Option(min=1, help="Pictures a step, of all processes together.")] = 64,
     rate: Annotated[
         float, typer.Option(min=0, help="The learning rate, divided by 10 when the held-out loss goes flat.")
     ] = 0.01,
     momentum: Annotated[float, typer.Option(min=0, max=0.999, help="How much of the last step is made again.")] = 0.9,
     held_out: Annotated[
-        float, typer.Option(min=0, max=0.9, metavar="SHARE", help="Keep so many pictures aside and measure on them.")
+        float, typer.Option(min=0, max=0.9, metavar="SHARE", help="Keep so many images aside and measure on them.")
     ] = 0.1,
     checks_per_epoch: Annotated[int, typer.Option(min=1, help="How often the loss is looked at in an epoch.")] = 4,
     views: Annotated[
-        int, typer.Option(min=0, help="Random views of each picture, looked at once; 0: a new one in each epoch.")
+        int, typer.Option(min=0, help="Random views of each image, looked at once; 0: a new one in each epoch.")
     ] = 0,
-    workers: Annotated[int, typer.Option(min=0, metavar="N", help="How many processes decode pictures.")] = 1,
+    workers: Annotated[int, typer.Option(min=0, metavar="N", help="How many processes decode images.")] = 1,
     save_every: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Time between two checkpoints.")] = 300,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same classifier.")] = 0,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the curves for TensorBoard too.")] = False,
     urls: Annotated[
-        bool, typer.Option("--urls", help="Fetch pictures whose names are web addresses; the corpus says from whom.")
+        bool, typer.Option("--urls", help="Fetch images whose names are web addresses; the corpus says from whom.")
     ] = False,
     columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Train a classifier for the tags of a corpus; the folder can be given to every command as --model.
 
-    Multi-label cross-entropy over the dictionary, on the first five tags of each picture, by stochastic gradient
+    Multi-label cross-entropy over the dictionary, on the first five tags of each image, by stochastic gradient
     descent. Checkpoints let a run that was killed go on to the same result. Started by torchrun, several processes
-    share the work. Pictures that cannot be read are counted and skipped.
+    share the work. Images that cannot be read are counted and skipped.
     """
     from excite.jobs.loop import unwatched
     from excite.tags.corpus import Corpus
@@ -143,8 +143,8 @@ def _print(answer: dict[str, Any], out: Path) -> None:
     if answer["already"]:
         typer.echo(f"this training is finished already: {out} has its classifier")
     typer.echo(
-        f"{answer['tags']} tags learnt from {answer['pictures']} pictures in {answer['epochs_seen']:g} epochs "
-        f"({answer['seconds']:.0f} s); training loss {answer['loss']:.3f} a picture"
+        f"{answer['tags']} tags learnt from {answer['pictures']} images in {answer['epochs_seen']:g} epochs "
+        f"({answer['seconds']:.0f} s); training loss {answer['loss']:.3f} an image"
     )
     for reason, count in answer["left_out"].items():
         typer.echo(f"rows left out, {reason}: {count}")
@@ -152,7 +152,7 @@ def _print(answer: dict[str, Any], out: Path) -> None:
         typer.echo(f"pictures that cannot be read: {answer['unreadable']}")
     if answer.get("map") is not None:
         typer.echo(
-            f"mean average precision on {answer['measured']} pictures kept aside: {answer['map']:.3f}, "
+            f"mean average precision on {answer['measured']} images kept aside: {answer['map']:.3f}, "
             f"{answer['ratio']:.1f} x that of predicting by frequency"
         )
         typer.echo(f"best: {', '.join(answer['best'])}")
@@ -179,7 +179,7 @@ Examples:
 
 
 def finetune_command(
-    data: Annotated[Path, typer.Option(help="The folder of pictures to learn from: VOC, COCO, or with labels only.")],
+    data: Annotated[Path, typer.Option(help="The folder of images to learn from: VOC, COCO, or with labels only.")],
     out: Annotated[Path, typer.Option(help="The folder for the new classifier; a run that was stopped goes on there.")],
     split: Annotated[str, typer.Option(help="Which part of the data.")] = "train",
     model: Model = "efficientnet-lite0",
@@ -192,12 +192,12 @@ def finetune_command(
         int | None, typer.Option(min=1, help="Pictures a step; by default as in the paper, 64 or, for vgg16, 32.")
     ] = None,
     rate: Annotated[float, typer.Option(min=0, help="The learning rate.")] = 0.01,
-    views: Annotated[int, typer.Option(min=1, help="Random views of each picture, looked at once.")] = 4,
+    views: Annotated[int, typer.Option(min=1, help="Random views of each image, looked at once.")] = 4,
     augment: Annotated[
         bool, typer.Option("--augment", help="New random views in each epoch: the paper's way, and slow.")
     ] = False,
     held_out: Annotated[
-        float, typer.Option(min=0, max=0.9, metavar="SHARE", help="Keep so many pictures aside and measure on them.")
+        float, typer.Option(min=0, max=0.9, metavar="SHARE", help="Keep so many images aside and measure on them.")
     ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same classifier.")] = 0,
     workers: Workers = None,
@@ -243,12 +243,12 @@ def _wanted(labels: str | None, categories: str | None) -> Labels | None:
 def _print_finetuned(answer: dict[str, Any]) -> None:
     """What was learnt, and what to do with it."""
     typer.echo(
-        f"{len(answer['categories'])} categories learnt from {answer['pictures']} pictures in {answer['epochs']} "
-        f"epochs ({answer['seconds']:.0f} s); training loss {answer['loss']:.3f} a picture"
+        f"{len(answer['categories'])} categories learnt from {answer['pictures']} images in {answer['epochs']} "
+        f"epochs ({answer['seconds']:.0f} s); training loss {answer['loss']:.3f} an image"
     )
     if answer["never_seen"]:
-        typer.echo(f"in none of these pictures: {', '.join(answer['never_seen'])}")
+        typer.echo(f"in none of these images: {', '.join(answer['never_seen'])}")
     if answer.get("map") is not None:
-        typer.echo(f"mean average precision on {answer['held_out']} pictures kept aside: {answer['map']:.3f}")
+        typer.echo(f"mean average precision on {answer['held_out']} images kept aside: {answer['map']:.3f}")
     typer.echo(f"written: {', '.join(answer['files'])}")
     typer.secho(f"next: excite attend PHOTO --model {Path(answer['files'][0]).parent}", dim=True)

@@ -38,8 +38,8 @@ def open_dataset(folder: str | os.PathLike[str], split: str | None = None) -> Da
 
     Args:
         folder: The folder of the data set, or the one above it (``VOCdevkit`` for ``VOCdevkit/VOC2007``); or a
-            folder of one's own pictures with annotations in VOC's or COCO's format, or with a table of boxes.
-        split: Which part of it; None for its validation pictures, or its only split.
+            folder of one's own images with annotations in VOC's or COCO's format, or with a table of boxes.
+        split: Which part of it; None for its validation images, or its only split.
 
     Raises:
         DataError: There is no such folder, no data set or several in it, no such split, or broken annotations.
@@ -78,10 +78,10 @@ def _formats_of(root: Path, ranks: Sequence[Sequence[type[Dataset]]]) -> list[ty
 
 
 def _check_pictures(folder: Path) -> None:
-    """Say so where nothing but pictures is missing."""
+    """Say so where nothing but images is missing."""
     for name in WITHOUT_PICTURES:
         if (folder / name).is_file():
             raise DataError(
-                f"{str(folder / name)!r} has boxes, but no pictures are with it: "
-                "put the file, or a link to it, into the folder of the pictures, and name that"
+                f"{str(folder / name)!r} has boxes, but no images are with it: "
+                "put the file, or a link to it, into the folder of the images, and name that"
             )

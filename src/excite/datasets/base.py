@@ -48,7 +48,7 @@ def chosen_split(split: str | None, splits: Sequence[str], folder: Path) -> str:
     raise DataError(f"{str(folder)!r} has no split {wanted!r}{hint}: its splits are {known}")
 
 
-# Pictures on disk that come in splits and in a defined order, whatever is told about each.
+# Images on disk that come in splits and in a defined order, whatever is told about each.
 
 Item_co = TypeVar("Item_co", covariant=True)
 Kind = TypeVar("Kind", bound="Collection[object]")
@@ -60,7 +60,7 @@ class Collection(ABC, Generic[Item_co]):
     Attributes:
         name: Of the format, for people to read.
         layout: What the format looks like on disk, for people to read.
-        names: The pictures, in the order in which they come.
+        names: The images, in the order in which they come.
     """
 
     name: ClassVar[str]
@@ -79,11 +79,11 @@ class Collection(ABC, Generic[Item_co]):
 
     @abstractmethod
     def _read(self) -> list[str]:
-        """Read what is needed to tell about the pictures of the split; their names, in order."""
+        """Read what is needed to tell about the images of the split; their names, in order."""
 
     @abstractmethod
     def _nothing(self) -> str:
-        """What is to be said of a split without a single picture."""
+        """What is to be said of a split without a single image."""
 
     @classmethod
     @abstractmethod
@@ -92,7 +92,7 @@ class Collection(ABC, Generic[Item_co]):
 
     @abstractmethod
     def sample(self, name: str) -> Item_co:
-        """What is known about the picture of this name."""
+        """What is known about the image of this name."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -129,11 +129,11 @@ LONGEST_NAME = 1000  # letters
 
 
 class Dataset(Collection[Sample]):
-    """Annotated pictures in a defined order: iterating gives a `Sample` for each.
+    """Annotated images in a defined order: iterating gives a `Sample` for each.
 
     Attributes:
         tolerance: How many pixels beside a box a point may lie and still be a hit, by this data set's custom.
-        one_main_object: Each picture was chosen for one kind of object, which it shows large: a box around the
+        one_main_object: Each image was chosen for one kind of object, which it shows large: a box around the
             attention is expected to be that object's.
     """
 
@@ -141,7 +141,7 @@ class Dataset(Collection[Sample]):
     one_main_object: ClassVar[bool] = False
 
     def _nothing(self) -> str:
-        return "lists no pictures"
+        return "lists no images"
 
     @property
     @abstractmethod
@@ -149,7 +149,7 @@ class Dataset(Collection[Sample]):
         """What its targets may be called, in the data set's own order."""
 
     def also_called(self, name: str) -> tuple[str, ...]:
-        """Other names of a picture, under which a list from elsewhere may have it: its own without the suffix."""
+        """Other names of an image, under which a list from elsewhere may have it: its own without the suffix."""
         stem, _, suffix = name.rpartition(".")
         return (stem,) if f".{suffix.lower()}" in PICTURE_SUFFIXES else ()
 
@@ -181,10 +181,10 @@ def read_text(path: Path) -> str:
 
 
 def picture_in(folder: Path, name: str, where: str) -> Path:
-    """The file of a picture. Names come from annotations, which must not lead out of the data set."""
+    """The file of an image. Names come from annotations, which must not lead out of the data set."""
     parts = PurePosixPath(name).parts
     if not parts or PurePosixPath(name).is_absolute() or ".." in parts or not _may_be_a_file(name, parts):
-        raise DataError(f"{where}: {name[:100]!r} is no name of a picture in {str(folder)!r}")
+        raise DataError(f"{where}: {name[:100]!r} is no name of an image in {str(folder)!r}")
     return folder / name
 
 
@@ -198,7 +198,7 @@ def _may_be_a_file(name: str, parts: Sequence[str]) -> bool:
 
 
 def picture_called(folder: Path, stem: str, where: str) -> Path:
-    """The picture of this name without its suffix: a JPEG, or whatever else is there."""
+    """The image of this name without its suffix: a JPEG, or whatever else is there."""
     usual = picture_in(folder, f"{stem}.jpg", where)
     if usual.is_file():
         return usual
@@ -225,35 +225,35 @@ def read_lines(path: Path) -> Iterator[str]:
     return (line.removesuffix("\n") for line in io.StringIO(read_text(path), newline=None))
 
 
-# Pictures anywhere below a folder, found by their names.
+# Images anywhere below a folder, found by their names.
 
 
 def pictures_by(key: Callable[[Path], str], folder: Path) -> dict[str, list[Path]]:
-    """All pictures below a folder, by their names."""
+    """All images below a folder, by their names."""
     answer: dict[str, list[Path]] = defaultdict(list)
     try:
         for path in find_images(str(folder)):
             answer[key(path)].append(path)
     except ImageError as error:
-        raise DataError(f"{str(folder)!r} has annotations but no pictures to them: {error}") from None
+        raise DataError(f"{str(folder)!r} has annotations but no images to them: {error}") from None
     return dict(answer)
 
 
 def only_picture(found: Sequence[Path], usual: Path, annotation: Path) -> Path:
-    """The one picture that was found; without any, where it would usually be: reading it says that it is missing."""
+    """The one image that was found; without any, where it would usually be: reading it says that it is missing."""
     if len(found) > 1:
-        raise DataError(f"{annotation}: {str(found[0])!r} and {str(found[1])!r} both have the name of its picture")
+        raise DataError(f"{annotation}: {str(found[0])!r} and {str(found[1])!r} both have the name of its image")
     return found[0] if found else usual
 
 
 def named_picture(folder: Path, name: str, found: Mapping[str, Sequence[Path]], annotation: Path) -> Path:
-    """The picture that an annotation names: there, below the folder; or the only one of that name, wherever it is."""
+    """The image that an annotation names: there, below the folder; or the only one of that name, wherever it is."""
     path = picture_in(folder, name, str(annotation))
     return path if path.is_file() else only_picture(found.get(PurePosixPath(name).name, []), path, annotation)
 
 
 def holds_pictures(folder: Path) -> bool:
-    """Whether there are pictures below a folder."""
+    """Whether there are images below a folder."""
     return any(path.suffix.lower() in PICTURE_SUFFIXES for path in folder.rglob("*"))
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Words of caption English by what they do in a sentence, as far as `excite.datasets.captions` has to know.
 #
-# Gathered by hand from what stands beside the names of things in captions of COCO's training pictures.
+# Gathered by hand from what stands beside the names of things in captions of COCO's training images.
 
 DETERMINERS = frozenset(
     """
@@ -283,7 +283,7 @@ INSTANCES = "annotations/instances_"
 
 
 class CaptionPhrases(PhraseDataset):
-    """Noun phrases of captions whose noun is a word for a category: "two dogs" means all dogs of the picture.
+    """Noun phrases of captions whose noun is a word for a category: "two dogs" means all dogs of the image.
 
     What is said about one of several ("a man") is taken for all of them as well: nobody wrote down which one. Crowds
     that nobody took apart are no part of the truth, as in COCO's own evaluation.
@@ -309,12 +309,12 @@ class CaptionPhrases(PhraseDataset):
                 self._count("pictures whose annotations are broken")
                 continue
             self._add(sample, said)
-        self._count("captions of pictures without instances", sum(map(len, captions.values())))
+        self._count("captions of images without instances", sum(map(len, captions.values())))
         return list(self._described)
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether captions and instances of the same pictures are there."""
+        """Whether captions and instances of the same images are there."""
         return bool(_splits_in(folder))
 
     @property
@@ -323,11 +323,11 @@ class CaptionPhrases(PhraseDataset):
         return tuple(dict.fromkeys(kind for kind in self._kinds.values() if kind))
 
     def sample(self, name: str) -> Described:
-        """A picture and the phrases of its captions."""
+        """An image and the phrases of its captions."""
         return self._described[name]
 
     def _captions_by_number(self) -> dict[str, list[str]]:
-        """The captions of each picture, by its number."""
+        """The captions of each image, by its number."""
         path = self.folder / f"{CAPTIONS}{self.split}.json"
         try:
             content = json.loads(read_text(path))
@@ -342,11 +342,11 @@ class CaptionPhrases(PhraseDataset):
             if isinstance(text, str) and text.strip() and isinstance(entry.get("image_id"), int):
                 answer[str(entry["image_id"])].append(" ".join(text.split()))
             else:
-                self._count("captions without words or a picture")
+                self._count("captions without words or an image")
         return answer
 
     def _add(self, sample: Sample, captions: Iterable[str]) -> None:
-        """Keep the phrases of a picture whose instances are known; count the others."""
+        """Keep the phrases of an image whose instances are known; count the others."""
         if not sample.path.is_file():
             self._count("pictures that are missing")
             return
@@ -357,7 +357,7 @@ class CaptionPhrases(PhraseDataset):
                 if not found.meaning:
                     self._count("words for a category that seem to be part of another name")
                 elif found.meaning not in boxes:
-                    self._count("phrases whose category was not annotated in the picture")
+                    self._count("phrases whose category was not annotated in the image")
                 elif not boxes[found.meaning]:
                     self._count("phrases whose category was annotated as a crowd only")
                 else:
@@ -368,7 +368,7 @@ class CaptionPhrases(PhraseDataset):
             self._count("pictures without a phrase")
 
     def _boxes(self, sample: Sample) -> dict[str, tuple[Box, ...]]:
-        """The boxes of each category of a picture, without crowds."""
+        """The boxes of each category of an image, without crowds."""
         answer = {}
         for target in sample.targets:
             single = [instance.box for instance in target.instances if not instance.crowd]

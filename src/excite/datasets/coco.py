@@ -64,7 +64,7 @@ class Coco(Dataset):
         return (*super().also_called(name), str(self._files[name]))
 
     def sample(self, name: str) -> Sample:
-        """A picture and its objects."""
+        """An image and its objects."""
         number = self._files[name]
         size = self._size(number)
         targets: dict[int, list[Instance]] = defaultdict(list)
@@ -98,7 +98,7 @@ class Coco(Dataset):
         return number
 
     def _of_pictures(self, content: Entry) -> dict[int, list[tuple[int, Entry]]]:
-        """The annotations of each picture, with their places in the file."""
+        """The annotations of each image, with their places in the file."""
         answer: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
         for place, entry in enumerate(self._entries(content, "annotations", {"image_id": int})):
             if entry["image_id"] not in self._images:

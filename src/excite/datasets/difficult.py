@@ -27,17 +27,17 @@ Row = tuple[str, str, tuple[str, ...]]
 
 
 def is_difficult(sample: Sample, target: Target) -> bool:
-    """Whether a target is small in its picture and not alone there (the paper's rule).
+    """Whether a target is small in its image and not alone there (the paper's rule).
 
-    All its instances together cover less than a quarter of the picture, and at least one other category is annotated
+    All its instances together cover less than a quarter of the image, and at least one other category is annotated
     in it. Areas are added up; all instances count, and all other categories, also those flagged as difficult.
 
     Args:
-        sample: the picture. Where its annotation does not say how large it is, it is read.
+        sample: the image. Where its annotation does not say how large it is, it is read.
         target: one of its targets.
 
     Raises:
-        ImageError: The picture had to be read, and cannot be.
+        ImageError: The image had to be read, and cannot be.
 
     Example:
         >>> from pathlib import Path
@@ -53,22 +53,22 @@ def is_difficult(sample: Sample, target: Target) -> bool:
     return 4 * target.area((width, height)) < width * height
 
 
-@lru_cache(maxsize=1)  # the targets of a picture come one after the other
+@lru_cache(maxsize=1)  # the targets of an image come one after the other
 def _size(path: Path) -> tuple[int, int]:
     return read_image(path).size
 
 
 def read_difficult_list(path: Path, dataset: Dataset) -> frozenset[tuple[str, str]]:
-    """The pairs of a picture and a category that a file lists as difficult.
+    """The pairs of an image and a category that a file lists as difficult.
 
     Three kinds of files are known:
 
-    * rows of a picture's name and a 0 or 1 for each category, in the data set's order (as the authors' lists are
+    * rows of an image's name and a 0 or 1 for each category, in the data set's order (as the authors' lists are
       passed on);
-    * rows of a picture's name and its difficult categories, with commas, tabs or spaces between;
-    * JSON with the names of pictures for each category: ``{"cat": ["000004", "000007"]}``.
+    * rows of an image's name and its difficult categories, with commas, tabs or spaces between;
+    * JSON with the names of images for each category: ``{"cat": ["000004", "000007"]}``.
 
-    Pictures may be named without their suffix, those of COCO also by their numbers. Names that are not in the data
+    Images may be named without their suffix, those of COCO also by their numbers. Names that are not in the data
     set are left out, and a warning tells how many.
 
     Args:
@@ -76,10 +76,10 @@ def read_difficult_list(path: Path, dataset: Dataset) -> frozenset[tuple[str, st
         dataset: what it is about.
 
     Returns:
-        Names of pictures and categories as the data set has them.
+        Names of images and categories as the data set has them.
 
     Raises:
-        DataError: The file cannot be read or understood, or names no picture of the data set.
+        DataError: The file cannot be read or understood, or names no image of the data set.
 
     Example:
         >>> read_difficult_list(Path("voc07_difficult.txt"), open_dataset("VOCdevkit", "test"))  # doctest: +SKIP
@@ -100,7 +100,7 @@ def read_difficult_list(path: Path, dataset: Dataset) -> frozenset[tuple[str, st
 
 
 def _names(dataset: Dataset) -> dict[str, str]:
-    """The pictures by all their names; one that two pictures would share names neither."""
+    """The images by all their names; one that two images would share names neither."""
     aliases = [(other, name) for name in dataset.names for other in dataset.also_called(name)]
     often = Counter(other for other, _ in aliases)
     return {other: name for other, name in aliases if often[other] == 1} | {name: name for name in dataset.names}
@@ -109,22 +109,22 @@ def _names(dataset: Dataset) -> dict[str, str]:
 def _report_missing(listed: dict[str, bool], path: Path, dataset: Dataset) -> None:
     missing = [name for name, known in listed.items() if not known]
     if not listed:
-        raise DataError(f"{path}: it lists no pictures")
+        raise DataError(f"{path}: it lists no images")
     if len(missing) == len(listed):
         raise DataError(
-            f"{path}: none of its {len(listed)} pictures is in the split {dataset.split!r}: "
+            f"{path}: none of its {len(listed)} images is in the split {dataset.split!r}: "
             f"it has {missing[0][:60]!r}, the data set {dataset.names[0][:60]!r}"
         )
     if missing:
         warnings.warn(
-            f"{path}: {len(missing)} of its {len(listed)} pictures are not in the split {dataset.split!r} "
+            f"{path}: {len(missing)} of its {len(listed)} images are not in the split {dataset.split!r} "
             f"({missing[0][:60]!r} is the first) and are left out",
             stacklevel=3,
         )
 
 
 def _rows(text: str, path: Path, categories: Sequence[str]) -> Iterator[Row]:
-    """Where something is said, about which picture, and its difficult categories."""
+    """Where something is said, about which image, and its difficult categories."""
     if text.lstrip().startswith(("{", "[")):
         yield from _rows_of_json(text, path)
         return
@@ -140,11 +140,11 @@ def _rows_of_json(text: str, path: Path) -> Iterator[Row]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: broken JSON ({error})") from None
     if not isinstance(content, dict):
-        raise DataError(f"{path}: names of pictures for each category were expected, such as {{'cat': ['000004']}}")
+        raise DataError(f"{path}: names of images for each category were expected, such as {{'cat': ['000004']}}")
     for category, names in content.items():
         where = f"{path}, {category[:40]!r}"
         if not isinstance(names, list) or not all(isinstance(name, str | int) for name in names):
-            raise DataError(f"{where}: a list of names of pictures was expected")
+            raise DataError(f"{where}: a list of names of images was expected")
         yield from ((where, str(name), (category,)) for name in names)
 
 
@@ -153,7 +153,7 @@ def _row(line: str, where: str, categories: Sequence[str]) -> tuple[str, tuple[s
     apart = "," in line or "\t" in line
     name, *rest = [word.strip() for word in re.split(r"[,\t]", line)] if apart else line.split()
     if not rest or not all(rest):
-        raise DataError(f"{where}: the name of a picture and categories were expected, not {line[:60]!r}")
+        raise DataError(f"{where}: the name of an image and categories were expected, not {line[:60]!r}")
     if set(rest) <= {"0", "1"}:
         if len(rest) != len(categories):
             raise DataError(f"{where}: {len(rest)} flags, but the data set has {len(categories)} categories")

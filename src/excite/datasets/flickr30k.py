@@ -1,4 +1,4 @@
-"""Flickr30k Entities: five sentences for each picture, whose noun phrases have boxes."""
+"""Flickr30k Entities: five sentences for each image, whose noun phrases have boxes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Annotation:
         boxes: Of each number.
         scenes: The numbers that stand for the whole scene.
         boxless: The numbers that were given no box.
-        size: Width and height of the picture, where that is written.
+        size: Width and height of the image, where that is written.
         left_out: Why boxes cannot be used, with how often.
     """
 
@@ -85,7 +85,7 @@ def mentions(sentence: str, left_out: Counter[str]) -> tuple[str, list[Mention]]
 
 
 def read_annotation(path: Path) -> Annotation:
-    """The boxes of a picture. An object has one or several numbers, and a box, or says that it has none.
+    """The boxes of an image. An object has one or several numbers, and a box, or says that it has none.
 
     Pixels are counted from 1 and a box's last one is part of it, as the authors' own programs read it: that for Python
     takes 1 from all corners, that for MATLAB (which counts from 1) takes them as they are, and both count ``xmax - xmin
@@ -126,7 +126,7 @@ def _add_box(element: ElementTree.Element, numbers: list[str], answer: Annotatio
         return
     box = (xmin - 1, ymin - 1, xmax, ymax)
     if _outside(box, answer.size):
-        answer.left_out["boxes outside of their picture"] += 1
+        answer.left_out["boxes outside of their image"] += 1
         return
     for number in dict.fromkeys(numbers):
         answer.boxes[number].append(box)
@@ -140,7 +140,7 @@ def _flag(element: ElementTree.Element, tag: str) -> bool:
     return (element.findtext(tag) or "").strip() not in {"", "0"}
 
 
-# Flickr30k Entities: five sentences for each picture, whose noun phrases have boxes.
+# Flickr30k Entities: five sentences for each image, whose noun phrases have boxes.
 
 GROUPS = ("people", "clothing", "bodyparts", "animals", "vehicles", "instruments", "scene", "other")
 """As the files call them, in the order of the paper's table, which has some in the singular."""
@@ -180,21 +180,21 @@ class Flickr30kEntities(PhraseDataset):
         return GROUPS
 
     def sample(self, name: str) -> Described:
-        """A picture and the phrases of its sentences."""
+        """An image and the phrases of its sentences."""
         return self._described[name]
 
     def _folder_of_pictures(self) -> Path:
-        """Where the pictures are. They come from elsewhere than the annotations, and may be forgotten."""
+        """Where the images are. They come from elsewhere than the annotations, and may be forgotten."""
         found = next((self.folder / name for name in PICTURE_FOLDERS if (self.folder / name).is_dir()), None)
         if found is None:
             raise DataError(
-                f"{str(self.folder)!r} has no pictures: put them, or a link to their folder, into "
+                f"{str(self.folder)!r} has no images: put them, or a link to their folder, into "
                 f"{str(self.folder / PICTURE_FOLDERS[0])!r}"
             )
         return found
 
     def _add(self, name: str) -> None:
-        """Keep a picture with its phrases, or count why it cannot be used."""
+        """Keep an image with its phrases, or count why it cannot be used."""
         sentences = self.folder / "Sentences" / f"{name}.txt"
         annotation = self.folder / "Annotations" / f"{name}.xml"
         if len(name.encode()) > LONGEST_PART - len(".jpeg"):

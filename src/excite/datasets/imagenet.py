@@ -1,4 +1,4 @@
-"""ImageNet (ILSVRC) pictures with boxes: the public localisation challenge, and the original one with its XML files."""
+"""ImageNet (ILSVRC) images with boxes: the public localisation challenge, and the original one with its XML files."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "val")
 WNID = re.compile(r"n\d{8}")
-FIRST_PIXEL = 0  # not 1 as in VOC: a picture 500 wide has boxes from 0 to 499, by the same numbers as in the tables
+FIRST_PIXEL = 0  # not 1 as in VOC: an image 500 wide has boxes from 0 to 499, by the same numbers as in the tables
 XML_NAMES = {"train": re.compile(r"n\d{8}_\d+\.xml"), "val": re.compile(r"ILSVRC\d{4}_val_\d+\.xml")}
 LISTS = {"train": "ImageSets/CLS-LOC/train_loc.txt", "val": "ImageSets/CLS-LOC/val.txt"}
 
 Annotation = tuple[list[Found], tuple[int, int] | None]
-"""The objects of a picture, and its size where that is written."""
+"""The objects of an image, and its size where that is written."""
 
 File = tuple[str, str]
-"""An XML file: the name of its picture, and the folder of the class that it lies in, or nothing."""
+"""An XML file: the name of its image, and the folder of the class that it lies in, or nothing."""
 
 
 def has_boxes(folder: Path, split: str) -> bool:
@@ -60,11 +60,11 @@ class TableOfBoxes:
 
     @property
     def names(self) -> Collection[str]:
-        """The pictures, in the order of the file."""
+        """The images, in the order of the file."""
         return self._rows.keys()
 
     def of(self, name: str) -> Annotation:
-        """What is written about a picture; never its size."""
+        """What is written about an image; never its size."""
         line, prediction = self._rows[name]
         where = f"{self._path}, line {line}"
         words = prediction.split()
@@ -75,7 +75,7 @@ class TableOfBoxes:
 
 
 class XmlBoxes:
-    """A file for each picture, in VOC's format but with ImageNet's way of counting pixels.
+    """A file for each image, in VOC's format but with ImageNet's way of counting pixels.
 
     The name inside of a file is not believed: in some of the training set's it is "%s".
     """
@@ -90,11 +90,11 @@ class XmlBoxes:
 
     @property
     def names(self) -> Collection[str]:
-        """The pictures: those of the challenge's list where that is there, or else all that have a file."""
+        """The images: those of the challenge's list where that is there, or else all that have a file."""
         return self._folders.keys() if self._listed is None else _read_list(self._listed)
 
     def of(self, name: str) -> Annotation:
-        """What is written about a picture."""
+        """What is written about an image."""
         if name not in self._folders:
             raise DataError(
                 f"{self._listed}: it lists {name[:99]!r}, but there is no such .xml in {str(self._place)!r}"
@@ -111,14 +111,14 @@ def _table(folder: Path, split: str) -> Path:
 
 
 def _read_table(path: Path) -> dict[str, tuple[int, str]]:
-    """For each picture its line number and its boxes as text."""
+    """For each image its line number and its boxes as text."""
     lines = read_rows(path)
     if next(lines, (1, []))[1] != ["ImageId", "PredictionString"]:
         raise DataError(f"{path}, line 1: the columns must be ImageId,PredictionString")
     rows: dict[str, tuple[int, str]] = {}
     for line, columns in lines:
         if len(columns) != 2 or columns[0] in rows:
-            raise DataError(f"{path}, line {line}: two columns and a new picture were expected")
+            raise DataError(f"{path}, line {line}: two columns and a new image were expected")
         rows[columns[0]] = line, columns[1]
     return rows
 
@@ -134,7 +134,7 @@ def _read_list(path: Path) -> list[str]:
     for number, line in enumerate(read_text(path).splitlines(), 1):
         words = line.split()
         if len(words) > 2:
-            raise DataError(f"{path}, line {number}: a picture and its number were expected, not {line[:80]!r}")
+            raise DataError(f"{path}, line {number}: an image and its number were expected, not {line[:80]!r}")
         names += [PurePosixPath(word).name for word in words[:1]]  # one, or none on a blank line
     return list(dict.fromkeys(names))
 
@@ -153,7 +153,7 @@ def _possible_places(folder: Path, split: str) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         unpacked = sorted(entry.name for entry in entries if f"bbox_{split}" in entry.name)
     yield from (folder / name / below for name in unpacked for below in (".", split))
-    if split == "val":  # or beside the pictures; a million of train is not looked through
+    if split == "val":  # or beside the images; a million of train is not looked through
         yield from (folder / "val", folder)
 
 
@@ -173,17 +173,17 @@ def _xml_files(place: Path, split: str, *, in_classes: bool) -> Iterator[File]:
         yield from ((file, name) for file, _ in _xml_files(place / name, split, in_classes=False))
 
 
-# ImageNet (ILSVRC) pictures with boxes: the public localisation challenge, and the original one with its XML files.
+# ImageNet (ILSVRC) images with boxes: the public localisation challenge, and the original one with its XML files.
 
 WORDS = "LOC_synset_mapping.txt"
 PICTURES = ("{split}", "ILSVRC/Data/CLS-LOC/{split}", "Data/CLS-LOC/{split}", "ILSVRC2012_img_{split}")
-"""Where pictures may be: as unpacked by hand, or by the challenge's own archive. Or else in the folder itself."""
+"""Where images may be: as unpacked by hand, or by the challenge's own archive. Or else in the folder itself."""
 
 SUFFIXES = (".JPEG", ".jpeg", ".jpg", ".png")
 
 
 class OfImageNet(Dataset):
-    """One kind of object a picture. Categories are WordNet numbers ("n01440764"): words are not unique ("crane")."""
+    """One kind of object an image. Categories are WordNet numbers ("n01440764"): words are not unique ("crane")."""
 
     tolerance = 0
     one_main_object = True
@@ -222,7 +222,7 @@ class OfImageNet(Dataset):
 
 
 class ImageNet(OfImageNet):
-    """The challenge's pictures; of the training set those that have boxes."""
+    """The challenge's images; of the training set those that have boxes."""
 
     name = "imagenet"
     layout = "LOC_val_solution.csv or the challenge's XML files, val/*.JPEG"
@@ -242,7 +242,7 @@ class ImageNet(OfImageNet):
         return any(has_boxes(folder, split) for split in reversed(SPLITS))
 
     def sample(self, name: str) -> Sample:
-        """A picture and its boxes."""
+        """An image and its boxes."""
         objects, size = self._boxes.of(name)
         targets: dict[str, list[Instance]] = {}
         for wnid, instance, where in objects:
@@ -252,7 +252,7 @@ class ImageNet(OfImageNet):
 
 
 def imagenet_picture(folder: Path, split: str, name: str, classes: Iterable[str]) -> Path:
-    """The file of a picture, also where all pictures were sorted into folders of their classes.
+    """The file of an image, also where all images were sorted into folders of their classes.
 
     Without any, where it would usually be: reading it says that it is missing.
 
@@ -269,7 +269,7 @@ def imagenet_picture(folder: Path, split: str, name: str, classes: Iterable[str]
 
 
 def _without_class(name: str) -> tuple[str, str]:
-    """A key by which pictures of the training set, such as n01440764_10040, are not sorted by their classes."""
+    """A key by which images of the training set, such as n01440764_10040, are not sorted by their classes."""
     wnid, _, number = name.partition("_")
     return number, wnid
 
@@ -285,10 +285,10 @@ def _words_of(path: Path) -> dict[str, tuple[str, ...]]:
     return answer
 
 
-# The lists by which MaxBoxAcc is measured on ImageNet: boxes, classes and sizes of pictures, each in a text file.
+# The lists by which MaxBoxAcc is measured on ImageNet: boxes, classes and sizes of images, each in a text file.
 #
 # Their publisher (github.com/clovaai/wsolevaluation) has a folder of lists for each split: ``test`` are ImageNet's
-# own validation pictures, ``val`` the pictures of ImageNetV2.
+# own validation images, ``val`` the images of ImageNetV2.
 
 WSOL_LISTS = (".", "metadata/ILSVRC", "metadata")
 WSOL_IMAGES = (".", "dataset/ILSVRC")
@@ -300,7 +300,7 @@ class Wsol(OfImageNet):
     """Classes are numbers in these lists, which only ImageNet's are known to mean: other lists are not read."""
 
     name = "wsol"
-    layout = f"MaxBoxAcc's lists of ImageNet (SPLIT/{BOXES}, SPLIT/{CLASSES}) and the pictures they name"
+    layout = f"MaxBoxAcc's lists of ImageNet (SPLIT/{BOXES}, SPLIT/{CLASSES}) and the images they name"
 
     def _splits(self) -> list[str]:
         return sorted(path.parent.name for path in _lists(self.folder))
@@ -320,7 +320,7 @@ class Wsol(OfImageNet):
         return bool(_lists(folder))
 
     def sample(self, name: str) -> Sample:
-        """A picture and its boxes."""
+        """An image and its boxes."""
         wnid = self._class(name)
         boxes = [self._box(row) for row in self._boxes_of.get(name, ())]
         targets = (Target(wnid, tuple(boxes)),) if boxes else ()
@@ -353,19 +353,19 @@ class Wsol(OfImageNet):
         return imagenet_picture(self.folder, "val", PurePosixPath(name).stem, [wnid])
 
     def _only(self, rows: dict[str, list[Row]], name: str, file: str) -> Row:
-        """The one line about a picture in a list that has one for each."""
+        """The one line about an image in a list that has one for each."""
         found = rows.get(name, [])
         if len(found) != 1:
             raise DataError(f"{self._where(file)}: one line about {name!r} was expected, and there are {len(found)}")
         return found[0]
 
     def _by_name(self, file: str, columns: int) -> dict[str, list[Row]]:
-        """The lines of a list for each picture, which is the first column."""
+        """The lines of a list for each image, which is the first column."""
         answer: dict[str, list[Row]] = defaultdict(list)
         for line, (name, *words) in read_rows(self._lists / file):
             if not OF_IMAGENET.fullmatch(name):
                 raise DataError(
-                    f"{self._where(file, line)}: {name[:60]!r} is no picture of ImageNet, whose lists alone are read"
+                    f"{self._where(file, line)}: {name[:60]!r} is no image of ImageNet, whose lists alone are read"
                 )
             if len(words) != columns - 1:
                 raise DataError(f"{self._where(file, line)}: {columns} columns were expected, not {1 + len(words)}")
@@ -377,7 +377,7 @@ class Wsol(OfImageNet):
 
 
 def _mixed_classes(name: str) -> tuple[str, str]:
-    """A key that mixes the classes of val2/CLASS/NUMBER.jpeg: the first hundred pictures would be fish and birds."""
+    """A key that mixes the classes of val2/CLASS/NUMBER.jpeg: the first hundred images would be fish and birds."""
     return PurePosixPath(name).name, name
 
 

@@ -22,10 +22,10 @@ ANNOTATIONS = (".", "Annotations", "annotations")
 
 
 class XmlFolder(Voc):
-    """A picture's XML file in VOC's format has its name and lies beside it, or in ``Annotations/``."""
+    """An image's XML file in VOC's format has its name and lies beside it, or in ``Annotations/``."""
 
     name = "xml"
-    layout = "*.xml or Annotations/*.xml in VOC's format, pictures of the same names anywhere below"
+    layout = "*.xml or Annotations/*.xml in VOC's format, images of the same names anywhere below"
 
     def _splits(self) -> list[str]:
         return ["all"]
@@ -37,7 +37,7 @@ class XmlFolder(Voc):
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether there are XML files, without VOC's lists of pictures; ImageNet's count pixels otherwise."""
+        """Whether there are XML files, without VOC's lists of images; ImageNet's count pixels otherwise."""
         return not Voc.is_in(folder) and any(_paths(folder, ".xml")) and not ImageNet.is_in(folder)
 
     def _annotation(self, name: str) -> Path:
@@ -51,14 +51,14 @@ class JsonFolder(Coco):
     """A JSON file in COCO's format lies in the folder or in ``annotations/``; several are its splits."""
 
     name = "json"
-    layout = "a *.json or annotations/*.json in COCO's format, its pictures anywhere below"
+    layout = "a *.json or annotations/*.json in COCO's format, its images anywhere below"
 
     def _splits(self) -> list[str]:
         return list(_files(self.folder, ".json"))
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether there are JSON files, none called as COCO's own, and pictures."""
+        """Whether there are JSON files, none called as COCO's own, and images."""
         return not Coco.is_in(folder) and any(_paths(folder, ".json")) and holds_pictures(folder)
 
     def _annotations_of(self, split: str) -> Path:
@@ -88,7 +88,7 @@ def _paths(folder: Path, suffix: str) -> Iterator[Path]:
     return (path for path in found if not path.name.startswith("."))
 
 
-# Pictures of one's own with a table of boxes, as ``excite boxes`` writes it.
+# Images of one's own with a table of boxes, as ``excite boxes`` writes it.
 
 TABLE = "boxes.csv"
 CORNERS = ("x0", "y0", "x1", "y1")
@@ -96,7 +96,7 @@ NEEDED = ("image", "concept", *CORNERS)
 
 
 class Line(NamedTuple):
-    """A line of the table, as text; without corners it only says that the picture belongs to the data."""
+    """A line of the table, as text; without corners it only says that the image belongs to the data."""
 
     where: str
     concept: str
@@ -108,7 +108,7 @@ class CsvFolder(Dataset):
     """A table of half-open boxes lies in the folder; columns may come in any order, and others are not looked at."""
 
     name = "csv"
-    layout = f"{TABLE} with the columns {','.join(NEEDED)}, its pictures anywhere below"
+    layout = f"{TABLE} with the columns {','.join(NEEDED)}, its images anywhere below"
 
     def _splits(self) -> list[str]:
         return ["all"]
@@ -123,7 +123,7 @@ class CsvFolder(Dataset):
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether there are such a table and pictures."""
+        """Whether there are such a table and images."""
         return (folder / TABLE).is_file() and holds_pictures(folder)
 
     @property
@@ -132,7 +132,7 @@ class CsvFolder(Dataset):
         return tuple(sorted({line.concept for lines in self._lines.values() for line in lines if line.concept}))
 
     def sample(self, name: str) -> Sample:
-        """A picture and its boxes."""
+        """An image and its boxes."""
         lines = self._lines[name]
         targets: dict[str, list[Instance]] = defaultdict(list)
         for line in lines:
@@ -147,18 +147,18 @@ class CsvFolder(Dataset):
 
 
 def _size(lines: list[Line]) -> tuple[int, int] | None:
-    """Width and height of a picture, where its lines say them; all of them say the same."""
+    """Width and height of an image, where its lines say them; all of them say the same."""
     first = lines[0]
     for line in lines:
         if line.size != first.size:
-            raise DataError(f"{line.where}: it gives its picture another size than the first line about it")
+            raise DataError(f"{line.where}: it gives its image another size than the first line about it")
     if not any(first.size):
         return None
     return size_of(*first.size, first.where)
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, Line]]:
-    """The pictures that the table names, and what each line says about one."""
+    """The images that the table names, and what each line says about one."""
     rows = read_rows(path)
     header = [column.strip() for column in next(rows, (1, []))[1]]
     _check_header(header, f"{path}, line 1")
@@ -168,7 +168,7 @@ def _read_lines(path: Path) -> Iterator[tuple[str, Line]]:
             raise DataError(f"{where}: {len(columns)} columns, but the first line names {len(header)}")
         image = columns[header.index("image")]  # to the letter: the name of a file may end with a space
         if not image:
-            raise DataError(f"{where}: the name of a picture is missing")
+            raise DataError(f"{where}: the name of an image is missing")
         cells = {column: cell.strip() for column, cell in zip(header, columns, strict=True)}
         size = cells.get("width", ""), cells.get("height", "")
         yield image, Line(where, cells["concept"], tuple(cells[corner] for corner in CORNERS), size)

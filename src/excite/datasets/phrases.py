@@ -19,7 +19,7 @@ __all__ = ["Described", "Phrase", "PhraseDataset", "union"]
 
 @dataclass(frozen=True)
 class Phrase:
-    """Words that refer to something in a picture, and where that is.
+    """Words that refer to something in an image, and where that is.
 
     Attributes:
         text: As it was written.
@@ -48,7 +48,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Described:
-    """A picture and what was said about it.
+    """An image and what was said about it.
 
     Attributes:
         name: Its name within the data set.
@@ -64,7 +64,7 @@ class Described:
 
 
 class PhraseDataset(Collection[Described]):
-    """Described pictures in a defined order: iterating gives a `Described` for each.
+    """Described images in a defined order: iterating gives a `Described` for each.
 
     Attributes:
         left_out: What was not usable and why, with how often: "phrases without a box", "lines that are no JSON", ...

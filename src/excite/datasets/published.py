@@ -82,21 +82,21 @@ PUBLISHED: Mapping[str, Published] = {
     for each in (
         Published(
             "voc2007",
-            "PASCAL VOC 2007: 9963 pictures, 20 categories, boxes",
+            "PASCAL VOC 2007: 9963 images, 20 categories, boxes",
             "VOCdevkit/VOC2007",
             {"train": (TRAINVAL,), "val": (TRAINVAL,), "trainval": (TRAINVAL,), "test": (TEST,)},
             ("trainval", "test"),
         ),
         Published(
             "coco2014",
-            "MS COCO 2014: 123,287 pictures, 80 categories, masks",
+            "MS COCO 2014: 123,287 images, 80 categories, masks",
             ".",
             {"train": (ANNOTATIONS_2014, TRAIN_2014), "val": (ANNOTATIONS_2014, VAL_2014)},
             ("val",),
         ),
         Published(
             "coco2017",
-            "MS COCO 2017: the same pictures, of which 5000 are for validation",
+            "MS COCO 2017: the same images, of which 5000 are for validation",
             ".",
             {"train": (ANNOTATIONS_2017, TRAIN_2017), "val": (ANNOTATIONS_2017, VAL_2017)},
             ("val",),
@@ -107,8 +107,8 @@ PUBLISHED: Mapping[str, Published] = {
 IMAGENET = ("imagenet", "imagenet1k", "ilsvrc", "ilsvrc2012")
 BY_HAND = (
     "it needs an account. ILSVRC2012_img_val.tar and ILSVRC2012_bbox_val_v3.tgz are on https://image-net.org/download, "
-    "the pictures and LOC_val_solution.csv on https://www.kaggle.com/c/imagenet-object-localization-challenge; "
-    "put the pictures into DIR/val, the table into DIR or the XML files into DIR/bbox_val, and say --data DIR"
+    "the images and LOC_val_solution.csv on https://www.kaggle.com/c/imagenet-object-localization-challenge; "
+    "put the images into DIR/val, the table into DIR or the XML files into DIR/bbox_val, and say --data DIR"
 )
 
 
@@ -198,7 +198,7 @@ def _marker(archive: Remote, folder: Path) -> Path:
 
 
 def _check_room(archives: Sequence[Remote], folder: Path) -> None:
-    """An archive and what is in it need about the same room: pictures cannot be packed any smaller."""
+    """An archive and what is in it need about the same room: images cannot be packed any smaller."""
     needed = sum(2 * (archive.size or 0) - _there(folder / archive.name) for archive in archives)
     above = next((place for place in (folder, *folder.absolute().parents) if place.exists()), folder)
     free = shutil.disk_usage(above).free

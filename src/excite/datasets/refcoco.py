@@ -1,4 +1,4 @@
-"""Referring expressions as JSON Lines: each line has a picture, what somebody called a thing in it, and its box."""
+"""Referring expressions as JSON Lines: each line has an image, what somebody called a thing in it, and its box."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def corners(line: Mapping[str, Any]) -> Box:
     if key in SIDES:
         x1, y1 = x0 + x1, y0 + y1
     if max(x1, y1) <= 1:
-        raise BoxProblem("boxes within one pixel: they seem to be shares of the picture, but pixels are needed")
+        raise BoxProblem("boxes within one pixel: they seem to be shares of the image, but pixels are needed")
     try:
         box = checked_box(x0, y0, x1, y1, key)
     except DataError:
@@ -83,7 +83,7 @@ def _is_number(side: object) -> bool:
     return isinstance(side, int | float) and not isinstance(side, bool) and abs(side) <= FARTHEST  # NaN is not
 
 
-# Referring expressions as JSON Lines: each line has a picture, what somebody called a thing in it, and its box.
+# Referring expressions as JSON Lines: each line has an image, what somebody called a thing in it, and its box.
 
 PICTURE_KEYS = ("file", "img_path", "image", "file_name", "filename", "image_path")
 PHRASE_KEYS = ("phrase", "expression", "sent", "sentence")
@@ -98,9 +98,9 @@ Line = dict[str, Any]
 
 
 class RecLines(PhraseDataset):
-    """RefCOCO and its relatives. Every file of lines is a split; a picture's phrases are in the order of the lines.
+    """RefCOCO and its relatives. Every file of lines is a split; an image's phrases are in the order of the lines.
 
-    A line's picture is looked for by its path within the folder, then within ``images``, then by its name alone. Which
+    A line's image is looked for by its path within the folder, then within ``images``, then by its name alone. Which
     numbers a box has is told by its key, see `excite.datasets.refcoco`.
     """
 
@@ -121,7 +121,7 @@ class RecLines(PhraseDataset):
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether the first line of some JSON Lines has a picture, words and a box."""
+        """Whether the first line of some JSON Lines has an image, words and a box."""
         return any(_looks_referring(path) for path in sorted(folder.glob("*.jsonl")))
 
     @property
@@ -130,10 +130,10 @@ class RecLines(PhraseDataset):
         return ()
 
     def sample(self, name: str) -> Described:
-        """A picture and what things in it were called."""
+        """An image and what things in it were called."""
         path = self._files[name]
         if path is None:
-            raise DataError(f"{str(self.folder)!r} has no picture {name!r}")
+            raise DataError(f"{str(self.folder)!r} has no image {name!r}")
         return Described(name, path, tuple(self._phrases[name]), self._sizes[name])
 
     def _add(self, text: str) -> None:
@@ -144,13 +144,13 @@ class RecLines(PhraseDataset):
             return
         words, name = _first(line, PHRASE_KEYS), _first(line, PICTURE_KEYS)
         if name is None:
-            self.left_out["lines without a picture"] += 1
+            self.left_out["lines without an image"] += 1
         elif words is None:
             self.left_out["lines without a phrase"] += 1
         elif (size := self._size(name)) is None:
-            self.left_out["lines whose picture is missing or broken"] += 1
+            self.left_out["lines whose image is missing or broken"] += 1
         elif not _fits(line, size):
-            self.left_out["lines annotated for another size of their picture"] += 1
+            self.left_out["lines annotated for another size of their image"] += 1
         else:
             self._add_box(line, words, name, size)
 
@@ -161,19 +161,19 @@ class RecLines(PhraseDataset):
             self.left_out[str(problem)] += 1
             return
         if _outside(box, size):
-            self.left_out["boxes outside of their picture"] += 1
+            self.left_out["boxes outside of their image"] += 1
         else:
             self._phrases.setdefault(name, []).append(Phrase(words, (box,)))
 
     def _size(self, name: str) -> tuple[int, int] | None:
-        """Width and height of a picture; None where it is missing or broken."""
+        """Width and height of an image; None where it is missing or broken."""
         if name not in self._files:
             path = self._files[name] = self._file(name)
             self._sizes[name] = None if path is None else _size_of(path)
         return self._sizes[name]
 
     def _file(self, name: str) -> Path | None:
-        """The file of a picture within the folder: the lines' paths are those of somebody else's computer."""
+        """The file of an image within the folder: the lines' paths are those of somebody else's computer."""
         alone = PurePosixPath(name.replace("\\", "/")).name
         if not alone or "\0" in name:
             return None
@@ -190,7 +190,7 @@ class RecLines(PhraseDataset):
     def _only_one_called(self, alone: str) -> Path | None:
         found = self._all_pictures.get(alone, [])
         if len(found) > 1:
-            raise DataError(f"{str(found[0])!r} and {str(found[1])!r} both may be the picture {alone!r}: remove one")
+            raise DataError(f"{str(found[0])!r} and {str(found[1])!r} both may be the image {alone!r}: remove one")
         return found[0] if found else None
 
     @cached_property
@@ -227,12 +227,12 @@ def _first(line: Line, keys: tuple[str, ...]) -> str | None:
 
 
 def _fits(line: Line, size: tuple[int, int]) -> bool:
-    """Whether a line says nothing about the size of its picture, or what is true."""
+    """Whether a line says nothing about the size of its image, or what is true."""
     return "width" not in line or "height" not in line or (line["width"], line["height"]) == size
 
 
 def _outside(box: Box, size: tuple[int, int]) -> bool:
-    """Whether a box has no part of the picture. That it reaches beyond the edge is common: boxes were rounded."""
+    """Whether a box has no part of the image. That it reaches beyond the edge is common: boxes were rounded."""
     return min(box[2], size[0]) <= max(box[0], 0) or min(box[3], size[1]) <= max(box[1], 0)
 
 
@@ -241,12 +241,12 @@ def _is_file(path: Path) -> bool:
 
 
 def _size_of(path: Path) -> tuple[int, int] | None:
-    """Width and height of a picture as it is read: upright. Only its first bytes are looked at."""
+    """Width and height of an image as it is read: upright. Only its first bytes are looked at."""
     if not _is_file(path):
         return None  # a pipe, which would be waited for
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of broken EXIF data, whoever reads the picture is warned
+            warnings.simplefilter("ignore")  # of broken EXIF data, whoever reads the image is warned
             warnings.simplefilter("error", Image.DecompressionBombWarning)  # nobody can read it
             with Image.open(path, formats=readable_formats()) as picture:
                 width, height = picture.size

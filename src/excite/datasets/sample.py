@@ -1,4 +1,4 @@
-"""What a data set tells about one picture."""
+"""What a data set tells about one image."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Which pixels belong to an object, as COCO stores it: corners of polygons, or lengths of runs of pixels.
 
 FARTHEST = 1e6
-"""No picture has so many pixels in a row."""
+"""No image has so many pixels in a row."""
 
 LONGEST = 60
 """No run is as long as a number of so many bits."""
@@ -45,19 +45,19 @@ class Mask:
     stored: str
 
     def pixels(self, size: tuple[int, int]) -> NDArray[np.bool_]:
-        """The mask, ``[height, width]``. What a polygon leaves of the picture is cut off.
+        """The mask, ``[height, width]``. What a polygon leaves of the image is cut off.
 
         Args:
-            size: ``(width, height)`` of the picture.
+            size: ``(width, height)`` of the image.
 
         Raises:
-            DataError: The annotation is broken, or its runs of pixels do not fill a picture of that size.
+            DataError: The annotation is broken, or its runs of pixels do not fill an image of that size.
         """
         content = self._content()
         return _from_polygons(content, size) if isinstance(content, list) else _from_runs(_runs(content, size), size)
 
     def check(self, size: tuple[int, int] | None) -> None:
-        """Raise a `DataError` if it cannot be decoded, for a picture of that size where that is known."""
+        """Raise a `DataError` if it cannot be decoded, for an image of that size where that is known."""
         content = self._content()
         if isinstance(content, list):
             _check_polygons(content)
@@ -108,16 +108,14 @@ def _runs(content: dict[str, Any], size: tuple[int, int]) -> list[int]:
     width, height = size
     if content["size"] != [height, width]:
         raise DataError(
-            f"the segmentation is for a picture of [height, width] {str(content['size'])[:40]}, not {height, width}"
+            f"the segmentation is for an image of [height, width] {str(content['size'])[:40]}, not {height, width}"
         )
     counts = content["counts"]
     runs = list(_unpacked(counts)) if isinstance(counts, str) else counts
     if not isinstance(runs, list) or not all(isinstance(run, int) and run >= 0 for run in runs):
         raise DataError("the counts of the segmentation must be lengths of runs of pixels")
     if sum(runs) != width * height:
-        raise DataError(
-            f"the counts of the segmentation cover {sum(runs)} pixels, but the picture has {width * height}"
-        )
+        raise DataError(f"the counts of the segmentation cover {sum(runs)} pixels, but the image has {width * height}")
     return runs
 
 
@@ -148,13 +146,13 @@ def _unpacked(text: str) -> Iterator[int]:
         raise DataError("the counts of the segmentation are cut off")
 
 
-# What a data set tells about one picture.
+# What a data set tells about one image.
 
 Box = tuple[float, float, float, float]
-"""``(x0, y0, x1, y1)`` in pixels of the picture, counted from 0; half-open, so ``x1 - x0`` is the width."""
+"""``(x0, y0, x1, y1)`` in pixels of the image, counted from 0; half-open, so ``x1 - x0`` is the width."""
 
 MOST_PIXELS = 2 * 10**8
-"""No picture that can be read is larger: `excite.images` takes half of that. A mask takes a byte for each."""
+"""No image that can be read is larger: `excite.images` takes half of that. A mask takes a byte for each."""
 
 MOST_DIGITS = 9
 """No width, height or number of a class is longer."""
@@ -179,7 +177,7 @@ class Instance:
     annotated_area: float | None = None
 
     def area(self, size: tuple[int, int]) -> float:
-        """How many pixels it covers in a picture of that width and height: as annotated, or of its mask, or its box."""
+        """How many pixels it covers in an image of that width and height: as annotated, or of its mask, or its box."""
         if self.annotated_area is not None:
             return self.annotated_area
         if self.mask is not None:
@@ -189,7 +187,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Target:
-    """All instances of one category in a picture.
+    """All instances of one category in an image.
 
     Attributes:
         concept: The category as the data set calls it; `Dataset.concept` finds what a classifier calls it.
@@ -216,7 +214,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Sample:
-    """A picture and what is known to be in it.
+    """An image and what is known to be in it.
 
     Attributes:
         name: Its name within the data set.
@@ -231,9 +229,9 @@ class Sample:
     size: tuple[int, int] | None = None
 
     def check_size(self, size: tuple[int, int]) -> None:
-        """Raise a `DataError` if the picture, as it was read, has another size than its annotation says.
+        """Raise a `DataError` if the image, as it was read, has another size than its annotation says.
 
-        Its boxes would then lie elsewhere: the picture was scaled or turned after somebody drew them.
+        Its boxes would then lie elsewhere: the image was scaled or turned after somebody drew them.
         """
         if self.size not in {None, size}:
             raise DataError(
@@ -245,7 +243,7 @@ class Sample:
 def checked_box(x0: float, y0: float, x1: float, y1: float, where: str) -> Box:
     """The corners as a box, or an error that says where the annotation is.
 
-    A box may reach beyond its picture or have no width (both occur in the official COCO files), but not be inside out.
+    A box may reach beyond its image or have no width (both occur in the official COCO files), but not be inside out.
 
     Example:
         >>> checked_box(1, 2, 3, 4, "file.csv, line 1")
@@ -258,19 +256,19 @@ def checked_box(x0: float, y0: float, x1: float, y1: float, where: str) -> Box:
 
 
 def check_begin(box: Box, where: str) -> Box:
-    """The box, or an error if it begins left of its picture or above it: where pixels are counted from 0, none can.
+    """The box, or an error if it begins left of its image or above it: where pixels are counted from 0, none can.
 
     Example:
         >>> check_begin((0.0, 2.0, 3.0, 4.0), "file.csv, line 1")
         (0.0, 2.0, 3.0, 4.0)
     """
     if min(box[:2]) < 0:
-        raise DataError(f"{where}: {box} begins outside of the picture: its first pixel is 0")
+        raise DataError(f"{where}: {box} begins outside of the image: its first pixel is 0")
     return box
 
 
 def checked_size(width: object, height: object, where: str) -> tuple[int, int]:
-    """Width and height of a picture, or an error that says where the annotation is.
+    """Width and height of an image, or an error that says where the annotation is.
 
     Example:
         >>> checked_size(640, 480, "file.json")
@@ -279,11 +277,11 @@ def checked_size(width: object, height: object, where: str) -> tuple[int, int]:
     if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0 and width * height <= MOST_PIXELS:
         return width, height
     said = " x ".join(repr(side)[:40] for side in (width, height))
-    raise DataError(f"{where}: {said} is no size of a picture: give its width and height in pixels")
+    raise DataError(f"{where}: {said} is no size of an image: give its width and height in pixels")
 
 
 def size_of(width: str, height: str, where: str) -> tuple[int, int]:
-    """Width and height of a picture from text, or an error that says where that is written.
+    """Width and height of an image from text, or an error that says where that is written.
 
     Example:
         >>> size_of("640", "480", "image_sizes.txt, line 1")

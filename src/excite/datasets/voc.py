@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from excite.vocabulary import Concept, Labels
 
 
-# The XML files in which VOC, and ImageNet after it, tell what is in a picture.
+# The XML files in which VOC, and ImageNet after it, tell what is in an image.
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 
 def read_objects(path: Path, first_pixel: int) -> tuple[list[Found], tuple[int, int] | None]:
-    """The objects of a picture in the order of the file, and the size of the picture where that is written.
+    """The objects of an image in the order of the file, and the size of the image where that is written.
 
     Args:
         path: the XML file.
@@ -86,7 +86,7 @@ def _instance(element: ElementTree.Element, first_pixel: int, where: str) -> Ins
 
 
 def size_in(root: ElementTree.Element, where: str) -> tuple[int, int] | None:
-    """Width and height of the picture; some programs leave them out, or write 0 when they do not know.
+    """Width and height of the image; some programs leave them out, or write 0 when they do not know.
 
     Example:
         >>> size_in(ElementTree.fromstring("<annotation><size/></annotation>"), "a.xml") is None
@@ -116,11 +116,11 @@ def _text(element: ElementTree.Element, tag: str, where: str) -> str:
 LISTS = "ImageSets/Main"
 FIRST_PIXEL = 1  # VOC counts from 1
 SPELLED_APART = {"diningtable": "dining table", "pottedplant": "potted plant", "tvmonitor": "tv monitor"}
-OF_ONE_CLASS = re.compile(r".+_(train|val|trainval|test)")  # lists that say which pictures show a class
+OF_ONE_CLASS = re.compile(r".+_(train|val|trainval|test)")  # lists that say which images show a class
 
 
 class Voc(Dataset):
-    """Several kinds of objects a picture, each with a box and perhaps flagged as difficult."""
+    """Several kinds of objects an image, each with a box and perhaps flagged as difficult."""
 
     name = "voc"
     layout = f"{LISTS}/SPLIT.txt, Annotations/*.xml, JPEGImages/*.jpg"
@@ -134,19 +134,19 @@ class Voc(Dataset):
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether lists of pictures and annotations are there."""
+        """Whether lists of images and annotations are there."""
         return (folder / LISTS).is_dir() and (folder / "Annotations").is_dir()
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
         """The names that occur in this split, in alphabetical order (which is VOC's own).
 
-        A picture whose annotation is broken names none: asking for its sample says why.
+        An image whose annotation is broken names none: asking for its sample says why.
         """
         return tuple(sorted({target.concept for name in self.names for target in self._readable(name)}))
 
     def sample(self, name: str) -> Sample:
-        """A picture and its objects, from its XML file."""
+        """An image and its objects, from its XML file."""
         objects, size = read_objects(self._annotation(name), first_pixel=FIRST_PIXEL)
         targets: dict[str, list[Instance]] = defaultdict(list)
         for category, instance, _ in objects:
@@ -155,11 +155,11 @@ class Voc(Dataset):
         return Sample(name, self._picture(name), tuple(found), size)
 
     def _annotation(self, name: str) -> Path:
-        """The XML file of a picture."""
+        """The XML file of an image."""
         return picture_in(self.folder / "Annotations", f"{name}.xml", f"{LISTS}/{self.split}.txt")
 
     def _picture(self, name: str) -> Path:
-        """The file of a picture."""
+        """The file of an image."""
         return picture_called(self.folder / "JPEGImages", name, f"{LISTS}/{self.split}.txt")
 
     def _readable(self, name: str) -> tuple[Target, ...]:
@@ -179,11 +179,11 @@ class Voc(Dataset):
 
 
 def _read_names(path: Path) -> list[str]:
-    """The pictures of a split, one a line."""
+    """The images of a split, one a line."""
     names = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         words = line.split()
         if len(words) > 1:
-            raise DataError(f"{path}, line {number}: the name of one picture was expected, not {line[:80]!r}")
+            raise DataError(f"{path}, line {number}: the name of one image was expected, not {line[:80]!r}")
         names += words  # one, or none on a blank line
     return list(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""What a classifier can be asked about annotated pictures: nothing is left out in silence."""
+"""What a classifier can be asked about annotated images: nothing is left out in silence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cue:
-    """Something to look for in a picture, and where it is."""
+    """Something to look for in an image, and where it is."""
 
     concept: Concept
     target: Target
@@ -43,18 +43,18 @@ class Cue:
 
 @dataclass(frozen=True)
 class Task:
-    """A picture and what to look for in it."""
+    """An image and what to look for in it."""
 
     sample: Sample
     cues: tuple[Cue, ...]
 
     @property
     def name(self) -> str:
-        """The picture's name within its data set."""
+        """The image's name within its data set."""
         return self.sample.name
 
     def key(self, question: str) -> str:
-        """Changes when the picture, its annotation, what is looked for or the question does."""
+        """Changes when the image, its annotation, what is looked for or the question does."""
         concepts = [asdict(cue.concept) for cue in self.cues]
         annotation = [self.sample.size, *(asdict(target) for target in self.sample.targets)]
         facts = [question, *file_state(self.sample.path), concepts, annotation]
@@ -62,29 +62,29 @@ class Task:
 
 
 class Experiment:
-    """A classifier and annotated pictures: which concepts are looked for where.
+    """A classifier and annotated images: which concepts are looked for where.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         dataset: from `excite.datasets.open_dataset`.
-        skip: leave out so many pictures first,
+        skip: leave out so many images first,
         limit: and take so many of the rest; None for all.
 
     Attributes:
-        tasks: the pictures with something to look for.
+        tasks: the images with something to look for.
         concepts: what the classifier calls each category that occurred; None where it has no word.
         unknown: categories for which the classifier has no word, and how many targets were left out for it.
         difficult: how many targets were left out because all their objects are flagged as difficult.
-        empty: how many pictures have nothing that could be looked for.
-        failures: a line for each picture or annotation that cannot be read.
+        empty: how many images have nothing that could be looked for.
+        failures: a line for each image or annotation that cannot be read.
 
     Raises:
-        ConceptError: the classifier knows no category of these pictures.
+        ConceptError: the classifier knows no category of these images.
     """
 
     def __init__(self, classifier: Classifier, dataset: Dataset, *, skip: int = 0, limit: int | None = None) -> None:
         if skip < 0 or (limit is not None and limit < 1):
-            raise DataError(f"skip {skip} and limit {limit} leave no pictures: give at least 0, and at least 1")
+            raise DataError(f"skip {skip} and limit {limit} leave no images: give at least 0, and at least 1")
         if classifier.labels is None:
             raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
         self.classifier = classifier
@@ -114,10 +114,10 @@ class Experiment:
     def check_some_were_read(self, records: object) -> None:
         """Refuse to count nothing."""
         if not records and self.failures:
-            raise DataError(f"none of the {len(self.names)} pictures could be read; the first: {self.failures[0]}")
+            raise DataError(f"none of the {len(self.names)} images could be read; the first: {self.failures[0]}")
 
     def _tasks(self) -> Iterator[Task]:
-        """What to look for in each picture, and why not for the rest."""
+        """What to look for in each image, and why not for the rest."""
         for name in self.names:
             try:
                 sample = self.dataset.sample(name)
@@ -149,11 +149,9 @@ class Experiment:
 
     def _nothing(self) -> str:
         if self.unknown:
-            return (
-                f"{self.classifier.name} has no word for any category of these pictures: {listed(list(self.unknown))}"
-            )
+            return f"{self.classifier.name} has no word for any category of these images: {listed(list(self.unknown))}"
         reason = f": {self.failures[0]}" if self.failures else ""
-        return f"none of these {len(self.names)} pictures has anything to look for{reason}"
+        return f"none of these {len(self.names)} images has anything to look for{reason}"
 
 
 def left_out_words(left_out: Mapping[str, Any]) -> list[str]:
@@ -173,7 +171,7 @@ def left_out_words(left_out: Mapping[str, Any]) -> list[str]:
 
 
 def failures_of(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A line for each picture or annotation that could not be read, whichever of several experiments needed it.
+    """A line for each image or annotation that could not be read, whichever of several experiments needed it.
 
     Example:
         >>> failures_of([{"failures": ["a.jpg is empty"]}, {"failures": ["a.jpg is empty", "b.jpg is a folder"]}])
@@ -221,12 +219,12 @@ class ComparisonRun:
     Attributes:
         classifier_name: for people to read.
         rows: what the records say.
-        records: a record for each picture that was looked at.
+        records: a record for each image that was looked at.
         dataset_name: the format of the data,
         split: and which part of it.
         about: what was measured and what was left out, as plain values for JSON.
-        show: makes all maps of a picture's name and a category again, in the order of the record, for drawing.
-        target: where the objects are: of a picture's name and a category.
+        show: makes all maps of an image's name and a category again, in the order of the record, for drawing.
+        target: where the objects are: of an image's name and a category.
     """
 
     classifier_name: str
@@ -239,21 +237,21 @@ class ComparisonRun:
     target: Callable[[str, str], Target]
 
 
-# Pictures to choose on, and others to report on: the best of many is partly the luckiest.
+# Images to choose on, and others to report on: the best of many is partly the luckiest.
 
 
 def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str]:
-    """So many of the pictures to choose on, as if drawn by lot, but the same each time.
+    """So many of the images to choose on, as if drawn by lot, but the same each time.
 
-    Whichever the other pictures are, their order among each other depends on their names and the seed only.
+    Whichever the other images are, their order among each other depends on their names and the seed only.
 
     Args:
-        names: of all pictures.
-        share: how many of them; at least one picture is held out, and one is not.
+        names: of all images.
+        share: how many of them; at least one image is held out, and one is not.
         seed: another one draws others.
 
     Raises:
-        DataError: there are not two pictures, or the share is not between 0 and 1.
+        DataError: there are not two images, or the share is not between 0 and 1.
 
     Example:
         >>> len(held_out(map(str, range(1000)), share=0.2))
@@ -261,20 +259,20 @@ def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str
     """
     ordered = sorted(set(names), key=lambda name: _lot(name, seed))
     if len(ordered) < 2:
-        raise DataError("too few pictures to choose thresholds on some and measure on others: give at least 2")
+        raise DataError("too few images to choose thresholds on some and measure on others: give at least 2")
     count = round(checked_share(share) * len(ordered))
     return frozenset(ordered[: min(max(count, 1), len(ordered) - 1)])
 
 
 def checked_share(share: float) -> float:
-    """A share that leaves pictures on both sides, or an error that says which would.
+    """A share that leaves images on both sides, or an error that says which would.
 
     Example:
         >>> checked_share(0.2)
         0.2
     """
     if not 0 < share < 1:
-        raise DataError(f"a share of {share:g} of the pictures cannot be held out: give one between 0 and 1, as 0.2")
+        raise DataError(f"a share of {share:g} of the images cannot be held out: give one between 0 and 1, as 0.2")
     return share
 
 
@@ -290,14 +288,14 @@ GROUNDING_METHODS = "excite,c-mwp,mwp,grad,guided,cam,center"  # lrp can be aske
 LOCALIZATION_METHODS = "grad,deconv,lrp,cam,grad-cam,mwp,c-mwp,extent"
 
 HELD_OUT = 0.2
-"""The share of the pictures on which thresholds are chosen."""
+"""The share of the images on which thresholds are chosen."""
 
 
-# Experiments that compare methods on the same pictures: where each is read, its records, its maps once more.
+# Experiments that compare methods on the same images: where each is read, its records, its maps once more.
 
 
 class Comparison(Experiment):
-    """Asks several methods for the same objects of annotated pictures.
+    """Asks several methods for the same objects of annotated images.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
@@ -305,12 +303,12 @@ class Comparison(Experiment):
         methods: names from `excite.METHODS`.
         layers: read all methods at these layers, where they can be; None for each method's own place.
         known: without named layers, read methods that may be read anywhere at all of these.
-        skip: leave out so many pictures first,
+        skip: leave out so many images first,
         limit: and take so many of the rest; None for all.
 
     Attributes:
         places: where the methods are read, and why some cannot be.
-        work: what is done for each picture; each kind of comparison has its own.
+        work: what is done for each image; each kind of comparison has its own.
     """
 
     work: Work[Task]
@@ -331,7 +329,7 @@ class Comparison(Experiment):
         self.places = Places(classifier, chosen, layers, known=known)
 
     def records(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
-        """Ask picture by picture, kept in ``records.jsonl``: started again, it goes on where it was.
+        """Ask image by image, kept in ``records.jsonl``: started again, it goes on where it was.
 
         Args:
             out: the folder for it.
@@ -347,18 +345,18 @@ class Comparison(Experiment):
         about["left_out"]["unreadable"] = self.places.unreadable
         return {
             **about,
-            "output": "each place" if self.places.spatial else "the whole picture",
+            "output": "each place" if self.places.spatial else "the whole image",
             "layers": {method: list(layers) for method, layers in self.places.layers.items()},
         }
 
     def show(self, image: str, category: str) -> list[AttentionMap]:
-        """All maps of a pair once more, in the order of its record, each with its picture: for drawing."""
+        """All maps of a pair once more, in the order of its record, each with its image: for drawing."""
         picture = read_image(self._task(image).sample.path)
         concept = self._cue(image, category).concept
         return [found for _, found in all_maps(self.classifier, picture, [concept], self.places.layers)]
 
     def target(self, image: str, category: str) -> Target:
-        """Where the objects of a category are in a picture."""
+        """Where the objects of a category are in an image."""
         return self._cue(image, category).target
 
     def _task(self, image: str) -> Task:

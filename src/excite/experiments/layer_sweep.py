@@ -1,4 +1,4 @@
-"""Which layer shall a classifier be read at? Measured on annotated pictures (the paper's layer selection effects)."""
+"""Which layer shall a classifier be read at? Measured on annotated images (the paper's layer selection effects)."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ if TYPE_CHECKING:
     from excite.models import Classifier
 
 
-# What the records of a layer sweep say: chosen on one half of the pictures, told of the other half.
+# What the records of a layer sweep say: chosen on one half of the images, told of the other half.
 
 By = Literal["pointing", "box"]
 Place = tuple[str, str]  # a method and a layer
 
 ENOUGH_OVERLAP = 0.5
 SIGNIFICANT = 0.05
-NO_BOXES = "boxes are measured where each picture has one main object, as in ImageNet: choose by pointing here"
+NO_BOXES = "boxes are measured where each image has one main object, as in ImageNet: choose by pointing here"
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one method is worth at one layer, on the pictures that no choice was made on.
+    """What one method is worth at one layer, on the images that no choice was made on.
 
     Attributes:
         method: its name.
         layer: its name.
-        size: height and width of the map of a square picture.
+        size: height and width of the map of a square image.
         pointing: how many targets the maximum point hit.
         box_error: how many boxes overlap by less than a half with the object; None where no box was asked for.
         alpha: the threshold of those boxes.
         mass: how much of the signal arrives, on average.
-        standing: "recommended"; "tied" when these pictures cannot tell it from that; "better" or "worse" otherwise.
+        standing: "recommended"; "tied" when these images cannot tell it from that; "better" or "worse" otherwise.
     """
 
     method: str
@@ -87,7 +87,7 @@ class LayerReport:
     """The rows of the table, and which of them is recommended.
 
     Attributes:
-        rows: for each method its layers, from the picture up.
+        rows: for each method its layers, from the image up.
         by: the measure it was chosen by.
         tolerance: how many pixels beside a box a point may lie.
         chosen_on: how many targets the choice was made on; the rows are about the others.
@@ -120,9 +120,9 @@ class LayerReport:
         ]
         tied, better = self._with("tied"), self._with("better")
         if tied:
-            said.append(f"these pictures cannot tell it from: {tied} (paired test, 5 %)")
+            said.append(f"these images cannot tell it from: {tied} (paired test, 5 %)")
         if better:
-            said.append(f"on the others, {better} did better than what was chosen: measure on more pictures")
+            said.append(f"on the others, {better} did better than what was chosen: measure on more images")
         rest = [f"{layer} for {method}" for method, layer in self.best.items() if method != row.method]
         return [*said, f"chosen likewise: {', '.join(rest)}"] if rest else said
 
@@ -159,26 +159,26 @@ def report(
     by: By = "pointing",
     seed: int = 0,
 ) -> LayerReport:
-    """Choose method, layer and alpha on one half of the pictures, and tell what they are worth on the other half.
+    """Choose method, layer and alpha on one half of the images, and tell what they are worth on the other half.
 
-    Which half a picture is in depends on its name and the seed only. A figure told of the pictures it was chosen on
+    Which half an image is in depends on its name and the seed only. A figure told of the images it was chosen on
     would be too good: the best of many is partly the luckiest.
 
     Args:
         records: from `LayerSweep.records`.
         layers: their maps' sizes, as in `LayerSweep.layers`.
         tolerance: how many pixels beside a box a point may lie and still be a hit.
-        by: "pointing", or "box" for data with one main object a picture.
-        seed: another one shares the pictures out differently.
+        by: "pointing", or "box" for data with one main object an image.
+        seed: another one shares the images out differently.
 
     Raises:
-        DataError: there are too few pictures to share out, or boxes were not measured.
+        DataError: there are too few images to share out, or boxes were not measured.
     """
     halves: tuple[list[Entry], list[Entry]] = ([], [])
     for record in records:
         halves[_half(record["image"], seed)].extend(record["targets"])
     if not all(halves):
-        raise DataError("too few pictures to choose on one half and measure on the other: give more")
+        raise DataError("too few images to choose on one half and measure on the other: give more")
     chosen_on, measured_on = (_by_place(half, tolerance) for half in halves)
     alphas = {place: outcome.best_alpha() for place, outcome in chosen_on.items()}
     score = {place: sum(outcome.successes(by, alphas[place])) for place, outcome in chosen_on.items()}
@@ -200,7 +200,7 @@ def report(
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What one method gave at one layer, on one half of the pictures."""
+    """What one method gave at one layer, on one half of the images."""
 
     maps: Sequence[Entry]
     tolerance: float
@@ -276,16 +276,16 @@ def _plain(share: Share) -> dict[str, float]:
     return {"value": share.value, "low": low, "high": high, "count": share.count, "total": share.total}
 
 
-# What is measured of a picture, in one look at it.
+# What is measured of an image, in one look at it.
 #
-# Each picture goes through the network once; from that one look come the maps of all its targets, at all layers, by
+# Each image goes through the network once; from that one look come the maps of all its targets, at all layers, by
 # all methods. What is written down for a map are facts (how far its maximum lies from the truth, how its boxes
 # overlap with it), so that the questions asked of them may change without another look.
 
 
 @dataclass(frozen=True, eq=False)
 class Measuring:
-    """The work done for each picture."""
+    """The work done for each image."""
 
     classifier: Classifier
     layers: tuple[str, ...]
@@ -298,11 +298,11 @@ class Measuring:
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Task) -> str:
-        """Changes when the picture, its annotation, the question or the program does."""
+        """Changes when the image, its annotation, the question or the program does."""
         return task.key(self.question)
 
     def __call__(self, task: Task) -> dict[str, Any]:
-        """One look at the picture, and what each map is worth."""
+        """One look at the image, and what each map is worth."""
         picture = read_image(task.sample.path)
         methods = [find_method(name) for name in self.methods]
         look = look_at(self.classifier, picture, methods, self.layers)
@@ -329,25 +329,25 @@ class Measuring:
         return worth
 
 
-# Which layer shall a classifier be read at? Measured on annotated pictures (the paper's layer selection effects).
+# Which layer shall a classifier be read at? Measured on annotated images (the paper's layer selection effects).
 
 METHODS = ("mwp", "c-mwp")
-SQUARE = (256, 256)  # the picture whose maps' sizes are told
+SQUARE = (256, 256)  # the image whose maps' sizes are told
 
 
 class LayerSweep(Experiment):
-    """Measures layers and methods of a classifier on annotated pictures.
+    """Measures layers and methods of a classifier on annotated images.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         dataset: from `excite.datasets.open_dataset`.
         layers: the layers to try; None for the ends of its blocks.
         methods: names from `excite.METHODS`.
-        skip: leave out so many pictures first,
+        skip: leave out so many images first,
         limit: and take so many of the rest; None for all.
 
     Attributes:
-        layers: for each layer the height and width of the map of a square picture.
+        layers: for each layer the height and width of the map of a square image.
 
     Example:
         >>> sweep = LayerSweep(excite.load(), open_dataset("VOCdevkit"), limit=100)   # doctest: +SKIP
@@ -370,7 +370,7 @@ class LayerSweep(Experiment):
         self.layers = self._tried(layers)
 
     def records(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
-        """Measure picture by picture, kept in ``records.jsonl``: started again, it goes on where it was.
+        """Measure image by image, kept in ``records.jsonl``: started again, it goes on where it was.
 
         Args:
             out: the folder for it.
@@ -390,7 +390,7 @@ class LayerSweep(Experiment):
         return report(records, self.layers, tolerance=near, by=checked_measure(by, self.dataset), seed=seed)
 
     def _tried(self, layers: Sequence[str] | None) -> dict[str, tuple[int, int]]:
-        """The layers, each seen once to give a map by every method: not after a thousand pictures."""
+        """The layers, each seen once to give a map by every method: not after a thousand images."""
         picture = Image.new("RGB", SQUARE)
         methods = [find_method(method) for method in self.methods]
         if layers is None:

@@ -1,4 +1,4 @@
-"""Numbers that others have published, to stand beside one's own: other networks, other pictures, the same game."""
+"""Numbers that others have published, to stand beside one's own: other networks, other images, the same game."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Published:
 
     Attributes:
         source: who published it.
-        data: the pictures it was measured on.
+        data: the images it was measured on.
         network: the classifier.
         scores: for each method, as it is called here, the mean accuracy in percent on all pairs and on Difficult ones.
     """

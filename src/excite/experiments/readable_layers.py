@@ -1,4 +1,4 @@
-"""Where each method of an experiment is read: found out once, on a blank picture, before any work."""
+"""Where each method of an experiment is read: found out once, on a blank image, before any work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from excite.vocabulary import Concept
 
 
-# One look at one picture, as experiments take it.
+# One look at one image, as experiments take it.
 
 
 def look_at(
@@ -31,7 +31,7 @@ def look_at(
     methods: Sequence[Method],
     layers: Sequence[str] | Mapping[Method, Sequence[str]],
 ) -> Look:
-    """The picture as the classifier sees it, at all sizes and layers that these methods need."""
+    """The image as the classifier sees it, at all sizes and layers that these methods need."""
     scales = dict.fromkeys([1.0, *(scale for method in methods for scale in method.scales)])
     inputs = {scale: classifier.prepared(picture, scale)[None] for scale in scales}
     return Look(classifier, inputs, methods, layer=layers)
@@ -63,7 +63,7 @@ def all_maps(
             yield k // len(places), found
 
 
-# Where each method of an experiment is read: found out once, on a blank picture, before any work.
+# Where each method of an experiment is read: found out once, on a blank image, before any work.
 
 BLANK = (256, 256)
 SAME_EVERYWHERE = {"center"}  # reads nothing of the network, so one row will do
@@ -85,7 +85,7 @@ class Places:
     Attributes:
         layers: for each method that can be read, its layers.
         unreadable: why a method cannot be read at a layer, by "method at layer".
-        spatial: whether the network answers for each place of the picture, and not for the whole of it.
+        spatial: whether the network answers for each place of the image, and not for the whole of it.
 
     Raises:
         ExciteError: no method can be read, or none at a layer that was named.

@@ -1,4 +1,4 @@
-"""A file beside the library: both look at the same pictures, and must agree."""
+"""A file beside the library: both look at the same images, and must agree."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Agreement:
     """How far a file was from the library.
 
     Attributes:
-        pictures: on how many pictures.
+        pictures: on how many images.
         map: the largest difference of any place, over the sum of the map's absolute values (at least `FAINT`).
         output: the largest difference of any score, over the largest absolute score.
         faintest: the least sum of a map's absolute values, where a signal of 1 went down.
@@ -52,13 +52,13 @@ class Agreement:
 
 
 def compare(run: Run, looking: Looking, pictures: Sequence[Tensor], *, batch: bool) -> Agreement:
-    """Run a file and the library on prepared pictures [3, H, W], each cued with what the network sees in it.
+    """Run a file and the library on prepared images [3, H, W], each cued with what the network sees in it.
 
     Args:
         run: the file.
         looking: the library.
         pictures: one or more.
-        batch: also ask for two of one picture at once, the second upside down.
+        batch: also ask for two of one image at once, the second upside down.
 
     Example:
         >>> from torch import nn
@@ -91,7 +91,7 @@ def _differences(run: Run, looking: Looking, picture: Tensor) -> tuple[float, fl
 
 
 def _apart(theirs: Tensor, ours: Tensor, scale: Tensor) -> float:
-    """The largest difference, relative to a scale for each picture where that is not 0; NaN is infinitely far."""
+    """The largest difference, relative to a scale for each image where that is not 0; NaN is infinitely far."""
     if theirs.shape != ours.shape:
         return float("inf")
     differences = (theirs - ours).abs().flatten(1).amax(1)
@@ -99,7 +99,7 @@ def _apart(theirs: Tensor, ours: Tensor, scale: Tensor) -> float:
 
 
 def prepared(classifier: Classifier, picture: Image.Image, sizes: Sizes) -> Tensor:
-    """A picture as the classifier takes it, in a size that the file serves.
+    """An image as the classifier takes it, in a size that the file serves.
 
     Example:
         >>> from PIL import Image
@@ -123,7 +123,7 @@ def prepared(classifier: Classifier, picture: Image.Image, sizes: Sizes) -> Tens
 
 
 def any_picture(sizes: Sizes) -> Tensor:
-    """A picture of nothing, always the same: for a check where nobody gave a real one.
+    """An image of nothing, always the same: for a check where nobody gave a real one.
 
     Example:
         >>> from excite.export.trace import Sizes

@@ -60,8 +60,8 @@ def compile(  # noqa: A001 - the word that torch and re have for it, too
         classifier: from `excite.load` or `excite.wrap`.
         layer: where to read the maps; None for the classifier's own best.
         method: ``c-mwp`` or ``mwp``.
-        size: height and width of the prepared pictures, for a quicker graph that serves these alone; None: all sizes
-            that the network allows. Where those are multiples of some number, pictures are prepared so (and
+        size: height and width of the prepared images, for a quicker graph that serves these alone; None: all sizes
+            that the network allows. Where those are multiples of some number, images are prepared so (and
             ``compiled.classifier`` is the one that prepares them so).
         threads: that a run may use; None: as many as there are cores.
 
@@ -80,7 +80,7 @@ class Compiled:
     """A classifier's maps by one method at one layer, run by onnxruntime: see `compile`.
 
     Attributes:
-        classifier: whose maps. Where the graph serves sizes in steps, its pictures are prepared in such sizes.
+        classifier: whose maps. Where the graph serves sizes in steps, its images are prepared in such sizes.
         layer: where they are read.
         method: by which they are made.
         path: the graph.
@@ -117,7 +117,7 @@ class Compiled:
         self.classifier = _fitting(classifier, self.sizes)
 
     def attend(self, image: ImageSource, concepts: Sequence[Cue] | Cue | None = None) -> list[AttentionMap]:
-        """Where in this picture is the evidence for those concepts? As `excite.attend`, in a fraction of the time.
+        """Where in this image is the evidence for those concepts? As `excite.attend`, in a fraction of the time.
 
         Example:
             >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
@@ -130,8 +130,8 @@ class Compiled:
         height, width = inputs.shape[2:]
         if not self.sizes.fit(height, width):
             raise ModelError(
-                f"a picture prepared as {height} x {width} is not served by this compiled network, which takes "
-                f"{self.sizes}: compile it with size=({height}, {width}), or prepare all pictures alike "
+                f"an image prepared as {height} x {width} is not served by this compiled network, which takes "
+                f"{self.sizes}: compile it with size=({height}, {width}), or prepare all images alike "
                 "(Preprocess(square=True))"
             )
         seen = _Seen(self, self._method, self._halves, inputs)
@@ -142,7 +142,7 @@ class Compiled:
         """The maps [K, N, h, w] of several signals, and the network's output.
 
         Args:
-            inputs: prepared pictures [N, 3, H, W] of a size and a number that the graph serves.
+            inputs: prepared images [N, 3, H, W] of a size and a number that the graph serves.
             signals: [K, *output]: how much of each output unit is asked for, as in `excite.mwp`.
 
         Example:
@@ -164,7 +164,7 @@ class Compiled:
         return self._open(threads)
 
     def _write(self, size: tuple[int, int] | None) -> None:
-        """A graph for any number of signals at once. Of one size, a network for single pictures will do, too.
+        """A graph for any number of signals at once. Of one size, a network for single images will do, too.
 
         Where that fails as well it says why; and what was asked for all sizes is never written for one alone.
         """
@@ -197,7 +197,7 @@ class Compiled:
 
 
 class _Seen(View):
-    """A picture as the network sees it, where a graph runs in the network's place."""
+    """An image as the network sees it, where a graph runs in the network's place."""
 
     def __init__(self, compiled: Compiled, method: Method, halves: Halves, inputs: Tensor) -> None:
         super().__init__(compiled.classifier.module, {1.0: inputs}.__getitem__, {method: [compiled.layer]})
@@ -206,7 +206,7 @@ class _Seen(View):
 
     @property
     def output(self) -> Tensor:
-        """What the network says of the picture."""
+        """What the network says of the image."""
         return self._output
 
     def maps_of(self, _method: Method, cues: Sequence[Callable[[Tensor], Tensor]]) -> list[dict[str, Tensor]]:

@@ -59,7 +59,7 @@ def quietly() -> Iterator[None]:
 # From a classifier to a file that makes its maps without this library.
 
 KINDS = {".onnx": (write_onnx, open_onnx), ".pt2": (write_pt2, open_pt2)}
-USUAL = 224  # the side of a picture for a classifier that does not say
+USUAL = 224  # the side of an image for a classifier that does not say
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ def export(
         path: ends in ``.onnx`` or ``.pt2``.
         layer: where to read the map; None for the classifier's own best.
         method: ``c-mwp`` (signed: its positive part is the evidence) or ``mwp``.
-        size: height and width of the pictures; by default what the classifier was made for.
-        dynamic: serve batches and, where the network can, pictures of other sizes too; ``"batch"``: batches only.
-        pictures: to check the file on; a picture of noise if there is none.
+        size: height and width of the images; by default what the classifier was made for.
+        dynamic: serve batches and, where the network can, images of other sizes too; ``"batch"``: batches only.
+        pictures: to check the file on; an image of noise if there is none.
 
     Example:
         >>> found = export(excite.load(), "map.pt2")  # doctest: +SKIP
@@ -164,5 +164,5 @@ def _try(looking: Looking, sizes: Sizes, classifier: Classifier) -> None:
     except RuntimeError as error:
         said = str(error).partition("\n")[0]
         raise ModelError(
-            f"{classifier.name} fails on a picture of {sizes.height} x {sizes.width}: {said}; give another --size"
+            f"{classifier.name} fails on an image of {sizes.height} x {sizes.width}: {said}; give another --size"
         ) from error

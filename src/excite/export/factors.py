@@ -1,4 +1,4 @@
-"""Products on the way down, in another order: what the picture alone decides is multiplied with itself first.
+"""Products on the way down, in another order: what the image alone decides is multiplied with itself first.
 
 A competition hands a child what a response of 1 earns, times its response, and the next one multiplies that with what
 its own parents' totals allow. So a signal is multiplied again and again with values that are the same for all signals.
@@ -96,7 +96,7 @@ def _kind(node: Any) -> tuple[str, ...]:
     return _NO_KIND if groups != 1 else ("convolution", str(shape_of(node.args[1])[2:]), str(options))
 
 
-# Products on the way down, in another order: what the picture alone decides is multiplied with itself first.
+# Products on the way down, in another order: what the image alone decides is multiplied with itself first.
 #
 # A competition hands a child what a response of 1 earns, times its response, and the next one multiplies that with
 # what its own parents' totals allow. So a signal is multiplied again and again with values that are the same for all
@@ -113,7 +113,7 @@ class Share(NamedTuple):
 
 
 def factored(module: GraphModule) -> GraphModule:
-    """Have a graph of a picture and a signal multiply and add as late as possible. It is changed in place.
+    """Have a graph of an image and a signal multiply and add as late as possible. It is changed in place.
 
     Example:
         >>> from torch.fx.experimental.proxy_tensor import make_fx

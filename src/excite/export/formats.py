@@ -68,7 +68,7 @@ def program(written: Written) -> ExportedProgram:
         return torch.export.export(Graph(written.graph), (picture, signal), dynamic_shapes=shapes, strict=False)
 
 
-# What a file says about itself: which network, which layer, and how a picture becomes its input.
+# What a file says about itself: which network, which layer, and how an image becomes its input.
 
 KEY = "excite"  # of the entry in a file
 MARK = "made by excite export"
@@ -109,7 +109,7 @@ def _sizes(sizes: Sizes) -> dict[str, Any]:
 
 
 def sizes_in(path: Path) -> Sizes:
-    """Which pictures a file serves, as it says itself.
+    """Which images a file serves, as it says itself.
 
     Example:
         >>> str(sizes_in(Path("map.onnx")))  # doctest: +SKIP

@@ -232,7 +232,7 @@ def simplify(module: GraphModule) -> GraphModule:
 
 
 class _Facts:
-    """What is known of the nodes of a graph, whatever the picture."""
+    """What is known of the nodes of a graph, whatever the image."""
 
     def __init__(self) -> None:
         self.zero: set[Any] = set()

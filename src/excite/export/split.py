@@ -1,8 +1,8 @@
-"""A graph in two halves: what the picture alone decides, and what each signal then has to do.
+"""A graph in two halves: what the image alone decides, and what each signal then has to do.
 
-The network's answer and the totals that children share depend on no signal. So many signals for one picture need the
+The network's answer and the totals that children share depend on no signal. So many signals for one image need the
 upper half once, and the lower half, which is the smaller one, as often as there are signals. They go through that
-together where its operations take many signals with what one picture decided: then it reads the weights once for all.
+together where its operations take many signals with what one image decided: then it reads the weights once for all.
 What an operation wants for each signal has to be copied for that, and where this is much they go one after the other.
 """
 
@@ -33,7 +33,7 @@ LITTLE = 1 / 8  # of the weights' size: to copy so much costs less than reading 
 
 
 class Halves:
-    """A file of `excite.export`, run by onnxruntime: one picture, then any number of signals.
+    """A file of `excite.export`, run by onnxruntime: one image, then any number of signals.
 
     Args:
         path: the file.
@@ -66,12 +66,12 @@ class Halves:
         self._down = _session(lower, threads)
 
     def look(self, picture: Tensor) -> tuple[Tensor, list[Any]]:
-        """The network's output for a batch of pictures, and what `down` needs of it."""
+        """The network's output for a batch of images, and what `down` needs of it."""
         output, *seen = self._up.run_with_ort_values([OUTPUT, *self._seen], {PICTURE: _value(picture)})
         return torch.from_numpy(output.numpy()), seen
 
     def down(self, seen: list[Any], signals: Tensor) -> Tensor:
-        """The maps [K, N, h, w] of signals [K, N, *output] for those pictures."""
+        """The maps [K, N, h, w] of signals [K, N, *output] for those images."""
         if self._together and signals.shape[1] == 1:
             some = [self._down_once(seen, each[:, 0]) for each in torch.split(signals, AT_ONCE)]
             return torch.cat(some)[:, None]
@@ -86,9 +86,9 @@ class Halves:
 
 
 def _between(graph: Any) -> list[str]:
-    """The values of the upper half that the lower half uses: those that depend on the picture and on no signal.
+    """The values of the upper half that the lower half uses: those that depend on the image and on no signal.
 
-    How many pictures or signals there are is no such value: each half counts its own.
+    How many images or signals there are is no such value: each half counts its own.
     """
     seen, cued, counts = {PICTURE}, {SIGNAL}, set[str]()
     used: dict[str, None] = {}
@@ -105,7 +105,7 @@ def _between(graph: Any) -> list[str]:
 
 
 def _counts(node: Any) -> bool:
-    """Whether a node asks how many pictures or signals there are."""
+    """Whether a node asks how many images or signals there are."""
     ends = {each.name: each.i for each in node.attribute}
     return node.op_type == "Shape" and node.input[0] in INPUTS and (ends.get("start", 0), ends.get("end")) == (0, 1)
 
@@ -118,19 +118,19 @@ def _count(graph: Any, name: str) -> None:
 
 
 def _is_for_many(graph: Any, seen: set[str]) -> bool:
-    """Whether a batch of signals can go with what one picture decided: all that use both take one of many."""
+    """Whether a batch of signals can go with what one image decided: all that use both take one of many."""
     both = {node.op_type for node in graph.node if not seen.isdisjoint(_needed(node))}
     return bool(_batch(graph).dim_param) and both <= BROADCASTING | STRETCHED
 
 
 def _stretched(graph: Any, seen: set[str]) -> list[str]:
-    """What one picture decided and some operation wants for each of the signals."""
+    """What one image decided and some operation wants for each of the signals."""
     found = [name for node in graph.node if node.op_type in STRETCHED for name in node.input if name in seen]
     return list(dict.fromkeys(found))
 
 
 def _bytes(value: Any) -> int:
-    """How much memory a value takes for one picture: places, of 8 bytes each. Sides that are not known count as one."""
+    """How much memory a value takes for one image: places, of 8 bytes each. Sides that are not known count as one."""
     sides: list[int] = [side.dim_value or 1 for side in value.type.tensor_type.shape.dim]
     return 8 * math.prod(sides)
 

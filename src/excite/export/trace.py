@@ -1,4 +1,4 @@
-"""The whole course of a map, from picture and signal to probabilities, written down as one graph.
+"""The whole course of a map, from image and signal to probabilities, written down as one graph.
 
 The forward pass and the way down are plain torch code. They run once on tensors that have shapes and no values, and
 every operation is noted. Nothing may then depend on values: `excite.propagation.deciding` sees to that.
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 
-# Which sizes of batches and pictures a graph is written down for.
+# Which sizes of batches and images a graph is written down for.
 
 STEPS = (1, 32)  # any size, or what the strides of most networks divide
-BATCH = 3  # an example of a batch that is not one picture, nor any other number in a network
+BATCH = 3  # an example of a batch that is not one image, nor any other number in a network
 BATCHES = (2, 3, 5, 12)  # that a graph must serve
 LARGER = ((0, 0), (0, 1), (1, 0), (2, 3), (3, 2), (5, 4), (11, 26), (64, 7), (301, 250))  # in steps
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of pictures.
+    """Sizes of images.
 
     Attributes:
         height: of the example that the graph is written down from,
         width: and its width.
         step: both sides may be any multiple of this; None: only the example's own.
         least: and no smaller than this.
-        batch: whether there may be any number of pictures in a batch; else there is one.
+        batch: whether there may be any number of images in a batch; else there is one.
 
     Example:
         >>> str(Sizes(224, 224, step=32, least=64))
@@ -69,7 +69,7 @@ class Sizes:
         return f"any height and width from {self.least}" + (f" in steps of {self.step}" if self.step > 1 else "")
 
     def fit(self, height: int, width: int) -> bool:
-        """Whether the graph serves pictures of this size."""
+        """Whether the graph serves images of this size."""
         if self.step is None:
             return (height, width) == (self.height, self.width)
         return min(height, width) >= self.least and height % self.step == width % self.step == 0
@@ -99,7 +99,7 @@ class Unknowns:
         self._symbols = [None if isinstance(side, int) else side.node.expr for side in sides]
 
     def picture(self, channels: int) -> Tensor:
-        """A batch of pictures of these sizes."""
+        """A batch of images of these sizes."""
         with self.mode:
             return empty(self.batch, channels, self.height, self.width)
 
@@ -116,7 +116,7 @@ class Unknowns:
         return least * self.sizes.step
 
     def _hold(self, sides: Sequence[tuple[int, int]]) -> bool:
-        """Whether all that was decided holds for pictures of these sides, in batches of any size."""
+        """Whether all that was decided holds for images of these sides, in batches of any size."""
         env: Any = self.mode.shape_env
         batches = cycle(BATCHES if self.sizes.batch else (1,))
         cases = [(next(batches), *both) for both in sides for _ in range(2)]
@@ -126,7 +126,7 @@ class Unknowns:
         return [(symbol, value) for symbol, value in zip(self._symbols, case, strict=True) if symbol is not None]
 
 
-# The whole course of a map, from picture and signal to probabilities, written down as one graph.
+# The whole course of a map, from image and signal to probabilities, written down as one graph.
 #
 # The forward pass and the way down are plain torch code. They run once on tensors that have shapes and no values, and
 # every operation is noted. Nothing may then depend on values: `excite.propagation.deciding` sees to that.
@@ -135,7 +135,7 @@ DUALS = {"mwp": 0.0, "c-mwp": -1.0}  # how much of the dual units is sent
 
 
 class Looking(nn.Module):
-    """A picture and a signal in, the map and the network's output out.
+    """An image and a signal in, the map and the network's output out.
 
     Args:
         network: any that can be explained.
@@ -173,8 +173,8 @@ class Written:
 
     Attributes:
         graph: plain operations on tensors, none of them in place, and the network's own weights.
-        sizes: which pictures it serves.
-        signal: the shape of a signal for one picture of the example's size.
+        sizes: which images it serves.
+        signal: the shape of a signal for one image of the example's size.
     """
 
     graph: GraphModule
@@ -188,10 +188,10 @@ def write_down(looking: Looking, sizes: Sizes, channels: int = 3) -> Written:
     Args:
         looking: what to write down.
         sizes: an example, and with a step whether other sizes shall do too.
-        channels: of the pictures.
+        channels: of the images.
 
     Raises:
-        ModelError: the network decides by values or by the number of pictures which operations to run.
+        ModelError: the network decides by values or by the number of images which operations to run.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
@@ -207,7 +207,7 @@ def write_down(looking: Looking, sizes: Sizes, channels: int = 3) -> Written:
                 return written
     written = _written(looking, replace(sizes, step=None), channels)
     if written is None:
-        raise ModelError("the network takes another course for another number of pictures: export it with --no-dynamic")
+        raise ModelError("the network takes another course for another number of images: export it with --no-dynamic")
     return written
 
 

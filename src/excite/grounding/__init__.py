@@ -1,4 +1,4 @@
-"""Which regions of a picture phrases refer to."""
+"""Which regions of an image phrases refer to."""
 
 from excite.grounding.ground import Grounded, Region, Study, ground
 from excite.grounding.phrase_maps import Gaze, PhraseMap, gaze

@@ -1,4 +1,4 @@
-"""Which regions of a picture do phrases refer to? (paper, 4.3: text-to-region association)."""
+"""Which regions of an image do phrases refer to? (paper, 4.3: text-to-region association)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _meets(spans: set[Span], start: int, end: int) -> bool:
     return any(first < end and start < last for first, last in spans)
 
 
-# Which regions of a picture do phrases refer to? (paper, 4.3: text-to-region association).
+# Which regions of an image do phrases refer to? (paper, 4.3: text-to-region association).
 
 METHOD, GAMMA = "excite", 0.4  # the best in docs/grounding.md
 MOST = 10
@@ -93,7 +93,7 @@ class Region:
 
     Attributes:
         box: half-open ``(x0, y0, x1, y1)`` in pixels.
-        score: how much of the phrase's map lies in it for its size; comparable within one picture and phrase.
+        score: how much of the phrase's map lies in it for its size; comparable within one image and phrase.
     """
 
     box: Box
@@ -115,7 +115,7 @@ class Grounded:
     map: PhraseMap
 
     def figure(self, *, true_boxes: Sequence[Box] = (), width: int = WIDTH) -> Image.Image:
-        """The picture with the regions, the maps of the phrase and its words, and the words in their colours.
+        """The image with the regions, the maps of the phrase and its words, and the words in their colours.
 
         Args:
             true_boxes: where it really is, if that is known; they are dashed.
@@ -162,19 +162,19 @@ def ground(  # noqa: PLR0913 - all but three may be left out
     hints: bool = True,
     most: int | None = MOST,
 ) -> list[Grounded]:
-    """Which regions of this picture do those phrases refer to?
+    """Which regions of this image do those phrases refer to?
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
-        image: a path, a PIL picture, an array [h, w, 3] or a tensor [3, h, w].
+        image: a path, a PIL image, an array [h, w, 3] or a tensor [3, h, w].
         phrases: one or several, in English. The network looks once for all of them.
         proposals: the candidates: a name from `excite.grounding.proposals.PROPOSERS`, a file or folder of
-            precomputed ones, or those of this picture.
+            precomputed ones, or those of this image.
         method: a name from `excite.METHODS`.
         layer: where to read it; None for the classifier's own best.
         gamma: how much a large region must hold: 0 for as much as possible, 1 for as much as possible in each pixel.
         trust: how much the order counts in which the proposals come, 0 to 1.
-        side: the shorter side of the picture as the classifier sees it.
+        side: the shorter side of the image as the classifier sees it.
         hints: let words for places ("left") and colours ("red") weigh the map.
         most: how many regions to tell at most; None for all.
 
@@ -204,11 +204,11 @@ class Study:
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         picture: in mode RGB.
-        proposals: of this picture.
+        proposals: of this image.
         method: a name from `excite.METHODS`.
         layer: where to read it; None for the classifier's own best.
         trust: see `excite.ground`.
-        side: the shorter side of the picture as the classifier sees it.
+        side: the shorter side of the image as the classifier sees it.
 
     Example:
         >>> study = Study(excite.load("words"), picture, find_proposer("hierarchy").of(picture))  # doctest: +SKIP
@@ -227,7 +227,7 @@ class Study:
         side: int = SIDE,
     ) -> None:
         if side < 1:
-            raise DataError(f"nothing can be seen in a picture with a side of {side}: give at least 1")
+            raise DataError(f"nothing can be seen in an image with a side of {side}: give at least 1")
         self._method = find_method(method)
         self._gaze = Gaze(classifier, picture, [self._method], layer=layer, side=side)
         self._scorer = Scorer(proposals, trust)
@@ -261,10 +261,10 @@ class Study:
 
 
 def rank(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | None = MOST) -> tuple[Region, ...]:
-    """The regions of a picture that a phrase may refer to, best first; none where its map is empty.
+    """The regions of an image that a phrase may refer to, best first; none where its map is empty.
 
     Args:
-        scorer: of the picture's proposals.
+        scorer: of the image's proposals.
         found: the map of the phrase.
         gamma: see `ground`.
         most: how many to tell at most; None for all.
@@ -282,11 +282,11 @@ def _checked(phrases: Sequence[str]) -> Sequence[str]:
 
 
 def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, image: ImageSource) -> Proposals:
-    """The candidates of a picture, from wherever they come."""
+    """The candidates of an image, from wherever they come."""
     if isinstance(wanted, Proposals):
         if wanted.size != picture.size:
             raise DataError(
-                f"the proposals are for a picture of {wanted.size[0]} x {wanted.size[1]} pixels, this one has "
+                f"the proposals are for an image of {wanted.size[0]} x {wanted.size[1]} pixels, this one has "
                 f"{picture.size[0]} x {picture.size[1]}: give its own"
             )
         return wanted
@@ -295,11 +295,11 @@ def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, im
     return source.of(picture, path.name if path else "", path)
 
 
-# What a phrase leads to in a picture, drawn.
+# What a phrase leads to in an image, drawn.
 
 
 def draw_grounded(grounded: Grounded, *, true_boxes: Sequence[Box] = (), width: int = WIDTH) -> Image.Image:
-    """The picture with the regions of a phrase, the maps of the phrase and its words, and the words in their colours.
+    """The image with the regions of a phrase, the maps of the phrase and its words, and the words in their colours.
 
     Args:
         grounded: from `excite.ground`.
@@ -307,7 +307,7 @@ def draw_grounded(grounded: Grounded, *, true_boxes: Sequence[Box] = (), width: 
         width: of the figure in pixels.
 
     Raises:
-        ExciteError: the maps carry no picture, or the width is too small.
+        ExciteError: the maps carry no image, or the width is too small.
 
     Example:
         >>> (hat,) = excite.ground(classifier, "photo.jpg", "a man in a red hat")  # doctest: +SKIP
@@ -315,7 +315,7 @@ def draw_grounded(grounded: Grounded, *, true_boxes: Sequence[Box] = (), width: 
     """
     reading, picture = grounded.map.reading, grounded.map.words[0].image
     if picture is None:
-        raise ExciteError(f"the maps of {grounded.phrase!r} carry no picture to draw on: ask excite.ground for them.")
+        raise ExciteError(f"the maps of {grounded.phrase!r} carry no image to draw on: ask excite.ground for them.")
     hints = grounded.map.hints
     return grounded_figure(
         picture,

@@ -1,4 +1,4 @@
-"""The maps of phrases: all words of all phrases of a picture come from one look at it."""
+"""The maps of phrases: all words of all phrases of an image come from one look at it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Plane = NDArray[np.floating[Any]]
 
 
-# How much each place of a picture has a colour that people name.
+# How much each place of an image has a colour that people name.
 
 PLACES = 64  # along each side: a colour is that of a surface, not of a pixel
 AROUND = 7  # places whose mean counts
@@ -94,14 +94,14 @@ def _up_to_1(values: Plane) -> Plane:
 # What the words of a phrase say beside what the classifier knows: where to look, and for which colour.
 #
 # A classifier has no unit for "left", and its units for colours, where it has any, look at scenes more than at
-# surfaces. But the picture itself can answer: such words weigh the map of the phrase. On RefCOCO, where people tell
+# surfaces. But the image itself can answer: such words weigh the map of the phrase. On RefCOCO, where people tell
 # one thing from others like it, they are worth more than any other change (docs/grounding.md).
 
 STEEPNESS = 6
-"""The power of the ramp from one side of the picture to the other."""
+"""The power of the ramp from one side of the image to the other."""
 
 THERE = 0.8
-"""From here on a place counts in full: nobody means the very edge of the picture."""
+"""From here on a place counts in full: nobody means the very edge of the image."""
 
 FAINTEST = 0.05
 """What is left of the evidence where nothing has the colour: a colour is often named for a part, or wrongly."""
@@ -118,7 +118,7 @@ SIDES: Mapping[str, tuple[int, Callable[[Plane], Plane]]] = {
 }
 """Words that send the eye somewhere: along which axis, and how much a place from 0 to 1 is there.
 
-What is near stands low in most pictures, and what is far stands high.
+What is near stands low in most images, and what is far stands high.
 """
 
 
@@ -138,7 +138,7 @@ def hinted(plane: Plane, words: Sequence[PlaceWord | ColourWord], picture: Image
     """The map of a phrase [height, width], weighed by its hints; the same hint given twice counts once.
 
     Args:
-        plane: at the size of the picture.
+        plane: at the size of the image.
         words: from `heeded`.
         picture: in mode RGB.
 
@@ -165,10 +165,10 @@ def _ramp(kind: str, shape: tuple[int, ...]) -> Plane:
     return np.expand_dims(ramp**STEEPNESS, 1 - axis)
 
 
-# The maps of phrases: all words of all phrases of a picture come from one look at it.
+# The maps of phrases: all words of all phrases of an image come from one look at it.
 
 SIDE = 300
-"""The shorter side of the picture as the classifier sees it: the paper's, larger than usual, for small things."""
+"""The shorter side of the image as the classifier sees it: the paper's, larger than usual, for small things."""
 
 FINDINGS = 12
 """How many of the classifier's own findings stand for a phrase of which it knows no word."""
@@ -181,12 +181,12 @@ HEAD = 3.0
 
 @dataclass(frozen=True, eq=False)
 class PhraseMap:
-    """Where in a picture a phrase points.
+    """Where in an image a phrase points.
 
     Attributes:
         reading: what its words are to the classifier.
         words: the map of each word that the classifier knows; without any, the map of all that it finds.
-        plane: their mean, in which the head of the phrase counts more, weighed by the hints, at the size of the picture
+        plane: their mean, in which the head of the phrase counts more, weighed by the hints, at the size of the image
             [height, width].
         hints: the words for places and colours that weigh it.
     """
@@ -209,14 +209,14 @@ class PhraseMap:
 
 
 class Gaze:
-    """A picture that a classifier has looked at, of which phrases can be asked with several methods.
+    """An image that a classifier has looked at, of which phrases can be asked with several methods.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         picture: in mode RGB.
         methods: those that will be asked for.
         layer: where to read them, or for each method where; None: where each should be.
-        side: the shorter side of the picture as the classifier sees it.
+        side: the shorter side of the image as the classifier sees it.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class Gaze:
         """The map of each phrase. Each word is looked for once, in however many phrases it is.
 
         Args:
-            method: one of those that the picture was looked at for.
+            method: one of those that the image was looked at for.
             readings: the phrases.
             hints: let words for places and colours weigh the map, and the head of the phrase count more; without, all
                 words are one as good as another, as in the paper.
@@ -259,7 +259,7 @@ class Gaze:
 
     @property
     def _anything(self) -> Concept:
-        """What the classifier finds in the picture, whatever that is."""
+        """What the classifier finds in the image, whatever that is."""
         best = self.look.probabilities[0].topk(min(FINDINGS, len(self.labels))).indices
         return Concept(ANYTHING, tuple(best.tolist()))
 
@@ -281,7 +281,7 @@ def gaze(
     side: int = SIDE,
     hints: bool = True,
 ) -> list[PhraseMap]:
-    """Where in a picture phrases point: for each the mean of the maps of its words (paper, 4.3).
+    """Where in an image phrases point: for each the mean of the maps of its words (paper, 4.3).
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
@@ -289,7 +289,7 @@ def gaze(
         phrases: any English text; words that the classifier does not know are skipped, and told.
         method: a name from `excite.METHODS`.
         layer: where to read it; None for the classifier's own best.
-        side: the shorter side of the picture as the classifier sees it.
+        side: the shorter side of the image as the classifier sees it.
         hints: let words for places and colours weigh the map, and the head of the phrase count more.
 
     Example:
@@ -302,7 +302,7 @@ def gaze(
 
 
 def enlargement(classifier: Classifier, side: int) -> float:
-    """How much larger than usual a picture is prepared; networks that take one size only see it as usual.
+    """How much larger than usual an image is prepared; networks that take one size only see it as usual.
 
     Example:
         >>> enlargement(excite.load(), 336)

@@ -24,15 +24,15 @@ SAME = 0.7
 """Boxes that overlap by more than this are told once (the paper's)."""
 
 TRUST = 0.8
-"""How much the last proposal counts less than the first, for the same evidence: the maker of proposals saw the picture
+"""How much the last proposal counts less than the first, for the same evidence: the maker of proposals saw the image
 too, and puts what looks like a thing first. The paper has 0."""
 
 
 class Scorer:
-    """Scores the proposals of one picture with any number of maps; what does not depend on the map is done once.
+    """Scores the proposals of one image with any number of maps; what does not depend on the map is done once.
 
     Args:
-        proposals: of the picture.
+        proposals: of the image.
         trust: how much their maker's own order counts, 0 to 1; 0 for the paper's scores.
 
     Attributes:

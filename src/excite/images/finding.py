@@ -1,4 +1,4 @@
-"""Which files are pictures, by their names, and what changes when one of them does."""
+"""Which files are images, by their names, and what changes when one of them does."""
 
 import glob
 import os
@@ -17,11 +17,11 @@ PICTURE_SUFFIXES = frozenset(
 
 
 def find_images(patterns: str | Sequence[str]) -> list[Path]:
-    """The pictures that names, folders and patterns stand for, each once.
+    """The images that names, folders and patterns stand for, each once.
 
-    A file that is named is taken whatever it is called. A folder stands for all pictures in it and below, by
+    A file that is named is taken whatever it is called. A folder stands for all images in it and below, by
     their suffix (see `PICTURE_SUFFIXES`), without hidden ones and without following links to other folders. A
-    pattern may hold ``*``, ``?``, ``[...]`` and ``**`` (any number of folders); of what it matches, pictures
+    pattern may hold ``*``, ``?``, ``[...]`` and ``**`` (any number of folders); of what it matches, images
     and folders are taken.
 
     The order is that of the patterns, and by name within each, so that two runs see the same list.
@@ -33,7 +33,7 @@ def find_images(patterns: str | Sequence[str]) -> list[Path]:
         The files; at least one for each pattern.
 
     Raises:
-        ImageError: a pattern stands for no picture, or a folder cannot be read.
+        ImageError: a pattern stands for no image, or a folder cannot be read.
 
     Example:
         >>> find_images(["photos", "more/*.jpg"])  # doctest: +SKIP
@@ -41,19 +41,19 @@ def find_images(patterns: str | Sequence[str]) -> list[Path]:
     """
     names = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
     if not names:
-        raise ImageError("no pictures were named: give at least one file, folder or pattern such as 'photos/*.jpg'.")
+        raise ImageError("no images were named: give at least one file, folder or pattern such as 'photos/*.jpg'.")
     found: dict[str, Path] = {}
     for name in names:
         matches = list(_matches(os.fspath(name)))
         if not matches:
-            raise ImageError(f"no pictures found for {name!r}: check the name, or that the folder holds pictures.")
+            raise ImageError(f"no images found for {name!r}: check the name, or that the folder holds images.")
         for path in matches:
             found.setdefault(os.path.realpath(path), path)
     return list(found.values())
 
 
 def file_state(path: Path) -> tuple[str, int, int]:
-    """What changes when a picture does: its file, whatever way leads to it, when it was written, and its size.
+    """What changes when an image does: its file, whatever way leads to it, when it was written, and its size.
 
     Raises:
         ImageError: there is no such file, or nobody may look.
@@ -70,7 +70,7 @@ def file_state(path: Path) -> tuple[str, int, int]:
 
 
 def is_picture_argument(argument: str) -> bool:
-    """Whether a word among pictures and concepts means pictures: by its suffix, or as a path or pattern.
+    """Whether a word among images and concepts means images: by its suffix, or as a path or pattern.
 
     A folder called ``cat`` does not make the concept "cat" a folder: write ``cat/`` for that.
 
@@ -82,7 +82,7 @@ def is_picture_argument(argument: str) -> bool:
 
 
 def _matches(name: str) -> Iterator[Path]:
-    """The pictures of one name, folder or pattern, in order."""
+    """The images of one name, folder or pattern, in order."""
     path = Path(name)
     if path.is_dir():
         yield from _pictures_below(path)
@@ -97,7 +97,7 @@ def _matches(name: str) -> Iterator[Path]:
 
 
 def _pictures_below(folder: Path) -> Iterator[Path]:
-    """All pictures in a folder and below by name, without hidden files and folders."""
+    """All images in a folder and below by name, without hidden files and folders."""
     for parent, folders, files in os.walk(folder, onerror=_refuse_folder):
         folders[:] = sorted(inner for inner in folders if not inner.startswith("."))
         for file in sorted(files):

@@ -1,6 +1,6 @@
 """Pictures from files and arrays: always upright, always RGB, or one clear sentence why not.
 
-What a classifier is shown must be what a person would see. Cameras store pictures on their side, scanners
+What a classifier is shown must be what a person would see. Cameras store images on their side, scanners
 with 16 bits, designers with transparency or printing inks; each is brought to eight-bit RGB here, in one
 place, and nothing is guessed in silence.
 """
@@ -23,16 +23,16 @@ from PIL import Image, UnidentifiedImageError
 
 from excite.errors import ImageError
 
-# Pictures of any kind of numbers as eight-bit RGB, with no more than one of them in memory beside the first.
+# Images of any kind of numbers as eight-bit RGB, with no more than one of them in memory beside the first.
 
 STRIP = 2**20  # pixels that are worked on at a time
 
 
 def as_rgb(image: Image.Image, name: str) -> Image.Image:
-    """A decoded picture of any mode as RGB, by what its numbers mean; one that is RGB already is given back itself.
+    """A decoded image of any mode as RGB, by what its numbers mean; one that is RGB already is given back itself.
 
     Args:
-        image: the picture.
+        image: the image.
         name: what errors call it.
 
     Raises:
@@ -52,7 +52,7 @@ def as_rgb(image: Image.Image, name: str) -> Image.Image:
 
 
 def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
-    """The picture in pieces of its whole width, each with its first row: what is done to one takes little memory."""
+    """The image in pieces of its whole width, each with its first row: what is done to one takes little memory."""
     rows = max(1, STRIP // image.width)
     for top in range(0, image.height, rows):
         yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
@@ -74,7 +74,7 @@ def _from_inks(image: Image.Image) -> Image.Image:
         return image.convert("RGB")
     profile = ImageCms.ImageCmsProfile(BytesIO(content))
     if profile.profile.xcolor_space.strip() != "CMYK":
-        return image.convert("RGB")  # a profile for another kind of picture says nothing about inks
+        return image.convert("RGB")  # a profile for another kind of image says nothing about inks
     converted = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
     return converted if converted is not None else image.convert("RGB")
 
@@ -104,9 +104,9 @@ def _from_deep_grey(image: Image.Image, name: str) -> Image.Image:
     return plain
 
 
-# Pictures from files and arrays: always upright, always RGB, or one clear sentence why not.
+# Images from files and arrays: always upright, always RGB, or one clear sentence why not.
 #
-# What a classifier is shown must be what a person would see. Cameras store pictures on their side, scanners with 16
+# What a classifier is shown must be what a person would see. Cameras store images on their side, scanners with 16
 # bits, designers with transparency or printing inks; each is brought to eight-bit RGB here, in one place, and nothing
 # is guessed in silence.
 
@@ -130,10 +130,10 @@ UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""How to turn a picture upright, by its EXIF orientation; 1 is upright already."""
+"""How to turn an image upright, by its EXIF orientation; 1 is upright already."""
 
 MOST_PIXELS = {"AVIF": 60_000_000, "JPEG2000": 30_000_000, "WEBP": 50_000_000}
-"""Of formats whose decoders take more memory than the picture: a file of a few kilobytes can be that large."""
+"""Of formats whose decoders take more memory than the image: a file of a few kilobytes can be that large."""
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # whoever keeps a log still gets what it says
 
@@ -141,13 +141,13 @@ _OPENING = threading.Lock()  # filters of warnings belong to the whole process
 
 
 def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tensor) -> Image.Image:
-    """Read a picture as a person would see it: upright, RGB, eight bits.
+    """Read an image as a person would see it: upright, RGB, eight bits.
 
     * Turned upright by its EXIF orientation.
     * Of an animation or of several pages, the first (of an opened `PIL.Image.Image`, the one it is at).
     * Transparent places are put on white, as a page would show them.
-    * Inks (CMYK) are turned into colours by the picture's own ink profile, or plainly where it has none. The
-      profile of an RGB picture is not applied: classifiers were trained without.
+    * Inks (CMYK) are turned into colours by the image's own ink profile, or plainly where it has none. The
+      profile of an RGB image is not applied: classifiers were trained without.
     * 16-bit grey is scaled to 8 bits (0..65535 to 0..255). 32-bit integers likewise if they lie in 0..65535,
       otherwise from their minimum..maximum.
     * Floating-point TIFF is scaled from 0..1 if it lies there, otherwise from its minimum..maximum.
@@ -157,30 +157,30 @@ def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tens
     Pillow's guard against decompression bombs stays on, and its warning counts as an error here.
 
     Args:
-        source: the name of a file, or a picture, array or tensor.
+        source: the name of a file, or an image, array or tensor.
 
     Returns:
-        A new RGB picture without metadata; the source is not changed.
+        A new RGB image without metadata; the source is not changed.
 
     Raises:
-        ImageError: the picture cannot be read; the message says which, why, and what to do.
+        ImageError: the image cannot be read; the message says which, why, and what to do.
 
     Example:
         >>> read_image(np.zeros((4, 6), dtype=np.uint8)).size
         (6, 4)
     """
     if isinstance(source, Image.Image):
-        return _decoded(source, "the picture", own=False)
+        return _decoded(source, "the image", own=False)
     if isinstance(source, torch.Tensor):
         return _from_array(_channels_last(source.detach().cpu()), "the tensor")
     if isinstance(source, np.ndarray):
         return _from_array(source, "the array")
     if isinstance(source, str | os.PathLike):
         return _from_file(Path(os.fsdecode(source)))
-    raise ImageError(f"{type(source).__name__} is not a picture: pass a file name, a PIL image, an array or a tensor.")
+    raise ImageError(f"{type(source).__name__} is not an image: pass a file name, a PIL image, an array or a tensor.")
 
 
-def decode_image(content: bytes, name: str = "the picture", *, most_pixels: int | None = None) -> Image.Image:
+def decode_image(content: bytes, name: str = "the image", *, most_pixels: int | None = None) -> Image.Image:
     """As `read_image`, from the bytes of a file that lies elsewhere than on a disk.
 
     Args:
@@ -189,7 +189,7 @@ def decode_image(content: bytes, name: str = "the picture", *, most_pixels: int 
         most_pixels: a stricter limit than Pillow's own; it is looked at before anything is decoded.
 
     Raises:
-        ImageError: the picture cannot be read.
+        ImageError: the image cannot be read.
 
     Example:
         >>> decode_image(b"P5 1 1 255 x").size
@@ -203,7 +203,7 @@ def decode_image(content: bytes, name: str = "the picture", *, most_pixels: int 
     return _decoded(image, name)
 
 
-def picture_format(content: bytes, name: str = "the picture") -> str:
+def picture_format(content: bytes, name: str = "the image") -> str:
     """Which of the formats that are read a file has, by its first bytes and not by its name; nothing is decoded.
 
     Raises:
@@ -228,7 +228,7 @@ def readable_formats() -> list[str]:
 
 
 def _from_file(path: Path) -> Image.Image:
-    """Open a file, having looked first whether it can be a picture at all."""
+    """Open a file, having looked first whether it can be an image at all."""
     name = repr(str(path))
     try:
         about = path.stat()
@@ -237,9 +237,9 @@ def _from_file(path: Path) -> Image.Image:
     except (OSError, ValueError) as error:
         raise ImageError(f"{name} cannot be reached: {_reason(error)}; check its name and permissions.") from error
     if stat.S_ISDIR(about.st_mode):
-        raise ImageError(f"{name} is a folder: name a picture in it, or use find_images to list them all.")
+        raise ImageError(f"{name} is a folder: name an image in it, or use find_images to list them all.")
     if not stat.S_ISREG(about.st_mode):
-        raise ImageError(f"{name} is not a plain file but a pipe or a device: save the picture to a file first.")
+        raise ImageError(f"{name} is not a plain file but a pipe or a device: save the image to a file first.")
     if about.st_size == 0:
         raise ImageError(f"{name} is empty (0 bytes): copy or download it again.")
     try:
@@ -258,7 +258,7 @@ def _opened(file: BinaryIO, name: str) -> Image.Image:
             return Image.open(file, formats=formats)
     except UnidentifiedImageError as error:
         raise ImageError(
-            f"{name} is not a picture excite can read, or it is cut off: convert it to PNG or JPEG."
+            f"{name} is not an image excite can read, or it is cut off: convert it to PNG or JPEG."
         ) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         limit = f"{Image.MAX_IMAGE_PIXELS:,}"
@@ -273,7 +273,7 @@ def _opened(file: BinaryIO, name: str) -> Image.Image:
 def _decoded(image: Image.Image, name: str, *, own: bool = True) -> Image.Image:
     """Decode all pixels, which shows whether the file is whole, and bring them to upright RGB.
 
-    No more than two pictures are in memory at a time: one of the limit's size takes a third of a gigabyte.
+    No more than two images are in memory at a time: one of the limit's size takes a third of a gigabyte.
     """
     if image.width == 0 or image.height == 0:
         raise ImageError(f"{name} has no pixels ({image.width} x {image.height}): both sides must be at least 1.")
@@ -311,7 +311,7 @@ def _is_talkative(image: Image.Image) -> bool:
 
 
 def _check_room(image: Image.Image, name: str) -> None:
-    """Some decoders hold a picture several times over while they work."""
+    """Some decoders hold an image several times over while they work."""
     most = MOST_PIXELS.get(image.format or "", image.width * image.height)
     if image.width * image.height > most:
         raise ImageError(
@@ -331,13 +331,13 @@ def _reason(error: Exception) -> str:
 
 
 def _turn(image: Image.Image, name: str) -> Image.Transpose | None:
-    """What brings the picture upright, by its EXIF data; formats that turn themselves when decoded have none left."""
+    """What brings the image upright, by its EXIF data; formats that turn themselves when decoded have none left."""
     try:
         with _OPENING, warnings.catch_warnings(record=True) as doubts:
             warnings.simplefilter("always")
             orientation = image.getexif().get(ORIENTATION_TAG)
             doubt = _reason(Exception(doubts[0].message)) if doubts else ""
-    except Exception as error:  # noqa: BLE001 - other programs show a picture whose metadata is broken, and so do we
+    except Exception as error:  # noqa: BLE001 - other programs show an image whose metadata is broken, and so do we
         orientation, doubt = None, _reason(error)
     if orientation is None and doubt:
         warnings.warn(f"{name} has broken EXIF data ({doubt}) and is taken to be upright.", stacklevel=5)
@@ -345,12 +345,12 @@ def _turn(image: Image.Image, name: str) -> Image.Transpose | None:
 
 
 def _channels_last(tensor: torch.Tensor) -> Array:
-    """A tensor as an array with its channels last, as pictures have them outside of torch."""
+    """A tensor as an array with its channels last, as images have them outside of torch."""
     shape = list(tensor.shape)
     if tensor.ndim == 4:
-        raise ImageError(f"the tensor {shape} is a batch: pass one picture at a time, such as images[0].")
+        raise ImageError(f"the tensor {shape} is a batch: pass one image at a time, such as images[0].")
     if tensor.ndim not in {2, 3} or (tensor.ndim == 3 and shape[0] not in CHANNELS):
-        raise ImageError(f"the tensor {shape} is not a picture: pass [3, H, W] or [1, H, W], permute it if need be.")
+        raise ImageError(f"the tensor {shape} is not an image: pass [3, H, W] or [1, H, W], permute it if need be.")
     if tensor.dtype is torch.bfloat16:
         tensor = tensor.float()
     array: Array = tensor.numpy() if tensor.ndim == 2 else tensor.permute(1, 2, 0).numpy()
@@ -358,11 +358,9 @@ def _channels_last(tensor: torch.Tensor) -> Array:
 
 
 def _from_array(array: Array, name: str) -> Image.Image:
-    """A picture from rows of pixels, with or without channels."""
+    """An image from rows of pixels, with or without channels."""
     if array.ndim not in {2, 3} or (array.ndim == 3 and array.shape[2] not in CHANNELS):
-        raise ImageError(
-            f"{name} {list(array.shape)} is not a picture: pass [H, W], [H, W, 1], [H, W, 3] or [H, W, 4]."
-        )
+        raise ImageError(f"{name} {list(array.shape)} is not an image: pass [H, W], [H, W, 1], [H, W, 3] or [H, W, 4].")
     if array.size == 0:
         raise ImageError(f"{name} has no pixels {list(array.shape)}: both sides must be at least 1.")
     eight = _eight_bits(array, name)

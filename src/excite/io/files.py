@@ -171,7 +171,7 @@ def _write_whole(file: BinaryIO, write: Callable[[BinaryIO], None]) -> None:
 
 
 def save_png(image: Image.Image, path: str | os.PathLike[str]) -> Path:
-    """Write a picture as PNG, whatever the name ends in: no pixel is lost.
+    """Write an image as PNG, whatever the name ends in: no pixel is lost.
 
     Example:
         >>> save_png(Image.new("RGB", (2, 2)), "example.png")

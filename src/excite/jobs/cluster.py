@@ -146,7 +146,7 @@ class Terms:
         token: a file in the folder that the work writes into, if it writes any,
         word: and what is in it.
         task: a task, pickled,
-        key: and its key here. It tells which picture was read, when it was written and how large it is.
+        key: and its key here. It tells which image was read, when it was written and how large it is.
     """
 
     folder: str
@@ -455,7 +455,7 @@ def joined(content: bytes, terms: dict[str, Any]) -> tuple[Any, str | None]:
         return None, f"cannot take the work ({error}): install there what is installed here"
     key = str(attempt(work.key, task))
     if key != terms["key"]:
-        return None, f"does not see the pictures as this one does: {SHARED}"
+        return None, f"does not see the images as this one does: {SHARED}"
     return work, None
 
 

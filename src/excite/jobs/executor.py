@@ -58,7 +58,7 @@ Team = Callable[[Iterable[Job]], Iterator[tuple[Job, Outcome]]]
 
 
 def attempt(work: Callable[[Any], Any], task: Any) -> Any:
-    """The answer, or what is wrong with this picture. What is wrong with the question itself is raised.
+    """The answer, or what is wrong with this image. What is wrong with the question itself is raised.
 
     Example:
         >>> attempt(len, "four")

@@ -1,4 +1,4 @@
-"""The one loop of all long work: picture by picture, resumed where it was stopped, by one worker or many."""
+"""The one loop of all long work: image by image, resumed where it was stopped, by one worker or many."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(
         ledger: where the answers are kept.
         workers: who does it: how many processes of this machine, a crew, or a team that has this work ready. With 1,
             this process does it.
-        failures: gets a line for each task whose picture or annotation cannot be read; without it, that is an error.
+        failures: gets a line for each task whose image or annotation cannot be read; without it, that is an error.
     """
     # closed in any case: otherwise, after an error of whoever reads the answers, workers would go on with the rest
     with closing(answered(work, tasks, ledger, workers=workers, failures=failures)) as pairs:

@@ -1,4 +1,4 @@
-"""Ways to make a map of a picture for a concept. A new one is one file here and one line in `METHODS`."""
+"""Ways to make a map of an image for a concept. A new one is one file here and one line in `METHODS`."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches

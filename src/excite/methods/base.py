@@ -30,17 +30,17 @@ class Method:
     Attributes:
         name: what users type.
         description: one line for ``excite ls methods``.
-        maps: from a view of pictures and a cue to a map [pictures, h, w] for each layer that the view reads. The cue
+        maps: from a view of images and a cue to a map [images, h, w] for each layer that the view reads. The cue
             makes, of a network's output, the signal that starts there. Maps may be signed; only their positive part
             is evidence.
         place: where the method is read when nobody names a layer: at the classifier's own ``layer``, at the ``input``
-            (the picture itself), at the ``top``, the last map before places are lost, or ``joint``, at several
+            (the image itself), at the ``top``, the last map before places are lost, or ``joint``, at several
             layers at once.
         way: what its forward pass must keep: the competition for ``winners``, or ``gradients``.
-        scales: the sizes of the picture that it looks at, in sizes that the classifier was made for.
+        scales: the sizes of the image that it looks at, in sizes that the classifier was made for.
         taps: the layers of the network behind a place; most places are one.
-        together: whether a cue may make several signals at once [signals, pictures, ...], which then go down together;
-            the maps are [signals * pictures, h, w], those of the first signal first.
+        together: whether a cue may make several signals at once [signals, images, ...], which then go down together;
+            the maps are [signals * images, h, w], those of the first signal first.
         plain: the same without a contrast of its own, for signals that are a contrast themselves ("cat, not dog").
     """
 
@@ -55,7 +55,7 @@ class Method:
     plain: Method | None = None
 
 
-# What methods do with the planes [pictures, h, w] they have made: smooth them, and make them comparable.
+# What methods do with the planes [images, h, w] they have made: smooth them, and make them comparable.
 
 BLUR = 0.02  # of the longer side: the paper's smoothing of maps that are sparse and noisy at the pixel level
 CUT = 4.0  # standard deviations after which the Gaussian is cut off

@@ -68,7 +68,7 @@ C_CAM = gradient_method(
 
 
 def _middle(view: View, _cue: Cue) -> dict[str, Tensor]:
-    """A pyramid over the whole picture: its tip stays in the middle at whatever size it is drawn."""
+    """A pyramid over the whole image: its tip stays in the middle at whatever size it is drawn."""
     pictures, _, height, width = view.prepare(1.0).shape
     pyramid = torch.outer(_slope(height), _slope(width)).expand(pictures, -1, -1)
     return dict.fromkeys(view.layers[CENTER], pyramid)
@@ -79,4 +79,4 @@ def _slope(side: int) -> Tensor:
     return (side - (2 * torch.arange(side) + 1 - side).abs()) / side
 
 
-CENTER = Method("center", "the middle of the picture, whatever is in it", _middle, place="input", way="gradients")
+CENTER = Method("center", "the middle of the image, whatever is in it", _middle, place="input", way="gradients")

@@ -56,7 +56,7 @@ C_MWP_POST_NORM = Method(
 C_MWP_NO_NORM = Method("c-mwp-no-norm", "ablation: c-mwp never normalised", _no_norm, plain=MWP)
 
 
-# excite's own best: the contrastive map of two looks at the picture, one from nearer.
+# excite's own best: the contrastive map of two looks at the image, one from nearer.
 
 NEARER = 13 / 7  # a shorter side of 416 for networks made for 224: 13 places of stride 32 instead of 7
 
@@ -88,7 +88,7 @@ PLAIN: Method = Method(
 )
 EXCITE: Method = Method(
     "excite",
-    "our best: the mean of c-mwp in two looks at the picture, one from nearer",
+    "our best: the mean of c-mwp in two looks at the image, one from nearer",
     lambda view, cue: _mean(view, EXCITE, cue, dual=-1.0),
     scales=(1.0, NEARER),
     together=True,

@@ -2,7 +2,7 @@
 
 Winning probabilities show what convinced the network, often a part: a dog's face. Its activations know more of the
 extent: places on the same thing have similar activations. So a map of winners is multiplied by how much more each
-place is like the winners than like the losers, at a finer layer; two looks at the picture are put together, one from
+place is like the winners than like the losers, at a finer layer; two looks at the image are put together, one from
 nearer; and only the largest region above the mean is kept, because a box is for one object.
 """
 
@@ -46,8 +46,8 @@ def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
     """How much more each place is like the winners than like the losers, from 0 to 1.
 
     Args:
-        activations: [pictures, channels, h, w].
-        evidence: [pictures, h, w], not negative, in means of the map.
+        activations: [images, channels, h, w].
+        evidence: [images, h, w], not negative, in means of the map.
 
     Example:
         >>> activations = torch.tensor([[[[1.0, 1.0, 0.0]], [[0.0, 0.2, 1.0]]]])

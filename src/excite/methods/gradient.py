@@ -1,4 +1,4 @@
-"""The methods that follow gradients to the picture: Grad, Deconv, guided backpropagation, and their contrasts."""
+"""The methods that follow gradients to the image: Grad, Deconv, guided backpropagation, and their contrasts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ C_GUIDED = gradient_method("c-guided", "guided against its dual", contrasted(_lo
 
 # Layer-wise relevance propagation (Bach et al. 2015), by its two rules.
 #
-# The paper that we compare with used the software of Bach et al. on Caffe networks. There the rule for pictures is
+# The paper that we compare with used the software of Bach et al. on Caffe networks. There the rule for images is
 # alpha-beta with alpha = 2 and beta = 1, so that is `lrp` here; the epsilon rule is `lrp-epsilon`.
 
 ALPHA, BETA = 2.0, 1.0

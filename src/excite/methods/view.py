@@ -20,14 +20,14 @@ __all__ = ["View"]
 
 
 class View:
-    """A batch of pictures, with the forward passes that methods ask for.
+    """A batch of images, with the forward passes that methods ask for.
 
     Excitation Backprop and gradients keep different things of a forward pass, so there are at most two for each size
-    of the picture, however many concepts, layers and methods follow.
+    of the image, however many concepts, layers and methods follow.
 
     Args:
         module: the network.
-        prepare: the pictures as the network takes them, at a scale (1: the size that the classifier was made for).
+        prepare: the images as the network takes them, at a scale (1: the size that the classifier was made for).
         layers: for each method the layers at which it is read.
 
     Example:
@@ -50,7 +50,7 @@ class View:
 
     @property
     def output(self) -> Tensor:
-        """What the network says of the pictures."""
+        """What the network says of the images."""
         ways = {method.way for method in self.layers}
         return self.gradients().output if ways == {"gradients"} else self.winners().output
 
@@ -75,7 +75,7 @@ class View:
         return [*self._winners.values(), *self._gradients.values()]
 
     def maps(self, method: Method, cue: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-        """The maps [pictures, h, w] of a method, at the layers at which it is read."""
+        """The maps [images, h, w] of a method, at the layers at which it is read."""
         found = method.maps(self, cue)
         return {layer: found[layer] for layer in self.layers[method]}
 

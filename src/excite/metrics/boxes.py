@@ -1,4 +1,4 @@
-"""How a point and a picture relate to where something is: its boxes, or its masks where there are any."""
+"""How a point and an image relate to where something is: its boxes, or its masks where there are any."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 def distance(point: tuple[int, int], target: Target, size: tuple[int, int]) -> float:
     """How many pixels a point lies beside the nearest instance of a target; 0 for a pixel that belongs to one.
 
-    Exact, between the centres of pixels. An instance is its mask where it has one with a pixel in the picture,
+    Exact, between the centres of pixels. An instance is its mask where it has one with a pixel in the image,
     otherwise its box. The Pointing Game counts a hit up to and including `Dataset.tolerance`.
 
     Args:
-        point: ``(x, y)`` of a pixel of the picture at its original size, counted from 0.
+        point: ``(x, y)`` of a pixel of the image at its original size, counted from 0.
         target: what was to be pointed at.
-        size: ``(width, height)`` of that picture.
+        size: ``(width, height)`` of that image.
 
     Raises:
-        DataError: A mask was made for a picture of another size.
+        DataError: A mask was made for an image of another size.
 
     Example:
         >>> from excite.datasets import Instance, Target
@@ -45,7 +45,7 @@ def distance(point: tuple[int, int], target: Target, size: tuple[int, int]) -> f
 
 
 def area_share(target: Target, size: tuple[int, int]) -> float:
-    """The areas of all instances of a target together, as a share of the picture's; above 1 where they overlap much.
+    """The areas of all instances of a target together, as a share of the image's; above 1 where they overlap much.
 
     Example:
         >>> from excite.datasets import Instance, Target
@@ -72,7 +72,7 @@ def _gap(pixel: int, low: float, high: float) -> int:
     return max(first - pixel, pixel - last, 0)
 
 
-@lru_cache(maxsize=32)  # several methods point at the targets of a picture
+@lru_cache(maxsize=32)  # several methods point at the targets of an image
 def _region(instances: tuple[Instance, ...], size: tuple[int, int]) -> tuple[tuple[Box, ...], NDArray[np.bool_] | None]:
     """The boxes of those without a mask, and the union of the masks of the others."""
     boxes = []
@@ -137,7 +137,7 @@ def boxes_above(stretched: Tensor, alphas: Sequence[float] = ALPHAS) -> list[tup
     """What `excite.readouts.threshold_box` gives for each alpha, all at once.
 
     Args:
-        stretched: the map at the size of its picture.
+        stretched: the map at the size of its image.
         alphas: thresholds, in means of the map.
 
     Example:

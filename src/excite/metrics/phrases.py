@@ -133,7 +133,7 @@ MATCH = 0.5
 """The IoU from which on a box matches."""
 
 SMALL = 0.25
-"""Of the picture, below which the paper calls an instance small."""
+"""Of the image, below which the paper calls an instance small."""
 
 
 def overlaps(boxes: ArrayLike, others: ArrayLike) -> Floats:
@@ -186,7 +186,7 @@ def recall_at(first_hits: Iterable[int | None], n: int) -> float | None:
 
 
 def is_small(truth: ArrayLike, size: tuple[int, int], *, any_box: bool = False) -> bool:
-    """Whether what a phrase refers to takes less than a quarter of the picture: the paper's subset of small instances.
+    """Whether what a phrase refers to takes less than a quarter of the image: the paper's subset of small instances.
 
     Measured is what has to be matched: the box around all the true ones, or with ``any_box`` their mean area.
 

@@ -14,7 +14,7 @@ __all__ = ["area", "replaced", "shares", "steps_between"]
 
 
 def shares(steps: int) -> list[float]:
-    """The shares of a picture after which its answer is asked for: none of it, all of it, and evenly between.
+    """The shares of an image after which its answer is asked for: none of it, all of it, and evenly between.
 
     Example:
         >>> shares(4)
@@ -24,7 +24,7 @@ def shares(steps: int) -> list[float]:
 
 
 def replaced(picture: Tensor, by: Tensor, order: Tensor, share: float) -> Tensor:
-    """The picture with a share of its pixels taken from another one, the first in the order first.
+    """The image with a share of its pixels taken from another one, the first in the order first.
 
     Args:
         picture: ``[channels, height, width]``.
@@ -51,21 +51,21 @@ def steps_between(
     steps: int,
     together: int = 8,
 ) -> list[float]:
-    """What the classifier answers while the picture turns into another one, most important pixels first.
+    """What the classifier answers while the image turns into another one, most important pixels first.
 
-    Deletion begins with the picture and ends with nothing of it; insertion the other way round. Pixels of the same
+    Deletion begins with the image and ends with nothing of it; insertion the other way round. Pixels of the same
     importance go row by row.
 
     Args:
         picture: what it begins with, ``[channels, height, width]``.
         by: what it ends with.
         importance: a number for each pixel, ``[height, width]``.
-        answer: of pictures ``[n, channels, height, width]`` the probability of the concept in each.
+        answer: of images ``[n, channels, height, width]`` the probability of the concept in each.
         steps: in how many steps.
-        together: how many pictures are asked about at a time.
+        together: how many images are asked about at a time.
 
     Returns:
-        ``steps + 1`` answers; the first is that of the whole picture.
+        ``steps + 1`` answers; the first is that of the whole image.
 
     Example:
         >>> picture, nothing = torch.tensor([[[0.1, 0.6, 0.3, 0.0]]]), torch.zeros(1, 1, 4)

@@ -77,21 +77,21 @@ def paired_test(one: Sequence[bool], other: Sequence[bool]) -> float:
     return min(1.0, 2 * tail / (1 << tosses))
 
 
-# How sure a mean over categories is: the pictures are drawn again and again, as if there were other ones.
+# How sure a mean over categories is: the images are drawn again and again, as if there were other ones.
 
 RESAMPLES = 2000
 SEED = 0
-AT_ONCE = 100  # so that 40,000 pictures of COCO need megabytes, not gigabytes
+AT_ONCE = 100  # so that 40,000 images of COCO need megabytes, not gigabytes
 
 
 def resampled_means(asked: Table, hits: Sequence[Table], resamples: int = RESAMPLES) -> NDArray[np.float64]:
-    """The means over categories of resampled pictures, each picture with all that was asked of it.
+    """The means over categories of resampled images, each image with all that was asked of it.
 
-    All tables are resampled alike, so that differences between them are paired. Started again, the same pictures are
+    All tables are resampled alike, so that differences between them are paired. Started again, the same images are
     drawn. A category that a resample lacks is left out of its mean.
 
     Args:
-        asked: [pictures, categories], which pairs there are, or how many; each picture has at least one.
+        asked: [images, categories], which pairs there are, or how many; each image has at least one.
         hits: for each contestant, which of those it hit, or how many.
         resamples: how often.
 
@@ -139,7 +139,7 @@ def interval(means: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _draws(pictures: int, resamples: int) -> Iterator[NDArray[np.float32]]:
-    """How often each picture was drawn, a row for each resample. Whole numbers: sums do not depend on their order."""
+    """How often each image was drawn, a row for each resample. Whole numbers: sums do not depend on their order."""
     random = np.random.default_rng(SEED)
     for start in range(0, resamples, AT_ONCE):
         rows = min(AT_ONCE, resamples - start)
@@ -147,16 +147,16 @@ def _draws(pictures: int, resamples: int) -> Iterator[NDArray[np.float32]]:
         yield np.stack([np.bincount(row, minlength=pictures) for row in drawn]).astype(np.float32)
 
 
-# Means over pictures, and how sure they are.
+# Means over images, and how sure they are.
 
-FEW = 5  # pictures: with less there is nothing to draw from
+FEW = 5  # images: with less there is nothing to draw from
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean with its 95 % interval: the pictures are drawn again and again, as if there were other ones.
+    """A mean with its 95 % interval: the images are drawn again and again, as if there were other ones.
 
-    With few pictures nobody knows how sure it is: the ends of the interval are infinite.
+    With few images nobody knows how sure it is: the ends of the interval are infinite.
     """
 
     value: float
@@ -173,7 +173,7 @@ class Mean:
 
 
 def mean(values: Sequence[float]) -> Mean:
-    """The mean of one value a picture. Started again, the same pictures are drawn.
+    """The mean of one value an image. Started again, the same images are drawn.
 
     Example:
         >>> str(mean([0.5] * 5)), str(mean([0.5] * 4))

@@ -33,7 +33,7 @@ class Card:
         name: What the user types.
         build: Makes the network for this many classes (None: as many as it was published with), with no or with
             random weights.
-        preprocess: Makes of a picture what the network takes.
+        preprocess: Makes of an image what the network takes.
         labels: Makes the words of its outputs; None when nobody knows any.
         layers: Layers worth reading, best first; the first is read when none is asked for. Nothing: a dry run tells.
         description: One line for people.
@@ -41,7 +41,7 @@ class Card:
         pretrained: Makes the network with the weights it was published with; None: they must be given as a file.
         fingerprint: What tells a file of its weights from others, see ``weights.fingerprint``.
         ignored: How the names of tensors begin that training needs and a map does not.
-        fully_convolutional: Whether it answers for each place of a picture larger than those it was trained on.
+        fully_convolutional: Whether it answers for each place of an image larger than those it was trained on.
         multilabel: Whether (or which) outputs may be true together, see `Classifier`.
         extent: Which layers tell the extent of objects, see `Classifier`.
     """
@@ -127,7 +127,7 @@ CARDS = (
         layers=LITE0_LAYERS,
         extent=LITE0_EXTENT,
         description="the same, with 80 everyday objects beside the ImageNet classes",
-        source="as efficientnet-lite0; the everyday output layer trained on COCO pictures, see docs/finetune.md",
+        source="as efficientnet-lite0; the everyday output layer trained on COCO images, see docs/finetune.md",
         multilabel=EVERYDAY_UNITS,
     ),
     Card(

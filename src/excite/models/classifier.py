@@ -1,4 +1,4 @@
-"""A classifier with what is needed to ask it: how it takes pictures, and what its outputs mean."""
+"""A classifier with what is needed to ask it: how it takes images, and what its outputs mean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-# From a picture to what a classifier takes: resize, shift, scale.
+# From an image to what a classifier takes: resize, shift, scale.
 
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 LONGEST = 4
@@ -29,16 +29,16 @@ LONGEST = 4
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Resize a picture to what the classifier was trained on, and give the tensor ``(x - mean) * scale``.
+    """Resize an image to what the classifier was trained on, and give the tensor ``(x - mean) * scale``.
 
-    Nothing is cropped, so that the map covers the whole picture: the shorter side becomes ``shorter_side``
-    and the other keeps the shape of the picture. Only a picture more than four times as long as wide is
+    Nothing is cropped, so that the map covers the whole image: the shorter side becomes ``shorter_side``
+    and the other keeps the shape of the image. Only an image more than four times as long as wide is
     squeezed to four times: enlarged as it is, a strip of a few pixels by thousands would take all memory and
-    show nothing. With ``square`` every picture is squashed to ``shorter_side`` by ``shorter_side``.
+    show nothing. With ``square`` every image is squashed to ``shorter_side`` by ``shorter_side``.
 
     Both sides are made multiples of ``multiple``, for networks whose branches only meet again at such sizes.
 
-    ``antialias`` averages what falls together when a picture is made smaller; without it pixels are picked, as in the
+    ``antialias`` averages what falls together when an image is made smaller; without it pixels are picked, as in the
     paper's experiments.
 
     ``mean`` and ``scale`` are for values 0 to 255: one for all channels, or one for each in the order of
@@ -65,9 +65,9 @@ class Preprocess:
             raise ModelError(f"The interpolation is {self.interpolation!r}: give 'bilinear' or 'bicubic'.")
 
     def __call__(self, picture: Image.Image) -> Tensor:
-        """The picture, in mode RGB, as a float tensor [3, height, width]."""
+        """The image, in mode RGB, as a float tensor [3, height, width]."""
         if picture.mode != "RGB":
-            raise ImageError(f"The picture is in mode {picture.mode}: convert it with picture.convert('RGB').")
+            raise ImageError(f"The image is in mode {picture.mode}: convert it with image.convert('RGB').")
         values = self._resized(picture)
         if self.channels == "bgr":
             values = values[..., ::-1]
@@ -75,7 +75,7 @@ class Preprocess:
         return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
 
     def scaled(self, scale: float) -> Preprocess:
-        """The same for pictures so many times as large.
+        """The same for images so many times as large.
 
         Example:
             >>> Preprocess(224).scaled(1.5).shorter_side
@@ -84,7 +84,7 @@ class Preprocess:
         return replace(self, shorter_side=max(1, round(self.shorter_side * scale)))
 
     def _resized(self, picture: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """The picture in its new size, float [height, width, 3]."""
+        """The image in its new size, float [height, width, 3]."""
         width, height = self.size(picture.size)
         if self.antialias:
             return np.array(picture.resize((width, height), RESAMPLING[self.interpolation]), dtype=np.float32)
@@ -93,9 +93,9 @@ class Preprocess:
         return picked[0].permute(1, 2, 0).numpy()
 
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Width and height of what is made of a picture of this width and height."""
+        """Width and height of what is made of an image of this width and height."""
         if min(size) < 1:
-            raise ImageError(f"The picture has no pixels: its size is {size[0]} x {size[1]}.")
+            raise ImageError(f"The image has no pixels: its size is {size[0]} x {size[1]}.")
         other = shorter = self.shorter_side
         if not self.square:
             other = min(max(size) * shorter // min(size), LONGEST * shorter)
@@ -103,7 +103,7 @@ class Preprocess:
         return (shorter, other) if size[0] <= size[1] else (other, shorter)
 
 
-# A classifier with what is needed to ask it: how it takes pictures, and what its outputs mean.
+# A classifier with what is needed to ask it: how it takes images, and what its outputs mean.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,7 +112,7 @@ class Classifier:
 
     Attributes:
         module: Gives logits [N, C], or [N, C, H, W] when it answers for each place.
-        preprocess: Makes of a picture in mode RGB what the module takes, [3, H, W].
+        preprocess: Makes of an image in mode RGB what the module takes, [3, H, W].
         labels: The words of its outputs; None when nobody gave any, see ``labels_for``.
         name: For people to read.
         layer: The layer to read when none is asked for; None when nobody knows a good one.
@@ -136,7 +136,7 @@ class Classifier:
         return f"Classifier({self.name!r}, {type(self.module).__name__}, {words}, layer {self.layer!r})"
 
     def prepared(self, picture: Image.Image, scale: float = 1.0) -> Tensor:
-        """The picture as the module takes it, [3, H, W]; at another scale, larger or smaller than usual.
+        """The image as the module takes it, [3, H, W]; at another scale, larger or smaller than usual.
 
         A preparation of one's own knows one size only: what it gives is stretched.
         """
@@ -218,7 +218,7 @@ def network_identity(network: nn.Module, without: str = "") -> str:
 
 
 def identity(classifier: Classifier) -> list[str]:
-    """Changes when the classifier would give other maps: its network, its outputs or how it takes pictures.
+    """Changes when the classifier would give other maps: its network, its outputs or how it takes images.
 
     Example:
         >>> from torch import nn

@@ -52,8 +52,8 @@ class Saved:
         labels: for each output its synonyms, its name first.
         multilabel: several outputs may be true at once.
         layers: layers worth reading, best first.
-        size: the shorter side of the pictures that it sees.
-        fully_convolutional: whether it answers for each place of a picture.
+        size: the shorter side of the images that it sees.
+        fully_convolutional: whether it answers for each place of an image.
         weights: the SHA-256 of the file of tensors.
         training: how it was trained, for people to read.
     """
@@ -70,7 +70,7 @@ class Saved:
     def card(self, base: Card, folder: Path) -> Card:
         """The card of the classifier, made from that of its network."""
         if not isinstance(base.preprocess, Preprocess):
-            raise ModelError(f"{folder / FACTS}: {self.base!r} prepares its pictures in an unknown way.")
+            raise ModelError(f"{folder / FACTS}: {self.base!r} prepares its images in an unknown way.")
         return replace(
             base,
             name=str(folder),

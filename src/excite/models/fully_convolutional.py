@@ -32,7 +32,7 @@ class Sliding(Counting):
         super().__init__(network)
         self.network = network
         self.head = head
-        self.grid: tuple[int, int, int] | None = None  # pictures, and windows down and across each
+        self.grid: tuple[int, int, int] | None = None  # images, and windows down and across each
         self._aside = False  # our own calls are none of the network's
         self._shown: list[torch.Size | None] = []
 
@@ -64,25 +64,25 @@ class Sliding(Counting):
             args, kwargs = _filled(given, remaining, (call.args, call.kwargs))
             return func(*args, **kwargs)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            raise ModelError(f"{_place(key)} cannot be slid over the picture ({error}): {_REMEDY}") from error
+            raise ModelError(f"{_place(key)} cannot be slid over the image ({error}): {_REMEDY}") from error
 
     @property
     def _count(self) -> int:
-        """Windows in each picture."""
+        """Windows in each image."""
         return 1 if self.grid is None else self.grid[1] * self.grid[2]
 
     def _scaled(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """A shape of the dry run, for as many windows as there are now."""
         pictures = self.grid[0] if self.grid else DRY_BATCH
         if shape[0] % DRY_BATCH:
-            raise ValueError(f"a shape of {shape} does not keep the pictures apart")
+            raise ValueError(f"a shape of {shape} does not keep the images apart")
         return (shape[0] // DRY_BATCH * pictures * self._count, *shape[1:])
 
     def _windows(self, call: HeadCall, args: Any, kwargs: Any, key: Key) -> list[Tensor]:
         """All tensors of a call, those of the body cut into windows."""
         tensors = list(tensors_in((args, kwargs)))
         if len(tensors) != len(call.reads):
-            raise ModelError(f"{_place(key)} reads other things for this size of the picture: {_REMEDY}")
+            raise ModelError(f"{_place(key)} reads other things for this size of the image: {_REMEDY}")
         return [self._read(tensor, read, key) for tensor, read in zip(tensors, call.reads, strict=True)]
 
     def _read(self, tensor: Tensor, read: Window | str | None, key: Key) -> Tensor:
@@ -110,7 +110,7 @@ class Sliding(Counting):
     def as_map(self, output: Tensor) -> Tensor:
         """What the head says of each window, [N, classes, h, w]."""
         if self.grid is None or not hasattr(output, _OF_HEAD):
-            raise ModelError(f"the network takes another course for this size of the picture: {_REMEDY}")
+            raise ModelError(f"the network takes another course for this size of the image: {_REMEDY}")
         return output.reshape(*self.grid, -1).permute(0, 3, 1, 2).contiguous()
 
     @contextmanager
@@ -185,28 +185,28 @@ def _filled(given: Any, tensors: Iterator[Tensor], recorded: Any = None) -> Any:
     return recorded if number else given
 
 
-# Any classifier as a fully convolutional network, so that a picture of any shape gives a map of confidences.
+# Any classifier as a fully convolutional network, so that an image of any shape gives a map of confidences.
 #
 # The paper turns fully connected layers into convolutions and global pooling into pooling over the trained window.
 # Both are the same thing: the head of the classifier, which reads a map of one fixed size, slides over a larger map.
 # Here it does so literally. The windows that it would see are put side by side in the batch and the network's own
 # code runs on them, so there is nothing to translate: whatever the head is made of, each place of the answer is what
-# the network itself says of that window. Its body runs on the whole picture as it is.
+# the network itself says of that window. Its body runs on the whole image as it is.
 
 
 def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *, channels: int = 3) -> nn.Module:
-    """The same classifier, for pictures of any shape: it gives a map of logits [N, classes, h, w].
+    """The same classifier, for images of any shape: it gives a map of logits [N, classes, h, w].
 
-    At the trained size that map is 1 x 1 and holds the network's own answer to the bit. On a larger picture there is
+    At the trained size that map is 1 x 1 and holds the network's own answer to the bit. On a larger image there is
     one place for each position of the trained window on the last map, one step of that map apart. Pooling *inside* the
-    network, as in squeeze-and-excite blocks, is over the whole picture.
+    network, as in squeeze-and-excite blocks, is over the whole image.
 
     The module is not changed and shares its weights, layers and their names with the new one.
 
     Args:
         module: gives logits [N, classes]; one that answers for each place already is used as it is.
-        size: the pictures' size that it was trained on: one number, or height and width.
-        channels: of the pictures.
+        size: the images' size that it was trained on: one number, or height and width.
+        channels: of the images.
 
     Raises:
         ModelError: it is no plain ``nn.Module``, or gives something else.
@@ -225,7 +225,7 @@ def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *,
 
 
 class FullyConvolutional(nn.Module):
-    """A network whose head slides over the picture; see `fully_convolutional`.
+    """A network whose head slides over the image; see `fully_convolutional`.
 
     It holds the very dictionaries of the network's children, parameters and buffers, so that both always have the same
     layers under the same names.
@@ -249,7 +249,7 @@ class FullyConvolutional(nn.Module):
         return self
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Logits [N, classes, h, w] of pictures [N, channels, H, W]."""
+        """Logits [N, classes, h, w] of images [N, channels, H, W]."""
         self._check(pictures)
         sliding = Sliding(self.network, self.head)
         with sliding, sliding.showing_maps():
@@ -258,10 +258,10 @@ class FullyConvolutional(nn.Module):
 
     def _check(self, pictures: Tensor) -> None:
         if pictures.dim() != 4:
-            raise ModelError(f"the pictures have shape {tuple(pictures.shape)}: give a batch [N, channels, H, W]")
+            raise ModelError(f"the images have shape {tuple(pictures.shape)}: give a batch [N, channels, H, W]")
         height, width = pictures.shape[-2:]
         if height < self.size[0] or width < self.size[1]:
             raise ImageError(
-                f"the picture is {width} x {height} pixels, smaller than what the network was trained on: make it at "
+                f"the image is {width} x {height} pixels, smaller than what the network was trained on: make it at "
                 f"least {self.size[1]} x {self.size[0]}"
             )

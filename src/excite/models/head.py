@@ -2,7 +2,7 @@
 
 Each call of the network either keeps places (a convolution of a map gives a map) or loses them (pooling over the whole
 map, flattening it). Calls from which a map is computed again later are the *body*, also when they lose places on their
-way: the pooling inside a squeeze-and-excite block is one, and stays over the whole picture. All others are the *head*.
+way: the pooling inside a squeeze-and-excite block is one, and stays over the whole image. All others are the *head*.
 The calls of the head that read something of the body are where the head begins.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DRY_BATCH", "Counting", "Head", "HeadCall", "Key", "Recording", "Step", "Window", "head_of", "step_of"]
 
-DRY_BATCH = 2  # not 1: a size of 1 would not tell pictures from anything else in the shapes that are noted
+DRY_BATCH = 2  # not 1: a size of 1 would not tell images from anything else in the shapes that are noted
 Key = tuple[str, str, int]  # the module that runs, the operation it calls, and for which time
 _STEP = "_excite_step"
 
@@ -42,7 +42,7 @@ class Window:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], size: tuple[int, ...]) -> Window:
-        """A whole map: its sides lie at its end, or before its channels, there where their ratio is the picture's."""
+        """A whole map: its sides lie at its end, or before its channels, there where their ratio is the image's."""
 
         def misfit(dim: int) -> float:
             return abs(shape[dim] * size[1] / (shape[dim + 1] * size[0]) - 1)
@@ -89,7 +89,7 @@ class Step:
 
 
 class Counting(TorchFunctionMode):
-    """Knows each call by the module that makes it: what a module calls does not depend on the size of the picture.
+    """Knows each call by the module that makes it: what a module calls does not depend on the size of the image.
 
     Positions in the whole course of calls do: "same" padding, for one, is called only for some sizes.
     """
@@ -115,7 +115,7 @@ def head_of(network: nn.Module, size: tuple[int, int], channels: int) -> Head:
         output = main_output(network(pictures))
     last = step_of(output)
     if last is None:
-        raise ModelError("the network's output does not depend on the picture, as far as its calls to torch tell")
+        raise ModelError("the network's output does not depend on the image, as far as its calls to torch tell")
     _find_body(recording.steps)
     if last.is_body:
         if output.dim() != 4:
@@ -134,7 +134,7 @@ def step_of(tensor: Tensor) -> Step | None:
 
 def _wrong_output(output: Tensor) -> str:
     return (
-        f"the network answers {DRY_BATCH} pictures with a tensor of shape {tuple(output.shape)}: only one that gives "
+        f"the network answers {DRY_BATCH} images with a tensor of shape {tuple(output.shape)}: only one that gives "
         "[N, classes] or [N, classes, h, w] can be used fully convolutionally"
     )
 

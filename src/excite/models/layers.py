@@ -41,9 +41,9 @@ class SpatialLayer:
         channels: how many,
         height: and the size of the map.
         width: of the map.
-        stride: how many pixels of the picture lie between two places: as the operations below it say, or else, behind
+        stride: how many pixels of the image lie between two places: as the operations below it say, or else, behind
             one that mixes all places, by the sizes.
-        receptive_field: how many pixels one place sees along the side where it sees more; None: the whole picture.
+        receptive_field: how many pixels one place sees along the side where it sees more; None: the whole image.
     """
 
     name: str
@@ -61,7 +61,7 @@ class SpatialLayer:
 
 
 def spatial_layers(module: nn.Module, inputs: Tensor) -> list[SpatialLayer]:
-    """All layers that give [pictures, channels, height, width], in the order in which they are computed.
+    """All layers that give [images, channels, height, width], in the order in which they are computed.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
@@ -77,7 +77,7 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
     It has places, and lies below the classifier's own weights, where there is something to contrast; if they answer for
     each place by itself (SqueezeNet), below the weights under them too, or a place and its dual would cancel. The whole
     signal passes through it, where there is such a layer: the branches inside a block each see only a part. Of those it
-    is one with a stride of 16, or else the largest stride below that; on a small picture, one with at least four places
+    is one with a stride of 16, or else the largest stride below that; on a small image, one with at least four places
     along each side. Of several it is the last one of those that lie within the fewest modules.
 
     Example:
@@ -169,7 +169,7 @@ class _Run:
         return []
 
     def passed_by_all(self) -> set[Step]:
-        """The calls that every way from the picture to the output passes through."""
+        """The calls that every way from the image to the output passes through."""
         order = {step: k for k, step in enumerate(self.calls)}
         last_reader: dict[Step, int] = {}
         needed = {self.output}
@@ -218,7 +218,7 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
 
 
 def _channels_last(answer: Tensor, inputs: Tensor) -> bool:
-    """Whether its sides lie before its channels: as the operations say, or else where their ratio is the picture's."""
+    """Whether its sides lie before its channels: as the operations say, or else where their ratio is the image's."""
     view = view_of(answer)
     if view:
         return view[0].dim != 2
@@ -246,7 +246,7 @@ def candidate_layers(module: nn.Module, inputs: Tensor, most: int = MOST) -> lis
 
     Args:
         module: the network.
-        inputs: a batch of one picture to try it with.
+        inputs: a batch of one image to try it with.
         most: how many layers at most, except that each resolution keeps one.
 
     Example:
@@ -324,7 +324,7 @@ def _thinned(layers: Sequence[SpatialLayer], most: int) -> list[SpatialLayer]:
 
 
 def outline(classifier: Classifier) -> tuple[list[SpatialLayer], tuple[str, ...]]:
-    """All layers that can be read as maps, for a square picture, and the recommended ones, best first.
+    """All layers that can be read as maps, for a square image, and the recommended ones, best first.
 
     Example:
         >>> from excite.models import load

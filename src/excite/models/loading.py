@@ -66,11 +66,11 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         weights: a file for that network (safetensors, a state dict, a .caffemodel) instead of what was published;
             ``"random"`` for none.
         labels: one for each output, instead of the published ones: a word, or its synonyms with its name first.
-        preprocess: makes of a picture what the network takes, instead of the published preparation.
-        size: the shorter side of the pictures that the network sees, instead of the one it was trained with.
+        preprocess: makes of an image what the network takes, instead of the published preparation.
+        size: the shorter side of the images that the network sees, instead of the one it was trained with.
         layer: the layer to read when none is asked for.
         multilabel: several outputs may be true at once, all or those of a range; None: as it was trained.
-        fully_convolutional: let the network answer for each place of a picture larger than its training pictures,
+        fully_convolutional: let the network answer for each place of an image larger than its training images,
             see `excite.models.fully_convolutional`; None: if it needs to (the paper's networks).
 
     Raises:
@@ -117,12 +117,12 @@ def wrap(
     Args:
         module: Gives logits [N, C] or [N, C, H, W].
         labels: One for each output: a word, or its synonyms with its name first.
-        preprocess: Makes of a picture what the module takes; by default what most networks trained on
+        preprocess: Makes of an image what the module takes; by default what most networks trained on
             ImageNet with torch take (shorter side 224, the usual mean and deviation of each channel).
         layer: The layer to read when none is asked for.
         name: For people to read; by default the name of the module's class.
         multilabel: Several outputs may be true at once, all or those of a range.
-        fully_convolutional: Let the network answer for each place of a picture larger than its training pictures; a
+        fully_convolutional: Let the network answer for each place of an image larger than its training images; a
             number is their side, True takes the shorter side of ``preprocess``.
 
     Raises:
@@ -235,7 +235,7 @@ def _network(card: Card, weights: Path | None, classes: int | None) -> tuple[nn.
 def _trained_side(preprocess: object) -> int:
     if isinstance(preprocess, Preprocess):
         return preprocess.shorter_side
-    raise ModelError("How large were the training pictures? Give wrap(..., fully_convolutional=SIDE).")
+    raise ModelError("How large were the training images? Give wrap(..., fully_convolutional=SIDE).")
 
 
 def _resized(preprocess: object, size: int) -> Preprocess:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# What a place of a map sees of the picture: see `excite.models.receptive_field`.
+# What a place of a map sees of the image: see `excite.models.receptive_field`.
 
 _ATTRIBUTE = "_excite_view"
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a map, in pixels of the picture.
+    """One side of a map, in pixels of the image.
 
     Attributes:
         dim: the dimension of the tensor that it is.
@@ -61,7 +61,7 @@ class Side:
 
 
 View = tuple[Side, Side] | tuple[()]  # height and width
-WHOLE: View = ()  # sees the whole picture
+WHOLE: View = ()  # sees the whole image
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Seeing:
 
 
 def view_of(tensor: Tensor) -> View | None:
-    """What an activation sees; None where it depends on no picture."""
+    """What an activation sees; None where it depends on no image."""
     return getattr(tensor, _ATTRIBUTE, None)
 
 
@@ -354,16 +354,16 @@ REACHING = _table(
 )
 
 
-# How far apart the places of a layer are in the picture, and how much of the picture each of them sees.
+# How far apart the places of a layer are in the image, and how much of the image each of them sees.
 #
 # One dry run tells, under a mode that carries with every activation, for each side of its map, the stride between two
-# places and the pixels that the first one sees: an interval whose ends may lie outside of the picture. So the field
-# is that of the operations, whatever the size of the picture. Behind upsampling, places see unequally much, and the
+# places and the pixels that the first one sees: an interval whose ends may lie outside of the image. So the field
+# is that of the operations, whatever the size of the image. Behind upsampling, places see unequally much, and the
 # field may be up to two steps of the coarser map larger than any of them sees.
 #
 # What only scales a map does not count as seeing: the gate of a squeeze-and-excite block, which is one number for the
 # whole map, and the statistics of a norm. Whatever else mixes all places (attention, global pooling, a linear layer
-# on a flattened map) sees the whole picture; nothing is known of places behind it.
+# on a flattened map) sees the whole image; nothing is known of places behind it.
 
 
 class Receptive(TorchFunctionMode):

@@ -128,7 +128,7 @@ def torchvision_card(name: str) -> Card:
     _check_name("torchvision", name, models.list_models(module=models))
     published = models.get_model_weights(name).DEFAULT
     prepare = published.transforms()
-    # The second heads are for training; and the published weights expect the picture in other units than torchvision's
+    # The second heads are for training; and the published weights expect the image in other units than torchvision's
     # own preparation gives, which the network mends itself when told to.
     extra = {"aux_logits": False, "transform_input": True, "init_weights": False} if name in WITH_SECOND_HEADS else {}
 
@@ -222,7 +222,7 @@ def _check_name(package: str, name: str, known: Iterable[str]) -> None:
 
 
 def _preprocess(side: int, mean: Sequence[float], std: Sequence[float], interpolation: str) -> Preprocess:
-    """The published preparation, less its crop: a map shall cover the whole picture."""
+    """The published preparation, less its crop: a map shall cover the whole image."""
     return Preprocess(
         shorter_side=side,
         mean=cast("Any", tuple(255 * value for value in mean)),

@@ -41,7 +41,7 @@ class Affine(Rule):
         rest: lambda, the minimum of the children's activation function (Eqn. 5), where it is not 0.
         row_dim: the output dimension whose units each have one row of the weights, where there is one.
         grouped: each row sees only some of the children's channels, so that it cannot stand alone.
-        kept: the weights are a parameter, whose parts may be kept for the next picture.
+        kept: the weights are a parameter, whose parts may be kept for the next image.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Affine(Rule):
     def _check_weights(self) -> None:
         if self.weight is not None and self._seen != version_of(self.weight):
             raise SignalError(
-                "the network's weights were changed since it looked at the picture: look at it again (a new Sweep)"
+                "the network's weights were changed since it looked at the image: look at it again (a new Sweep)"
             )
 
     @cached_property

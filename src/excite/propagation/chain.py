@@ -36,7 +36,7 @@ LARGEST = 2**26  # entries of a matrix: half a gigabyte in float64
 
 @dataclass(frozen=True)
 class AbsorbingChain:
-    """The absorbing Markov chain of a network and one picture.
+    """The absorbing Markov chain of a network and one image.
 
     Attributes:
         steps: Q, the transition probabilities among the transient units.
@@ -74,7 +74,7 @@ def transition_matrix(module: nn.Module, inputs: Tensor, upper: str | None, lowe
 
     Args:
         module: a small network.
-        inputs: one picture (batch of one).
+        inputs: one image (batch of one).
         upper: a layer; None for the output units.
         lower: a layer below it.
 

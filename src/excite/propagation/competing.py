@@ -132,7 +132,7 @@ def _compete(
     note = note_of(child) if is_live(child) else Note()
     if weight is None:
         return _pool(call, child, product, response, note)
-    inputs = [child] if is_traced(child) else []  # where only the weights come from the picture they are a gate
+    inputs = [child] if is_traced(child) else []  # where only the weights come from the image they are a gate
     if not inputs:
         return set_note(response, Note(fresh=True))
     kept = id(weight) in call.mode.state and not weight.is_inference()

@@ -117,11 +117,11 @@ class Windows(Connected):
         return self._shares([self._spread(each) for each in earned])
 
     def _sights(self, push: Tensor) -> Tensor:
-        """What each place sees of a push, [places of all pictures, inputs]."""
+        """What each place sees of a push, [places of all images, inputs]."""
         return _turned(functional.unfold(push, **self._window)).flatten(0, 1)
 
     def _spread(self, values: Tensor) -> Tensor:
-        """From [signals, places of all pictures, inputs] to [signals, *child]."""
+        """From [signals, places of all images, inputs] to [signals, *child]."""
         pictures, _, *sides = shape = self.child.tensor.shape
         windows = _turned(values.reshape(len(values) * pictures, -1, values.shape[2]))
         return side_by_side(functional.fold(windows, tuple(sides), **self._window)).view(len(values), *shape)
@@ -154,7 +154,7 @@ class Mixing(Windows):
     def _blocks(
         self, probability: Tensor, signs: Sequence[int], *, turned: bool
     ) -> Iterator[tuple[Rows, list[Tensor]]]:
-        """As for full connections; but here all rows are used for every picture, and splitting them once will do."""
+        """As for full connections; but here all rows are used for every image, and splitting them once will do."""
         parts = [cast("Part", self.part(sign, turned=turned)) for sign in signs]
         if self.cued or not all(part.kept for part in parts):
             yield from super()._blocks(probability, signs, turned=turned)

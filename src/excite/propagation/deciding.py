@@ -1,7 +1,7 @@
-"""Shortcuts that depend on a picture's values, and how to go without them.
+"""Shortcuts that depend on an image's values, and how to go without them.
 
 Much work can be left out once the values are known: no child is negative, nothing goes to a port. A graph that is
-written down for all pictures (`excite.export`) cannot know, and has the work done every time.
+written down for all images (`excite.export`) cannot know, and has the work done every time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _unknown: ContextVar[bool] = ContextVar("excite_unknown_pictures", default=False
 
 
 def may_be(condition: Callable[[], Tensor | bool]) -> bool:
-    """Whether the condition holds; for pictures that are not known yet it may.
+    """Whether the condition holds; for images that are not known yet it may.
 
     Example:
         >>> may_be(lambda: False)
@@ -40,7 +40,7 @@ def may_be(condition: Callable[[], Tensor | bool]) -> bool:
 
 
 def is_known() -> bool:
-    """Whether the picture is known, so that its values may decide how the work is done.
+    """Whether the image is known, so that its values may decide how the work is done.
 
     Example:
         >>> is_known()
@@ -51,7 +51,7 @@ def is_known() -> bool:
 
 @contextmanager
 def for_all_pictures() -> Iterator[None]:
-    """Within, nothing is known of the picture: no shortcut is taken."""
+    """Within, nothing is known of the image: no shortcut is taken."""
     token = _unknown.set(True)
     try:
         yield
@@ -61,7 +61,7 @@ def for_all_pictures() -> Iterator[None]:
 
 @contextmanager
 def constants(given: Any = None) -> Iterator[None]:
-    """Within, what depends on no picture is computed at once, also while a graph is written down for all pictures.
+    """Within, what depends on no image is computed at once, also while a graph is written down for all images.
 
     Not so where something in ``given`` is not known yet: a size, or what was made with one.
 

@@ -60,7 +60,7 @@ class Asked:
         Raises:
             NumberError: with the first place where a number is none.
         """
-        if not is_known():  # the graph is written down for all pictures
+        if not is_known():  # the graph is written down for all images
             return
         first = self.arguments[0] if self.arguments else None
         if isinstance(first, Tensor) and not all_finite(first):
@@ -125,7 +125,7 @@ def _begun(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[str, str, str
 def _in_input(values: Tensor) -> NumberError:
     bad = ~torch.isfinite(values)
     pictures = bad.flatten(1).any(1).nonzero()[:, 0].tolist() if values.dim() > 1 else []
-    which = f", first in picture {pictures[0]} of the batch" if len(values) > 1 and pictures else ""
+    which = f", first in image {pictures[0]} of the batch" if len(values) > 1 and pictures else ""
     return NumberError(
         f"the input of the network holds {_kind(values)} ({int(bad.sum()):,} of {values.numel():,} numbers{which}): "
         "give it finite numbers"

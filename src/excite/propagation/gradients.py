@@ -1,4 +1,4 @@
-"""One look at a picture for the methods that follow gradients: the network runs once, then signals go down any way."""
+"""One look at an image for the methods that follow gradients: the network runs once, then signals go down any way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Gradients:
     Args:
         module: any network in plain PyTorch. It is left exactly as it was found.
         inputs: what it is called with: a tensor, or a tuple of arguments.
-        layers: as in `Sweep`; ``input`` is the picture itself.
+        layers: as in `Sweep`; ``input`` is the image itself.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()

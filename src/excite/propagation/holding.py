@@ -24,7 +24,7 @@ __all__ = ["held_bytes"]
 def held_bytes(module: nn.Module, passes: Iterable[Sweep | Gradients]) -> int:
     """The bytes of all tensors that forward passes of a network keep for the way down, each memory once.
 
-    What the network holds itself is left out, and what is kept of its weights for all pictures.
+    What the network holds itself is left out, and what is kept of its weights for all images.
 
     Example:
         >>> import torch

@@ -99,6 +99,6 @@ def is_exchangeable(mine: Tensor, other: Tensor) -> bool:
 
 
 def memory_of(tensor: Tensor) -> int:
-    """Which memory a tensor lies in; while a graph is written down for all pictures it has none, only an owner."""
+    """Which memory a tensor lies in; while a graph is written down for all images it has none, only an owner."""
     storage = tensor.untyped_storage()
     return storage.data_ptr() if is_known() else storage._cdata  # noqa: SLF001 - it has no public name

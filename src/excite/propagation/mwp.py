@@ -53,11 +53,11 @@ def mwp(
     """The marginal winning probability of every neuron of a layer, by Excitation Backprop.
 
     Args:
-        module: any network in plain PyTorch, [pictures, ...] -> [pictures, classes] or [pictures, classes, h, w]. It
+        module: any network in plain PyTorch, [images, ...] -> [images, classes] or [images, classes, h, w]. It
             is run once and left exactly as it was found.
         inputs: what it is called with: a batch, or a tuple of arguments.
         signal: the top-down signal P(A_0). A class index; weights for several classes, ``{cat: 1, dog: -1}`` (any
-            linear combination); a tensor of integers with one class for each picture; a tensor of floats with one
+            linear combination); a tensor of integers with one class for each image; a tensor of floats with one
             weight for each class, or of the output's shape, or several of those in a leading dimension.
         layer: the name of a module, as in ``module.named_modules()``; several names give a dict.
         contrastive: subtract the map of the dual unit, whose weights are the negatives (c-MWP). Signed, not truncated.

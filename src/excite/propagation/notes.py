@@ -52,7 +52,7 @@ class Neuron:
     def scaled(self, scale: Tensor | float | None, like: Tensor, *, kept: bool = False) -> Neuron:
         """The same neuron after its response was multiplied with a constant: only the sign of that matters.
 
-        ``kept``: the constant is the network's own, the same for the next picture.
+        ``kept``: the constant is the network's own, the same for the next image.
         """
         if scale is None:
             return self

@@ -1,7 +1,7 @@
 """Weights of convolutions in the order in which a CPU's kernels read them.
 
 oneDNN reorders the weights each time a convolution runs. For layers with many weights and few places that takes longer
-than the convolution itself, and the weights of a competition stay the same from picture to picture.
+than the convolution itself, and the weights of a competition stay the same from image to image.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def dropout(call: Call) -> Any:
 def norm(call: Call) -> Any:
     """Batch, group, layer, instance norm: part of the neuron they normalise, or else a single child.
 
-    Their statistics are constants of this picture, so what counts is the sign of their scale.
+    Their statistics are constants of this image, so what counts is the sign of their scale.
     """
     torch_order = call.function in {torch.batch_norm, torch.instance_norm}
     position = 3 if call.name in {"batch_norm", "instance_norm"} and not torch_order else 1 if torch_order else 2
@@ -138,7 +138,7 @@ def negation(call: Call) -> Any:
 def scaled(call: Call, child: Tensor, scale: Tensor | float | None, *, kept: bool = False) -> Tensor:
     """A constant multiple of ``child`` plus a constant: the same neuron, where a neuron made it.
 
-    ``kept``: the factor is the network's own, the same for the next picture.
+    ``kept``: the factor is the network's own, the same for the next image.
     """
     note = note_of(child)
     response = call.response()

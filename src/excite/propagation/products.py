@@ -194,7 +194,7 @@ class Convolution:
         return [step * (side - 1) - pad for step, side, pad in each]
 
     def _back(self, signals: Tensor, shape: torch.Size, weight: Tensor) -> Tensor:
-        """All signals of all pictures are one batch."""
+        """All signals of all images are one batch."""
         flat = signals.flatten(0, 1)
         like = flat.new_empty(1).expand(flat.shape[0], *shape[1:])  # only its shape is looked at
         shares: Tensor = torch.ops.aten.convolution_backward(
@@ -227,7 +227,7 @@ def _spread(shares: Tensor, stride: Sequence[int], sides: Sequence[int]) -> Tens
 
 
 def _apart(flat: Tensor, signals: Tensor) -> Tensor:
-    """What is one batch of all signals of all pictures, as [signals, pictures, ...]."""
+    """What is one batch of all signals of all images, as [signals, images, ...]."""
     return flat.view(*signals.shape[:2], *flat.shape[1:])
 
 

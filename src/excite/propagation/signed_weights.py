@@ -1,4 +1,4 @@
-"""The positive and the negative parts of a network's weights, and their packed forms, kept for the next picture.
+"""The positive and the negative parts of a network's weights, and their packed forms, kept for the next image.
 
 They depend on the weights alone, and for layers with many weights and few places splitting them and bringing them in
 order costs as much as using them. What is kept is checked each time: torch counts in-place changes of a parameter, and
@@ -115,7 +115,7 @@ class Part:
         sign: 1 or -1.
         orientation: of each row: -1 where it is turned round first.
         dtype: that is computed in.
-        kept: whether the forms are kept for the next picture.
+        kept: whether the forms are kept for the next image.
         scale: that they are multiplied with: see `excite.propagation.extreme`.
     """
 
@@ -144,7 +144,7 @@ class Part:
             yield signed_part(place, self.sign, self.orientation)
 
     def form(self, name: str, make: Callable[[], Tensor]) -> Tensor:
-        """Another form of them, made once for all pictures."""
+        """Another form of them, made once for all images."""
         return KEPT.part(self.weight, self.sign, self.orientation, name, make)
 
 

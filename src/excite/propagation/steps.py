@@ -55,7 +55,7 @@ class Step(Rule):
 
     def __init__(self, switch: Switch, call: Call, children: Sequence[Tensor], main: int | None) -> None:
         self.switch = switch
-        self.main = main  # the child that says what; the others (weights made of the picture, gates) say how much
+        self.main = main  # the child that says what; the others (weights made of the image, gates) say how much
         self.leaves, self.result = _on_leaves(call, children)
         keep = call.mode.keeper.keep
         self.child, self.response = keep(self.leaves[main or 0]), keep(self.result)

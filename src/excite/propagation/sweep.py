@@ -1,4 +1,4 @@
-"""One look at a picture: the network runs once, then any number of signals go down."""
+"""One look at an image: the network runs once, then any number of signals go down."""
 
 from __future__ import annotations
 

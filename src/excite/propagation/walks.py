@@ -65,7 +65,7 @@ def sample_winners(
 
     Args:
         module: any network in plain PyTorch.
-        inputs: one picture (batch of one).
+        inputs: one image (batch of one).
         signal: the probability of each output unit; it must be a distribution.
         layers: the layers at which the paths are written down.
         count: how many paths.
@@ -119,7 +119,7 @@ def winner_take_all(
 
     Args:
         module: any network in plain PyTorch.
-        inputs: one picture (batch of one).
+        inputs: one image (batch of one).
         unit: the output unit that is selected at the top.
         layers: the layers whose winners are wanted.
         tolerance: children within this fraction of the strongest win with it (0: the strongest alone, and ties).
@@ -154,7 +154,7 @@ def _descend(
 ) -> dict[str, list[tuple[int, list[int]]]]:
     """Let walks go down from output units, choosing among the children at each unit; tell who came through a probe."""
     if sweep.output.shape[0] != 1:
-        raise SignalError(f"walks go through one picture at a time, but the batch has {sweep.output.shape[0]}")
+        raise SignalError(f"walks go through one image at a time, but the batch has {sweep.output.shape[0]}")
     layers = {reading.probe: layer for layer, reading in sweep.readings.items()}
     visited: dict[str, list[tuple[int, list[int]]]] = {layer: [] for layer in layers.values()}
     waiting: dict[Any, dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))

@@ -1,13 +1,13 @@
-"""Readouts: a map becomes a point, a box, or a picture to look at.
+"""Readouts: a map becomes a point, a box, or an image to look at.
 
 One pure function per file; each takes a map ``[h, w]`` of any size and the ``(width, height)`` of the
-original picture:
+original image:
 
-* ``upsample``: the map at the picture's own size,
+* ``upsample``: the map at the image's own size,
 * ``point``: where the evidence peaks,
 * ``box``: the tightest box around strong evidence,
-* ``overlay``: the map drawn over the picture (``colours`` holds its colours),
-* ``figure``: several pictures side by side with captions,
+* ``overlay``: the map drawn over the image (``colours`` holds its colours),
+* ``figure``: several images side by side with captions,
 * ``notebook``: what a notebook shows for a map,
 * ``save``: files that are either whole or not there.
 

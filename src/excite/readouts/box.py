@@ -33,9 +33,9 @@ def threshold_box(
 
     Args:
         values: the map, ``[h, w]``.
-        size: ``(width, height)`` of the picture.
+        size: ``(width, height)`` of the image.
         alpha: the threshold in means of the map; 0 takes every positive pixel.
-        mode: how the map is stretched over the picture.
+        mode: how the map is stretched over the image.
 
     Returns:
         ``(x0, y0, x1, y1)``, or ``None`` when nothing is above the threshold (an even map has no box for
@@ -55,7 +55,7 @@ def threshold_box(
 
 
 def strong_box(stretched: Tensor, alpha: float = DEFAULT_ALPHA) -> tuple[int, int, int, int] | None:
-    """The same for a map that is as large as its picture and has evidence somewhere.
+    """The same for a map that is as large as its image and has evidence somewhere.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Several pictures side by side with captions: concepts, layers or methods at one glance."""
+"""Several images side by side with captions: concepts, layers or methods at one glance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Colour = tuple[int, int, int]
 
 
-# Text in the letters that the font of our pictures has: the one inside Pillow, which is the same everywhere.
+# Text in the letters that the font of our images has: the one inside Pillow, which is the same everywhere.
 
 NO_LETTER = "\uffff"
 """What no font has."""
@@ -62,10 +62,10 @@ def _is_missing(letter: str) -> bool:
     return bytes(font.getmask(letter)) == bytes(font.getmask(NO_LETTER))
 
 
-# Several pictures side by side with captions: concepts, layers or methods at one glance.
+# Several images side by side with captions: concepts, layers or methods at one glance.
 
 Cell = tuple[Image.Image, str]
-"""A picture and its caption; the caption's first line is set darker than the others."""
+"""An image and its caption; the caption's first line is set darker than the others."""
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -79,21 +79,21 @@ CAPTION_LINES = 3
 
 
 def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> Image.Image:
-    r"""Set captioned pictures in a grid on white.
+    r"""Set captioned images in a grid on white.
 
-    All cells of a row have the same size, so that places can be compared from one picture to the next; a
-    picture of another shape is centred in its cell, never distorted. A `None` leaves its cell empty, and rows
+    All cells of a row have the same size, so that places can be compared from one image to the next; a
+    image of another shape is centred in its cell, never distorted. A `None` leaves its cell empty, and rows
     may have different lengths.
 
     Args:
-        cells: the rows of the grid, each a sequence of ``(picture, caption)`` or `None`.
-        cell_width: the width of a picture in the figure, in pixels; text and margins grow with it.
+        cells: the rows of the grid, each a sequence of ``(image, caption)`` or `None`.
+        cell_width: the width of an image in the figure, in pixels; text and margins grow with it.
 
     Returns:
-        The figure, an RGB picture.
+        The figure, an RGB image.
 
     Raises:
-        ExciteError: there is no picture at all, or the width is too small to hold a caption.
+        ExciteError: there is no image at all, or the width is too small to hold a caption.
 
     Example:
         >>> cat = Image.new("RGB", (64, 48))
@@ -102,7 +102,7 @@ def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> 
     """
     pictures = [cell[0] for row in cells for cell in row if cell is not None]
     if not pictures:
-        raise ExciteError("a figure needs at least one picture: pass rows of (picture, caption).")
+        raise ExciteError("a figure needs at least one image: pass rows of (image, caption).")
     if cell_width < 40:
         raise ExciteError(f"a cell {cell_width} pixels wide cannot hold a caption: use at least 40.")
     font = ImageFont.load_default(size=max(9, round(cell_width / 20)))
@@ -138,7 +138,7 @@ def _fitted_height(picture: Image.Image, width: int) -> int:
 
 
 def _place(page: Image.Image, picture: Image.Image, cell: tuple[int, int, int, int]) -> None:
-    """Paste the picture as large as it fits into its cell, in the middle."""
+    """Paste the image as large as it fits into its cell, in the middle."""
     x0, y0, x1, y1 = cell
     scale = min((x1 - x0) / picture.width, (y1 - y0) / picture.height)
     size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
@@ -209,15 +209,15 @@ def shortened(text: str, font: Font, width: int) -> str:
     return text[:kept].rstrip() + "…"
 
 
-# A row of pictures of one size, each with a line of text above it.
+# A row of images of one size, each with a line of text above it.
 
 HEADED_TALLEST = 1.2
-"""No picture is taller than this many times the width of its place: a tower is drawn narrower instead."""
+"""No image is taller than this many times the width of its place: a tower is drawn narrower instead."""
 
 
 @dataclass(frozen=True, eq=False)
 class Headed:
-    """A picture and the line above it.
+    """An image and the line above it.
 
     Attributes:
         picture: as large as it is to be drawn.
@@ -233,7 +233,7 @@ class Headed:
 
 
 def fitted(size: tuple[int, int], width: int) -> tuple[int, int]:
-    """The size at which a picture fills a place of that width.
+    """The size at which an image fills a place of that width.
 
     Example:
         >>> fitted((640, 480), 320), fitted((100, 1000), 100)
@@ -244,10 +244,10 @@ def fitted(size: tuple[int, int], width: int) -> tuple[int, int]:
 
 
 def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Image:
-    """The pictures side by side on white.
+    """The images side by side on white.
 
     Args:
-        row: the pictures.
+        row: the images.
         width: of the place of each.
         gap: between two places.
         size: of the letters in pixels.
@@ -267,7 +267,7 @@ def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Im
 
 
 def _write_heading(strip: Image.Image, cell: Headed, left: int, width: int, size: int) -> None:
-    """The line above a picture; when it is long, what is said last is kept before what can be read elsewhere."""
+    """The line above an image; when it is long, what is said last is kept before what can be read elsewhere."""
     font = ImageFont.load_default(size=size)
     note = shortened(_in_a_line(cell.note), font, width)
     blank = font.getlength("  ") if note else 0

@@ -1,4 +1,4 @@
-"""A phrase and where it leads in a picture: boxes, its map, the map of each word, and the words in their colours."""
+"""A phrase and where it leads in an image: boxes, its map, the map of each word, and the words in their colours."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     Shown = tuple["WordMap", tuple[int, int, int]]
 
 
-# A sentence as a picture, with words in colours and underlined, wrapped to fit.
+# A sentence as an image, with words in colours and underlined, wrapped to fit.
 
 MOST_LINES = 12
-"""A text of more lines ends in an ellipsis: a page of words must not become a picture of any height."""
+"""A text of more lines ends in an ellipsis: a page of words must not become an image of any height."""
 
 ELLIPSIS = "…"
 
@@ -67,7 +67,7 @@ def draw_sentence(text: str, marks: Iterable[Mark], width: int, size: int) -> Im
     Args:
         text: any text; each run of blanks is drawn as one.
         marks: what is special about some of its letters.
-        width: of the picture, in pixels.
+        width: of the image, in pixels.
         size: of the letters, in pixels.
 
     Example:
@@ -148,13 +148,13 @@ def _write(page: Image.Image, line: Sequence[Sequence[Run]], top: int, font: Fon
         x += blank
 
 
-# Ranked boxes on a picture: the first one springs to the eye, the others can be told apart by their numbers.
+# Ranked boxes on an image: the first one springs to the eye, the others can be told apart by their numbers.
 
 BEST, OTHERS = (255, 184, 28), (148, 210, 255)
 """Amber and sky blue: bright on any photograph, and different for people with any kind of colour blindness."""
 
 THIN = 300
-"""The longer side of a picture in widths of a thin line."""
+"""The longer side of an image in widths of a thin line."""
 
 MOST_BOXES = 9
 """More than this cannot be told apart."""
@@ -163,12 +163,12 @@ MOST_BOXES = 9
 def draw_boxes(
     picture: Image.Image, boxes: Sequence[Box], *, scale: float = 1.0, true_boxes: Sequence[Box] = ()
 ) -> Image.Image:
-    """A picture with boxes, best first, and dashed where the right answer is.
+    """An image with boxes, best first, and dashed where the right answer is.
 
     Args:
         picture: in mode RGB; it is not changed.
         boxes: half-open ``(x0, y0, x1, y1)``, best first; those behind the ninth are left out.
-        scale: how many pixels of this picture a pixel of the boxes is.
+        scale: how many pixels of this image a pixel of the boxes is.
         true_boxes: the right answer, where it is known.
 
     Example:
@@ -188,7 +188,7 @@ def draw_boxes(
 
 
 def _pixels(box: Box, scale: float, size: tuple[int, int]) -> Pixels:
-    """The first and last pixels of a box that lie in the picture; at least one."""
+    """The first and last pixels of a box that lie in the image; at least one."""
     (x0, x1), (y0, y1) = (
         (min(max(round(low * scale), 0), most - 1), min(max(round(high * scale), 1), most) - 1)
         for low, high, most in zip(box[:2], box[2:], size, strict=True)
@@ -197,7 +197,7 @@ def _pixels(box: Box, scale: float, size: tuple[int, int]) -> Pixels:
 
 
 def _outline(draw: ImageDraw.ImageDraw, box: Pixels, colour: tuple[int, int, int], width: int) -> None:
-    """A bright line with a dark one on either side, all within the box: none is lost at the picture's edge."""
+    """A bright line with a dark one on either side, all within the box: none is lost at the image's edge."""
     draw.rectangle(box, outline=DARK, width=width + 2)
     draw.rectangle(_shrunk(box, 1), outline=colour, width=width)
 
@@ -252,7 +252,7 @@ def _meet(one: Pixels, other: Pixels) -> bool:
     return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
 
 
-# A phrase and where it leads in a picture: boxes, its map, the map of each word, and the words in their colours.
+# A phrase and where it leads in an image: boxes, its map, the map of each word, and the words in their colours.
 
 WORD_COLOURS = ((0, 104, 178), (204, 82, 0), (0, 132, 96), (170, 52, 128), (150, 108, 0), (84, 76, 190), (120, 66, 46))
 """Blue, vermilion, green, purple, ochre, violet, brown: dark enough to be read on white, and of unlike lightness for
@@ -306,17 +306,17 @@ def grounded_figure(
     true_boxes: Sequence[Box] = (),
     width: int = 1200,
 ) -> Image.Image:
-    """The picture with its ranked boxes and the map of the phrase, below them the map of each word, then the phrase.
+    """The image with its ranked boxes and the map of the phrase, below them the map of each word, then the phrase.
 
-    Each word has the colour of the frame of its map. All pictures are drawn at the size they have on the page, so
-    that lines and letters look the same whatever the size of the picture.
+    Each word has the colour of the frame of its map. All images are drawn at the size they have on the page, so
+    that lines and letters look the same whatever the size of the image.
 
     Args:
         picture: in mode RGB.
         told: the phrase.
         plane: its map ``[h, w]``, of any size.
         words: the maps of its words; those behind the twentieth are left out, and told.
-        boxes: half-open ``(x0, y0, x1, y1)`` in pixels of the picture, best first.
+        boxes: half-open ``(x0, y0, x1, y1)`` in pixels of the image, best first.
         true_boxes: where it really is, if that is known.
         width: of the page in pixels.
 

@@ -1,7 +1,7 @@
-"""What a notebook shows of an answer: a picture, and beside it what the answer says.
+"""What a notebook shows of an answer: an image, and beside it what the answer says.
 
 A notebook may be light or dark, narrow or wide. So nothing here has a colour of its own, and the table goes below the
-picture where there is no room beside it.
+image where there is no room beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# Pictures and files inside a text: a page or a notebook is then one file, and nothing is fetched for it.
+# Images and files inside a text: a page or a notebook is then one file, and nothing is fetched for it.
 
 
 def data_address(kind: str, content: bytes) -> str:
@@ -36,7 +36,7 @@ def data_address(kind: str, content: bytes) -> str:
 
 
 def jpeg(picture: Image.Image, quality: int) -> bytes:
-    """A picture as a JPEG file, as small as it gets.
+    """An image as a JPEG file, as small as it gets.
 
     Example:
         >>> Image.open(io.BytesIO(jpeg(Image.new("L", (40, 20)), 80))).size
@@ -47,10 +47,10 @@ def jpeg(picture: Image.Image, quality: int) -> bytes:
     return file.getvalue()
 
 
-# What a notebook shows of an answer: a picture, and beside it what the answer says.
+# What a notebook shows of an answer: an image, and beside it what the answer says.
 #
 # A notebook may be light or dark, narrow or wide. So nothing here has a colour of its own, and the table goes below
-# the picture where there is no room beside it.
+# the image where there is no room beside it.
 
 SMALLEST, LARGEST = 240, 480
 """The longer side of a map in pixels: a stamp is enlarged, a photograph reduced."""
@@ -59,10 +59,10 @@ QUALITY = 85
 """Of the JPEG: a notebook is a file that people send around."""
 
 DARK_SHEET, LIGHT_SHEET = (16, 16, 24), (255, 255, 255)
-"""What a map without a picture is drawn on: evidence is the lighter the stronger, a signed map the darker."""
+"""What a map without an image is drawn on: evidence is the lighter the stronger, a signed map the darker."""
 
 OVER_A_PICTURE, OVER_A_SHEET = 0.6, 1.0
-"""How much the strongest evidence covers; a picture is to be seen through it, a sheet is not."""
+"""How much the strongest evidence covers; an image is to be seen through it, a sheet is not."""
 
 BESIDE = "display: flex; flex-wrap: wrap; gap: 0.75em 1.5em; align-items: flex-start; margin: 0.5em 0;"
 PICTURE = "display: block; max-width: 100%; height: auto; margin: 0;"
@@ -75,13 +75,13 @@ VALUE = f"{CELL} max-width: 18em; overflow-wrap: anywhere; font-variant-numeric:
 
 
 def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None, image_size: tuple[int, int]) -> str:
-    """A map as a notebook shows it: over its picture, with its point and its box, beside what it says.
+    """A map as a notebook shows it: over its image, with its point and its box, beside what it says.
 
     Args:
         told: what it says, as `AttentionMap.to_dict` gives it.
         values: the map ``[h, w]``.
-        image: the picture; without it the map is drawn on an empty sheet.
-        image_size: ``(width, height)`` of the original picture.
+        image: the image; without it the map is drawn on an empty sheet.
+        image_size: ``(width, height)`` of the original image.
 
     Example:
         >>> import torch
@@ -115,7 +115,7 @@ def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None,
 
 
 def shown_html(picture: Image.Image | None, alt: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A picture with words for those who do not see it, and beside it names and values; all text is escaped.
+    """An image with words for those who do not see it, and beside it names and values; all text is escaped.
 
     Args:
         picture: as large as it is to be shown; None where there is none.
@@ -136,7 +136,7 @@ def shown_html(picture: Image.Image | None, alt: str, rows: Iterable[tuple[str, 
 
 
 def _img(picture: Image.Image, alt: str) -> str:
-    """The picture inside the text, so that the notebook is all there is."""
+    """The image inside the text, so that the notebook is all there is."""
     source = data_address("image/jpeg", jpeg(picture, QUALITY))
     size = f'width="{picture.width}" height="{picture.height}"'
     return f'<img alt="{_text(alt)}" {size} style="{PICTURE}" src="{source}">'
@@ -149,7 +149,7 @@ def _text(text: str) -> str:
 
 def _alt(told: Mapping[str, Any], image_size: tuple[int, int]) -> str:
     if told["point"] is None:
-        return f"No evidence for {told['concept']} in this picture."
+        return f"No evidence for {told['concept']} in this image."
     (x, y), box = told["point"], told["box"]
     within = "" if box is None else f", strong within {box[0]}, {box[1]} to {box[2]}, {box[3]}"
     width, height = image_size

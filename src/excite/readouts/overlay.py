@@ -1,4 +1,4 @@
-"""The map over its picture, for human eyes."""
+"""The map over its image, for human eyes."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ EVIDENCE_ANCHORS = ((16, 18, 64), (28, 74, 140), (16, 138, 146), (120, 196, 104)
 """Dark blue, blue, teal, green, yellow."""
 
 EMBER_ANCHORS = ((12, 10, 30), (92, 24, 110), (196, 60, 78), (246, 150, 40), (255, 246, 190))
-"""Nearly black, purple, red, orange, pale yellow: for pictures that are blue or green themselves."""
+"""Nearly black, purple, red, orange, pale yellow: for images that are blue or green themselves."""
 
 GREY_ANCHORS = ((0, 0, 0), (255, 255, 255))
 """Black to white: for print, and for whoever sees no colours."""
@@ -112,16 +112,16 @@ def _frozen(table: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return table
 
 
-# The map over its picture, for human eyes.
+# The map over its image, for human eyes.
 
 SATURATION = 0.15
-"""How much of the picture's colour is left where there is no evidence: the map's colours must stand out."""
+"""How much of the image's colour is left where there is no evidence: the map's colours must stand out."""
 
 BRIGHTNESS = 0.8
-"""How bright the picture is where there is no evidence."""
+"""How bright the image is where there is no evidence."""
 
 GAMMA = 0.6
-"""How fast evidence starts to cover the picture: below 1, half the evidence covers more than half."""
+"""How fast evidence starts to cover the image: below 1, half the evidence covers more than half."""
 
 FINER = 4
 """Marks are drawn this many times larger and shrunk, which smooths their edges."""
@@ -139,27 +139,27 @@ def overlay(
     point: tuple[int, int] | None = None,
     box: tuple[int, int, int, int] | None = None,
 ) -> Image.Image:
-    """Draw a map over its picture, in colours that cover the more the more evidence there is.
+    """Draw a map over its image, in colours that cover the more the more evidence there is.
 
     The map is divided by its maximum, so that overlays of different maps can be read the same way: yellow is
-    where this map is strongest. Where there is no evidence the picture stays visible, dimmed and nearly grey;
+    where this map is strongest. Where there is no evidence the image stays visible, dimmed and nearly grey;
     a map without any evidence gives just that. A map with negative values is drawn by its largest absolute
     value in blue (against) and orange (for).
 
     Args:
-        image: the picture; it is not changed.
+        image: the image; it is not changed.
         values: the map, ``[h, w]``, of any size.
-        opacity: how much of the picture the strongest evidence covers, 0 to 1.
-        mode: how the map is stretched over the picture.
+        opacity: how much of the image the strongest evidence covers, 0 to 1.
+        mode: how the map is stretched over the image.
         point: ``(x, y)`` to mark with a ring, as `maximum_point` gives it.
         box: ``(x0, y0, x1, y1)`` to outline, half-open, as `threshold_box` gives it.
 
     Returns:
-        A new RGB picture of the same size.
+        A new RGB image of the same size.
 
     Raises:
         ExciteError: the map is not a finite, non-empty plane, the opacity is not within 0..1, the point is
-            outside the picture or the box holds no pixel.
+            outside the image or the box holds no pixel.
 
     Example:
         >>> import torch
@@ -167,7 +167,7 @@ def overlay(
         (40, 30)
     """
     if not 0 <= opacity <= 1:
-        raise ExciteError(f"opacity must be within 0..1, not {opacity!r}: 0 hides the map, 1 covers the picture.")
+        raise ExciteError(f"opacity must be within 0..1, not {opacity!r}: 0 hides the map, 1 covers the image.")
     signed = _is_signed(values)
     strength = _strength(upsample(values.detach(), image.size, mode), signed=signed)
     table = signed_colours() if signed else evidence_colours()
@@ -197,12 +197,12 @@ def _strength(stretched: Tensor, *, signed: bool) -> NDArray[np.float32]:
 
 
 def _dimmed(image: Image.Image) -> Image.Image:
-    """The picture with less colour and less light: visible, but behind the map."""
+    """The image with less colour and less light: visible, but behind the map."""
     return ImageEnhance.Brightness(ImageEnhance.Color(image).enhance(SATURATION)).enhance(BRIGHTNESS)
 
 
 def _line_width(image: Image.Image) -> int:
-    """Marks grow with the picture, so that they look the same when it is shown at another size."""
+    """Marks grow with the image, so that they look the same when it is shown at another size."""
     return max(1, round(math.sqrt(image.width * image.height) / 250))
 
 
@@ -222,7 +222,7 @@ def _draw_ring(drawn: Image.Image, point: tuple[int, int]) -> None:
     """Mark a pixel with a ring and a dot in its middle, light on dark."""
     x, y = point
     if not (0 <= x < drawn.width and 0 <= y < drawn.height):
-        raise ExciteError(f"the point {point} is outside the picture of {drawn.width} x {drawn.height} pixels.")
+        raise ExciteError(f"the point {point} is outside the image of {drawn.width} x {drawn.height} pixels.")
     width = _line_width(drawn)
     radius, edge = min(9 * width, max(5, min(drawn.size) // 6)), max(1.0, 0.75 * width)
     reach = radius + 2 * width

@@ -8,7 +8,7 @@ __all__ = ["maximum_point", "peak"]
 
 
 def maximum_point(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> tuple[int, int] | None:
-    """The pixel of the picture with the most evidence: the plain argmax of the stretched map.
+    """The pixel of the image with the most evidence: the plain argmax of the stretched map.
 
     A map without any positive value points nowhere, and says so: counting the corner that an argmax happens
     to return there as a pointing would credit a method for maps that hold nothing. Of several equal maxima
@@ -16,8 +16,8 @@ def maximum_point(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic")
 
     Args:
         values: the map, ``[h, w]``.
-        size: ``(width, height)`` of the picture.
-        mode: how the map is stretched over the picture.
+        size: ``(width, height)`` of the image.
+        mode: how the map is stretched over the image.
 
     Returns:
         ``(x, y)`` with ``0 <= x < width`` and ``0 <= y < height``, or ``None`` when no value of the map is
@@ -36,7 +36,7 @@ def maximum_point(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic")
 
 
 def peak(stretched: Tensor) -> tuple[int, int]:
-    """The same for a map that is as large as its picture and has evidence somewhere.
+    """The same for a map that is as large as its image and has evidence somewhere.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""A map at the size of the picture it explains."""
+"""A map at the size of the image it explains."""
 
 from typing import Literal, get_args
 
@@ -15,16 +15,16 @@ Mode = Literal["bicubic", "bilinear", "nearest"]
 
 
 def upsample(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> Tensor:
-    """Stretch a map over its picture, pixel areas on pixel areas (``align_corners=False``).
+    """Stretch a map over its image, pixel areas on pixel areas (``align_corners=False``).
 
     The authors of the method resize their maps with cubic interpolation, so that is the default. Note that a
     cubic curve may overshoot: slightly below zero beside a steep peak, or slightly above the highest value.
-    Where the picture is *smaller* than the map, bicubic and bilinear first average the map down to it, so
+    Where the image is *smaller* than the map, bicubic and bilinear first average the map down to it, so
     that no evidence falls between two pixels.
 
     Args:
         values: the map, ``[h, w]``.
-        size: ``(width, height)`` of the picture.
+        size: ``(width, height)`` of the image.
         mode: ``"bicubic"``, ``"bilinear"`` or ``"nearest"``.
 
     Returns:
@@ -44,7 +44,7 @@ def upsample(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> T
     batch = values[None, None]
     if mode == "nearest":
         return interpolate(batch, size=(height, width), mode="nearest-exact")[0, 0]
-    # torch's own smoothing (antialias=True) mixes up rows when the picture is one pixel wide, as of torch 2.13
+    # torch's own smoothing (antialias=True) mixes up rows when the image is one pixel wide, as of torch 2.13
     common = min(height, values.shape[0]), min(width, values.shape[1])
     batch = interpolate(batch, size=common, mode="area")
     return interpolate(batch, size=(height, width), mode=mode, align_corners=False)[0, 0]
@@ -69,12 +69,12 @@ def checked_map(values: Tensor) -> Tensor:
         raise ExciteError("a map must hold real numbers, not complex ones: pass its absolute value or its real part.")
     values = values.to(torch.promote_types(values.dtype, torch.float32))
     if not values.isfinite().all():
-        raise ExciteError("the map holds NaN or infinity: look for the layer or the picture that brought them in.")
+        raise ExciteError("the map holds NaN or infinity: look for the layer or the image that brought them in.")
     return values
 
 
 def checked_size(size: tuple[int, int]) -> tuple[int, int]:
-    """The ``(width, height)`` of a picture as plain integers, or an error.
+    """The ``(width, height)`` of an image as plain integers, or an error.
 
     Why: a size with a zero, a fraction or three numbers is most often an array's shape passed by mistake.
 
@@ -88,5 +88,5 @@ def checked_size(size: tuple[int, int]) -> tuple[int, int]:
     except (TypeError, ValueError, OverflowError):
         sensible = False
     if not sensible:
-        raise ExciteError(f"a picture's size must be (width, height) in whole pixels, both at least 1, not {size!r}.")
+        raise ExciteError(f"an image's size must be (width, height) in whole pixels, both at least 1, not {size!r}.")
     return width, height

@@ -1,4 +1,4 @@
-"""Contact sheets: pictures of a corpus in rows, each with its first tags below."""
+"""Contact sheets: images of a corpus in rows, each with its first tags below."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = ["Box", "Place", "Tagged", "contact_sheet", "is_alphabetical", "places
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom."""
 
-WIDTH, HEIGHT = 320, 240  # of a picture's place
+WIDTH, HEIGHT = 320, 240  # of an image's place
 GAP, TITLE = 24, 64
-LETTERS, LINES = 19, 3  # the size of the text below a picture, and how many lines of it
+LETTERS, LINES = 19, 3  # the size of the text below an image, and how many lines of it
 LINE = round(1.35 * LETTERS)
 TEXT = LINES * LINE + 10
 MOST_TAGS = 5
 FITTING = 200  # letters: nothing longer fits, and a tag may have a million
 CUT = " ,…"  # not in front of an ellipsis
-BACKGROUND = "#F2F2F2"  # beside pictures of another shape
+BACKGROUND = "#F2F2F2"  # beside images of another shape
 
 
 @dataclass(frozen=True)
 class Tagged:
-    """A picture and its tags as listed."""
+    """An image and its tags as listed."""
 
     picture: Image.Image
     tags: tuple[str, ...]
@@ -45,7 +45,7 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a picture goes on a sheet, and where its text."""
+    """Where an image goes on a sheet, and where its text."""
 
     picture: Box
     text: Box
@@ -62,7 +62,7 @@ def is_alphabetical(tags: Sequence[str]) -> bool:
 
 
 def sampled(corpus: Corpus, number: int) -> list[tuple[str | None, list[str | None] | None]]:
-    """Some pictures of a corpus with their tags, chosen by chance: always the same ones, in the same order.
+    """Some images of a corpus with their tags, chosen by chance: always the same ones, in the same order.
 
     Example:
         >>> sampled(Corpus(Path("kept.parquet")), 1)  # doctest: +SKIP
@@ -83,15 +83,15 @@ def sampled(corpus: Corpus, number: int) -> list[tuple[str | None, list[str | No
 def read_pictures(
     wanted: Iterable[tuple[str | None, Sequence[str | None] | None]], pictures: Pictures, most: int
 ) -> tuple[list[Tagged], list[str]]:
-    """Read pictures until there are enough.
+    """Read images until there are enough.
 
     Args:
-        wanted: names and tags, some more than needed: pictures of a corpus are often gone.
+        wanted: names and tags, some more than needed: images of a corpus are often gone.
         pictures: where they lie.
         most: how many to read.
 
     Returns:
-        the pictures, and why others could not be read.
+        the images, and why others could not be read.
 
     Raises:
         ImageError: none could be read; the message is that of the first.
@@ -109,15 +109,15 @@ def read_pictures(
         except ImageError as error:
             failures.append(str(error))
         else:
-            picture.thumbnail((2 * WIDTH, 2 * HEIGHT))  # not to hold large pictures until all are there
+            picture.thumbnail((2 * WIDTH, 2 * HEIGHT))  # not to hold large images until all are there
             found.append(Tagged(picture, tuple(tag for tag in tags or () if tag and tag.strip())))
     if failures and not found:
-        raise ImageError(f"none of {len(failures)} pictures can be read: {failures[0]}")
+        raise ImageError(f"none of {len(failures)} images can be read: {failures[0]}")
     return found, failures
 
 
 def places(number: int) -> tuple[list[Place], tuple[int, int]]:
-    """The places of so many pictures, and the size of their sheet: about as wide as a screen for its height.
+    """The places of so many images, and the size of their sheet: about as wide as a screen for its height.
 
     Example:
         >>> [len(set(place.picture[0] for place in places(number)[0])) for number in (1, 12, 24)]
@@ -135,22 +135,22 @@ def places(number: int) -> tuple[list[Place], tuple[int, int]]:
 
 
 def contact_sheet(tagged: Sequence[Tagged], title: str, wanted: str | None = None) -> Image.Image:
-    """Set pictures in rows, each with its first five tags; one whose tags stand in alphabetical order is marked.
+    """Set images in rows, each with its first five tags; one whose tags stand in alphabetical order is marked.
 
     Args:
-        tagged: the pictures.
+        tagged: the images.
         title: of the sheet.
         wanted: a tag to point out.
 
     Raises:
-        DataError: there are no pictures.
+        DataError: there are no images.
 
     Example:
         >>> contact_sheet([Tagged(Image.new("RGB", (40, 30)), ("cat", "sofa"))], "one picture").size
         (368, 416)
     """
     if not tagged:
-        raise DataError("there are no pictures to show")
+        raise DataError("there are no images to show")
     grid, size = places(len(tagged))
     sheet = Image.new("RGB", size, PAPER)
     draw = ImageDraw.Draw(sheet)
@@ -169,7 +169,7 @@ def contact_sheet(tagged: Sequence[Tagged], title: str, wanted: str | None = Non
 def words(
     tags: Sequence[str], box: Box, font: ImageFont.FreeTypeFont, wanted: str | None = None
 ) -> list[tuple[float, int, str, bool]]:
-    """Where the first tags of a picture are written: left, top, text, and whether it is the wanted tag.
+    """Where the first tags of an image are written: left, top, text, and whether it is the wanted tag.
 
     A tag that the font cannot draw is not turned into boxes: behind the others it says how many these are.
     """
@@ -224,7 +224,7 @@ def _paste(sheet: Image.Image, picture: Image.Image, box: Box) -> None:
 
 
 def _flag(draw: ImageDraw.ImageDraw, box: Box, font: ImageFont.FreeTypeFont) -> None:
-    """A small sign in a corner of the picture."""
+    """A small sign in a corner of the image."""
     text = "alphabetical"
     right = box[0] + round(font.getlength(text)) + 16
     draw.rectangle((box[0], box[1], right, box[1] + LINE + 4), fill=ORANGE)

@@ -1,4 +1,4 @@
-"""A corpus of pictures with tags, as Parquet: its pieces, and its rows in batches of bounded size."""
+"""A corpus of images with tags, as Parquet: its pieces, and its rows in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEPARATORS = r"\s*[,;|\t\n]\s*"  # between tags that are one text
 
 
 def schema() -> Any:
-    """The columns of a corpus: whose picture it is may be unknown (null).
+    """The columns of a corpus: whose image it is may be unknown (null).
 
     Example:
         >>> schema().names
@@ -38,7 +38,7 @@ class ColumnNames:
     """What the columns of a file are called.
 
     Attributes:
-        image: the column of the pictures' names,
+        image: the column of the images' names,
         tags: of their tags,
         user: and of their users; None where it is of no interest.
         users_needed: whether there must be one.
@@ -122,7 +122,7 @@ class Corpus:
 
     @property
     def rows(self) -> int:
-        """How many pictures it names."""
+        """How many images it names."""
         return sum(piece.rows for piece in self.pieces)
 
     def batches(self, pieces: Iterable[Piece] | None = None, rows: int = BATCH) -> Iterator[Any]:

@@ -73,9 +73,9 @@ class Listing:
     Attributes:
         texts: the distinct tags, an Arrow array; some may be of no listed tag.
         codes: for each listed tag its place in `texts`.
-        rows: for each listed tag the row of its picture.
-        places: for each listed tag its place among the tags of its picture, from 0.
-        lengths: for each picture how many tags it has.
+        rows: for each listed tag the row of its image.
+        places: for each listed tag its place among the tags of its image, from 0.
+        lengths: for each image how many tags it has.
         blank: how many were left out.
     """
 
@@ -113,7 +113,7 @@ class Listing:
         add_seen(tally, self.texts, self.counts)
 
     def once_a_picture(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and codes of the tags, without those that a picture lists again."""
+        """Rows and codes of the tags, without those that an image lists again."""
         pairs = self.rows.astype(np.int64) * len(self.texts) + self.codes
         rows, codes = np.divmod(arrow().array(pairs).unique().to_numpy(), max(1, len(self.texts)))
         return rows, codes
@@ -145,10 +145,10 @@ class Statistics:
 
     Attributes:
         pictures: how many rows there are.
-        lengths: how many pictures have so many tags.
+        lengths: how many images have so many tags.
         blank: listed tags that are null or blank, and not counted as tags.
         tags: a table of the distinct tags (``text``) and how often each is listed (``count``), in a dictionary's order.
-        users: a table of the users and how many pictures each has, likewise.
+        users: a table of the users and how many images each has, likewise.
     """
 
     pictures: int
@@ -215,7 +215,7 @@ def statistics_of(corpus: Corpus, pieces: Iterable[Piece] | None = None) -> Stat
     """Count the tags and users of a corpus in one pass.
 
     Args:
-        corpus: the pictures with their tags.
+        corpus: the images with their tags.
         pieces: those of its pieces to read; all if none are given.
 
     Raises:

@@ -1,6 +1,6 @@
-"""Corpora of any size whose truth is known: which rule drops which picture, and how often each tag is seen.
+"""Corpora of any size whose truth is known: which rule drops which image, and how often each tag is seen.
 
-The truth comes from how the pictures are made (`excite.tags.synthetic`), not from any cleaning: so it can tell
+The truth comes from how the images are made (`excite.tags.synthetic`), not from any cleaning: so it can tell
 whether a cleaning is right. Tags follow Zipf's law, users differ in how much they show, some tags are written in
 another way.
 """
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# The kinds of pictures in a generated corpus: how each comes by its first five tags, and what becomes of it.
+# The kinds of images in a generated corpus: how each comes by its first five tags, and what becomes of it.
 #
-# Every plain picture has two marks among its first five: tags that no other picture of the same user begins with,
-# unless it is made from this one. So two pictures share more than three of their first five only where that was
+# Every plain image has two marks among its first five: tags that no other image of the same user begins with,
+# unless it is made from this one. So two images share more than three of their first five only where that was
 # meant.
 
 FIRST = 5
@@ -36,16 +36,16 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of picture.
+    """A kind of image.
 
     Attributes:
         name: what it is.
-        share: how many of all pictures are of it.
-        made_from: the kind of the picture before it, by the same user, whose first five it takes; "" for none.
+        share: how many of all images are of it.
+        made_from: the kind of the image before it, by the same user, whose first five it takes; "" for none.
         replaced: how many of those five it replaces by marks of its own.
-        seen: the rule that drops it when pictures are compared with all that were seen before, "" if it is kept,
+        seen: the rule that drops it when images are compared with all that were seen before, "" if it is kept,
         kept: and when they are compared with kept ones only.
-        once: whether a picture may be taken for it once only, because two made from it would be like each other.
+        once: whether an image may be taken for it once only, because two made from it would be like each other.
     """
 
     name: str
@@ -74,9 +74,9 @@ PLAIN = PLACES["plain"]
 
 
 def kinds_of(users: Rows, random: np.random.Generator) -> tuple[Rows, Rows]:
-    """The kind of each picture, and the picture it is made from (-1: none); pictures stand in the order of their users.
+    """The kind of each image, and the image it is made from (-1: none); images stand in the order of their users.
 
-    What should be made from a picture that its user has not shown yet becomes a plain one.
+    What should be made from an image that its user has not shown yet becomes a plain one.
 
     Example:
         >>> kinds, made_from = kinds_of(np.zeros(1000, np.int64), np.random.default_rng(0))
@@ -98,20 +98,20 @@ def kinds_of(users: Rows, random: np.random.Generator) -> tuple[Rows, Rows]:
 
 
 def _last_before(chosen: NDArray[np.bool_], users: Rows) -> Rows:
-    """For each picture the last chosen one before it by the same user; -1 for none."""
+    """For each image the last chosen one before it by the same user; -1 for none."""
     places = np.where(chosen, np.arange(len(chosen)), -1)
     last = np.maximum.accumulate(np.concatenate([[-1], places[:-1]]))
     return np.where((last >= 0) & (users[last] == users), last, -1)
 
 
 def firsts_of(kinds: Rows, made_from: Rows, own: Rows, marks: Rows, random: np.random.Generator) -> Rows:
-    """The first five tags of each picture, before they are put in another order.
+    """The first five tags of each image, before they are put in another order.
 
     Args:
-        kinds: of the pictures,
+        kinds: of the images,
         made_from: and what each is made from.
-        own: [pictures, 5], five tags of its own for each picture.
-        marks: [pictures, 2], two marks of its own for each picture; a plain one begins with them.
+        own: [images, 5], five tags of its own for each image.
+        marks: [images, 2], two marks of its own for each image; a plain one begins with them.
         random: chooses which tags are replaced.
     """
     firsts = own.copy()
@@ -127,7 +127,7 @@ def firsts_of(kinds: Rows, made_from: Rows, own: Rows, marks: Rows, random: np.r
 def _replace(firsts: Rows, mine: Rows, marks: Rows, kind: Kind, random: np.random.Generator) -> None:
     """Put marks in the place of some tags.
 
-    A picture made from a plain one replaces one of the last four, and one made from that the first: two different ones
+    An image made from a plain one replaces one of the last four, and one made from that the first: two different ones
     of the plain one's five.
     """
     if kind.replaced == 1:
@@ -137,16 +137,16 @@ def _replace(firsts: Rows, mine: Rows, marks: Rows, kind: Kind, random: np.rando
         firsts[mine, :2] = marks[mine]
 
 
-# Corpora of any size whose truth is known: which rule drops which picture, and how often each tag is seen.
+# Corpora of any size whose truth is known: which rule drops which image, and how often each tag is seen.
 #
-# The truth comes from how the pictures are made (`excite.tags.synthetic`), not from any cleaning: so it can tell
+# The truth comes from how the images are made (`excite.tags.synthetic`), not from any cleaning: so it can tell
 # whether a cleaning is right. Tags follow Zipf's law, users differ in how much they show, some tags are written in
 # another way.
 
 CORPUS, TRUTH, COUNTS = "corpus.parquet", "truth.parquet", "truth.tags.csv"
-BLOCK = 250_000  # users stay within one; it is no multiple of a row group, so that many have pictures in two
-LONGEST, SHORTEST, USUAL = 50, 5, 30  # tags a picture; most have at least the usual number, as in the paper
-SHORT = 0.02  # of the pictures have fewer
+BLOCK = 250_000  # users stay within one; it is no multiple of a row group, so that many have images in two
+LONGEST, SHORTEST, USUAL = 50, 5, 30  # tags an image; most have at least the usual number, as in the paper
+SHORT = 0.02  # of the images have fewer
 MESSY = 0.02  # of the tags are written in another way
 SHUFFLES = 1009  # ways to put a list into disorder
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstv" for vowel in "aeiou"]
@@ -158,10 +158,10 @@ class Generated:
     """What to make.
 
     Attributes:
-        rows: how many pictures.
+        rows: how many images.
         seed: another one gives another corpus.
         tags: how many common tags there are; beside them as many marks as `marks`.
-        marks: tags that tell the pictures of a user apart: twice as many as any user has pictures.
+        marks: tags that tell the images of a user apart: twice as many as any user has images.
         pictures_a_user: on average; most have fewer and some many.
     """
 
@@ -173,15 +173,13 @@ class Generated:
 
     def __post_init__(self) -> None:
         if self.rows < 1 or self.tags < 2 * LONGEST or self.marks < 8 or self.pictures_a_user < 1:
-            raise DataError(
-                f"a corpus has at least one picture and {2 * LONGEST} tags, 8 marks, and users who show any"
-            )
+            raise DataError(f"a corpus has at least one image and {2 * LONGEST} tags, 8 marks, and users who show any")
 
 
 def generate(wanted: Generated, folder: Path) -> Iterator[int]:
-    """Write a corpus and its truth into a folder, and tell the number of pictures after each block.
+    """Write a corpus and its truth into a folder, and tell the number of images after each block.
 
-    ``corpus.parquet`` holds the pictures; ``truth.parquet`` for each of them the rule that drops it ("" if none does),
+    ``corpus.parquet`` holds the images; ``truth.parquet`` for each of them the rule that drops it ("" if none does),
     once compared with all that were seen and once with kept ones only; ``truth.tags.csv`` counts all tags.
 
     Example:
@@ -239,13 +237,13 @@ def _name(number: int) -> str:
 
 
 class _Block:
-    """Some pictures, made in the order of their users and then mixed."""
+    """Some images, made in the order of their users and then mixed."""
 
     def __init__(self, wanted: Generated, words: _Words, first: int, rows: int, random: np.random.Generator) -> None:
         self._words, self._random, self._first, self._rows = words, random, first, rows
         users = np.sort(_users(rows, wanted.pictures_a_user, random))
         if 2 * np.bincount(users).max() > wanted.marks:
-            raise DataError(f"{wanted.marks} marks do not tell the pictures of a user apart: give more marks or users")
+            raise DataError(f"{wanted.marks} marks do not tell the images of a user apart: give more marks or users")
         kinds, made_from = kinds_of(users, random)
         lists = self._common_lists()
         marks = wanted.tags + (2 * np.arange(rows)[:, None] + np.arange(2)) % wanted.marks
@@ -265,12 +263,12 @@ class _Block:
         return np.take_along_axis(tags, np.argsort(tags < 0, axis=1, kind="stable"), axis=1)
 
     def _place(self, users: Numbers) -> None:
-        """Mix the users, each one's pictures staying in their order."""
+        """Mix the users, each one's images staying in their order."""
         places = self._random.permutation(self._rows)
         self._places = places[np.lexsort((places, users))]
 
     def _listed(self, firsts: Numbers, rests: Numbers, kinds: Numbers, made_from: Numbers) -> tuple[Numbers, Numbers]:
-        """All tags one after the other in the order of the corpus, and how many each picture has."""
+        """All tags one after the other in the order of the corpus, and how many each image has."""
         names = np.array([kind.name for kind in KINDS])[kinds]
         lengths = self._random.integers(USUAL, LONGEST, len(kinds), endpoint=True)
         short = self._random.random(len(kinds)) < SHORT
@@ -305,7 +303,7 @@ class _Block:
         tags[ordered, :2] = tags[ordered, 1::-1]
 
     def corpus(self, schema: Any) -> Any:
-        """The pictures as a batch."""
+        """The images as a batch."""
         pa = arrow()
         number = len(self.flat)
         other = self._random.integers(1, self._words.ways, number)
@@ -334,7 +332,7 @@ class _Block:
         return pa.array([f"{block}-{number}" for number in numbers.tolist()], pa.string(), mask=nobody)
 
     def truth(self, schema: Any) -> Any:
-        """What becomes of the pictures."""
+        """What becomes of the images."""
         pa = arrow()
         kinds = np.empty(self._rows, np.int64)
         kinds[self._places] = self._kinds
@@ -343,13 +341,13 @@ class _Block:
 
 
 def _users(rows: int, pictures: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Whose each picture is: some users show many."""
+    """Whose each image is: some users show many."""
     most = max(1, rows // pictures)
     return (most * random.random(rows) ** 2).astype(np.int64)
 
 
 def _in(rests: Numbers, firsts: Numbers) -> NDArray[np.bool_]:
-    """Where a tag is among the first ones of the same picture."""
+    """Where a tag is among the first ones of the same image."""
     found = np.zeros(rests.shape, bool)
     for column in range(firsts.shape[1]):
         found |= rests == firsts[:, column : column + 1]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 FIRST_PLACES = 5  # the tags that a classifier learns
-FEWEST_TOGETHER = 5  # a lift of fewer pictures is chance
+FEWEST_TOGETHER = 5  # a lift of fewer images is chance
 MOST_TOGETHER, MOST_USERS = 30, 10  # that are named
 LONGEST_SHOWN = 60  # letters of a tag in a message
 MOST_COMPARED = 20_000  # tags that a misspelt one is compared with
@@ -42,14 +42,14 @@ class TagFacts:
     Attributes:
         tag: the tag.
         listed: how often it is listed,
-        pictures: and by how many pictures.
+        pictures: and by how many images.
         rank: its place among all tags, 1 for the most frequent,
         distinct: of which there are so many.
         places: how often it is listed first, second, ... fifth, and later.
         together: for each tag that comes with it ``tag``, ``pictures`` that list both, and the ``lift``: how many times
-            more these are than if the two had nothing to do with each other. Most pictures first, at least 5.
+            more these are than if the two had nothing to do with each other. Most images first, at least 5.
         users: ``user`` and ``pictures`` of those who use it most.
-        samples: some pictures that list it among the first five, chosen by chance: name and tags.
+        samples: some images that list it among the first five, chosen by chance: name and tags.
     """
 
     tag: str
@@ -68,12 +68,12 @@ def tag_facts(tag: str, corpus: Corpus, pieces: Iterable[Piece] | None = None, *
 
     Args:
         tag: exactly as the corpus writes it.
-        corpus: the pictures with their tags.
+        corpus: the images with their tags.
         pieces: those of its pieces to read; all if none are given.
-        samples: how many pictures that list it to name.
+        samples: how many images that list it to name.
 
     Raises:
-        DataError: no picture lists it; the message names tags that are written alike.
+        DataError: no image lists it; the message names tags that are written alike.
 
     Example:
         >>> tag_facts("dog", Corpus(Path("kept.parquet"))).together[0]  # doctest: +SKIP
@@ -117,7 +117,7 @@ class _Around:
         self._choose(batch, np.unique(listing.rows[among_first]))
 
     def _choose(self, batch: Any, rows: NDArray[Any]) -> None:
-        """Each picture draws a lot, in the order of the corpus, and the lowest lots stay: however it is cut up."""
+        """Each image draws a lot, in the order of the corpus, and the lowest lots stay: however it is cut up."""
         lots = self._random.random(len(rows))
         lowest = np.argsort(lots, kind="stable")[: self._most]
         taken = batch.take(arrow().array(rows[lowest]))
@@ -165,7 +165,7 @@ def _not_there(tag: str, everything: Statistics) -> str:
     nearest = sorted((one for one in written if one in alike), key=lambda one: -likeness(wanted, one))  # then by rank
     told = f"the nearest tags are {', '.join(repr(written[one]) for one in nearest[:5])}"
     none = "no frequent tag is written alike: `excite tags stats` lists them"
-    return f"no picture lists {tag[:LONGEST_SHOWN]!r}; {told if nearest else none}"
+    return f"no image lists {tag[:LONGEST_SHOWN]!r}; {told if nearest else none}"
 
 
 def shown(text: str) -> str:
@@ -189,17 +189,17 @@ def likeness(one: str, other: str) -> float:
     return SequenceMatcher(None, one, other).ratio()
 
 
-# Which tags are visual: words for something that can be seen in a picture.
+# Which tags are visual: words for something that can be seen in an image.
 #
 # Nobody has a list of all visual words. So there are two measures, each with its own blind spot; both are always
 # printed with their names:
 #
 # * **named**: the tag is a word for something that a classifier of this package knows: a label of ImageNet or COCO, a
 # synonym, or an everyday word for a group of labels. It may stand in the plural, and of a compound the last word
-# counts ("old dog"). This needs no pictures, but knows objects, animals and people only: "sunset", "red" and "beach"
+# counts ("old dog"). This needs no images, but knows objects, animals and people only: "sunset", "red" and "beach"
 # are visual and not named, and "hot" (ImageNet has "red hot", a sausage) is named and not visual. * **learnt**: a tag
-# classifier that was trained on such pictures finds the tag in pictures it has not seen: its average precision is at
-# least 5 times the share of pictures that list it, which is the precision of guessing. This depends on the classifier
+# classifier that was trained on such images finds the tag in images it has not seen: its average precision is at
+# least 5 times the share of images that list it, which is the precision of guessing. This depends on the classifier
 # and on how much it has seen: a rare tag may be visual and not learnt, and a tag that always comes with something
 # visible ("holiday" with beaches) is learnt.
 
@@ -240,8 +240,8 @@ def learnt_tags(path: Path) -> dict[str, bool]:
 
     Args:
         path: what the training measured, a CSV file with the columns ``tag``, ``precision`` (the average precision on
-            pictures kept aside) and ``share`` (of these pictures that list the tag), and any others. A tag that no such
-            picture lists has no precision and is left out.
+            images kept aside) and ``share`` (of these images that list the tag), and any others. A tag that no such
+            image lists has no precision and is left out.
 
     Raises:
         DataError: the file cannot be read, or is none of this kind.

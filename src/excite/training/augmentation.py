@@ -1,4 +1,4 @@
-"""What a picture looks like in training: squared by mirrors, a random part of it, perhaps flipped."""
+"""What an image looks like in training: squared by mirrors, a random part of it, perhaps flipped."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ LARGE = 2048  # a longer side says nothing more here; the square of a long strip
 
 @dataclass(frozen=True)
 class Views:
-    """Random views of pictures; which, is told by the seed, the picture's name and the view's number alone.
+    """Random views of images; which, is told by the seed, the image's name and the view's number alone.
 
     Attributes:
-        preprocess: how the classifier takes pictures; a view has its shorter side as both sides.
+        preprocess: how the classifier takes images; a view has its shorter side as both sides.
         seed: another one gives other views.
     """
 
@@ -59,10 +59,10 @@ class Views:
 
 @dataclass(frozen=True)
 class Whole:
-    """The one view of a picture that is not random: all of it, squared by mirrors as in training.
+    """The one view of an image that is not random: all of it, squared by mirrors as in training.
 
     Attributes:
-        preprocess: how the classifier takes pictures; a view has its shorter side as both sides.
+        preprocess: how the classifier takes images; a view has its shorter side as both sides.
     """
 
     preprocess: Preprocess
@@ -80,7 +80,7 @@ class Whole:
 
 
 def mirrored_square(picture: Image.Image) -> Image.Image:
-    """The picture continued as in mirrors along its longer sides, so that it becomes a square.
+    """The image continued as in mirrors along its longer sides, so that it becomes a square.
 
     Example:
         >>> mirrored_square(Image.new("RGB", (6, 4))).size
@@ -95,7 +95,7 @@ def mirrored_square(picture: Image.Image) -> Image.Image:
 
 
 def noise() -> Image.Image:
-    """A picture that tells nothing, to see how a network runs.
+    """An image that tells nothing, to see how a network runs.
 
     Example:
         >>> noise().size

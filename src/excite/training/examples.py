@@ -25,7 +25,7 @@ LABELS_ONLY = "annotations/labels_"  # SPLIT.jsonl: {"file": NAME, "labels": [CA
 
 @dataclass(frozen=True)
 class Example:
-    """A picture to learn from.
+    """An image to learn from.
 
     Attributes:
         name: its name within the data set.
@@ -42,13 +42,13 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """The pictures of a split, and the words of the categories to be learnt.
+    """The images of a split, and the words of the categories to be learnt.
 
     Attributes:
         labels: for each category, in order, what it is called; one of its words is the data set's own.
         categories: the data set's own words, in the same order.
         pictures: the examples.
-        failures: a line for each picture whose annotation cannot be read.
+        failures: a line for each image whose annotation cannot be read.
     """
 
     labels: Labels
@@ -57,7 +57,7 @@ class Examples:
     failures: tuple[str, ...] = ()
 
     def of(self, labels: Labels) -> Examples:
-        """The same pictures, for these labels only; one of each label's words must be the data set's."""
+        """The same images, for these labels only; one of each label's words must be the data set's."""
         categories = tuple(self._called(labels, unit) for unit in range(len(labels)))
         if len(set(categories)) < len(categories):
             raise DataError(f"several labels mean the same category: {', '.join(categories)}")
@@ -71,7 +71,7 @@ class Examples:
         raise DataError(f"the data has no category {labels.name(unit)!r}: it has {', '.join(self.categories)}")
 
     def split(self, share: float) -> tuple[Examples, Examples]:
-        """Without about this share of the pictures, and these alone; which, depends on nothing but their names.
+        """Without about this share of the images, and these alone; which, depends on nothing but their names.
 
         Example:
             >>> pictures = tuple(Example(f"{k}.jpg", Path(f"{k}.jpg"), frozenset()) for k in range(1000))
@@ -87,7 +87,7 @@ class Examples:
 def read_examples(folder: str | Path, split: str) -> Examples:
     """The examples of a data set that `excite.datasets.open_dataset` knows, or of one that has labels only.
 
-    The latter has ``annotations/labels_SPLIT.jsonl`` and its pictures in the folder ``SPLIT``.
+    The latter has ``annotations/labels_SPLIT.jsonl`` and its images in the folder ``SPLIT``.
 
     Raises:
         DataError: there is no such data set or split, or it cannot be read.
@@ -133,7 +133,7 @@ def _labels_only(path: Path, folder: Path) -> Examples:
     if not categories:
         raise DataError(f"{path} names no categories: there is nothing to learn")
     if len({picture.name for picture in pictures}) < len(pictures):
-        raise DataError(f"{path} has several lines for the same picture")
+        raise DataError(f"{path} has several lines for the same image")
     return Examples(Labels(categories), tuple(categories), pictures)
 
 

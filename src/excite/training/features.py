@@ -1,4 +1,4 @@
-"""What an output layer reads, computed picture by picture and kept on disk: killed and started again, it goes on."""
+"""What an output layer reads, computed image by image and kept on disk: killed and started again, it goes on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Extraction:
-    """The work done for each picture: the features of some of its views.
+    """The work done for each image: the features of some of its views.
 
     Attributes:
         network: the classifier; its output layer may be any.
@@ -56,16 +56,16 @@ class Extraction:
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Example) -> str:
-        """Changes when the picture, the network below its output layer or the views do."""
+        """Changes when the image, the network below its output layer or the views do."""
         facts = [self.question, task.name, state_of(task.path)]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
     def __call__(self, task: Example) -> dict[str, Any]:
-        """The features of a picture, for a `Shelf`."""
+        """The features of an image, for a `Shelf`."""
         return self.answer(read_image(task.path), task.name)
 
     def answer(self, picture: Image.Image, name: str) -> dict[str, Any]:
-        """The same for a picture that was read."""
+        """The same for an image that was read."""
         pictures = self.views(picture, name, self.numbers)
         features = features_of(self.network, self.layer, pictures).half()  # more digits change no classifier
         if not features.isfinite().all():
@@ -82,7 +82,7 @@ class Shelf(Ledger):
         self._lock = Lock(folder, trace=False)
 
     def read(self) -> dict[str, Entry]:
-        """The pictures whose features are there, by key; lines about numbers that got lost are forgotten.
+        """The images whose features are there, by key; lines about numbers that got lost are forgotten.
 
         Otherwise those that come later would lie where such a line says, and be taken for others.
         """
@@ -94,7 +94,7 @@ class Shelf(Ledger):
         return entries
 
     def add(self, entry: Entry) -> None:
-        """Keep the features of one more picture; first the numbers, so that every line is true."""
+        """Keep the features of one more image; first the numbers, so that every line is true."""
         features: np.ndarray[Any, np.dtype[np.float16]] = entry["features"]
         begun = self._lock.take()  # of two runs each would mistake the other's numbers for its own
         try:
@@ -113,7 +113,7 @@ class Shelf(Ledger):
         self._lock.release()
 
     def features(self, keys: Sequence[str]) -> Tensor:
-        """The features of these pictures, [pictures, views, ...], in half precision."""
+        """The features of these images, [images, views, ...], in half precision."""
         entries = super().read()
         shape = tuple(entries[keys[0]]["shape"])
         stacked = torch.empty(len(keys), *shape, dtype=torch.float16)
@@ -137,7 +137,7 @@ def _end(entry: Entry) -> int:
 
 
 def state_of(path: Path) -> list[Any]:
-    """What changes when a picture does."""
+    """What changes when an image does."""
     try:
         state = path.stat()
     except OSError as error:
@@ -153,13 +153,13 @@ Lesson = tuple["Tensor", "Tensor", "Tensor"]
 
 @dataclass(frozen=True)
 class Gathering:
-    """Computes the features of pictures, those that are kept on disk aside.
+    """Computes the features of images, those that are kept on disk aside.
 
     Attributes:
-        examples: the pictures, and what they show.
+        examples: the images, and what they show.
         workers: who does it: how many processes of this machine, or a crew.
         watch: shows how far the work is.
-        failures: gets a line for each picture that cannot be read, once; it is left out.
+        failures: gets a line for each image that cannot be read, once; it is left out.
     """
 
     examples: Examples
@@ -168,7 +168,7 @@ class Gathering:
     failures: list[str] = field(default_factory=list)
 
     def __call__(self, work: Extraction, folder: Path, what: str) -> Lesson:
-        """The features of all views, and the truth, of all pictures that can be read."""
+        """The features of all views, and the truth, of all images that can be read."""
         pictures, failures = self.examples.pictures, list[str]()
         shelf = Shelf(folder)
         entries = self.watch(run(work, pictures, shelf, workers=self.workers, failures=failures), len(pictures), what)
@@ -176,7 +176,7 @@ class Gathering:
         self.failures.extend(failure for failure in failures if failure not in self.failures)
         if not keys:
             reason = f"none of {len(pictures)} can be read; the first: {failures[0]}" if failures else "there are none"
-            raise DataError(f"no pictures to learn from: {reason}")
+            raise DataError(f"no images to learn from: {reason}")
         return shelf.features(list(keys.values())), *self._truth([p for p in pictures if p.name in keys])
 
     def _truth(self, pictures: list[Example]) -> tuple[Tensor, Tensor]:
@@ -187,7 +187,7 @@ class Gathering:
 
 
 class FixedViews:
-    """All views are looked at once, before the first epoch; each epoch takes the next one of each picture."""
+    """All views are looked at once, before the first epoch; each epoch takes the next one of each image."""
 
     def __init__(self, work: Extraction, gather: Gathering, folder: Path) -> None:
         self._features, self._present, self._sure = gather(work, folder, "pictures")
@@ -200,26 +200,26 @@ class FixedViews:
 
 
 class FreshViews:
-    """Every epoch looks at a new view of each picture, whose number is the epoch's."""
+    """Every epoch looks at a new view of each image, whose number is the epoch's."""
 
     def __init__(self, work: Extraction, gather: Gathering, folder: Path) -> None:
         self._work, self._gather, self._folder = work, gather, folder
-        self._failed: int | None = None  # pictures that could not be read in the epoch before
+        self._failed: int | None = None  # images that could not be read in the epoch before
 
     def __call__(self, epoch: int) -> Lesson:
         """The features of an earlier epoch are no longer needed; those of this one, if it was stopped, are.
 
         Raises:
-            DataError: a picture is gone that the epoch before has read. To go on would be another training.
+            DataError: an image is gone that the epoch before has read. To go on would be another training.
         """
         here = self._folder / f"epoch-{epoch}"
         for folder in self._folder.glob("epoch-*"):
             if folder != here:
                 shutil.rmtree(folder)
         work = replace(self._work, numbers=(epoch,))
-        features, present, sure = self._gather(work, here, f"epoch {epoch + 1}: pictures")
+        features, present, sure = self._gather(work, here, f"epoch {epoch + 1}: images")
         failures = self._gather.failures
         if self._failed is not None and len(failures) > self._failed:
-            raise DataError(f"a picture got lost while it is learnt from: {failures[-1]}; put it back, and start again")
+            raise DataError(f"an image got lost while it is learnt from: {failures[-1]}; put it back, and start again")
         self._failed = len(failures)
         return features[:, 0], present, sure

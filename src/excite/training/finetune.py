@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from excite.training.examples import Example, Examples
 
 
-# How well a classifier tells what is in pictures that it was not trained on.
+# How well a classifier tells what is in images that it was not trained on.
 
 
 @dataclass(frozen=True, eq=False)
 class Scoring:
-    """The work done for each picture: how probable the classifier finds each category, seeing the whole picture."""
+    """The work done for each image: how probable the classifier finds each category, seeing the whole image."""
 
     classifier: Classifier
     question: str = field(init=False)
@@ -51,7 +51,7 @@ class Scoring:
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Example) -> str:
-        """Changes when the picture or the classifier does."""
+        """Changes when the image or the classifier does."""
         facts = [self.question, task.name, state_of(task.path)]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
@@ -66,12 +66,12 @@ class Scoring:
 def precisions(examples: Examples, entries: Iterable[Entry]) -> dict[str, float | None]:
     """The average precision of each category, from what `Scoring` found; None for one that is nowhere.
 
-    A picture in which nobody is sure of a category says nothing about it.
+    An image in which nobody is sure of a category says nothing about it.
     """
     scores = {entry["picture"]: entry["scores"] for entry in entries}
     pictures = [picture for picture in examples.pictures if picture.name in scores]
     if not pictures:
-        raise DataError("no picture was scored: there is nothing to measure")
+        raise DataError("no image was scored: there is nothing to measure")
     answer = {}
     for place, category in enumerate(examples.categories):
         sure = [picture for picture in pictures if category not in picture.unsure]
@@ -96,13 +96,13 @@ class FineTuning:
         out: the folder for the new classifier, and for all that a training needs to go on where it was stopped.
         weights: a file for the model.
         descent: how steps are made.
-        views: how many random views of each picture are looked at before the training,
+        views: how many random views of each image are looked at before the training,
         augment: or, instead of them, a new one in each epoch: the paper's way, which takes as long as it sounds.
-        workers: who looks at pictures: how many processes of this machine, or a crew.
+        workers: who looks at images: how many processes of this machine, or a crew.
         watch: shows how far the work is.
 
     Attributes:
-        failures: a line for each picture that cannot be read; it is left out.
+        failures: a line for each image that cannot be read; it is left out.
 
     Example:
         >>> examples = read_examples("VOCdevkit", "train")                         # doctest: +SKIP
@@ -126,7 +126,7 @@ class FineTuning:
         card = find_card(self.model)
         base = load(self.model, weights=self.weights, fully_convolutional=False)
         if not isinstance(base.preprocess, Preprocess):
-            raise ModelError(f"{card.name} prepares its pictures in an unknown way: it cannot be fine-tuned.")
+            raise ModelError(f"{card.name} prepares its images in an unknown way: it cannot be fine-tuned.")
         words = tuple(self.examples.labels.synonyms(unit) for unit in range(len(self.examples.labels)))
         network, layer = with_new_output(card, base.module, len(words), self.descent.seed)
         with one_thread():
@@ -145,11 +145,11 @@ class FineTuning:
         return {"model": facts.base, **training, "files": [str(file) for file in files]}
 
     def measure(self, aside: Examples) -> dict[str, Any]:
-        """The average precision of the classifier that was saved, on pictures it was not trained on."""
+        """The average precision of the classifier that was saved, on images it was not trained on."""
         crew = Crew.of(self.workers)
         ledger = open_ledger(self.out / HELD_OUT, ("picture", "scores"), parquet=crew.is_cluster)
         scored = run(Scoring(load(self.out)), aside.pictures, ledger, workers=crew, failures=self.failures)
-        each = precisions(aside, self.watch(scored, len(aside.pictures), "held-out pictures"))
+        each = precisions(aside, self.watch(scored, len(aside.pictures), "held-out images"))
         return {"held_out": len(aside.pictures), "map": mean_average_precision(list(each.values())), "precision": each}
 
     def _fitted(self, network: nn.Module, layer: str, views: Views) -> Fit:

@@ -73,7 +73,7 @@ def _only(layers: Sequence[str], model: str) -> str:
 
 
 def features_of(network: nn.Module, layer: str, pictures: Tensor) -> Tensor:
-    """What the output layer reads of these pictures."""
+    """What the output layer reads of these images."""
     read: list[Any] = []
     handle = network.get_submodule(layer).register_forward_pre_hook(lambda _module, given: read.append(given))
     try:
@@ -100,10 +100,10 @@ class Output(nn.Module):
 
     @classmethod
     def of(cls, network: nn.Module, layer: str, pictures: Tensor) -> Self:
-        """The output of a network, as seen in a run on the first of at least two pictures and checked on all.
+        """The output of a network, as seen in a run on the first of at least two images and checked on all.
 
         Raises:
-            ModelError: what comes behind the layer also depends on the picture in other ways, or knows no negative
+            ModelError: what comes behind the layer also depends on the image in other ways, or knows no negative
                 logits, as SqueezeNet's ReLU: for several labels at once every output would fade to nothing.
         """
         module = network.get_submodule(layer)
@@ -118,7 +118,7 @@ class Output(nn.Module):
             expected = _flat(main_output(network(pictures)))
             features = features_of(network, layer, pictures)
             if not output._gives(expected, features):
-                raise ModelError(f"what the network does behind {layer!r} cannot be repeated without the picture.")
+                raise ModelError(f"what the network does behind {layer!r} cannot be repeated without the image.")
             if not bool((output._behind(module(features) - FAR) < 0).all()):
                 raise ModelError(
                     f"behind its output layer {layer!r} the network cuts off what is negative, so it could never say "
@@ -140,7 +140,7 @@ class Output(nn.Module):
     def _gives(self, expected: Tensor, features: Tensor) -> bool:
         try:
             found = self(features)
-        except RuntimeError:  # a shape that held for one picture only
+        except RuntimeError:  # a shape that held for one image only
             return False
         near = ROUNDING * float(expected.abs().max())
         return found.shape == expected.shape and torch.allclose(found, expected, rtol=0, atol=near)

@@ -30,7 +30,7 @@ PARTS = ("weight", "speed")  # of a checkpoint
 
 
 def usual_batch(base: str) -> int:
-    """How many pictures the paper trains a network on at a time.
+    """How many images the paper trains a network on at a time.
 
     Example:
         >>> usual_batch("vgg16"), usual_batch("googlenet")
@@ -42,8 +42,8 @@ def usual_batch(base: str) -> int:
 def plateaued(losses: Sequence[float]) -> bool:
     """Whether the last five epochs together brought less than a twentieth of what all since the first have brought.
 
-    That is where somebody who looks at the curve says that it has gone flat. The loss of a few thousand pictures falls
-    for hundreds of epochs more, but what is learnt then is those pictures: average precision on others stays or falls,
+    That is where somebody who looks at the curve says that it has gone flat. The loss of a few thousand images falls
+    for hundreds of epochs more, but what is learnt then is those images: average precision on others stays or falls,
     and maps get worse (docs/finetune.md).
 
     Example:
@@ -61,11 +61,11 @@ class Descent:
     """How steps are made: the paper's learning rate, never lowered, and the momentum that goes with it in Caffe.
 
     Attributes:
-        batch: pictures a step.
+        batch: images a step.
         rate: the learning rate.
         momentum: how much of the last step is made again.
         decay: of the weights, a step: the gradient of ``decay / 2`` times the sum of their squares is added.
-        seed: in which order the pictures come.
+        seed: in which order the images come.
     """
 
     batch: int = BATCH
@@ -79,7 +79,7 @@ class Fit:
     """An output layer in training.
 
     Attributes:
-        losses: of the epochs so far: the multi-label cross-entropy, summed over the categories, a picture.
+        losses: of the epochs so far: the multi-label cross-entropy, summed over the categories, an image.
     """
 
     def __init__(self, output: Output, descent: Descent) -> None:
@@ -90,15 +90,15 @@ class Fit:
         self._speeds = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
 
     def order(self, pictures: int) -> Tensor:
-        """The order of the pictures in the next epoch, told by the seed and the epoch's number alone."""
+        """The order of the images in the next epoch, told by the seed and the epoch's number alone."""
         return torch.from_numpy(np.random.default_rng([self.descent.seed, len(self.losses)]).permutation(pictures))
 
     def epoch(self, features: Tensor, present: Tensor, sure: Tensor) -> None:
-        """Learn from every picture once.
+        """Learn from every image once.
 
         Args:
-            features: what the output layer reads of each picture.
-            present: [pictures, categories], 1 where a category is there and 0 where it is not.
+            features: what the output layer reads of each image.
+            present: [images, categories], 1 where a category is there and 0 where it is not.
             sure: of the same shape, 0 where nobody knows: such a place is left out of the loss.
         """
         total = 0.0

@@ -99,7 +99,7 @@ EVERYDAY_WORDS: Mapping[str, tuple[int, ...]] = {
         881,
         889,
     ),  # those of music; not guns and clocks
-    # words of labels that in texts mean something else, but in pictures this
+    # words of labels that in texts mean something else, but in images this
     "plate": units(923),
     "monitor": units(664),
 }

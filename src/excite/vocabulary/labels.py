@@ -205,7 +205,7 @@ class Concept:
     """What is looked for: one output unit, or several that are looked for together.
 
     Several units need no weights here: whoever makes the top-down signal weighs them with the classifier's
-    own probabilities, so a unit that the picture does not show costs nothing.
+    own probabilities, so a unit that the image does not show costs nothing.
     """
 
     name: str
@@ -329,7 +329,7 @@ class Labels:
            "2019" in a classifier of years.)
         2. A word of a preferred label.
         3. The name of a label. Where several labels have that name ("crane", the bird and the machine), all
-           of them: the picture decides. Where one has it as its name and others only as a later synonym
+           of them: the image decides. Where one has it as its name and others only as a later synonym
            ("missile"), the one: a later synonym is the rarer meaning.
         4. A later synonym, of one label or of several ("panther").
         5. A word of ``groups``.

@@ -40,14 +40,14 @@ class Word:
 
 @dataclass(frozen=True)
 class PlaceWord:
-    """A word for a place in the picture, an order or a size.
+    """A word for a place in the image, an order or a size.
 
     Attributes:
         text: As it was written.
         start: Where it begins in the phrase.
         end: Where it ends, the first letter after it.
         kind: One name for all words that say the same: "front" for closest, "second" for 2nd, "largest" for big.
-        related: Whether it says where to look from something else ("left of the car"), not where in the picture.
+        related: Whether it says where to look from something else ("left of the car"), not where in the image.
     """
 
     text: str
@@ -109,7 +109,7 @@ RELATING = frozenset({"of", "to", "from"})
 TOWARDS = frozenset({"to", "at", "toward", "towards"})
 CLOTHES = frozenset({"top", "bottom"})  # after a colour: a green top is worn
 SHADES = frozenset("light dark bright pale deep".split())  # before a colour: nobody's lamp is a light blue
-VIEWERS = frozenset("us me you camera viewer photographer lens".split())  # where the picture was taken from
+VIEWERS = frozenset("us me you camera viewer photographer lens".split())  # where the image was taken from
 ARTICLES = frozenset("a an the this that these those such same another other his her its their my your our".split())
 NOUNS_IN_ING = frozenset(
     "awning building ceiling clothing earring frosting icing king painting railing ring string topping wing".split()
@@ -169,7 +169,7 @@ def is_place(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 def is_related(after: Sequence[str]) -> bool:
-    """Whether a place is told from something in the picture, by the words after it.
+    """Whether a place is told from something in the image, by the words after it.
 
     Example:
         >>> is_related(["of", "the", "car"]), is_related(["to", "us"]), is_related(["car"])

@@ -47,7 +47,7 @@ also almost already always just only even ever still again very really quite rat
 few fewer less least lot lots several various different multiple numerous couple pair bunch group number set kind type
 types sort piece pieces part parts
 zero two three four five six seven eight nine ten first second third dozen half
-picture pictures photo photos photograph photographs image images view views shot scene caption
+image images photo photos photograph photographs image images view views shot scene caption
 close closeup close-up next front back top bottom side sides left right middle center edge end
 show shows showing shown see sees seen seem seems appear appears appearing look looks looking like use used uses using
 make makes making made take takes taking taken give go goes going come comes coming put puts
@@ -56,8 +56,8 @@ thing things way ready able full
 )
 
 STOP_WORDS = GRAMMAR | FILLERS
-"""English articles, prepositions, conjunctions, pronouns and auxiliary verbs; numerals; words about the picture itself
-(picture, view), about places in it (front, next, side), about amounts (several, couple, bunch), and verbs that go with
+"""English articles, prepositions, conjunctions, pronouns and auxiliary verbs; numerals; words about the image itself
+(image, view), about places in it (front, next, side), about amounts (several, couple, bunch), and verbs that go with
 anything (show, look, take). Words for what can be seen stay, also colours, sizes and doings: red, large, sitting."""
 
 

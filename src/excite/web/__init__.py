@@ -1,7 +1,7 @@
 """The page: `excite serve`, and the HTTP interface beside it.
 
 * ``limits``: how much anybody may ask for,
-* ``desk``: the pictures that people have sent, kept in memory only,
+* ``desk``: the images that people have sent, kept in memory only,
 * ``gate``: how many are served at once, and how many may wait,
 * ``service``: what can be asked; knows nothing of HTTP or of pages,
 * ``telling``: what maps and phrases say, for programs and for people alike,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from excite.web.uploads import Limits, Sheet
 
 
-# What programs send, however they send it: a form with a file, JSON, or the bytes of a picture alone.
+# What programs send, however they send it: a form with a file, JSON, or the bytes of an image alone.
 #
 # Everything stays in memory: a large file of a form would otherwise be written to the disk by starlette.
 
@@ -58,7 +58,7 @@ CUT_OFF = "the form is cut off or broken: send multipart/form-data as a browser 
 
 @dataclass(frozen=True)
 class Sent:
-    """A question as it came: the picture, if there is one, and all other fields, which are not checked yet."""
+    """A question as it came: the image, if there is one, and all other fields, which are not checked yet."""
 
     image: bytes | None
     fields: dict[str, Any] = field(default_factory=dict)
@@ -75,16 +75,16 @@ class _InMemory(MultiPartParser):
 
 
 async def read_picture(request: Request, limits: Limits) -> bytes:
-    """The bytes of a picture, alone or in a form.
+    """The bytes of an image, alone or in a form.
 
     Raises:
-        RefusedError: there is no picture.
+        RefusedError: there is no image.
     """
     if _kind(request) != "multipart/form-data":
         return _checked_size(await request.body(), limits)
     sent = await _from_form(request, limits)
     if sent.image is None:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, "there is no picture in the form: send it as the file `image`")
+        raise RefusedError(HTTPStatus.BAD_REQUEST, "there is no image in the form: send it as the file `image`")
     return sent.image
 
 
@@ -175,8 +175,8 @@ def _no_number(name: str) -> float:
 
 
 def _from_base64(text: object) -> bytes:
-    """A picture in JSON; a page's data: address is welcome too."""
-    said = "`image` is not base64: encode the whole picture file, see /docs"
+    """An image in JSON; a page's data: address is welcome too."""
+    said = "`image` is not base64: encode the whole image file, see /docs"
     if not isinstance(text, str):
         raise RefusedError(HTTPStatus.BAD_REQUEST, said)
     try:
@@ -189,7 +189,7 @@ def _checked_size(image: bytes, limits: Limits) -> bytes:
     if len(image) > limits.upload:
         raise RefusedError(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"the picture has more than {limits.upload:,} bytes: send a smaller one",
+            f"the image has more than {limits.upload:,} bytes: send a smaller one",
         )
     return image
 
@@ -197,7 +197,7 @@ def _checked_size(image: bytes, limits: Limits) -> bytes:
 # The HTTP interface for programs: the questions of the page, and a description of them at /openapi.json and /docs.
 
 ABOUT = (
-    "Where in this picture is the evidence for that concept? Send a picture once to `POST /pictures` and ask for it by "
+    "Where in this image is the evidence for that concept? Send an image once to `POST /pictures` and ask for it by "
     "its key as often as you like, or send it along with each question. Errors are one line of JSON in `error`. If the "
     "server was started with a token, send the header `Authorization: Bearer TOKEN` with each call."
 )
@@ -220,7 +220,7 @@ def create_api(service: Service) -> FastAPI:
     app = FastAPI(
         title="excite",
         version=_version(),
-        summary="Where in this picture is the evidence for that concept?",
+        summary="Where in this image is the evidence for that concept?",
         description=ABOUT,
         docs_url=None,  # Swagger's page loads scripts from elsewhere
         redoc_url=None,
@@ -246,7 +246,7 @@ def _version() -> str:
 class _Hands:
     """Does the work in threads, so that the loop stays free for whoever comes next.
 
-    Pictures are decoded when it is their turn: a file that is small may be a picture that is not.
+    Images are decoded when it is their turn: a file that is small may be an image that is not.
     """
 
     def __init__(self, service: Service) -> None:
@@ -267,18 +267,16 @@ class _Hands:
             return self.service.desk.take(image)
 
     def sheet(self, image: bytes | None, key: str | None) -> Sheet:
-        """The picture of a question."""
+        """The image of a question."""
         if (image is None) == (key is None):
             raise RefusedError(
-                HTTPStatus.BAD_REQUEST, "send the picture as `image`, or the key of one sent before as `picture`"
+                HTTPStatus.BAD_REQUEST, "send the image as `image`, or the key of one sent before as `picture`"
             )
         return self.find(key) if image is None else self.take(image)
 
     def find(self, key: str | None) -> Sheet:
         if key is None or len(key) != 32 or not key.isascii() or not key.isalnum():
-            raise RefusedError(
-                HTTPStatus.NOT_FOUND, "this is no picture's key: send the picture to POST /pictures first"
-            )
+            raise RefusedError(HTTPStatus.NOT_FOUND, "this is no image's key: send the image to POST /pictures first")
         return self.service.desk.find(key)
 
 
@@ -286,23 +284,23 @@ def _problems(*codes: HTTPStatus) -> dict[int | str, dict[str, Any]]:
     """The errors of a call for its description."""
     about = {
         HTTPStatus.BAD_REQUEST: "The question is wrong.",
-        HTTPStatus.NOT_FOUND: "There is no such classifier or picture.",
-        HTTPStatus.GONE: "The picture is no longer kept: send it again.",
+        HTTPStatus.NOT_FOUND: "There is no such classifier or image.",
+        HTTPStatus.GONE: "The image is no longer kept: send it again.",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Too many bytes.",
-        HTTPStatus.UNPROCESSABLE_ENTITY: "The file is not a picture, broken, or has too many pixels.",
+        HTTPStatus.UNPROCESSABLE_ENTITY: "The file is not an image, broken, or has too many pixels.",
         HTTPStatus.SERVICE_UNAVAILABLE: "Too many are asking: try again after the seconds in Retry-After.",
     }
     return {int(code): {"model": Problem, "description": about[code]} for code in codes or about}
 
 
 def _questions(hands: _Hands) -> APIRouter:
-    """What is asked of pictures."""
+    """What is asked of images."""
     router, limits = APIRouter(tags=["questions"]), hands.service.limits
 
     @router.post(
         "/pictures",
-        summary="Send a picture once, to ask for it often.",
-        description="The body is the picture file itself, or a form with the file `image`. It is kept in memory only.",
+        summary="Send an image once, to ask for it often.",
+        description="The body is the image file itself, or a form with the file `image`. It is kept in memory only.",
         response_model=PictureAnswer,
         responses=_problems(*map(HTTPStatus, (400, 413, 422, 503))),
         openapi_extra=question_body(None),
@@ -313,7 +311,7 @@ def _questions(hands: _Hands) -> APIRouter:
 
     @router.get(
         "/pictures/{key}",
-        summary="A picture that is kept.",
+        summary="An image that is kept.",
         response_class=Response,
         responses={200: {"content": {"image/jpeg": {}}}, **_problems(*map(HTTPStatus, (400, 404, 410, 422)))},
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["docs_page", "question_body"]
 
 FORM, JSON, BYTES = "multipart/form-data", "application/json", "application/octet-stream"
-IMAGE = "The picture: a JPEG, PNG, WEBP, GIF, TIFF, BMP, AVIF, JPEG 2000 or PPM file."
+IMAGE = "The image: a JPEG, PNG, WEBP, GIF, TIFF, BMP, AVIF, JPEG 2000 or PPM file."
 STYLE = """
 :root { color-scheme: light dark; --ink: #22252a; --soft: #5d636d; --paper: #fff; --card: #f4f5f7; --line: #d9dce1; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --soft: #a3a9b3; --paper: #15171a; --card: #1f2226;
@@ -37,7 +37,7 @@ def question_body(kind: type[Question] | None) -> Document:
     """What OpenAPI says of a body: FastAPI cannot tell, since it may come as a form or as JSON.
 
     Args:
-        kind: the fields beside the picture; None when the body is the picture alone.
+        kind: the fields beside the image; None when the body is the image alone.
     """
     file = {"type": "string", "format": "binary", "description": IMAGE}
     if kind is None:

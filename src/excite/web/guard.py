@@ -76,7 +76,7 @@ def is_for_programs(path: str) -> bool:
 
 
 def is_small(path: str) -> bool:
-    """Whether only little is ever sent there: pictures go elsewhere.
+    """Whether only little is ever sent there: images go elsewhere.
 
     Example:
         >>> is_small("/gradio_api/queue/join"), is_small("/pictures")
@@ -135,7 +135,7 @@ def _checked(body: bytes) -> bytes:
         one = waiting.pop()
         if isinstance(one, dict):
             if FILE in one:
-                raise RefusedError(HTTPStatus.BAD_REQUEST, "no files are taken here: send a picture to POST /pictures")
+                raise RefusedError(HTTPStatus.BAD_REQUEST, "no files are taken here: send an image to POST /pictures")
             waiting += one.values()
         elif isinstance(one, list):
             waiting += one
@@ -148,7 +148,7 @@ LOG = logging.getLogger("excite.web")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 QUERY, HEADERS = 8 * 1024, 16 * 1024  # bytes
-FORM_AROUND = 64 * 1024  # bytes of a form beside its picture
+FORM_AROUND = 64 * 1024  # bytes of a form beside its image
 LITTLE = 2 * 2**20  # bytes to the page
 BODIES = 6  # so many of the largest are held at once
 

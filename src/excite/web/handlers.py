@@ -72,7 +72,7 @@ class Answers:
 
     Args:
         service: what can be asked.
-        examples: pictures that are ready.
+        examples: images that are ready.
     """
 
     def __init__(self, service: Service, examples: Mapping[str, Example]) -> None:
@@ -81,7 +81,7 @@ class Answers:
         self._keys: dict[str, str] = {}  # of examples that were read: nobody reads them for every question
 
     def place(self, dropped: dict[str, Any] | None) -> Sheet | None:
-        """The picture that somebody has dropped or picked.
+        """The image that somebody has dropped or picked.
 
         Raises:
             GoneError: it is no longer kept.
@@ -125,7 +125,7 @@ class Answers:
         return [map_view(sheet, one) for one in maps]
 
     def stage(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
-        """The picture with the map that was asked for; what cannot be answered is told beside the bare picture."""
+        """The image with the map that was asked for; what cannot be answered is told beside the bare image."""
         shown = {"picture": picture_view(sheet), "view": None, "error": None}
         try:
             with noting() as notes:
@@ -200,7 +200,7 @@ class Answers:
 
     @staticmethod
     def empty(error: Exception | None = None) -> dict[str, Any]:
-        """The stage without a picture."""
+        """The stage without an image."""
         return {"picture": None, "view": None, "error": None if error is None else sentence(error)}
 
 
@@ -289,7 +289,7 @@ class Handlers:
         ]
 
     def arrived(self, dropped: Dropped, *settings: Any) -> list[Any]:
-        """A picture is there, or another classifier: everything is new."""
+        """An image is there, or another classifier: everything is new."""
         sheet, error = self._place(dropped)
         if sheet is None:
             return [None, _turned(dropped, NO_FINDINGS), _turned(dropped, self.answers.empty(error))]
@@ -306,7 +306,7 @@ class Handlers:
         return [_turned(dropped, found), _turned(dropped, shown)]
 
     def asked(self, dropped: Dropped, *settings: Any) -> dict[str, Any]:
-        """Another question about the same picture: one way down."""
+        """Another question about the same image: one way down."""
         sheet, error = self._place(dropped)
         shown = self.answers.empty(error) if sheet is None else self.answers.stage(sheet, Settings(*settings))
         return _turned(dropped, shown)
@@ -317,7 +317,7 @@ class Handlers:
         """Maps side by side."""
         sheet, error = self._place(dropped)
         if sheet is None:
-            told = self.answers.empty(error)["error"] or "Drop a picture first, on the other tab."
+            told = self.answers.empty(error)["error"] or "Drop an image first, on the other tab."
             return {"picture": None, "rows": [], "error": told}
         return self.answers.grid(sheet, model, concepts, methods, layers)
 
@@ -365,10 +365,10 @@ class Handlers:
         offer = self.service.offer(model)
         name = offer.layers[min(place, len(offer.layers) - 1)]
         usual = "" if name == offer.layer else f"; the usual one is {offer.layer}"
-        return {"label": f"Layer {name}", "info": f"from the picture to the words{usual}"}
+        return {"label": f"Layer {name}", "info": f"from the image to the words{usual}"}
 
     def _place(self, dropped: Dropped) -> tuple[Sheet | None, ExciteError | None]:
-        """The picture that is asked about, or why there is none."""
+        """The image that is asked about, or why there is none."""
         try:
             return self.answers.place(dropped), None
         except ExciteError as error:

@@ -174,6 +174,6 @@ def too_large(most: int) -> str:
 
     Example:
         >>> too_large(26_214_400)
-        'more than 26,214,400 bytes: send a smaller picture'
+        'more than 26,214,400 bytes: send a smaller image'
     """
-    return f"more than {most:,} bytes: send a smaller picture"
+    return f"more than {most:,} bytes: send a smaller image"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from excite.web.uploads import Example
 
 
-# The parts of the page that gradio does not have: a place to drop pictures, findings, the stage, maps side by side.
+# The parts of the page that gradio does not have: a place to drop images, findings, the stage, maps side by side.
 
 TEMPLATE_SIGNS = "$`{}\\@"  # of JavaScript's templates, of Handlebars, and of @children
 
@@ -41,11 +41,11 @@ def style() -> str:
 
 
 def drop_area(examples: Mapping[str, Example]) -> gr.HTML:
-    """Where pictures are dropped or picked; its value names the picture, its event is ``upload``."""
+    """Where images are dropped or picked; its value names the image, its event is ``upload``."""
     return _component(
         f"""
-        <label class="drop"><input type="file" accept="image/*" aria-label="Choose a picture">
-          <b>Drop a picture here</b> or choose a file, or paste one</label>
+        <label class="drop"><input type="file" accept="image/*" aria-label="Choose an image">
+          <b>Drop an image here</b> or choose a file, or paste one</label>
         <p class="drop-told" role="status"></p>
         <ul class="examples" aria-label="Examples">{"".join(_example(one) for one in examples.values())}</ul>""",
         "excite.drop(element, trigger)",
@@ -63,11 +63,11 @@ def finding_list() -> gr.HTML:
 
 
 def stage() -> gr.HTML:
-    """The picture with its map, what there is to say about it, and its files."""
+    """The image with its map, what there is to say about it, and its files."""
     return _component(
         """
         <div class="stage">
-          <canvas role="img" aria-label="No picture yet" width="900" height="600"></canvas>
+          <canvas role="img" aria-label="No image yet" width="900" height="600"></canvas>
           <div class="stage-caption" role="status">
             <div><span class="stage-title"></span> <span class="stage-about"></span></div>
             <div class="stage-notes"></div>
@@ -130,7 +130,7 @@ LINKED = ["model", "question", "against", "method", "layer", "opacity", "colours
 MOST_EVENTS = 200  # that gradio holds; the service has a gate of its own
 SESSIONS = 100  # gradio keeps what each page shows, for links of its own, also when the page is long closed
 MEANING = (
-    "A map shows where the classifier's evidence for a word lies, not what is true. Pictures are kept in the server's "
+    "A map shows where the classifier's evidence for a word lies, not what is true. Images are kept in the server's "
     "memory only, for a while."
 )
 QUIET: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "always_last", "api_visibility": "private"}
@@ -148,7 +148,7 @@ def mount_page(
         app: the application; its other addresses stay.
         service: what can be asked.
         reports: of benchmarks, for a tab of their own.
-        examples: pictures that are ready.
+        examples: images that are ready.
     """
     blocks = _Page(Handlers(Answers(service, examples or {}), reports)).build()
     blocks.queue(default_concurrency_limit=service.limits.at_once + service.limits.waiting, max_size=MOST_EVENTS)
@@ -181,7 +181,7 @@ class _Page:
     def build(self) -> gr.Blocks:
         blocks = gr.Blocks(title="excite", analytics_enabled=False, fill_width=True)
         with blocks:
-            gr.Markdown("# excite\nWhere in this picture is the evidence for that concept?", elem_id="headline")
+            gr.Markdown("# excite\nWhere in this image is the evidence for that concept?", elem_id="headline")
             with gr.Tabs():
                 with gr.Tab("Look"), gr.Row(elem_id="look"):
                     with gr.Column(scale=2, min_width=300):

@@ -1,4 +1,4 @@
-"""The answers to programs as plain values. Points and boxes are told in pixels of the picture as it was sent."""
+"""The answers to programs as plain values. Points and boxes are told in pixels of the image as it was sent."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
     class Hands(Protocol):
-        """Who finds the pictures and draws."""
+        """Who finds the images and draws."""
 
         service: Service
 
         def take(self, image: bytes) -> Sheet:
-            """Keep a picture."""
+            """Keep an image."""
 
         def sheet(self, image: bytes | None, key: str | None) -> Sheet:
-            """The picture of a question."""
+            """The image of a question."""
 
         def draw(self, work: Callable[[], Result]) -> Result:
             """Draw when it is one's turn."""
 
 
-# What maps and phrases say, in pixels of the picture as it was sent: the same for the page and for programs.
+# What maps and phrases say, in pixels of the image as it was sent: the same for the page and for programs.
 
 
 @dataclass(frozen=True, eq=False)
 class Stretched:
-    """A map over its picture, with its point and its box: stretched once for all of them.
+    """A map over its image, with its point and its box: stretched once for all of them.
 
     Attributes:
         found: the map.
-        plane: as large as the picture.
+        plane: as large as the image.
         point: as `AttentionMap.point` gives it.
         box: as `AttentionMap.box` gives it.
     """
@@ -102,7 +102,7 @@ def rounded(values: Tensor) -> list[list[float]]:
     return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
 
 
-# The answers to programs as plain values. Points and boxes are told in pixels of the picture as it was sent.
+# The answers to programs as plain values. Points and boxes are told in pixels of the image as it was sent.
 
 MOST_DRAWN = 10  # maps of an answer
 MOST_NUMBERS = 500_000  # of an answer
@@ -111,14 +111,14 @@ DRAWN_SIDE = 1024  # pixels of the longer side
 
 
 def picture_answer(hands: Hands, image: bytes) -> dict[str, Any]:
-    """A picture that is kept from now on."""
+    """An image that is kept from now on."""
     with noting() as notes:
         sheet = hands.take(image)
     return _about(sheet, notes)
 
 
 def attend_answer(hands: Hands, image: bytes | None, asked: AttendQuestion) -> dict[str, Any]:
-    """The maps of a picture."""
+    """The maps of an image."""
     _check_drawn(len(asked.concept or ()) if asked.overlay else 0)
     offer = hands.service.offer(asked.model)
     with noting() as notes:
@@ -188,7 +188,7 @@ def labels_answer(service: Service, model: str | None, search: str) -> dict[str,
 
 
 def small_jpeg(picture: Image.Image, side: int) -> bytes:
-    """A picture for a page, at most so large.
+    """An image for a page, at most so large.
 
     Example:
         >>> Image.open(io.BytesIO(small_jpeg(Image.new("RGB", (40, 20)), 20))).size
@@ -218,7 +218,7 @@ def _phrase(sheet: Sheet, one: Grounded, *, figure: bool) -> dict[str, Any]:
 
 
 def _smaller(picture: Image.Image, side: int) -> Image.Image:
-    """The picture with at most so many pixels on its longer side."""
+    """The image with at most so many pixels on its longer side."""
     share = side / max(picture.size)
     if share >= 1:
         return picture

@@ -34,12 +34,12 @@ Texts = Annotated[list[str], BeforeValidator(_listed)]
 
 
 class Question(BaseModel):
-    """What all questions have. The picture itself is taken out before: it is a file, or base64 in JSON."""
+    """What all questions have. The image itself is taken out before: it is a file, or base64 in JSON."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     picture: str | None = Field(
-        None, description="Instead of `image`: the key of a picture that was sent before.", examples=["KEY"]
+        None, description="Instead of `image`: the key of an image that was sent before.", examples=["KEY"]
     )
     model: str | None = Field(
         None, description="One of GET /models; the first of them if none is named.", examples=["words"]
@@ -61,7 +61,7 @@ class AttendQuestion(Question):
     method: str = Field("c-mwp", description="One of GET /methods.")
     values: bool = Field(default=False, description="Also tell the numbers of each map, row by row.")
     overlay: bool = Field(
-        default=False, description="Also draw each map over the picture, with its point and box: PNG as base64."
+        default=False, description="Also draw each map over the image, with its point and box: PNG as base64."
     )
 
 
@@ -86,7 +86,7 @@ class GroundQuestion(Question):
 
 
 class PictureAnswer(BaseModel):
-    """A picture that is kept for a while."""
+    """An image that is kept for a while."""
 
     picture: str = Field(description="Its key: ask for it with this instead of sending it again.")
     width: int = Field(description="Its width in pixels, turned upright.")
@@ -101,7 +101,7 @@ class Answer(PictureAnswer):
 
 
 class MapAnswer(BaseModel):
-    """The map of one concept. Points and boxes are in pixels of the picture as it was sent."""
+    """The map of one concept. Points and boxes are in pixels of the image as it was sent."""
 
     concept: str = Field(description="What was looked for.")
     probability: float | None = Field(description="How sure the classifier is that it is there.")
@@ -123,8 +123,8 @@ class AttendAnswer(Answer):
 class RegionAnswer(BaseModel):
     """A region that a phrase may refer to."""
 
-    box: list[float] = Field(description="Left, top, right, bottom in pixels of the picture as it was sent.")
-    score: float = Field(description="Comparable within one picture and phrase.")
+    box: list[float] = Field(description="Left, top, right, bottom in pixels of the image as it was sent.")
+    score: float = Field(description="Comparable within one image and phrase.")
 
 
 class WordAnswer(BaseModel):
@@ -162,7 +162,7 @@ class ModelAnswer(BaseModel):
     name: str = Field(description="What it is called here.")
     words: bool = Field(description="Whether its outputs have words; without, concepts are their numbers.")
     layer: str = Field(description="The layer that is read when none is named.")
-    layers: list[str] = Field(description="Layers that can be read, from the picture up.")
+    layers: list[str] = Field(description="Layers that can be read, from the image up.")
 
 
 class ModelsAnswer(BaseModel):

@@ -74,7 +74,7 @@ def serve(  # noqa: PLR0913 - all but one may be left out
         port: 0 for any that is free.
         token: what everybody needs who asks, at least 16 letters; one is made where others can ask.
         reports: a folder with the pages of experiments.
-        examples: a folder of pictures to try; those of scikit-image if none.
+        examples: a folder of images to try; those of scikit-image if none.
         open_browser: show the page.
         announce: told the address and the token once both can be used; without, one line is printed.
 

@@ -1,4 +1,4 @@
-"""What can be asked of a picture, for people and for programs: nothing here knows of pages or of HTTP."""
+"""What can be asked of an image, for people and for programs: nothing here knows of pages or of HTTP."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Trimmer:
     """Gives back what was freed, now and then.
 
     Forward passes come and go in pieces of all sizes. glibc keeps the holes between them for later, and a server that
-    runs for weeks seems to grow and grow: on 60 pictures with a phrase each by 700 MB where 200 MB are in use. Other
+    runs for weeks seems to grow and grow: on 60 images with a phrase each by 700 MB where 200 MB are in use. Other
     systems do without.
 
     Args:
@@ -117,14 +117,14 @@ class Trimmer:
         self._malloc_trim(0)
 
 
-# What can be asked of a picture, for people and for programs: nothing here knows of pages or of HTTP.
+# What can be asked of an image, for people and for programs: nothing here knows of pages or of HTTP.
 
 MOST_LAYERS = 24
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that the classifier finds in a picture."""
+    """Something that the classifier finds in an image."""
 
     concept: str
     probability: float
@@ -152,7 +152,7 @@ class Offer:
 
     @property
     def memory(self) -> Memory:
-        """Answers questions about pictures, and remembers them."""
+        """Answers questions about images, and remembers them."""
         with self._lock:  # it is loaded once, however many come first
             return self._memory
 
@@ -163,7 +163,7 @@ class Offer:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """The layers worth reading, from the picture up."""
+        """The layers worth reading, from the image up."""
         inputs = self._square
         ends = [layer.name for layer in candidate_layers(self.classifier.module, inputs, MOST_LAYERS)]
         known = [layer.name for layer in spatial_layers(self.classifier.module, inputs)]
@@ -180,7 +180,7 @@ class Offer:
 
 
 class Service:
-    """Answers questions about pictures; several threads may ask.
+    """Answers questions about images; several threads may ask.
 
     Args:
         choices: the classifiers, by the names by which they are asked for; the first is the default.
@@ -294,7 +294,7 @@ class Service:
     def _proposals_of(self, sheet: Sheet) -> Proposals:
         found = self._proposals.get(sheet.key)
         if found is None:
-            found = find_proposer("hierarchy").of(sheet.picture, "the picture")
+            found = find_proposer("hierarchy").of(sheet.picture, "the image")
             self._proposals.put(sheet.key, found, found.nbytes)
         return found
 

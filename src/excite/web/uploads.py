@@ -1,4 +1,4 @@
-"""The pictures that people have sent. They are kept in memory and nowhere else, and the oldest are forgotten first."""
+"""The images that people have sent. They are kept in memory and nowhere else, and the oldest are forgotten first."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ LONGEST = 100_000  # pixels of a side
 
 
 class GoneError(ExciteError):
-    """The picture is no longer kept."""
+    """The image is no longer kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """A picture on the desk.
+    """An image on the desk.
 
     Attributes:
-        key: by which it is asked for again; nobody can guess it who does not have the picture.
+        key: by which it is asked for again; nobody can guess it who does not have the image.
         picture: upright and RGB, made smaller if it was very large.
         size: width and height as it was sent: what points and boxes are told in.
     """
@@ -45,7 +45,7 @@ class Sheet:
     size: tuple[int, int]
 
     def point(self, point: tuple[int, int] | None) -> list[int] | None:
-        """A point of the kept picture in pixels of the one that was sent."""
+        """A point of the kept image in pixels of the one that was sent."""
         if point is None:
             return None
         return [
@@ -54,7 +54,7 @@ class Sheet:
         ]
 
     def box(self, box: Box | None) -> list[float] | None:
-        """A box of the kept picture in pixels of the one that was sent."""
+        """A box of the kept image in pixels of the one that was sent."""
         if box is None:
             return None
         across, down = (sent / kept for sent, kept in zip(self.size, self.picture.size, strict=True))
@@ -62,10 +62,10 @@ class Sheet:
 
 
 class Desk:
-    """Takes pictures, and finds them again.
+    """Takes images, and finds them again.
 
     Args:
-        limits: how large a picture may be, and how much is kept.
+        limits: how large an image may be, and how much is kept.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -73,26 +73,26 @@ class Desk:
         self._shelf: Shelf[Sheet] = Shelf(limits.pictures)
 
     def take(self, content: bytes) -> Sheet:
-        """Read a picture file that somebody sent.
+        """Read an image file that somebody sent.
 
         Raises:
-            ImageError: it is too large, no picture, or broken.
+            ImageError: it is too large, no image, or broken.
         """
         if not content:
-            raise ImageError("the file is empty: send a picture")
+            raise ImageError("the file is empty: send an image")
         if len(content) > self._limits.upload:
-            raise ImageError(f"the file has more than {self._limits.upload:,} bytes: send a smaller picture")
+            raise ImageError(f"the file has more than {self._limits.upload:,} bytes: send a smaller image")
         return self.put(decode_image(content, most_pixels=self._limits.pixels))
 
     def put(self, picture: Image.Image) -> Sheet:
-        """Keep a picture in mode RGB.
+        """Keep an image in mode RGB.
 
         Raises:
             ImageError: it is a strip of which nothing could be seen.
         """
         size = picture.size
         if max(size) > LONGEST:  # made smaller, a strip of one pixel by millions would take all memory
-            raise ImageError(f"the picture has {size[0]} x {size[1]} pixels: no side may have more than {LONGEST:,}")
+            raise ImageError(f"the image has {size[0]} x {size[1]} pixels: no side may have more than {LONGEST:,}")
         share = math.sqrt(self._limits.kept_pixels / (size[0] * size[1]))
         if share < 1:
             smaller = (max(1, round(size[0] * share)), max(1, round(size[1] * share)))
@@ -103,14 +103,14 @@ class Desk:
         return sheet
 
     def find(self, key: str) -> Sheet:
-        """The picture of that key.
+        """The image of that key.
 
         Raises:
             GoneError: it is no longer there, or never was.
         """
         sheet = self._shelf.get(key)
         if sheet is None:
-            raise GoneError("this picture is no longer kept here: send it again")
+            raise GoneError("this image is no longer kept here: send it again")
         return sheet
 
 
@@ -124,10 +124,10 @@ class Limits:
     """What is refused, and how much is kept.
 
     Attributes:
-        upload: bytes of a request, the picture included.
-        pixels: of a picture, before it is decoded.
-        kept_pixels: of a picture as it is kept: a larger one is made smaller, since no classifier sees more.
-        pictures: bytes of all pictures that are kept.
+        upload: bytes of a request, the image included.
+        pixels: of an image, before it is decoded.
+        kept_pixels: of an image as it is kept: a larger one is made smaller, since no classifier sees more.
+        pictures: bytes of all images that are kept.
         passes: bytes of all forward passes that are kept, for each classifier.
         at_once: how many questions are answered at the same time.
         waiting: how many more may wait for their turn; whoever comes then is told to come again.
@@ -146,7 +146,7 @@ class Limits:
     letters: int = 1000
 
 
-# Pictures that are ready to be looked at: the photographs of scikit-image, or a folder of one's own.
+# Images that are ready to be looked at: the photographs of scikit-image, or a folder of one's own.
 
 MOST = 12
 THUMBNAIL = 128
@@ -160,12 +160,12 @@ PHOTOGRAPHS = {  # those with free licences that need no download
 
 @dataclass(frozen=True)
 class Example:
-    """A picture to try.
+    """An image to try.
 
     Attributes:
         name: by which links know it.
         title: what it shows.
-        read: gives the picture.
+        read: gives the image.
     """
 
     name: str
@@ -173,14 +173,14 @@ class Example:
     read: Callable[[], Image.Image]
 
     def thumbnail(self) -> str:
-        """The picture, small, as a data: address."""
+        """The image, small, as a data: address."""
         picture = self.read()
         picture.thumbnail((THUMBNAIL * 2, THUMBNAIL))
         return data_address("image/jpeg", jpeg(picture, quality=80))
 
 
 def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
-    """The examples by name: the pictures in a folder, or those of scikit-image if that is installed.
+    """The examples by name: the images in a folder, or those of scikit-image if that is installed.
 
     Example:
         >>> list(find_examples())

@@ -1,4 +1,4 @@
-"""Answers as the page draws them: plain values, places as shares of the picture's width and height."""
+"""Answers as the page draws them: plain values, places as shares of the image's width and height."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REGIONS = 5
 
 
 def picture_view(sheet: Sheet) -> dict[str, Any]:
-    """Where the page finds the picture, and how large it was."""
+    """Where the page finds the image, and how large it was."""
     return {"key": sheet.key, "url": f"pictures/{sheet.key}", "width": sheet.size[0], "height": sheet.size[1]}
 
 
@@ -92,12 +92,12 @@ def _middle(point: tuple[int, int] | None, sheet: Sheet) -> list[float] | None:
 
 
 def _shares(places: Sequence[float], sheet: Sheet) -> list[float]:
-    """Pixels of the kept picture, x and y in turn, as shares of its sides."""
+    """Pixels of the kept image, x and y in turn, as shares of its sides."""
     return [round(float(at) / sheet.picture.size[k % 2], 5) for k, at in enumerate(places)]
 
 
 def _strength(stretched: Tensor) -> str:
-    """A map as large as its picture, divided by its maximum, as a small grey picture in a data: address."""
+    """A map as large as its image, divided by its maximum, as a small grey image in a data: address."""
     height, width = stretched.shape
     share = min(1, SIDE / max(width, height))
     plane = stretched.float().clamp(min=0)[None, None]

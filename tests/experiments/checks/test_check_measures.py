@@ -181,7 +181,7 @@ def test_what_is_evidence_fades_the_answer():
 def test_small_changes():
     found = under_small_changes(seen())
     assert set(found["likeness"]) == set(LAYERS)
-    assert found["likeness"]["mwp"]["flip"] > 0.99  # this network sees every place alike, but pictures are made smaller
+    assert found["likeness"]["mwp"]["flip"] > 0.99  # this network sees every place alike, but images are made smaller
     assert found["likeness"]["mwp"]["noise"] < 1
     assert 0 < found["moved"]["mwp"] < 0.5
     assert found["moved"]["center"] == 0

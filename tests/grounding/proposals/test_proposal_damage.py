@@ -40,7 +40,7 @@ def test_a_file_that_would_fill_the_memory(tmp_path, monkeypatch):
 def test_more_proposals_than_can_be_compared(tmp_path):
     np.savez(tmp_path / "a.npz", boxes=np.tile([0, 0, 1, 1], (10_001, 1)))
     with pytest.raises(
-        DataError, match=r"for 'a\.jpg' .* there are 10001 proposals for one picture: keep its best 10000"
+        DataError, match=r"for 'a\.jpg' .* there are 10001 proposals for one image: keep its best 10000"
     ):
         ProposalFiles(tmp_path / "a.npz").of(PICTURE, "a.jpg")
 

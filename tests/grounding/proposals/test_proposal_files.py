@@ -124,7 +124,7 @@ def test_coco_results(save):
     assert source.of(PICTURE, "000000000123.jpg").boxes.tolist() == [[0, 0, 6, 4], [1, 1, 3, 4]]
     assert source.of(PICTURE, "val/COCO_val2014_000000000007.jpg").boxes.tolist() == [[0, 0, 1, 1]]
     for name in ("000000000008.jpg", "cat.jpg", ""):
-        with pytest.raises(ProposalError, match=f"no proposals for the picture '{name}'"):
+        with pytest.raises(ProposalError, match=f"no proposals for the image '{name}'"):
             source.of(PICTURE, name)
 
 
@@ -139,7 +139,7 @@ def test_coco_results_that_name_their_pictures(save):
 
 
 def test_coco_results_of_a_data_set_without_suffixes(save):
-    """Flickr30k's picture is called 2; its file says which one is meant, and 2 is another picture's number."""
+    """Flickr30k's image is called 2; its file says which one is meant, and 2 is another image's number."""
     content = {
         "images": [{"id": 1, "file_name": "2.jpg"}, {"id": 2, "file_name": "1.jpg"}],
         "annotations": [{"image_id": 1, "bbox": [0, 0, 1, 1]}, {"image_id": 2, "bbox": [0, 0, 2, 2]}],
@@ -165,7 +165,7 @@ def test_coco_masks(save):
 
 
 def test_the_picture_beside_does_not_count(tmp_path):
-    """A picture's whole path names it, but not a file that lies beside it."""
+    """An image's whole path names it, but not a file that lies beside it."""
     folder = tmp_path / "proposals"
     folder.mkdir()
     np.savez(folder / "b.npz", boxes=[[0, 0, 1, 1]])
@@ -185,7 +185,7 @@ def test_a_folder(tmp_path):
     assert source.of(PICTURE, "sub/b.jpg").boxes.tolist() == [[0, 0, 2, 2]]
     assert source.of(PICTURE, "/somewhere/sub/v1.5/a.jpg").boxes.tolist() == [[0, 0, 1, 1]]
     for name in ("c.jpg", "none.jpg", "", "/c.jpg"):
-        with pytest.raises(ProposalError, match=f"no proposals for the picture '{name}'"):
+        with pytest.raises(ProposalError, match=f"no proposals for the image '{name}'"):
             source.of(PICTURE, name)
 
 
@@ -203,8 +203,8 @@ def test_a_folder(tmp_path):
     ],
 )
 def test_a_file_that_says_that_there_is_nothing(save, name, content):
-    """That is no broken file: the phrases of such a picture are missed, where those of a broken one are left out."""
-    with pytest.raises(ProposalError, match=r"has no proposals for the picture 'a\.jpg'"):
+    """That is no broken file: the phrases of such an image are missed, where those of a broken one are left out."""
+    with pytest.raises(ProposalError, match=r"has no proposals for the image 'a\.jpg'"):
         save(name, content).of(PICTURE, "a.jpg")
 
 
@@ -227,13 +227,13 @@ BOX = {"image_id": 1, "bbox": [0, 0, 1, 1]}
         ("1.mat", {"bboxes": [[3, 3, 1, 1]]}, "has no pixels"),
         ("1.mat", {"bboxes": [[3, 3, 1]]}, r"must be \[n, 4\]"),
         ("1.mat", {"bbs": [[1, 1, 1]]}, r"must be \[n, 5\]"),
-        ("1.mat", {"bbs": cells([1, 1, 1, 1, 1])}, "a cell of many pictures"),
+        ("1.mat", {"bbs": cells([1, 1, 1, 1, 1])}, "a cell of many images"),
         ("1.mat", {"other": 1}, "but other"),
         ("1.npz", {"boxes": [[0, 0, np.nan, 1]]}, "no finite numbers"),
         ("1.npz", {"boxes": [["a"] * 4]}, "four numbers each"),
         ("1.npz", {"boxes": [[0, 0, 1, 1]], "scores": [np.nan]}, "some scores are no finite numbers"),
         ("1.npz", {"boxes": [[0, 0, 1, 1]], "scores": [1e300]}, "some scores are no finite numbers"),
-        ("1.npz", {"boxes": [[0, 0, 1, 1]], "size": [4, 6]}, r"of a picture of \[4, 6\]"),
+        ("1.npz", {"boxes": [[0, 0, 1, 1]], "size": [4, 6]}, r"of an image of \[4, 6\]"),
         ("1.npz", {"masks": np.zeros((1, 4, 6), bool)}, "mask 0 is empty"),
         ("1.npz", {"masks": np.ones((1, 6, 4), bool)}, r"must be \[n, 4, 6\]"),
         ("1.npz", {"masks": np.ones((1, 4, 6))}, "true or false"),
@@ -252,7 +252,7 @@ BOX = {"image_id": 1, "bbox": [0, 0, 1, 1]}
         ("1.json", [{"image_id": 1, "segmentation": []}], "has no pixels"),
         ("1.json", [{**BOX, "score": "high"}], "some scores are no numbers"),
         ("1.json", [BOX, {**BOX, "segmentation": [[0, 0, 1, 1, 2, 2]]}], "a segmentation and others"),
-        ("1.json", [{"image_id": 1, "segmentation": {"size": [9, 9], "counts": [81]}}], "is for a picture of"),
+        ("1.json", [{"image_id": 1, "segmentation": {"size": [9, 9], "counts": [81]}}], "is for an image of"),
         ("1.json", [{"image_id": 1, "segmentation": {"size": [4, 6], "counts": [24]}}], "has no pixels"),
         ("1.json", [{"image_id": 1, "segmentation": "x"}], "must be polygons"),
     ],

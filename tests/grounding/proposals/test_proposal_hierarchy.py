@@ -182,7 +182,7 @@ def test_three_plain_fields():
 
 
 def test_real_pictures(shared_data):
-    """The things that people described in a few pictures are among the proposals."""
+    """The things that people described in a few images are among the proposals."""
     file = shared_data / "refcoco" / "val.jsonl"
     if not file.is_file():
         pytest.skip(f"no RefCOCO in {shared_data}")

@@ -108,7 +108,7 @@ def test_bad_edge_models(tmp_path, content, message):
 
 
 def test_an_edge_model_is_used(tmp_path):
-    """A forest of one leaf that sees no edges: then there is nothing but the whole picture."""
+    """A forest of one leaf that sees no edges: then there is nothing but the whole image."""
     sizes = {"shrinkNumber": 2, "stride": 2, "patchSize": 32, "patchInnerSize": 16, "selfsimilarityGridSize": 5}
     options = "".join(f"   {name}: {sizes.get(name, 1)}\n" for name in OPTIONS)
     radii = "gradientSmoothingRadius regFeatureSmoothingRadius ssFeatureSmoothingRadius gradientNormalizationRadius"

@@ -35,7 +35,7 @@ def caffes_size(size, kernel, stride, pad, ceiled, clips):
 
 
 def pooled(x, method, kernel, stride, pad, *, ceiled=True):
-    """Caffe's pooling, place by place: the mean is over the window cut to the padded picture, zeros and all."""
+    """Caffe's pooling, place by place: the mean is over the window cut to the padded image, zeros and all."""
     sizes = [
         caffes_size(n, k, s, p, ceiled, any(pad)) for n, k, s, p in zip(x.shape[2:], kernel, stride, pad, strict=True)
     ]
@@ -316,7 +316,7 @@ def test_plain_torch_modules_where_there_are_any():
         (layer("LRN", local_size=4), r"even local_size 4"),
         (layer("Eltwise", bottoms=2, coeff=(1.0,)), r"one for each term"),
         (layer("Eltwise", bottoms=2, coeff=(1.0, 2.0), operation="MAX"), r"only a sum may have"),
-        (layer("Reshape", shape=(-1, 48)), r"does not keep the pictures apart"),
+        (layer("Reshape", shape=(-1, 48)), r"does not keep the images apart"),
         (layer("Reshape", shape=(0, -1), axis=1), r"axis: 1, where excite can take only 0"),
     ],
 )

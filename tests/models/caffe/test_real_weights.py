@@ -1,4 +1,4 @@
-"""Real ImageNet weights in Caffe's formats: written as Caffe would, read by us and by OpenCV, asked about a picture."""
+"""Real ImageNet weights in Caffe's formats: written as Caffe would, read by us and by OpenCV, asked about an image."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ INPUT = [("name", "net"), ("input", "data"), ("input_shape", [("dim", size) for 
 
 
 class Writer:
-    """A deploy.prototxt and the layers of its .caffemodel, grown together from the picture up."""
+    """A deploy.prototxt and the layers of its .caffemodel, grown together from the image up."""
 
     def __init__(self, *, old):
         self.old = old

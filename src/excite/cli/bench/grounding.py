@@ -56,7 +56,7 @@ def command(
     context: typer.Context,
     data: Annotated[
         Path,
-        typer.Option(help="The folder of described pictures: Flickr30k Entities, COCO captions, RefCOCO, or your own."),
+        typer.Option(help="The folder of described images: Flickr30k Entities, COCO captions, RefCOCO, or your own."),
     ],
     split: Split = None,
     model: Annotated[
@@ -84,9 +84,9 @@ def command(
         ),
     ] = SEARCH,
     held_out: Annotated[
-        float, typer.Option(metavar="SHARE", help="Search gamma on this share of the pictures; 0.2 is a fifth.")
+        float, typer.Option(metavar="SHARE", help="Search gamma on this share of the images; 0.2 is a fifth.")
     ] = HELD_OUT,
-    seed: Annotated[int, typer.Option(help="Which pictures are held out to search gamma on.")] = 0,
+    seed: Annotated[int, typer.Option(help="Which images are held out to search gamma on.")] = 0,
     truth: Annotated[
         str, typer.Option(metavar="union|any", help="What to match: the box around all that is meant, or any of it.")
     ] = "union",
@@ -96,7 +96,7 @@ def command(
     ] = None,
     side: Annotated[
         int | None,
-        typer.Option(min=1, help="The shorter side of pictures as the classifier sees them; 300, or --size."),
+        typer.Option(min=1, help="The shorter side of images as the classifier sees them; 300, or --size."),
     ] = None,
     hints: Hints = True,
     results: Annotated[

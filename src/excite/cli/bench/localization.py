@@ -61,12 +61,12 @@ def command(
     methods: Methods = LOCALIZATION_METHODS,
     layer: Layers = None,
     own_shape: Annotated[
-        bool, typer.Option("--own-shape", help="Do not squash pictures to a square before they are looked at.")
+        bool, typer.Option("--own-shape", help="Do not squash images to a square before they are looked at.")
     ] = False,
     held_out: Annotated[
-        float, typer.Option(metavar="SHARE", help="Choose thresholds on this share of the pictures; 0.2 is a fifth.")
+        float, typer.Option(metavar="SHARE", help="Choose thresholds on this share of the images; 0.2 is a fifth.")
     ] = HELD_OUT,
-    seed: Annotated[int, typer.Option(help="Which pictures are held out to choose thresholds on.")] = 0,
+    seed: Annotated[int, typer.Option(help="Which images are held out to choose thresholds on.")] = 0,
     limit: Limit = None,
     skip: Skip = 0,
     workers: Workers = None,
@@ -78,7 +78,7 @@ def command(
 ) -> None:
     """Does the box around the strong part of each map fit the object that was asked for?
 
-    A box fits that overlaps by at least a half. Thresholds are chosen on held-out pictures, for each method; errors
+    A box fits that overlaps by at least a half. Thresholds are chosen on held-out images, for each method; errors
     are told of the others. Stopped and started again, it goes on where it was.
     """
     from excite.datasets import open_dataset

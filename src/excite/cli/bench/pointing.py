@@ -64,7 +64,7 @@ def command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The Difficult subset as a list of pictures and categories; by the paper's rule if none.",
+            help="The Difficult subset as a list of images and categories; by the paper's rule if none.",
         ),
     ] = None,
     protocol: Annotated[str, typer.Option(help="Whose conventions: authors or torchray.")] = "authors",
@@ -83,7 +83,7 @@ def command(
 ) -> None:
     """Does the maximum of each map lie on an object of the category that was asked for?
 
-    Accuracy is counted for each category and averaged over categories, for all pairs of a picture and a category and
+    Accuracy is counted for each category and averaged over categories, for all pairs of an image and a category and
     for the difficult ones. Stopped and started again, it goes on where it was.
     """
     from excite.datasets import open_dataset

@@ -28,8 +28,8 @@ LAYERS = ("all", "default")
 
 def command(
     model: Annotated[list[str] | None, typer.Option(help=f"{MODEL_HELP} May be given several times.")] = None,
-    batches: Annotated[str | None, typer.Option(help="How many pictures at once; 1,8,32 if none.")] = None,
-    concepts: Annotated[str | None, typer.Option(help="How many concepts a picture; 1,5,20,80 if none.")] = None,
+    batches: Annotated[str | None, typer.Option(help="How many images at once; 1,8,32 if none.")] = None,
+    concepts: Annotated[str | None, typer.Option(help="How many concepts an image; 1,5,20,80 if none.")] = None,
     layers: Annotated[
         str | None, typer.Option(help="`all`: the cost at each layer, too (the paper's figure); or `default`.")
     ] = None,
@@ -40,7 +40,7 @@ def command(
         typer.Option("--compiled/--no-compiled", help="Maps by onnxruntime (excite.compile), too; not if not asked."),
     ] = None,
     endurance: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Memory over a run of so many pictures, too; 0: not.")
+        int, typer.Option(min=0, metavar="N", help="Memory over a run of so many images, too; 0: not.")
     ] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="The headline only: all of the above at its least.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="How many threads; torch's own choice if none.")] = None,

@@ -1,4 +1,4 @@
-"""``excite tags``: from a raw corpus of tagged pictures to one worth learning from."""
+"""``excite tags``: from a raw corpus of tagged images to one worth learning from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from excite.cli.tags.prepare import (
 
 __all__ = ["app"]
 
-app = group("Clean a corpus of pictures with tags, and look at its dictionary.")
+app = group("Clean a corpus of images with tags, and look at its dictionary.")
 app.command("clean", epilog=CLEAN_EXAMPLES)(clean_command)
 app.command("captions", epilog=CAPTIONS_EXAMPLES)(captions_command)
 app.command("stats", epilog=STATS_EXAMPLES)(stats_command)

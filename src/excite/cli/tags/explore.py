@@ -27,10 +27,10 @@ STATS_EXAMPLES = """\b
 Examples:
   excite tags stats kept.parquet                                      how many tags, how often, which ones
   excite tags stats raw.parquet --min-count 1000 --out stats          the dictionary, its curve and its word cloud
-  excite tags stats kept.parquet --out stats --pictures photos        and example pictures with their tags
+  excite tags stats kept.parquet --out stats --pictures photos        and example images with their tags
   excite tags stats kept.parquet --dictionary kept.tags.csv --measures classifier/measures.csv --json
 """
-EXAMPLES_SHOWN, SPARE = 12, 3  # pictures, and how many may be tried for each: some are gone
+EXAMPLES_SHOWN, SPARE = 12, 3  # images, and how many may be tried for each: some are gone
 FOR_CLOUD = 1000  # tags of which the first that can be drawn are
 MEANINGS = {"named": "words for what a classifier knows", "learnt": "found 5 times as precisely as by chance"}
 
@@ -50,13 +50,13 @@ def stats_command(
         Path | None, typer.Option(metavar="FOLDER", help="Write stats.json, frequency.png, cloud.png and more there.")
     ] = None,
     pictures: Annotated[
-        str | None, typer.Option(metavar="ROOT", help="Where the pictures lie; draws examples.png, too.")
+        str | None, typer.Option(metavar="ROOT", help="Where the images lie; draws examples.png, too.")
     ] = None,
     top: Annotated[int, typer.Option(min=0, help="How many of the most frequent tags to list.")] = 30,
     columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Count pictures, users and tags, and say how much of the tags a dictionary covers and how many are visual.
+    """Count images, users and tags, and say how much of the tags a dictionary covers and how many are visual.
 
     Visual words are counted in two ways. "named": words for something that a classifier of excite knows (labels of
     ImageNet and COCO); misses colours, places and weather. "learnt", with --measures: tags that a trained classifier
@@ -108,7 +108,7 @@ def note_unreadable(failures: Sequence[str]) -> None:
 
 
 def _place(pictures: str | None, out: Path | None) -> Pictures | None:
-    """Where the pictures lie; what the figures need is looked for before the work."""
+    """Where the images lie; what the figures need is looked for before the work."""
     from excite.tags.figures import check_figures
     from excite.tags.images import open_pictures
 
@@ -166,12 +166,12 @@ def _draw(
 
 
 def _examples(rows: Corpus, place: Pictures, path: Path) -> list[str]:
-    """Draw some pictures with their tags, and say which ones could not be read."""
+    """Draw some images with their tags, and say which ones could not be read."""
     from excite.io.files import save_png
     from excite.tags.contact_sheet import contact_sheet, read_pictures, sampled
 
     tagged, failures = read_pictures(sampled(rows, SPARE * EXAMPLES_SHOWN), place, EXAMPLES_SHOWN)
-    title = f"{rows.path.name}: {len(tagged)} of {rows.rows:,} pictures with their first five tags"
+    title = f"{rows.path.name}: {len(tagged)} of {rows.rows:,} images with their first five tags"
     save_png(contact_sheet(tagged, title), path)
     return failures
 
@@ -209,7 +209,7 @@ def _row(one: dict[str, Any]) -> dict[str, str]:
         "rank": str(one["rank"]),
         "tag": shown(one["tag"]),
         "listed": f"{one['count']:,}",
-        "a picture": f"{one['a_picture']:.3f}",
+        "an image": f"{one['a_picture']:.3f}",
         "named": "yes" if one["named"] else "",
     }
 
@@ -218,13 +218,13 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     tags, owned, single = answer["tags_a_picture"], answer["pictures_a_user"], answer["unigrams"]
     unknown, blank = answer["pictures_without_user"], answer["blank_tags"]
     yield (
-        f"{answer['pictures']:,} pictures of {answer['users']:,} users"
-        + (f" ({unknown:,} pictures of nobody)" if unknown else "")
+        f"{answer['pictures']:,} images of {answer['users']:,} users"
+        + (f" ({unknown:,} images of nobody)" if unknown else "")
         + f"; {answer['tags_listed']:,} tags listed, {answer['distinct_tags']:,} distinct"
         + (f" ({blank:,} blank ones not counted)" if blank else "")
     )
     yield (
-        f"tags a picture: mean {tags['mean']:.1f}, median {tags['median']:g}, "
+        f"tags an image: mean {tags['mean']:.1f}, median {tags['median']:g}, "
         f"quartiles {tags['lower']:g} and {tags['upper']:g}, from {tags['least']} to {tags['most']}"
     )
     if owned["most"] is not None:
@@ -254,12 +254,12 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
-# ``excite tags show``: one tag of a corpus, the company it keeps, and pictures that list it.
+# ``excite tags show``: one tag of a corpus, the company it keeps, and images that list it.
 
 SHOW_EXAMPLES = """\b
 Examples:
   excite tags show dog kept.parquet                                    how often, where in the lists, with which tags
-  excite tags show "hot dog" kept.parquet --pictures photos --out dog.png      and 24 pictures that list it
+  excite tags show "hot dog" kept.parquet --pictures photos --out dog.png      and 24 images that list it
   excite tags show holiday kept.parquet --json
 """
 PLACES = ("1st", "2nd", "3rd", "4th", "5th", "later")
@@ -270,17 +270,17 @@ def show_command(
     tag: Annotated[str, typer.Argument(metavar="TAG", help="The tag, as the corpus writes it.")],
     corpus: CorpusArgument,
     pictures: Annotated[
-        str | None, typer.Option(metavar="ROOT", help="Where the pictures lie, for a figure of some that list the tag.")
+        str | None, typer.Option(metavar="ROOT", help="Where the images lie, for a figure of some that list the tag.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Write the figure there.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many pictures to show.")] = 24,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many images to show.")] = 24,
     columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """How often is a tag listed, at which place, by whom, and with which others?
 
-    The lift of another tag says how many times more pictures list both than if the two had nothing to do with each
-    other: 1 is chance, 20 is company. The figure shows pictures that list the tag among the first five.
+    The lift of another tag says how many times more images list both than if the two had nothing to do with each
+    other: 1 is chance, 20 is company. The figure shows images that list the tag among the first five.
     """
     from dataclasses import asdict
 
@@ -307,16 +307,16 @@ def show_command(
 
 
 def _draw_shown(facts: TagFacts, place: Pictures, limit: int, corpus: str, out: Path) -> list[str]:
-    """Draw pictures that list the tag, and say which ones could not be read."""
+    """Draw images that list the tag, and say which ones could not be read."""
     from excite.errors import DataError
     from excite.io.files import save_png
     from excite.tags.contact_sheet import contact_sheet, read_pictures
     from excite.tags.tag_profile import shown
 
     if not facts.samples:
-        raise DataError(f"no picture lists {shown(facts.tag)!r} among its first five tags: leave --pictures out")
+        raise DataError(f"no image lists {shown(facts.tag)!r} among its first five tags: leave --pictures out")
     tagged, failures = read_pictures(facts.samples, place, limit)
-    title = f"{corpus}: {len(tagged)} pictures that list “{shown(facts.tag)}” among the first five tags"
+    title = f"{corpus}: {len(tagged)} images that list “{shown(facts.tag)}” among the first five tags"
     save_png(contact_sheet(tagged, title, facts.tag), out)
     return failures
 
@@ -326,7 +326,7 @@ def _print_shown(answer: dict[str, Any]) -> None:
     from excite.tags.tag_profile import shown
 
     typer.echo(
-        f"{shown(answer['tag'])}: listed {answer['listed']:,} times, by {answer['pictures']:,} pictures; "
+        f"{shown(answer['tag'])}: listed {answer['listed']:,} times, by {answer['pictures']:,} images; "
         f"rank {answer['rank']:,} of {answer['distinct']:,} tags"
     )
     shares = (f"{name} {percent(number / answer['listed'])}" for name, number in answer["places"].items())

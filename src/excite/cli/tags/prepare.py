@@ -1,4 +1,4 @@
-"""``excite tags clean``: the paper's rules for a corpus of pictures with tags."""
+"""``excite tags clean``: the paper's rules for a corpus of images with tags."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLEAN_EXAMPLES = """\b
 Examples:
   excite tags clean raw.parquet --out kept.parquet                     as in the paper's appendix
   excite tags clean raw.csv --out kept.parquet --columns image=url,tags=keywords,user=owner --min-count 50
-  excite tags clean raw.parquet --out kept.parquet --pictures photos --near 4     also pictures that look the same
+  excite tags clean raw.parquet --out kept.parquet --pictures photos --near 4     also images that look the same
   excite tags clean raw.parquet --out kept.parquet --choices           and what other thresholds would cost
   excite tags stats kept.parquet                                       what is in it
   excite train tags kept.parquet --pictures photos --out classifier    learn it
@@ -41,37 +41,37 @@ def clean_command(
     top: Annotated[
         int | None, typer.Option(min=1, metavar="K", help="Only the K most frequent tags are in the dictionary.")
     ] = None,
-    min_tags: Annotated[int, typer.Option(min=0, help="A picture with fewer tags is dropped.")] = 5,
+    min_tags: Annotated[int, typer.Option(min=0, help="An image with fewer tags is dropped.")] = 5,
     keep_alphabetical: Annotated[
-        bool, typer.Option("--keep-alphabetical", help="Keep pictures whose tags stand in alphabetical order.")
+        bool, typer.Option("--keep-alphabetical", help="Keep images whose tags stand in alphabetical order.")
     ] = False,
     keep_similar: Annotated[
-        bool, typer.Option("--keep-similar", help="Keep pictures that begin like another one of the same user.")
+        bool, typer.Option("--keep-similar", help="Keep images that begin like another one of the same user.")
     ] = False,
     first: Annotated[int, typer.Option(min=1, max=20, help="How many first tags are compared.")] = 5,
     overlap: Annotated[int, typer.Option(min=0, help="Pictures that share more of them are similar.")] = 3,
     against: Annotated[
-        str, typer.Option(metavar="seen|kept", help="Compare with all earlier pictures of the user, or kept ones only.")
+        str, typer.Option(metavar="seen|kept", help="Compare with all earlier images of the user, or kept ones only.")
     ] = "seen",
     plurals: Annotated[bool, typer.Option("--plurals", help="Fold English plurals: cats and cat are one tag.")] = False,
     columns: Columns = None,
     pictures: Annotated[
-        str | None, typer.Option(metavar="FOLDER|SHARDS", help="Where the pictures lie: needed for --near.")
+        str | None, typer.Option(metavar="FOLDER|SHARDS", help="Where the images lie: needed for --near.")
     ] = None,
     near: Annotated[
-        int | None, typer.Option(min=0, max=30, metavar="BITS", help="Drop pictures that look like an earlier one.")
+        int | None, typer.Option(min=0, max=30, metavar="BITS", help="Drop images that look like an earlier one.")
     ] = None,
-    urls: Annotated[bool, typer.Option("--urls", help="For --near, fetch pictures that are web addresses.")] = False,
+    urls: Annotated[bool, typer.Option("--urls", help="For --near, fetch images that are web addresses.")] = False,
     choices: Annotated[bool, typer.Option("--choices", help="Also tell what other thresholds would keep.")] = False,
     workers: Workers = None,
     engine: Engine = "local",
     address: Address = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Keep the pictures of a tag corpus that are worth learning from, and take its dictionary.
+    """Keep the images of a tag corpus that are worth learning from, and take its dictionary.
 
-    Dropped are pictures with fewer than five tags, those whose tags stand in alphabetical order, and those whose first
-    five tags share more than three with an earlier picture of the same user. Every dropped picture is listed with its
+    Dropped are images with fewer than five tags, those whose tags stand in alphabetical order, and those whose first
+    five tags share more than three with an earlier image of the same user. Every dropped image is listed with its
     reason. A run that was stopped goes on where it was.
     """
     from excite.tags.cleaning.run import Cleaning
@@ -106,7 +106,7 @@ def _alike(pictures: str | None, near: int | None, *, urls: bool) -> Alike | Non
     if near is None:
         return None
     if pictures is None:
-        raise typer.BadParameter("--near looks at the pictures: say with --pictures where they lie")
+        raise typer.BadParameter("--near looks at the images: say with --pictures where they lie")
     return Alike(open_pictures(pictures, urls=urls), near)
 
 
@@ -117,7 +117,7 @@ def _peak(workers: int) -> int:
 
 
 def _print(report: dict[str, Any]) -> None:
-    typer.echo(f"{report['kept']:,} of {report['read']:,} pictures are kept; dropped:")
+    typer.echo(f"{report['kept']:,} of {report['read']:,} images are kept; dropped:")
     for rule, number in report["dropped"].items():
         typer.echo(f"  {number:>12,}  {rule.replace('_', ' ')}")
     typer.echo(
@@ -154,7 +154,7 @@ def captions_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Make the words of captions the tags of their pictures, those in most of a picture's captions first."""
+    """Make the words of captions the tags of their images, those in most of an image's captions first."""
     from excite.tags.formats.captions import captions_to_corpus, read_stop_words
     from excite.vocabulary.word_lists import STOP_WORDS
 
@@ -167,7 +167,7 @@ def captions_command(
 def _print_captions(answer: dict[str, Any]) -> None:
     """What was made, and what was left out."""
     typer.echo(
-        f"{answer['pictures']} pictures with {answer['captions']} captions: {answer['words']} tags, "
+        f"{answer['pictures']} images with {answer['captions']} captions: {answer['words']} tags, "
         f"{answer['distinct']} different ones"
     )
     if answer["skipped"]:
@@ -180,21 +180,21 @@ def _print_captions(answer: dict[str, Any]) -> None:
 
 GENERATE_EXAMPLES = """\b
 Examples:
-  excite tags generate 1000000 --out made              a million pictures in made/corpus.parquet
+  excite tags generate 1000000 --out made              a million images in made/corpus.parquet
   excite tags clean made/corpus.parquet --out kept.parquet
 """
 
 
 def generate_command(
-    rows: Annotated[int, typer.Argument(metavar="PICTURES", min=1, help="How many pictures.")],
+    rows: Annotated[int, typer.Argument(metavar="PICTURES", min=1, help="How many images.")],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for the corpus and its truth.")],
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same corpus.")] = 0,
     tags: Annotated[int, typer.Option(min=100, help="How many common tags there are.")] = 60_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Make a corpus of any size whose truth is known, for tests and timing: no pictures, only their tags.
+    """Make a corpus of any size whose truth is known, for tests and timing: no images, only their tags.
 
-    truth.parquet tells for each picture which rule drops it, truth.tags.csv how often each tag is listed.
+    truth.parquet tells for each image which rule drops it, truth.tags.csv how often each tag is listed.
     """
     from excite.tags.synthetic import BLOCK, CORPUS, COUNTS, TRUTH, Generated, generate
 
@@ -202,16 +202,16 @@ def generate_command(
     made = list(progress(generate(Generated(rows, seed, tags), out), blocks, "blocks"))[-1]
     files = [str(out / name) for name in (CORPUS, TRUTH, COUNTS)]
     answer = {"pictures": made, "files": files}
-    typer.echo(json.dumps(answer) if as_json else f"{made:,} pictures; written: {', '.join(files)}")
+    typer.echo(json.dumps(answer) if as_json else f"{made:,} images; written: {', '.join(files)}")
 
 
-# ``excite tags shards``: the pictures of a corpus as tar files.
+# ``excite tags shards``: the images of a corpus as tar files.
 
 SHARDS_EXAMPLES = """\b
 Examples:
   excite tags shards kept.parquet --pictures photos --out shards              200 MB each
   excite tags shards kept.parquet --pictures photos --out shards --rows 10000
-  excite tags shards kept.parquet --pictures . --urls --out shards            fetch pictures named by web addresses
+  excite tags shards kept.parquet --pictures . --urls --out shards            fetch images named by web addresses
 """
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -220,7 +220,7 @@ SIZE_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
 
 def shards_command(
     corpus: CorpusArgument,
-    pictures: Annotated[str, typer.Option(metavar="ROOT", help="Where its pictures lie: a folder, or other shards.")],
+    pictures: Annotated[str, typer.Option(metavar="ROOT", help="Where its images lie: a folder, or other shards.")],
     out: Annotated[Path, typer.Option(help="The folder for the shards; a run that was stopped goes on there.")],
     size: Annotated[
         str | None, typer.Option(metavar="BYTES", help="A shard of this size is full, as 200MB or 1GB.")
@@ -228,14 +228,14 @@ def shards_command(
     rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Pictures a shard, instead of a size.")] = None,
     urls: Annotated[
         bool,
-        typer.Option("--urls", help="Fetch pictures that are named by web addresses: only for a corpus you trust."),
+        typer.Option("--urls", help="Fetch images that are named by web addresses: only for a corpus you trust."),
     ] = False,
     columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Write the pictures of a corpus, with their tags, as tar files in the WebDataset layout.
+    """Write the images of a corpus, with their tags, as tar files in the WebDataset layout.
 
-    Pictures are copied as they are, in the order of the corpus. Those that cannot be read are left out and counted.
+    Images are copied as they are, in the order of the corpus. Those that cannot be read are left out and counted.
     """
     from excite.tags.corpus import Corpus
     from excite.tags.images import open_pictures
@@ -257,7 +257,7 @@ def shards_command(
     for failure in sharding.failures:
         typer.echo(f"excite: {failure}", err=True)
     if answer["bad"]:
-        typer.echo(f"excite: {answer['bad']} of {answer['read']} pictures were left out, as above", err=True)
+        typer.echo(f"excite: {answer['bad']} of {answer['read']} images were left out, as above", err=True)
 
 
 def _bytes(text: str) -> int:
@@ -287,7 +287,7 @@ def _answer(shards: Iterable[Shard], out: Path) -> dict[str, Any]:
 def _print_shards(answer: dict[str, Any], out: Path) -> None:
     repeated = f", {answer['repeated']} named before" if answer["repeated"] else ""
     typer.echo(
-        f"{answer['written']} of {answer['read']} pictures in {len(answer['files'])} shards "
+        f"{answer['written']} of {answer['read']} images in {len(answer['files'])} shards "
         f"({answer['bytes'] / 1e6:.1f} MB); {answer['bad']} could not be read{repeated}"
     )
     typer.secho(f"next: excite train tags CORPUS --pictures {out}", dim=True)

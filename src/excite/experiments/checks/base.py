@@ -1,4 +1,4 @@
-"""What a check is: something measured on each picture, and what all of it says."""
+"""What a check is: something measured on each image, and what all of it says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Standing = Literal["holds", "doubtful", "fails"]
 STANDINGS: tuple[Standing, ...] = ("holds", "doubtful", "fails")
 Measured = Mapping[str, Any]
-"""What a check has measured on one picture, as plain values for JSON."""
+"""What a check has measured on one image, as plain values for JSON."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Check:
     Attributes:
         name: what users type.
         question: what it asks.
-        measure: what is found on one picture.
-        judge: what all pictures say of a method, given by name.
+        measure: what is found on one image.
+        judge: what all images say of a method, given by name.
     """
 
     name: str
@@ -90,7 +90,7 @@ def worst(standings: Sequence[Standing]) -> Standing:
     return max(standings, key=STANDINGS.index)
 
 
-# A picture, what the classifier found in it, and the maps that explain the finding.
+# An image, what the classifier found in it, and the maps that explain the finding.
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class Seen:
 
     @cached_property
     def inputs(self) -> Tensor:
-        """The picture as the network takes it, [1, 3, H, W]."""
+        """The image as the network takes it, [1, 3, H, W]."""
         return self.classifier.prepared(self.picture)[None]
 
     @cached_property
@@ -155,7 +155,7 @@ class Seen:
         return self.classifier.labels_for(len(self.probabilities)).find(unit)
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Probabilities [N, C] of prepared pictures."""
+        """Probabilities [N, C] of prepared images."""
         with torch.no_grad():
             return self.classifier.probabilities(self.classifier.module(inputs).float())
 
@@ -167,7 +167,7 @@ class Seen:
         module: nn.Module | None = None,
         methods: Sequence[str] | None = None,
     ) -> dict[str, AttentionMap]:
-        """The map by each method where one thing is changed: another concept, picture or network, or fewer methods."""
+        """The map by each method where one thing is changed: another concept, image or network, or fewer methods."""
         classifier = self.classifier if module is None else replace(self.classifier, module=module)
         layers = {method: self.layers[method] for method in methods or self.layers}
         found = all_maps(classifier, picture or self.picture, [concept or self.finding], layers)

@@ -1,6 +1,6 @@
 """Do the maps depend on what the network has learned? Its layers are drawn anew, from the top down.
 
-A map that stays as it was when the weights are random shows the picture's edges, not the classifier's evidence
+A map that stays as it was when the weights are random shows the image's edges, not the classifier's evidence
 (Adebayo et al. 2018, "Sanity checks for saliency maps").
 """
 

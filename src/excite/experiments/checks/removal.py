@@ -1,6 +1,6 @@
 """Does the answer fade when what the map calls evidence is taken away, and come when it is put back?
 
-Deletion turns the picture into its mean colour, most important pixels first; insertion turns a blurred picture into the
+Deletion turns the image into its mean colour, most important pixels first; insertion turns a blurred image into the
 sharp one (Petsiuk et al. 2018, "RISE"). The less an answer lasts under deletion and the sooner it comes by insertion,
 the better the map knew where the evidence is.
 """
@@ -75,7 +75,7 @@ def judge_removal(measured: Sequence[Measured], method: str) -> Verdict:
 
 
 def _areas(measured: Sequence[Measured], kind: str) -> dict[str, list[float]]:
-    """For each method and picture the mean answer on the way."""
+    """For each method and image the mean answer on the way."""
     return {name: [area(one[kind][name]) for one in measured] for name in measured[0][kind]}
 
 
@@ -101,7 +101,7 @@ def _panel(measured: Sequence[Measured], kind: str) -> Panel:
         name: list(zip(places, mean_curve([one[kind][name] for one in measured]), strict=True))
         for name in measured[0][kind]
     }
-    return Panel(kind.capitalize(), "share of the picture", "probability of the concept", lines)
+    return Panel(kind.capitalize(), "share of the image", "probability of the concept", lines)
 
 
 REMOVAL = Check(

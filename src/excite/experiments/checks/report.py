@@ -61,7 +61,7 @@ def _drawn(axes: Any, panel: Panel, looks: Mapping[str, tuple[str, str]], method
 # What the checks say, for people: a page, and Markdown for documentation.
 
 READING = (
-    "A check holds, is doubtful or fails. Figures are means over pictures with 95 % intervals; a rank correlation is 1 "
+    "A check holds, is doubtful or fails. Figures are means over images with 95 % intervals; a rank correlation is 1 "
     "for maps that put all places in the same order and 0 for maps that have nothing to do with each other."
 )
 
@@ -71,7 +71,7 @@ def text(report: SanityReport) -> list[str]:
 
     Example:
         >>> text(report)[-1]  # doctest: +SKIP
-        'Yes: the maps of c-mwp at blocks.14 of efficientnet-lite0 passed all 6 checks on 8 pictures.'
+        'Yes: the maps of c-mwp at blocks.14 of efficientnet-lite0 passed all 6 checks on 8 images.'
     """
     lines = []
     for name, verdict in report.verdicts.items():
@@ -119,11 +119,11 @@ def write_page(report: SanityReport, facts: list[tuple[str, str]], command: str,
     sections += [(CHECKS[name].question, _section(verdict)) for name, verdict in report.verdicts.items()]
     sections.append(("How to read this", joined([facts_list(facts), how_to_read(READING, command)])))
     title = f"Can these maps be relied on? {report.model}, {report.method}"
-    return save_page(page(title, f"Checked on {report.pictures} pictures.", sections), path)
+    return save_page(page(title, f"Checked on {report.pictures} images.", sections), path)
 
 
 def _section(verdict: Verdict) -> Html:
     columns = list(verdict.rows[0])
     rows = [[row[column] for column in columns] for row in verdict.rows]
     words = element("p", element("strong", verdict.standing.capitalize()), ". ", " ".join(verdict.sentences))
-    return joined([words, table("Over all pictures", columns, rows)])
+    return joined([words, table("Over all images", columns, rows)])

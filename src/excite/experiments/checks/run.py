@@ -1,4 +1,4 @@
-"""All checks of a classifier on some pictures, and what they come to."""
+"""All checks of a classifier on some images, and what they come to."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def chosen_checks(names: str | None) -> list[str]:
     return list(chosen)
 
 
-# What is done for each picture: every check, and the facts that it found.
+# What is done for each image: every check, and the facts that it found.
 
 ODD_NAMES = ("utf-8", "surrogateescape")
 AS_MEASURED = 2  # goes up when a check measures otherwise, so that older facts do not count any more
@@ -63,7 +63,7 @@ AS_MEASURED = 2  # goes up when a check measures otherwise, so that older facts 
 
 @dataclass(frozen=True, eq=False)
 class Checking:
-    """The work done for each picture.
+    """The work done for each image.
 
     Attributes:
         classifier: who is checked.
@@ -84,11 +84,11 @@ class Checking:
         object.__setattr__(self, "question", json.dumps([facts, identity(self.classifier)]))
 
     def key(self, task: Path) -> str:
-        """Changes when the picture, the classifier, the question or the program does."""
+        """Changes when the image, the classifier, the question or the program does."""
         return hashlib.sha256(json.dumps([self.question, *file_state(task)]).encode()).hexdigest()[:16]
 
     def __call__(self, task: Path) -> dict[str, Any]:
-        """Look at the picture, and measure. Each has weights and noise of its own: a single draw may be odd."""
+        """Look at the image, and measure. Each has weights and noise of its own: a single draw may be odd."""
         seen = Seen(
             self.classifier, self.layers, read_image(task), self.seed + zlib.crc32(task.name.encode(*ODD_NAMES))
         )
@@ -100,7 +100,7 @@ class Checking:
         }
 
 
-# All checks of a classifier on some pictures, and what they come to.
+# All checks of a classifier on some images, and what they come to.
 
 PEERS = ("mwp", "grad", "grad-cam", "lrp")  # what every method is seen beside; a random map too, where that says much
 
@@ -113,7 +113,7 @@ class SanityReport:
         model: the classifier's name.
         method: the one that was checked,
         layer: and where it was read.
-        pictures: on how many pictures.
+        pictures: on how many images.
         verdicts: what each check says, by its name.
     """
 
@@ -131,8 +131,8 @@ class SanityReport:
     def summary(self) -> str:
         """Whether the maps can be relied on, in a sentence."""
         asked = f"the maps of {self.method} at {self.layer} of {self.model}"
-        told = "1 picture" if self.pictures == 1 else f"{self.pictures} pictures"
-        few = " So few pictures say little: name more of them." if self.pictures < FEW else ""
+        told = "1 image" if self.pictures == 1 else f"{self.pictures} images"
+        few = " So few images say little: name more of them." if self.pictures < FEW else ""
         if self.standing == "holds":
             return f"Yes: {asked} passed all {len(self.verdicts)} checks on {told}.{few}"
         opening = "No" if self.standing == "fails" else "With care"
@@ -179,12 +179,12 @@ class Sanity:
     Attributes:
         layers: for each method, by name, where it is read; the checked one first.
         unreadable: why a method of comparison is left out.
-        failures: a line for each picture that could not be read.
+        failures: a line for each image that could not be read.
 
     Example:
         >>> sanity = Sanity(excite.load(), find_images("photos"))                    # doctest: +SKIP
         >>> sanity.report(list(sanity.records(Path("out")))).summary()               # doctest: +SKIP
-        'Yes: the maps of c-mwp at blocks.14 of efficientnet-lite0 passed all 6 checks on 8 pictures.'
+        'Yes: the maps of c-mwp at blocks.14 of efficientnet-lite0 passed all 6 checks on 8 images.'
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Sanity:
         self.unreadable = beside.unreadable
 
     def records(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
-        """Check picture by picture, kept in ``records.jsonl``: started again, it goes on where it was.
+        """Check image by image, kept in ``records.jsonl``: started again, it goes on where it was.
 
         Args:
             out: the folder for it.
@@ -233,7 +233,7 @@ class Sanity:
     def report(self, records: Sequence[Entry]) -> SanityReport:
         """What the records say."""
         if not records:
-            raise ImageError(f"none of the {len(self.pictures)} pictures could be read; the first: {self.failures[0]}")
+            raise ImageError(f"none of the {len(self.pictures)} images could be read; the first: {self.failures[0]}")
         method = next(iter(self.layers))
         verdicts = {
             name: CHECKS[name].judge([record["checks"][name] for record in records], method) for name in self.checks
@@ -241,13 +241,13 @@ class Sanity:
         return SanityReport(self.classifier.name, method, self.layers[method][0], len(records), verdicts)
 
 
-# The pictures of a check: a few of those that somebody has, or photographs that are there without asking anybody.
+# The images of a check: a few of those that somebody has, or photographs that are there without asking anybody.
 
 PHOTOGRAPHS = ("chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg")  # inside scikit-image, with free licences
 
 
 def pictures_of(patterns: Sequence[str], limit: int) -> list[Path]:
-    """The files of pictures, folders and patterns, each once; of more than ``limit`` some, evenly among them.
+    """The files of images, folders and patterns, each once; of more than ``limit`` some, evenly among them.
 
     Example:
         >>> [file.name for file in pictures_of([], 2)]
@@ -261,7 +261,7 @@ def pictures_of(patterns: Sequence[str], limit: int) -> list[Path]:
 def _photographs() -> list[Path]:
     spec = find_spec("skimage")
     if spec is None or spec.origin is None:
-        raise ImageError("name some pictures, or install photographs to check on: pip install 'excite[demo]'")
+        raise ImageError("name some images, or install photographs to check on: pip install 'excite[demo]'")
     return [Path(spec.origin).parent / "data" / name for name in PHOTOGRAPHS]
 
 

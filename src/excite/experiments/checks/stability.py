@@ -1,4 +1,4 @@
-"""Do the maps stay as they are when nobody would see a difference, and move along when the picture does?"""
+"""Do the maps stay as they are when nobody would see a difference, and move along when the image does?"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STEADY, SHAKY = 0.8, 0.5  # rank correlations
 
 
 def under_small_changes(seen: Seen) -> dict[str, Any]:
-    """The rank correlation of each method's map with the one under noise, of the mirrored and of the shifted picture.
+    """The rank correlation of each method's map with the one under noise, of the mirrored and of the shifted image.
 
     And under noise, how far the map moves in all: the length of the difference in lengths of the map.
     """
@@ -64,7 +64,7 @@ def _noisy(picture: Image.Image, seed: int) -> Image.Image:
 
 
 def _shifted(seen: Seen) -> dict[str, float]:
-    """The picture without its right and lower edge, and without its left and upper edge: compared where both are."""
+    """The image without its right and lower edge, and without its left and upper edge: compared where both are."""
     width, height = seen.picture.size
     step = max(1, round(SHIFT * min(width, height)))
     if step * 4 > min(width, height):
@@ -82,7 +82,7 @@ def _shifted(seen: Seen) -> dict[str, float]:
 
 
 def judge_stability(measured: Sequence[Measured], method: str) -> Verdict:
-    """The same map under noise, the mirrored map of a mirrored picture, the shifted one of a shifted picture."""
+    """The same map under noise, the mirrored map of a mirrored image, the shifted one of a shifted image."""
     names = list(measured[0]["likeness"])
     kinds = [kind for kind in ("noise", "flip", "shift") if all(kind in one["likeness"][method] for one in measured)]
     means = {name: {kind: mean([one["likeness"][name][kind] for one in measured]) for kind in kinds} for name in names}
@@ -93,7 +93,7 @@ def judge_stability(measured: Sequence[Measured], method: str) -> Verdict:
     words = {"holds": "stay", "doubtful": "mostly stay", "fails": "do not stay"}[standing]
     told = ", ".join(f"{kind} {value}" for kind, value in means[method].items())
     said = (
-        f"The maps {words} where they belong when the picture changes a little: rank correlation {told}; "
+        f"The maps {words} where they belong when the image changes a little: rank correlation {told}; "
         f"noise of {NOISE:.0f} levels moves {moved[method]} of the map's length."
     )
     rows = [
@@ -107,6 +107,4 @@ def judge_stability(measured: Sequence[Measured], method: str) -> Verdict:
     return Verdict(standing, (said,), rows)
 
 
-STABILITY = Check(
-    "stability", "Do the maps stay when the picture hardly changes?", under_small_changes, judge_stability
-)
+STABILITY = Check("stability", "Do the maps stay when the image hardly changes?", under_small_changes, judge_stability)

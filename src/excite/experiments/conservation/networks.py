@@ -169,7 +169,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "samvit_base_patch16_224": {"depth": 2},
 }
 
-SIZES = (64, 96, 128, 224, 256)  # tried from the smallest on: what counts here is the network, not the picture
+SIZES = (64, 96, 128, 224, 256)  # tried from the smallest on: what counts here is the network, not the image
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Architecture:
         return built
 
     def picture(self, network: nn.Module, seed: int) -> torch.Tensor:
-        """The smallest random picture that the network takes, as a batch of one.
+        """The smallest random image that the network takes, as a batch of one.
 
         Raises:
             ModelError: it takes none of the usual sizes.

@@ -51,7 +51,7 @@ CAUSES = {
     "less than others were, then responds below 0, and nobody pushed it down.",
     "absence": "a norm behind an activation function moves units at rest away from 0, and the layer above takes that "
     "for evidence. Nothing below excited them.",
-    "padding": "the zeros around a map won a pooling: nothing in the picture was larger.",
+    "padding": "the zeros around a map won a pooling: nothing in the image was larger.",
     "nobody": "a unit responded although no child pushed it that way.",
     "constant": "it went to a constant of the network (a class token, a table of positions), which has no place in the "
     "picture.",
@@ -188,7 +188,7 @@ def _digest(tensor: Tensor) -> int:
     return zlib.crc32(tensor.detach().contiguous().numpy().data)
 
 
-# How far a map in single precision is from the map of the same weights and the same picture in double precision.
+# How far a map in single precision is from the map of the same weights and the same image in double precision.
 
 SENT = {"mwp": (1.0, 0.0), "c-mwp": (1.0, -1.0)}  # how much of the cued unit and of its dual goes down
 

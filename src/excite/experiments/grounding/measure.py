@@ -1,4 +1,4 @@
-"""What is done for each picture of grounding: one look, its proposals, and where the right box is ranked.
+"""What is done for each image of grounding: one look, its proposals, and where the right box is ranked.
 
 What is written down are facts (ranks, scores, points, for both readings of the truth), so that tables can be counted
 anew without another look.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     Matches = Mapping[str, NDArray[np.bool_]]
 
 
-# How grounding is measured: what is the same for all pictures.
+# How grounding is measured: what is the same for all images.
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Protocol:
         source: who proposes regions,
         proposals: and what that is called.
         trust: how much the proposals' own order counts, 0 to 1.
-        side: the shorter side of the picture as the classifier sees it.
+        side: the shorter side of the image as the classifier sees it.
         hints: let words for places and colours weigh the maps.
         question: all of that as text.
         labels: the words of the classifier.
@@ -91,24 +91,24 @@ class Protocol:
         object.__setattr__(self, "labels", labels)
 
     def look(self, picture: Image.Image, methods: Sequence[str]) -> Gaze:
-        """One look at a picture, of which these methods can be asked."""
+        """One look at an image, of which these methods can be asked."""
         layers: dict[Method, Sequence[str]] = {find_method(name): self.layers[name] for name in methods}
         return Gaze(self.classifier, picture, list(layers), layer=layers, side=self.side)
 
     def proposed(self, picture: Image.Image, task: Asked) -> tuple[Proposals, str]:
-        """The candidates; without any, why there are none. The phrases of such a picture are missed, not left out."""
+        """The candidates; without any, why there are none. The phrases of such an image are missed, not left out."""
         try:
             return self.source.of(picture, task.name, task.described.path), ""
         except ProposalError as error:
             return Proposals(picture.size, np.zeros((0, 4), np.float32), np.zeros(0, np.float32)), str(error)
 
     def scorer(self, proposals: Proposals) -> Scorer:
-        """What scores the candidates of a picture."""
+        """What scores the candidates of an image."""
         return Scorer(proposals, self.trust)
 
 
 def enlarged(classifier: Classifier, side: int) -> Classifier:
-    """The same classifier, to whom pictures are shown as large as in this experiment, if it can see them so.
+    """The same classifier, to whom images are shown as large as in this experiment, if it can see them so.
 
     Where a method is best read may depend on that.
 
@@ -160,17 +160,17 @@ OWN = "proposals"
 
 @dataclass(frozen=True)
 class Asked:
-    """A picture and the phrases that are asked of it."""
+    """An image and the phrases that are asked of it."""
 
     described: Described
 
     @property
     def name(self) -> str:
-        """The picture's name within its data set."""
+        """The image's name within its data set."""
         return self.described.name
 
     def key(self, question: str) -> str:
-        """Changes when the picture, what was said about it or the question does."""
+        """Changes when the image, what was said about it or the question does."""
         described = self.described
         phrases = [asdict(phrase) for phrase in described.phrases]
         facts = [question, *file_state(described.path), described.size, phrases]
@@ -190,7 +190,7 @@ def checked_truth(truth: str) -> str:
 
 
 def check_size(described: Described, size: tuple[int, int]) -> None:
-    """Raise a `DataError` if the picture has another size than its annotation says: its boxes would lie elsewhere.
+    """Raise a `DataError` if the image has another size than its annotation says: its boxes would lie elsewhere.
 
     Example:
         >>> from pathlib import Path
@@ -258,7 +258,7 @@ def _point_within(point: tuple[int, int] | None, boxes: Sequence[Box]) -> bool:
     return any(x0 <= x < x1 and y0 <= y < y1 for x0, y0, x1, y1 in boxes)
 
 
-# What is done for each picture of grounding: one look, its proposals, and where the right box is ranked.
+# What is done for each image of grounding: one look, its proposals, and where the right box is ranked.
 #
 # What is written down are facts (ranks, scores, points, for both readings of the truth), so that tables can be
 # counted anew without another look.
@@ -283,20 +283,20 @@ class _Truth:
 
 @dataclass(frozen=True, eq=False)
 class Work(ABC):
-    """The work done for each picture: all but how the map of a phrase is judged."""
+    """The work done for each image: all but how the map of a phrase is judged."""
 
     protocol: Protocol
 
     @abstractmethod
     def key(self, task: Asked) -> str:
-        """Changes when the picture, its annotation, the question or the program does."""
+        """Changes when the image, its annotation, the question or the program does."""
 
     @abstractmethod
     def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _Truth) -> dict[str, Any]:
         """What is to be known of the map of a phrase by one method."""
 
     def __call__(self, task: Asked) -> dict[str, Any]:
-        """One look at the picture for all phrases, and what it is worth."""
+        """One look at the image for all phrases, and what it is worth."""
         picture = read_image(task.described.path)
         check_size(task.described, picture.size)
         seconds = dict.fromkeys(STEPS, 0.0)
@@ -343,7 +343,7 @@ class Choosing(Work):
     """Where the right box is ranked with each gamma: what one is chosen by."""
 
     def key(self, task: Asked) -> str:
-        """Changes when the picture, its annotation, the question or the program does."""
+        """Changes when the image, its annotation, the question or the program does."""
         return task.key(f"choosing {GAMMAS} {self.protocol.question}")
 
     def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _Truth) -> dict[str, Any]:
@@ -363,7 +363,7 @@ class Ranking(Work):
     gammas: Mapping[str, float]
 
     def key(self, task: Asked) -> str:
-        """Changes when the picture, its annotation, the question or the program does."""
+        """Changes when the image, its annotation, the question or the program does."""
         return task.key(f"ranking {json.dumps(self.gammas)} {self.protocol.question}")
 
     def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _Truth) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The page of grounding's results: one HTML file with its tables, figures and pictures inside."""
+"""The page of grounding's results: one HTML file with its tables, figures and images inside."""
 
 from __future__ import annotations
 
@@ -82,31 +82,31 @@ def _protocol(run: Run) -> Iterator[tuple[str, str]]:
     """What is the same for all networks."""
     about, protocol = run.about, run.about["protocol"]
     yield "data", f"{run.dataset_name}, split {run.split}, in {about['data']['folder']}"
-    yield "the network sees", f"each picture with its shorter side at {protocol['side']} pixels, where it can"
+    yield "the network sees", f"each image with its shorter side at {protocol['side']} pixels, where it can"
     words = "; its head counts more, and words for places and colours weigh it" if protocol["hints"] else ""
     yield "map of a phrase", f"the mean of the maps of those of its words that the network knows{words}"
-    made = f"{protocol['proposals']}, {about['proposals']:.0f} in a picture on average"
+    made = f"{protocol['proposals']}, {about['proposals']:.0f} in an image on average"
     yield "proposals", f"{made}; one of them is right for {about['reach']:.1f} % of the phrases"
     trust = f"; the last proposal counts {protocol['trust']:.0%} less than the first" if protocol["trust"] else ""
     yield "score", f"the sum of the map in a region, divided by its area to the power of gamma{trust}"
     yield "told once", f"boxes that overlap by more than {SAME:g}: the best of them"
     yield "right", f"a box that overlaps by at least half {TRUTHS[protocol['truth']]}"
     yield "gamma", _gamma(run)
-    yield "small", "what has to be matched covers less than a quarter of the picture"
-    yield "95 % intervals", f"bootstrap over pictures, {RESAMPLES} resamples"
+    yield "small", "what has to be matched covers less than a quarter of the image"
+    yield "95 % intervals", f"bootstrap over images, {RESAMPLES} resamples"
 
 
 def _gamma(run: Run) -> str:
     about, protocol = run.about, run.about["protocol"]
     if isinstance(protocol["gamma"], float):
-        return f"{protocol['gamma']:g} for all, so that all pictures are reported on"
+        return f"{protocol['gamma']:g} for all, so that all images are reported on"
     tried = ", ".join(f"{gamma:g}" for gamma in protocol["gamma"])
     if len(protocol["gamma"]) > MOST_TOLD:
         first, second, *_, last = protocol["gamma"]
         tried = f"{first:g}, {second:g} ... {last:g}"
     drawn = f"{protocol['held_out']:.0%}, drawn by the seed {protocol['seed']}"
     return (
-        f"for each method and network the best of {tried} on {about['held_out_pictures']} held-out pictures "
+        f"for each method and network the best of {tried} on {about['held_out_pictures']} held-out images "
         f"({drawn}); all numbers are of the other {about['reported']}"
     )
 
@@ -154,7 +154,7 @@ def marks_table(rows: Sequence[Row], *, small: bool = False) -> Html:
         ]
         for k, (row, _) in enumerate(there)
     ]
-    of = "instances below a quarter of the picture" if small else "all phrases"
+    of = "instances below a quarter of the image" if small else "all phrases"
     return table(
         f"In percent over {of} ({there[0][1].phrases}), with 95 % intervals. Best in bold, second best underlined.",
         [
@@ -178,7 +178,7 @@ def leads_table(leads: Sequence[Lead]) -> Html:
         return Html("")
     several = len({lead.model for lead in leads}) > 1
     return table(
-        f"By how many points {leads[0].method} is better in R@1, with 95 % intervals, paired over pictures.",
+        f"By how many points {leads[0].method} is better in R@1, with 95 % intervals, paired over images.",
         [f"{leads[0].method} over", *(["network"] * several), "all phrases", "small instances"],
         [
             [called(lead.over), *([lead.model] * several), *(_points(each) for each in (lead.r1, lead.r1_small))]
@@ -214,7 +214,7 @@ def groups_table(rows: Sequence[Row]) -> Html:
 
 def published_tables(data: str) -> Html:
     """The paper's two tables, whatever the data: there is nothing else to compare with."""
-    other = "" if data == GROUNDED_DATA else " Other pictures, other phrases and another network: only the order of "
+    other = "" if data == GROUNDED_DATA else " Other images, other phrases and another network: only the order of "
     other += "" if data == GROUNDED_DATA else "the methods can be compared."
     ranks, groups = published_ranks(), published_groups()
     return joined(
@@ -277,10 +277,10 @@ BOXES, WIDTH, TOO_LATE = 5, 900, 10
 
 @dataclass(frozen=True)
 class Asked(Example):
-    """A phrase of a picture; its category is what the phrase is called as a class, so that these take turns.
+    """A phrase of an image; its category is what the phrase is called as a class, so that these take turns.
 
     Attributes:
-        number: which phrase of the picture it is, from 0.
+        number: which phrase of the image it is, from 0.
         phrase: what the record tells of it.
         hits: the ranks of the first right box of each method, the main one first.
     """
@@ -326,10 +326,10 @@ KINDS: dict[str, Rating[Asked]] = {
 
 
 def choose(records: Sequence[Entry], methods: Sequence[str], truth: str, each: int) -> dict[str, list[Asked]]:
-    """The best examples of each kind: of a picture at most one, and the phrases take turns.
+    """The best examples of each kind: of an image at most one, and the phrases take turns.
 
     Args:
-        records: a record for each picture.
+        records: a record for each image.
         methods: the main one first.
         truth: one of `excite.experiments.grounding.measure.TRUTHS`.
         each: how many of each kind.
@@ -344,9 +344,9 @@ def choose(records: Sequence[Entry], methods: Sequence[str], truth: str, each: i
 
 
 def draw(run: Run, row: Row, example: Asked) -> Image.Image | str:
-    """The picture with the first boxes and the right one, and the maps of the words; or why it cannot be shown.
+    """The image with the first boxes and the right one, and the maps of the words; or why it cannot be shown.
 
-    A picture that vanished since it was measured is no reason to have no page.
+    An image that vanished since it was measured is no reason to have no page.
     """
     try:
         grounded, phrase = run.show(example.image, example.number, row.method, row.chosen.gamma or 0.0, BOXES)
@@ -366,7 +366,7 @@ def _example(record: Entry, number: int, phrase: Entry, methods: Sequence[str], 
     return Asked(record["image"], (width, height), called, area, maps, number, phrase, hits)
 
 
-# The examples of grounding's page: pictures with ranked boxes, the maps of words, and the words in their colours.
+# The examples of grounding's page: images with ranked boxes, the maps of words, and the words in their colours.
 
 EXAMPLES = 12
 BLIND = "center"
@@ -398,9 +398,9 @@ def _cases(run: Run, main: str, each: int, *, several: bool) -> Iterator[Html]:
 
 
 def _example_figure(run: Run, row: Row, example: Asked) -> Html:
-    """An example: its picture, and in words what is to be seen."""
+    """An example: its image, and in words what is to be seen."""
     text, sentence = example.phrase["text"], example.phrase["sentence"]
-    about = f"{example.image}, {100 * example.share:.1f} % of the picture"
+    about = f"{example.image}, {100 * example.share:.1f} % of the image"
     drawn = draw(run, row, example)
     if isinstance(drawn, str):
         return element("p", f"{text} in {about}: cannot be shown ({drawn})", class_="soft")
@@ -425,18 +425,18 @@ def _rank(hit: int | None) -> str:
     return "none" if hit is None else f"number {hit}"
 
 
-# The page of grounding's results: one HTML file with its tables, figures and pictures inside.
+# The page of grounding's results: one HTML file with its tables, figures and images inside.
 
 FILE = "grounding.html"
-CHOSEN = "Where gamma goes from 0 to 1, a large open mark is at the one that the held-out pictures chose."
+CHOSEN = "Where gamma goes from 0 to 1, a large open mark is at the one that the held-out images chose."
 READING = (
     "A phrase is read word by word: the map of each word that the network knows tells where it sees it, and their mean "
     "is the map of the phrase. Proposed regions are ranked by how much of the map they hold for their size. R@N is the "
     "share of phrases with a right box among the first N; mAP ranks the boxes of all mentions of a group, or of a "
     "phrase, together; pointing asks only whether the highest point of the map lies in what is meant. The proposals' "
     "own scores look at no phrase, so what is above them was found by reading. Phrases without any word that the "
-    "network knows are asked as well: all that it finds in the picture stands for them. Two numbers whose intervals "
-    "overlap widely are not told apart by these pictures; the paired differences are surer."
+    "network knows are asked as well: all that it finds in the image stands for them. Two numbers whose intervals "
+    "overlap widely are not told apart by these images; the paired differences are surer."
 )
 
 
@@ -445,7 +445,7 @@ def write(out: Path, runs: Sequence[Run], *, command: str = "") -> Path:
 
     Args:
         out: the folder for it.
-        runs: the experiment of each network, on the same pictures.
+        runs: the experiment of each network, on the same images.
         command: what to type to get it again.
 
     Returns:
@@ -480,8 +480,8 @@ class _Page:
             "How to read it": how_to_read(READING, command),
         }
         introduction = (
-            f"Which region of a picture does a phrase refer to? Measured on {run.dataset_name} {run.split}: "
-            f"{run.about['reported']} pictures, {run.about['phrases']} phrases."
+            f"Which region of an image does a phrase refer to? Measured on {run.dataset_name} {run.split}: "
+            f"{run.about['reported']} images, {run.about['phrases']} phrases."
         )
         return page("Grounding phrases", introduction, [each for each in sections.items() if each[1]])
 
@@ -505,7 +505,7 @@ class _Page:
             ]
             gammas = gammas_figure(run.rows)
             if gammas is not None:
-                drawn.append(_figure(gammas, f"{name}: recall of each method by gamma, on held-out pictures"))
+                drawn.append(_figure(gammas, f"{name}: recall of each method by gamma, on held-out images"))
             parts += [element("h3", name)] * (len(self.runs) > 1) + [element("div", *drawn, class_="beside")]
         searched = any(row.chosen.curve for row in self.rows)
         return joined([*([element("p", CHOSEN)] if searched else []), *parts])

@@ -100,7 +100,7 @@ def _group_lines(runs: Sequence[Run]) -> list[dict[str, str]]:
 def titled_tables(runs: Sequence[Run]) -> dict[str, list[dict[str, str]]]:
     """All tables beside the first that there are, by their titles; the paper's where the data are the paper's."""
     tables = {
-        "small instances, below a quarter of the picture": lines(runs, small=True),
+        "small instances, below a quarter of the image": lines(runs, small=True),
         GROUP_TITLE: _group_lines(runs),
     }
     if runs[0].dataset_name == GROUNDED_DATA:
@@ -114,13 +114,13 @@ def sentences(runs: Sequence[Run]) -> list[str]:
     protocol, marks = about["protocol"], runs[0].shared[0]
     small = 0 if marks.small is None else marks.small.phrases
     held = about["held_out_pictures"]
-    chosen = f"; pictures held out to choose gamma on: {held}" if held else ""
+    chosen = f"; images held out to choose gamma on: {held}" if held else ""
     truth = "the box around all that a phrase refers to" if protocol["truth"] == "union" else "any of its boxes"
     measured = (
         f"{run.dataset_name} {run.split}: {marks.all.phrases} phrases, {small} of them small, in {about['reported']} "
         f"pictures, with 95 % intervals{chosen}; right is a box that overlaps by a half with {truth}"
     )
-    proposed = f"proposals: {protocol['proposals']}, {about['proposals']:.0f} in a picture; one of them is right for "
+    proposed = f"proposals: {protocol['proposals']}, {about['proposals']:.0f} in an image; one of them is right for "
     proposed += f"{about['reach']:.1f} % of the phrases"
     missing = [
         f"{row.method} has no result for {row.missing} of {row.all.phrases} phrases: misses"
@@ -198,7 +198,7 @@ def group_values(row: Row) -> dict[str, Any]:
 
 
 def _gammas(run: Run) -> Iterator[dict[str, Any]]:
-    """The mean recall of each method at each gamma, on the held-out pictures."""
+    """The mean recall of each method at each gamma, on the held-out images."""
     for row in run.rows:
         for gamma, recall in zip(GAMMAS, row.chosen.curve, strict=False):
             yield {"model": row.model, "method": row.method, "gamma": gamma, "mean_recall": round(recall, 2)}
@@ -296,7 +296,7 @@ def ranks_figure(rows: Sequence[Row]) -> Any:
 
 
 def gammas_figure(rows: Sequence[Row]) -> Any:
-    """The mean of R@1, R@5 and R@10 on held-out pictures by gamma; a large open mark is at the one that was chosen.
+    """The mean of R@1, R@5 and R@10 on held-out images by gamma; a large open mark is at the one that was chosen.
 
     Returns:
         a figure of matplotlib, or None where no gamma was searched.

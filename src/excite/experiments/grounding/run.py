@@ -1,8 +1,8 @@
-"""Grounding: which region of a picture does a phrase refer to? (paper, 4.3: text-to-region association).
+"""Grounding: which region of an image does a phrase refer to? (paper, 4.3: text-to-region association).
 
-The protocol is the paper's: the picture is seen at 300 pixels in its shorter side, the map of a phrase is the mean of
+The protocol is the paper's: the image is seen at 300 pixels in its shorter side, the map of a phrase is the mean of
 those of its words, proposals are scored with f(R) = S_R / A_R ** gamma, and boxes that overlap by more than 0.7 are
-told once. Gamma is chosen for each method on held-out pictures.
+told once. Gamma is chosen for each method on held-out images.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Run:
         rows: of its methods.
         shared: rows that need no network: the proposals' own scores, and other systems.
         leads: how much better its main method is than everything else.
-        records: a record for each picture that is reported on.
+        records: a record for each image that is reported on.
         dataset_name: the format of the data,
         split: and which part of it.
         groups: the kinds of things that the data know.
@@ -96,11 +96,11 @@ class Run:
     show: Callable[[str, int, str, float, int], tuple[Grounded, Phrase]]
 
 
-# Grounding: which region of a picture does a phrase refer to? (paper, 4.3: text-to-region association).
+# Grounding: which region of an image does a phrase refer to? (paper, 4.3: text-to-region association).
 #
-# The protocol is the paper's: the picture is seen at 300 pixels in its shorter side, the map of a phrase is the mean
+# The protocol is the paper's: the image is seen at 300 pixels in its shorter side, the map of a phrase is the mean
 # of those of its words, proposals are scored with f(R) = S_R / A_R ** gamma, and boxes that overlap by more than 0.7
-# are told once. Gamma is chosen for each method on held-out pictures.
+# are told once. Gamma is chosen for each method on held-out images.
 
 MAIN = ("excite", "c-mwp", "mwp")
 """The method that others are compared with is the first of these that is there."""
@@ -120,23 +120,23 @@ class Grounding:
         proposals: who proposes regions: a name of `excite.grounding.proposals.PROPOSERS`, or precomputed ones.
         cache: a folder in which proposals are kept; None to make them anew each time.
         gamma: how much a large region must hold; or those of `GAMMAS` of which one is chosen for each method on
-            held-out pictures.
-        held_out: choose on this share of the pictures; the others are reported on.
+            held-out images.
+        held_out: choose on this share of the images; the others are reported on.
         seed: another one holds out others.
         truth: one of `TRUTHS`.
         trust: how much the order counts in which proposals come, 0 to 1; the paper has 0.
-        side: the shorter side of pictures as the classifier sees them.
+        side: the shorter side of images as the classifier sees them.
         hints: let words for places and colours weigh the maps.
-        skip: leave out so many pictures first,
+        skip: leave out so many images first,
         limit: and take so many of the rest; None for all.
 
     Attributes:
-        tasks: the pictures with phrases.
+        tasks: the images with phrases.
         held: the names of those on which gamma is chosen; none where it was given.
-        failures: a line for each picture or annotation that cannot be read.
+        failures: a line for each image or annotation that cannot be read.
 
     Raises:
-        ExciteError: there is no such method, layer, truth or proposer, or there are no pictures.
+        ExciteError: there is no such method, layer, truth or proposer, or there are no images.
 
     Example:
         >>> asking = Grounding(excite.load("everyday"), open_phrases("coco"), ["c-mwp"], limit=100)  # doctest: +SKIP
@@ -165,7 +165,7 @@ class Grounding:
         limit: int | None = None,
     ) -> None:
         if skip < 0 or (limit is not None and limit < 1):
-            raise DataError(f"skip {skip} and limit {limit} leave no pictures: give at least 0, and at least 1")
+            raise DataError(f"skip {skip} and limit {limit} leave no images: give at least 0, and at least 1")
         self.classifier, self.dataset = classifier, dataset
         self.truth = checked_truth(truth)
         self.gamma = float(gamma) if isinstance(gamma, (int, float)) else None
@@ -180,7 +180,7 @@ class Grounding:
         self.tasks = list(self._tasks())
         if not self.tasks:
             reason = f": {self.failures[0]}" if self.failures else ""
-            raise DataError(f"none of these {len(self.names)} pictures has phrases to look for{reason}")
+            raise DataError(f"none of these {len(self.names)} images has phrases to look for{reason}")
         chosen = [find_method(name) for name in dict.fromkeys(methods)]
         self.places = Places(enlarged(classifier, side), chosen, None if layer is None else [layer])
         layers = {method: found[:1] for method, found in self.places.layers.items()}
@@ -188,19 +188,19 @@ class Grounding:
         self.held = self._held()
 
     def choosing(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
-        """Ask of the held-out pictures with every gamma, kept in ``choosing.jsonl``; nothing where gamma was given."""
+        """Ask of the held-out images with every gamma, kept in ``choosing.jsonl``; nothing where gamma was given."""
         tasks = [task for task in self.tasks if task.name in self.held]
         return self._done(Choosing(self.protocol), tasks, out / "choosing.jsonl", workers)
 
     def choose(self, records: Sequence[Entry]) -> dict[str, Chosen]:
-        """The gamma of each method: the given one, or the best one on the held-out pictures."""
+        """The gamma of each method: the given one, or the best one on the held-out images."""
         if self.gamma is not None:
             return {method: Chosen(self.gamma) for method in self.protocol.layers}
         self._check_some_were_read(records, len(self.held), "to choose gamma on ")
         return choose(records, self.truth, self.among)
 
     def records(self, out: Path, chosen: Mapping[str, Chosen], workers: int | Crew = 1) -> Iterator[Entry]:
-        """Ask picture by picture, kept in ``records.jsonl``: started again, it goes on where it was.
+        """Ask image by image, kept in ``records.jsonl``: started again, it goes on where it was.
 
         Args:
             out: the folder for it.
@@ -212,7 +212,7 @@ class Grounding:
 
     @property
     def reported(self) -> list[Asked]:
-        """The pictures that nothing is chosen on."""
+        """The images that nothing is chosen on."""
         return [task for task in self.tasks if task.name not in self.held]
 
     def run(self, chosen: Mapping[str, Chosen], records: Sequence[Entry], others: Sequence[Results] = ()) -> Run:
@@ -274,10 +274,10 @@ class Grounding:
         }
 
     def show(self, image: str, number: int, method: str, gamma: float, most: int) -> tuple[Grounded, Phrase]:
-        """A phrase grounded once more, and where it is: for drawing. Its maps carry the picture.
+        """A phrase grounded once more, and where it is: for drawing. Its maps carry the image.
 
         Args:
-            image: the picture's name.
+            image: the image's name.
             number: which of its phrases, from 0.
             method: by which method,
             gamma: and with which gamma.
@@ -315,7 +315,7 @@ class Grounding:
         """Refuse to count nothing."""
         if not records:
             first = f"; the first: {self.failures[0]}" if self.failures else ""
-            raise DataError(f"none of the {asked} pictures {why}could be read{first}")
+            raise DataError(f"none of the {asked} images {why}could be read{first}")
 
 
 def _checked_gammas(gammas: Sequence[float], *, searched: bool) -> tuple[float, ...]:
@@ -342,7 +342,7 @@ class Results:
 
     Attributes:
         name: of the system.
-        answers: by picture and folded phrase; those to the same phrase in the order of the file.
+        answers: by image and folded phrase; those to the same phrase in the order of the file.
     """
 
     name: str
@@ -351,7 +351,7 @@ class Results:
     def mentions(self, records: Sequence[Entry], truth: str) -> tuple[list[Mention], int]:
         """What it makes of all phrases of the records, and how many of these it has no answer to: those are missed.
 
-        An answer stands for all mentions of the same words in a picture; of several, each mention takes the next.
+        An answer stands for all mentions of the same words in an image; of several, each mention takes the next.
         """
         found, missing = [], 0
         for number, record in enumerate(records):
@@ -368,14 +368,14 @@ class Results:
         return found, missing
 
     def _answers(self, image: str, text: str) -> Sequence[Ranked]:
-        path = PurePosixPath(image)  # Flickr30k Entities calls its pictures by their numbers alone
+        path = PurePosixPath(image)  # Flickr30k Entities calls its images by their numbers alone
         missing = () if path.suffix.lower() in PICTURE_SUFFIXES else USUAL_SUFFIXES
         names = (image, path.name, path.stem, *(f"{path.name}{one}" for one in missing))
         return next((self.answers[name, text] for name in names if (name, text) in self.answers), ())
 
 
 def read_results(name: str, path: Path) -> Results:
-    """The results of another system: JSON Lines, or one JSON list, of objects with a picture, a phrase and boxes.
+    """The results of another system: JSON Lines, or one JSON list, of objects with an image, a phrase and boxes.
 
     Args:
         name: of the system.
@@ -420,7 +420,7 @@ def _broken(where: str, error: Exception) -> DataError:
 
 
 def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:
-    """A picture, a phrase and its boxes, best first; of equal scores, in the order of the file."""
+    """An image, a phrase and its boxes, best first; of equal scores, in the order of the file."""
     kinds = {"image": str, "phrase": str, "boxes": list, "scores": list}
     if not isinstance(entry, dict) or not all(isinstance(entry.get(key), kind) for key, kind in kinds.items()):
         raise DataError(f"{where}: it is no result; each is {FORM}")

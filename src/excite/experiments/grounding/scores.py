@@ -1,4 +1,4 @@
-"""What the records of grounding say: gamma chosen on some pictures, recall told of the others."""
+"""What the records of grounding say: gamma chosen on some images, recall told of the others."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ CURVE = range(1, 11)
 
 @dataclass(frozen=True, eq=False)
 class Mention:
-    """A phrase of a picture, and what a ranking of boxes makes of it.
+    """A phrase of an image, and what a ranking of boxes makes of it.
 
     Attributes:
-        picture: the number of its picture, from 0.
+        picture: the number of its image, from 0.
         text: as it was written.
         groups: the kinds of things that it counts for.
-        small: whether what it refers to takes less than a quarter of the picture.
+        small: whether what it refers to takes less than a quarter of the image.
         hit: the rank of the first box that matches, from 1; None where none does.
         scores: of the first boxes, best first.
         pointed: whether the map's maximum lies in what it refers to; None where there is no map.
@@ -82,7 +82,7 @@ class Marks:
 class Standing:
     """How several rankings stand on the same phrases: each by itself, and one against the other.
 
-    Phrases of one picture are no independent draws, so whole pictures are drawn again for intervals. All rankings are
+    Phrases of one image are no independent draws, so whole images are drawn again for intervals. All rankings are
     drawn alike: what is hard for both leaves their difference as it is.
 
     Args:
@@ -180,7 +180,7 @@ class Chosen:
 
     Attributes:
         gamma: the one that is used; None where nothing is scored by area.
-        curve: for each of `GAMMAS` the mean of R@1, R@5 and R@10 on the held-out pictures, in percent; none where
+        curve: for each of `GAMMAS` the mean of R@1, R@5 and R@10 on the held-out images, in percent; none where
             somebody said which gamma it is.
     """
 
@@ -190,7 +190,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Row:
-    """What one way to rank boxes is worth, on the pictures that nothing was chosen on.
+    """What one way to rank boxes is worth, on the images that nothing was chosen on.
 
     Attributes:
         model: the network's name; blank for a ranking that needs none.
@@ -198,7 +198,7 @@ class Row:
         layer: where it was read; blank where there is nothing to read.
         chosen: its gamma.
         all: over all phrases.
-        small: over those that refer to less than a quarter of the picture; None where there are none.
+        small: over those that refer to less than a quarter of the image; None where there are none.
         groups: recall at 5 of each group, in percent; None for one without phrases.
         missing: how many phrases have no result (of another system's file): they count as missed.
     """
@@ -233,7 +233,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Lead:
-    """How much better one row is than another, in points of recall, paired over pictures."""
+    """How much better one row is than another, in points of recall, paired over images."""
 
     model: str
     method: str
@@ -269,7 +269,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-# What the records of grounding say: gamma chosen on some pictures, recall told of the others.
+# What the records of grounding say: gamma chosen on some images, recall told of the others.
 
 
 def choose(records: Sequence[Entry], truth: str, among: Sequence[float] = GAMMAS) -> dict[str, Chosen]:
@@ -319,7 +319,7 @@ class Table:
 
     def __init__(self, mentions: Mapping[str, Sequence[Mention]], groups: Sequence[str]) -> None:
         if not all(mentions.values()):
-            raise DataError("there are no phrases to count: give more pictures")
+            raise DataError("there are no phrases to count: give more images")
         small = {name: [one for one in each if one.small] for name, each in mentions.items()}
         self.mentions, self.groups = mentions, groups
         self.all = Standing(mentions)
@@ -377,7 +377,7 @@ def reach(records: Sequence[Entry], truth: str) -> float:
 
 
 def spent(records: Sequence[Entry]) -> dict[str, float]:
-    """The seconds that each step took, all pictures together.
+    """The seconds that each step took, all images together.
 
     Example:
         >>> spent([{"seconds": {"looking": 0.5}}, {"seconds": {"looking": 0.25}}])

@@ -1,4 +1,4 @@
-"""The page of localisation's results: one HTML file with its tables, figures and pictures inside."""
+"""The page of localisation's results: one HTML file with its tables, figures and images inside."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from excite.jobs import Entry
     from excite.metrics.statistics import Share
 
-    Fits = Sequence[bool]  # of the main method, and then of the others that look at the picture
+    Fits = Sequence[bool]  # of the main method, and then of the others that look at the image
 
 
 # What was measured in localisation, and what was not, in words for its page.
@@ -85,16 +85,16 @@ def _protocol(run: Run) -> Iterator[tuple[str, str]]:
     about = run.about
     width, height = about["canvas"]
     yield "data", f"{run.dataset_name}, split {run.split}, in {about['data']['folder']}"
-    yield "the network sees", f"each picture in one piece, {_shape(about)}, and is told what to look for"
-    above = f"above {ALPHA} times its mean; the box is then scaled back to the picture"
+    yield "the network sees", f"each image in one piece, {_shape(about)}, and is told what to look for"
+    above = f"above {ALPHA} times its mean; the box is then scaled back to the image"
     yield (
         "box",
         f"the map is stretched to {width} x {height}, and the tightest box goes around all of it that is {above}",
     )
     yield "fits", "a box that overlaps a true box by at least half (intersection over union); the best true box counts"
-    yield "error", "the share of pairs of a picture and a category in it whose box does not fit"
-    yield ALPHA, "for each method and network, the one of 0, 0.5, 1 ... 10 with the smallest error on held-out pictures"
-    yield "95 % intervals", "Wilson's, for a share; of differences, from their spread over pictures"
+    yield "error", "the share of pairs of an image and a category in it whose box does not fit"
+    yield ALPHA, "for each method and network, the one of 0, 0.5, 1 ... 10 with the smallest error on held-out images"
+    yield "95 % intervals", "Wilson's, for a share; of differences, from their spread over images"
 
 
 def _shape(about: Mapping[str, Any]) -> str:
@@ -108,7 +108,7 @@ def _of_one(run: Run) -> Iterator[tuple[str, str]]:
     yield "pictures", f"{about['pictures']} asked for, {len(run.records)} measured"
     drawn = f"{about['held_out']:.0%}, drawn by the seed {about['seed']}"
     yield "held out", f"{chosen_on} only chose thresholds ({drawn}); all numbers are of the other {len(run.reported)}"
-    yield "pairs", f"{run.rows[0].error.total} of a picture and a category in it are reported on"
+    yield "pairs", f"{run.rows[0].error.total} of an image and a category in it are reported on"
     yield "signal", f"starts from what the network says of {about['output']}"
     yield "left out", lines_or_nothing(left_out_lines(about["left_out"]))
     yield "could not be read", lines_or_nothing(about["failures"])
@@ -122,7 +122,7 @@ def errors_table(rows: Sequence[Row], whole: Mapping[str, Share], data: str) -> 
 
     Args:
         rows: of each network and method at most one.
-        whole: for each network the error of the whole picture as the box.
+        whole: for each network the error of the whole image as the box.
         data: the format of the data; the paper's numbers are of one only.
     """
     found = {(row.model, row.method): row for row in rows}
@@ -143,11 +143,11 @@ def errors_table(rows: Sequence[Row], whole: Mapping[str, Share], data: str) -> 
     blind = [cell for model in models for cell in (ranked(in_percent(whole[model]), []), DASH, DASH)]
     return table(
         "Error in percent, with 95 % intervals. Best in bold, second best underlined."
-        + " The paper's numbers are of another network, on all pictures." * beside,
+        + " The paper's numbers are of another network, on all images." * beside,
         ["method", *["error", ALPHA, "read at"] * len(models), *["error", ALPHA] * beside],
         map(line, methods_of(rows)),
         groups=[("", 1), *((model, 3) for model in models), *[(f"paper: {LOCALIZED_ON}", 2)] * beside],
-        foot=[["the whole picture", *blind, *[DASH] * 2 * beside]],
+        foot=[["the whole image", *blind, *[DASH] * 2 * beside]],
     )
 
 
@@ -197,7 +197,7 @@ def conventions_table(rows: Sequence[Row]) -> Html:
     return table(
         f"{rows[0].model}. On the left, the error in percent by each way to find a box, at the threshold that held-out "
         "pictures chose; the range of a map goes from its smallest to its largest value. On the right, how many boxes "
-        "fit, in percent, at the best of all thresholds: chosen on the very pictures, as others report it. Best in "
+        "fit, in percent, at the best of all thresholds: chosen on the very images, as others report it. Best in "
         "bold, second best underlined.",
         ["method", *(PIECES[way] for way in WAYS), "IoU 0.5", *(f"IoU {each:g}" for each in enough), "mean"],
         [[row.method, *cells(k, row)] for k, row in enumerate(rows)],
@@ -272,7 +272,7 @@ KINDS: dict[str, Rating[BoxExample]] = {
 
 
 def choose(run: Run, rows: Sequence[Row], each: int) -> dict[str, list[BoxExample]]:
-    """The best examples of each kind among the pictures that are reported on.
+    """The best examples of each kind among the images that are reported on.
 
     Args:
         run: one network's experiment.
@@ -296,8 +296,8 @@ def _example(pair: Pair, rows: Sequence[Row]) -> BoxExample:
 def draw(run: Run, example: BoxExample) -> Drawn[BoxExample]:
     """The photograph and each method's map over it: the true boxes are dashed, and the one that was found is not.
 
-    All are drawn at the width at which they are shown, so that lines look the same on large and on small pictures.
-    A picture that vanished or changed since it was measured is no reason to have no page.
+    All are drawn at the width at which they are shown, so that lines look the same on large and on small images.
+    An image that vanished or changed since it was measured is no reason to have no page.
     """
     try:
         picture, shown = shown_again(run.show, example)
@@ -357,7 +357,7 @@ def _cases(run: Run, rows: Sequence[Row], each: int, of: str) -> Iterator[Html]:
 
     def strip_of(example: BoxExample) -> Html:
         name = words.get(example.category, example.category)
-        about = f"{example.image}, {100 * example.share:.0f} % of the picture"
+        about = f"{example.image}, {100 * example.share:.0f} % of the image"
         return strip(draw(run, example), name, about, _verdict)
 
     for kind, found in choose(run, rows, each).items():
@@ -371,13 +371,13 @@ def _verdict(found: Entry) -> str:
     return f"{'✓' if found['manner'] == 'fits' else '✗'} {found['manner']}, IoU {found['overlap']:.2f}"
 
 
-# The page of localisation's results: one HTML file with its tables, figures and pictures inside.
+# The page of localisation's results: one HTML file with its tables, figures and images inside.
 
 FILE = "localization.html"
 MAIN = ("extent", "mwp")
 CURVES = {"paper": f"{ALPHA}, in means of the map", "max": "t, in maxima of the map"}
 SEVERAL_LAYERS = (
-    "Of a method that was read at several layers, the one with the smallest error on held-out pictures is shown."
+    "Of a method that was read at several layers, the one with the smallest error on held-out images is shown."
 )
 SIZES = (
     "Fifths of the pairs, from the smallest objects to the largest (by their box; of several, the largest). Bars are "
@@ -387,7 +387,7 @@ READING = (
     "A method makes a map of where a network sees a category, and the strong part of it is boxed. The box should fit "
     "the object as a whole: a map of an animal's head alone points at the animal, and yet gives a box that is too "
     "small. So this is another question than pointing. The threshold decides much; it was chosen for each method on "
-    "pictures that are not counted. Two errors whose intervals overlap widely are not told apart by these pictures; "
+    "pictures that are not counted. Two errors whose intervals overlap widely are not told apart by these images; "
     "the paired differences are surer."
 )
 
@@ -397,7 +397,7 @@ def write(out: Path, runs: Sequence[Run], *, command: str = "") -> Path:
 
     Args:
         out: the folder for it.
-        runs: the experiment of each network, on the same pictures.
+        runs: the experiment of each network, on the same images.
         command: what to type to get it again.
 
     Returns:
@@ -436,7 +436,7 @@ class _Page:
         }
         introduction = (
             f"How well does a box around what a network sees fit the object? Measured on {run.dataset_name} "
-            f"{run.split}: {len(run.reported)} pictures, {self.rows[0].error.total} pairs of a picture and a category "
+            f"{run.split}: {len(run.reported)} images, {self.rows[0].error.total} pairs of an image and a category "
             f"in it."
         )
         return page("Localising objects", introduction, [each for each in sections.items() if each[1]])
@@ -453,7 +453,7 @@ class _Page:
         )
 
     def _differences(self) -> Iterator[str]:
-        """How the main method stands against the best of the others, on the same pictures."""
+        """How the main method stands against the best of the others, on the same images."""
         for run in self.runs:
             rows = self.shown[run.classifier_name]
             mains = [row for row in rows if row.method == self.main]
@@ -464,7 +464,7 @@ class _Page:
             gap = difference(run.records, run.reported, _place(mains[0]), _place(other))
             yield (
                 f"{run.classifier_name}: {self.main} against {other.method}, the best of the others: {points(gap)} of "
-                f"error (paired over pictures, 95 % interval; below 0, {self.main} is better; p = {gap.p:.2g})"
+                f"error (paired over images, 95 % interval; below 0, {self.main} is better; p = {gap.p:.2g})"
             )
 
     def _empty(self) -> Iterator[str]:
@@ -476,7 +476,7 @@ class _Page:
 
     def _thresholds(self) -> Html:
         """The error at every threshold, by the paper's way and by shares of the maximum."""
-        said = element("p", f"A large open mark is at the threshold that held-out pictures chose. {papers_alphas()}")
+        said = element("p", f"A large open mark is at the threshold that held-out images chose. {papers_alphas()}")
         return joined([said, *(self._curves(name, rows) for name, rows in self.shown.items())])
 
     def _curves(self, name: str, rows: Sequence[Row]) -> Html:

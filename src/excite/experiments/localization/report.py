@@ -94,14 +94,14 @@ def sentences(run: Run) -> list[str]:
     """What was measured, and what was left out and why."""
     about, row = run.about, run.rows[0]
     measured = (
-        f"{run.classifier_name} on {run.dataset_name} {run.split}: errors on {row.error.total} pairs of a picture and "
-        f"a category, in {about['reported']} pictures, with 95 % intervals; pictures held out to choose thresholds on: "
-        f"{about['held_out_pictures']}; MaxBoxAcc and MaxBoxAccV2 take the best threshold of the reported pictures"
+        f"{run.classifier_name} on {run.dataset_name} {run.split}: errors on {row.error.total} pairs of an image and "
+        f"a category, in {about['reported']} images, with 95 % intervals; images held out to choose thresholds on: "
+        f"{about['held_out_pictures']}; MaxBoxAcc and MaxBoxAccV2 take the best threshold of the reported images"
     )
     empty = [f"maps of {one.method} at {one.layer} without any box: {one.empty}" for one in run.told if one.empty]
     missing = "; ".join(left_out_lines(about["left_out"]))
     several = len(run.rows) - len(run.told)
-    chosen = ["the layer of each method was chosen on the held-out pictures too (rows.csv has all)"] if several else []
+    chosen = ["the layer of each method was chosen on the held-out images too (rows.csv has all)"] if several else []
     return [measured, *chosen, *empty, *([f"left out: {missing}"] if missing else [])]
 
 
@@ -196,10 +196,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Pair:
-    """A picture and a category in it, with what some methods found there.
+    """An image and a category in it, with what some methods found there.
 
     Attributes:
-        image: the picture's name.
+        image: the image's name.
         size: its width and height.
         category: what was to be found,
         truth: and where it is.
@@ -214,7 +214,7 @@ class Pair:
 
     @property
     def share(self) -> float:
-        """How much of the picture the object covers by its box; of several, the largest.
+        """How much of the image the object covers by its box; of several, the largest.
 
         Example:
             >>> Pair("1", (10, 10), "cat", ((0, 0, 5, 5), (0, 0, 1, 1)), ()).share
@@ -230,7 +230,7 @@ def pairs_of(run: Run, rows: Sequence[Row]) -> list[Pair]:
 
 
 def reported(run: Run) -> Iterator[Entry]:
-    """The records of the pictures on which nothing was chosen."""
+    """The records of the images on which nothing was chosen."""
     return (record for record in run.records if record["image"] in run.reported)
 
 
@@ -251,7 +251,7 @@ def manner(box: Box | None, truth: Sequence[Box]) -> str:
 
 
 def whole_picture(pairs: Sequence[Pair]) -> Share:
-    """How often the whole picture, taken for the box, does not fit: what a method has to be better than.
+    """How often the whole image, taken for the box, does not fit: what a method has to be better than.
 
     Example:
         >>> whole_picture([Pair("1", (10, 10), "cat", ((0, 0, 10, side),), ()) for side in (9, 5, 2)])
@@ -424,7 +424,7 @@ def sizes_figure(pairs: Sequence[Pair], rows: Sequence[Row]) -> Any:
         axes.set_xticks(places, [sizes for sizes, _ in groups], rotation=60)
         axes.tick_params(labelsize=7.5)
     panels[0].set_ylim(-3, 103)
-    figure.supxlabel("the object's box, in percent of the picture", fontsize=9, color=INK)
+    figure.supxlabel("the object's box, in percent of the image", fontsize=9, color=INK)
     figure.supylabel("error [%]", fontsize=9, color=INK)
     return figure
 

@@ -1,8 +1,8 @@
 """Localisation: does the box around the strong part of a map fit the object that was asked for? (paper, 4.2).
 
-The protocol is the paper's: the picture is squashed to the classifier's square, the map is stretched to 224 x 224, and
-the tightest box around what lies above a multiple of its mean is scaled back to the picture. That multiple is chosen
-for each method on held-out pictures. The label is given: every category of a picture that the classifier has a word
+The protocol is the paper's: the image is squashed to the classifier's square, the map is stretched to 224 x 224, and
+the tightest box around what lies above a multiple of its mean is scaled back to the image. That multiple is chosen
+for each method on held-out images. The label is given: every category of an image that the classifier has a word
 for is asked for.
 """
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from excite.models import Classifier
 
 
-# What is done for each picture of localisation: one look, and how the boxes of each map lie.
+# What is done for each image of localisation: one look, and how the boxes of each map lie.
 #
 # What is written down are facts (the boxes, how much they overlap with the truth), so that the choice of thresholds
 # may change without another look.
 
 CANVAS = (224, 224)
-"""Boxes are made on the map at this size, the paper's, whatever the size of the picture."""
+"""Boxes are made on the map at this size, the paper's, whatever the size of the image."""
 
 
 @dataclass(frozen=True, eq=False)
 class Boxing:
-    """The work done for each picture.
+    """The work done for each image.
 
     Attributes:
         classifier: who is asked.
@@ -67,11 +67,11 @@ class Boxing:
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Task) -> str:
-        """Changes when the picture, its annotation, the question or the program does."""
+        """Changes when the image, its annotation, the question or the program does."""
         return task.key(self.question)
 
     def __call__(self, task: Task) -> dict[str, Any]:
-        """One look at the picture, and how the boxes of each map lie."""
+        """One look at the image, and how the boxes of each map lie."""
         picture = read_image(task.sample.path)
         task.sample.check_size(picture.size)
         targets = [_facts(cue.target) for cue in task.cues]
@@ -86,7 +86,7 @@ def _facts(target: Target) -> dict[str, Any]:
 
 def _boxed(found: AttentionMap, target: Target) -> dict[str, Any]:
     width, height = found.image_size
-    scale = np.array([width / CANVAS[0], height / CANVAS[1]] * 2)  # back to the picture's own pixels
+    scale = np.array([width / CANVAS[0], height / CANVAS[1]] * 2)  # back to the image's own pixels
     boxes = {
         rule: [each * scale for each in made]
         for rule, made in boxes_of(upsample(found.values.clamp(min=0), CANVAS)).items()
@@ -100,13 +100,13 @@ def _boxed(found: AttentionMap, target: Target) -> dict[str, Any]:
     }
 
 
-# Pictures squashed to a square, as the paper's localisation takes them.
+# Images squashed to a square, as the paper's localisation takes them.
 
 
 def squared(classifier: Classifier) -> Classifier:
-    """The same classifier, to whom every picture is shown as a square.
+    """The same classifier, to whom every image is shown as a square.
 
-    Its map then still covers the whole picture, so it need only be stretched over it to lie right.
+    Its map then still covers the whole image, so it need only be stretched over it to lie right.
 
     Example:
         >>> classifier = squared(excite.load())
@@ -120,7 +120,7 @@ def squared(classifier: Classifier) -> Classifier:
 
 @dataclass(frozen=True, repr=False)
 class _Squashing:
-    """A preparation of one's own, after the picture was made a square of its shorter side."""
+    """A preparation of one's own, after the image was made a square of its shorter side."""
 
     after: Callable[[Image.Image], Tensor]
 
@@ -135,14 +135,14 @@ class _Squashing:
 
 # Localisation: does the box around the strong part of a map fit the object that was asked for? (paper, 4.2).
 #
-# The protocol is the paper's: the picture is squashed to the classifier's square, the map is stretched to 224 x 224,
-# and the tightest box around what lies above a multiple of its mean is scaled back to the picture. That multiple is
-# chosen for each method on held-out pictures. The label is given: every category of a picture that the classifier has
+# The protocol is the paper's: the image is squashed to the classifier's square, the map is stretched to 224 x 224,
+# and the tightest box around what lies above a multiple of its mean is scaled back to the image. That multiple is
+# chosen for each method on held-out images. The label is given: every category of an image that the classifier has
 # a word for is asked for.
 
 
 class Localization(Comparison):
-    """Boxes the objects of annotated pictures with several methods, and counts how many boxes fit.
+    """Boxes the objects of annotated images with several methods, and counts how many boxes fit.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
@@ -150,11 +150,11 @@ class Localization(Comparison):
         methods: names from `excite.METHODS`.
         layers: read all methods at these layers, where they can be; None for each method's own place. Methods that may
             be read anywhere are then read at the two layers that are most worth it, and the better one is chosen on
-            held-out pictures: another layer fits boxes than points.
-        skip: leave out so many pictures first,
+            held-out images: another layer fits boxes than points.
+        skip: leave out so many images first,
         limit: and take so many of the rest; None for all.
-        own_shape: show the classifier pictures of their own shape, instead of squashing them to a square.
-        held_out: choose thresholds on this share of the pictures; the others are reported on.
+        own_shape: show the classifier images of their own shape, instead of squashing them to a square.
+        held_out: choose thresholds on this share of the images; the others are reported on.
         seed: another one holds out others.
 
     Attributes:
@@ -192,7 +192,7 @@ class Localization(Comparison):
         self.work = Boxing(shown, self.places.layers)
 
     def reported(self, records: Sequence[Entry]) -> frozenset[str]:
-        """The pictures that no threshold is chosen on."""
+        """The images that no threshold is chosen on."""
         names = frozenset(record["image"] for record in records)
         return names - held_out(names, self.share, self.seed)
 

@@ -1,4 +1,4 @@
-"""What the records of localisation say: thresholds chosen on some pictures, errors told of the others."""
+"""What the records of localisation say: thresholds chosen on some images, errors told of the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Boxes = NDArray[np.float64]
 
 
-# The maps of one method on both sides: pictures that thresholds are chosen on, and pictures that are reported on.
+# The maps of one method on both sides: images that thresholds are chosen on, and images that are reported on.
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Sides:
 
     Attributes:
         place: the method and the layer.
-        held_out: its maps of the pictures to choose on.
-        reported: its maps of the pictures to report on,
-        pictures: and for each the number of its picture among these.
+        held_out: its maps of the images to choose on.
+        reported: its maps of the images to report on,
+        pictures: and for each the number of its image among these.
     """
 
     place: Place
@@ -77,7 +77,7 @@ def sides_of(records: Sequence[Entry], reported: Collection[str]) -> list[Sides]
     """For each method and layer its maps on both sides, in the order of the pairs.
 
     Raises:
-        DataError: the records are of different methods or layers, or all pictures are on one side.
+        DataError: the records are of different methods or layers, or all images are on one side.
 
     Example:
         >>> found = {"method": "mwp", "layer": "conv5"}
@@ -88,7 +88,7 @@ def sides_of(records: Sequence[Entry], reported: Collection[str]) -> list[Sides]
     places = asked_places(target for record in records for target in record["targets"])
     choose, tell = ([one for one in records if (one["image"] in reported) is told] for told in (False, True))
     if not choose or not tell:
-        raise DataError("thresholds are chosen on some pictures and told of others: there are none on one of the sides")
+        raise DataError("thresholds are chosen on some images and told of others: there are none on one of the sides")
     held_out, told = _by_place(choose), _by_place(tell)
     pictures = [k for k, record in enumerate(tell) for _ in record["targets"]]
     return [Sides(place, held_out[place], told[place], pictures) for place in places]
@@ -222,7 +222,7 @@ def _rows(boxes: Sequence[Sequence[float]]) -> Boxes:
     return np.array(boxes, dtype=np.float64).reshape(-1, 4)
 
 
-# What the records of localisation say: thresholds chosen on some pictures, errors told of the others.
+# What the records of localisation say: thresholds chosen on some images, errors told of the others.
 
 V2_OVERLAPS = (0.3, 0.5, 0.7)
 """How much overlap is enough: MaxBoxAccV2 is the mean of all three."""
@@ -234,9 +234,9 @@ class RuleResult:
 
     Attributes:
         rule: a name of `RULES`.
-        threshold: the one with the smallest error on the held-out pictures; of equals the first.
-        error: at that threshold, how many pairs on the other pictures have no box that overlaps by a half.
-        curve: the error in percent on those other pictures, at each threshold.
+        threshold: the one with the smallest error on the held-out images; of equals the first.
+        error: at that threshold, how many pairs on the other images have no box that overlaps by a half.
+        curve: the error in percent on those other images, at each threshold.
     """
 
     rule: str
@@ -251,7 +251,7 @@ class RuleResult:
 
 @dataclass(frozen=True)
 class Row:
-    """What one method is worth at one layer of one network, on the pictures that nothing was chosen on.
+    """What one method is worth at one layer of one network, on the images that nothing was chosen on.
 
     Attributes:
         model: the network's name.
@@ -259,10 +259,10 @@ class Row:
         layer: where it was read.
         rules: the result of each rule, the paper's first.
         max_box_acc: MaxBoxAcc: how often, in percent, the largest region's box fits at the best threshold of all. It is
-            chosen on the very pictures, so it is a little too good, as it is for everybody who tells it.
+            chosen on the very images, so it is a little too good, as it is for everybody who tells it.
         max_box_acc_v2: the same for the best region's box, for each overlap of `V2_OVERLAPS`.
         empty: how many maps have no box at all.
-        chosen: the error by the paper's rule on the held-out pictures, where the threshold was chosen.
+        chosen: the error by the paper's rule on the held-out images, where the threshold was chosen.
     """
 
     model: str
@@ -310,11 +310,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Run(ComparisonRun):
-    """One network's localisation; its records are also of the pictures that thresholds were chosen on.
+    """One network's localisation; its records are also of the images that thresholds were chosen on.
 
     Attributes:
         rows: from `tally`.
-        reported: the names of the pictures that the rows are about.
+        reported: the names of the images that the rows are about.
     """
 
     rows: Sequence[Row]
@@ -328,11 +328,11 @@ class Run(ComparisonRun):
 
 @dataclass(frozen=True)
 class Difference:
-    """How many points more error one method has than another on the same pictures: below 0, it is better.
+    """How many points more error one method has than another on the same images: below 0, it is better.
 
     Attributes:
         value: in points, by the paper's rule, each at its own threshold,
-        low: and where it lies by its spread over pictures,
+        low: and where it lies by its spread over images,
         high: in 95 of 100 such samples.
         p: how likely they would differ at least so much if neither were better (see `statistics.paired_test`).
     """
@@ -349,10 +349,10 @@ def tally(records: Sequence[Entry], model: str, reported: Collection[str]) -> li
     Args:
         records: from `Localization.records`.
         model: the network's name.
-        reported: the pictures to report on; thresholds are chosen on all others.
+        reported: the images to report on; thresholds are chosen on all others.
 
     Raises:
-        DataError: the records are of different methods or layers, or all pictures are on one side.
+        DataError: the records are of different methods or layers, or all images are on one side.
 
     Example:
         >>> overlaps = {rule.name: [0.6] * len(rule.thresholds) for rule in RULES.values()}
@@ -366,18 +366,18 @@ def tally(records: Sequence[Entry], model: str, reported: Collection[str]) -> li
 
 
 def best_layers(rows: Sequence[Row]) -> list[Row]:
-    """For each method of a network the layer with the smallest error on the pictures that thresholds were chosen on.
+    """For each method of a network the layer with the smallest error on the images that thresholds were chosen on.
 
-    The best of many layers on the very pictures that are reported on would be partly the luckiest.
+    The best of many layers on the very images that are reported on would be partly the luckiest.
     """
     methods = dict.fromkeys(row.method for row in rows)
     return [min((row for row in rows if row.method == one), key=lambda row: row.chosen.value) for one in methods]
 
 
 def difference(records: Sequence[Entry], reported: Collection[str], one: Place, other: Place) -> Difference:
-    """How much more error ``one`` has than ``other`` (each a method and a layer), on the pictures that are reported on.
+    """How much more error ``one`` has than ``other`` (each a method and a layer), on the images that are reported on.
 
-    Pictures that are easy or hard for both leave the difference as it is, so it is surer than both errors.
+    Images that are easy or hard for both leave the difference as it is, so it is surer than both errors.
 
     Raises:
         DataError: as in `tally`.
@@ -406,7 +406,7 @@ def _result(rule: str, sides: Sides) -> RuleResult:
 
 
 def _standard_error(gaps: NDArray[np.int64], pictures: Sequence[int]) -> float:
-    """Of the mean of these, the number of whose picture is given: pairs of one picture are no independent draws."""
+    """Of the mean of these, the number of whose image is given: pairs of one image are no independent draws."""
     strays = np.bincount(pictures, weights=gaps - gaps.mean())
     count = len(strays)
     return math.sqrt((strays**2).sum() * count / max(count - 1, 1)) / len(gaps)

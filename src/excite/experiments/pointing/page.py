@@ -1,4 +1,4 @@
-"""The page of the Pointing Game's results: one HTML file with its tables, figures and pictures inside."""
+"""The page of the Pointing Game's results: one HTML file with its tables, figures and images inside."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # What was measured in a Pointing Game, and what was not, in words for its page.
 
 DIFFICULT = {
-    "the paper's rule": "objects that together cover less than a quarter of the picture, with another category in it",
+    "the paper's rule": "objects that together cover less than a quarter of the image, with another category in it",
 }
 
 
@@ -65,12 +65,12 @@ def _game(run: Run, tolerance: float, *, inclusive: bool) -> Iterator[tuple[str,
     about = run.about
     yield "data", f"{run.dataset_name}, split {run.split}, in {about['data']['folder']}"
     mode = PROTOCOLS[about["protocol"]].mode
-    yield "protocol", f"{about['protocol']}: the highest point of the map, stretched ({mode}) to the picture's own size"
+    yield "protocol", f"{about['protocol']}: the highest point of the map, stretched ({mode}) to the image's own size"
     edge = "up to and including" if inclusive else "less than"
     yield "hit", f"a point {edge} {tolerance:g} pixels beside an object of the category"
     yield "Difficult", DIFFICULT.get(about["difficult"], about["difficult"])
     yield "score", "the share of hits in each category, and the mean of these shares"
-    yield "95 % intervals", f"bootstrap over pictures, {RESAMPLES} resamples"
+    yield "95 % intervals", f"bootstrap over images, {RESAMPLES} resamples"
 
 
 def _played(run: Run) -> Iterator[tuple[str, str]]:
@@ -78,7 +78,7 @@ def _played(run: Run) -> Iterator[tuple[str, str]]:
     about, row = run.about, run.rows[0]
     hard = 0 if row.difficult is None else row.difficult.pairs
     yield "pictures", f"{about['pictures']} asked for, {len(run.records)} played"
-    yield "pairs", f"{row.all.pairs} of a picture and a category in it, {hard} of them Difficult"
+    yield "pairs", f"{row.all.pairs} of an image and a category in it, {hard} of them Difficult"
     yield "signal", f"starts from what the network says of {about['output']}"
     yield "left out", lines_or_nothing(left_out_lines(about["left_out"]))
     yield "could not be read", lines_or_nothing(about["failures"])
@@ -117,7 +117,7 @@ def _cases(run: Run, rows: Sequence[Row], is_hit: Callable[[float | None], bool]
         return is_hit(found["distance"])
 
     def strip_of(example: Example) -> Html:
-        about = f"{example.image}, {100 * example.share:.1f} % of the picture"
+        about = f"{example.image}, {100 * example.share:.1f} % of the image"
         return strip(draw(run, example), example.category, about, lambda found: _verdict(found, hit=hits(found)))
 
     chosen = choose(run.records, [(row.method, row.layer) for row in rows], hits, each)
@@ -306,18 +306,18 @@ def _heat(value: float, best: float) -> Html:
     return element("span", number, class_="heat", style=f"--share: {0.7 * value:.0f}%")
 
 
-# The page of the Pointing Game's results: one HTML file with its tables, figures and pictures inside.
+# The page of the Pointing Game's results: one HTML file with its tables, figures and images inside.
 
 FILE = "pointing.html"
 SEVERAL_LAYERS = (
-    "Of a method that was read at several layers, the best is shown. It was chosen on these very pictures, so its "
+    "Of a method that was read at several layers, the best is shown. It was chosen on these very images, so its "
     "score is a little too good."
 )
 READING = (
     "A method makes a map of where a network sees a category; its highest point should lie on an object of it. All "
-    "counts every pair of a picture and a category in it; Difficult only those whose objects are small and not alone, "
+    "counts every pair of an image and a category in it; Difficult only those whose objects are small and not alone, "
     "where pointing at what is large or in the middle does not help. Two scores whose intervals overlap widely are not "
-    "told apart by these pictures."
+    "told apart by these images."
 )
 
 
@@ -326,7 +326,7 @@ def write(out: Path, runs: Sequence[Run], *, tolerance: float, inclusive: bool =
 
     Args:
         out: the folder for it.
-        runs: the game of each network, on the same pictures.
+        runs: the game of each network, on the same images.
         tolerance: how many pixels beside an object a point may lie and still hit it.
         inclusive: whether exactly so many still is a hit.
         command: what to type to get it again.
@@ -367,7 +367,7 @@ class _Page:
         }
         introduction = (
             f"Where does a network see what it was asked for? Measured on {run.dataset_name} {run.split}: "
-            f"{len(run.records)} pictures, {self.rows[0].all.pairs} pairs of a picture and a category in it."
+            f"{len(run.records)} images, {self.rows[0].all.pairs} pairs of an image and a category in it."
         )
         return page("The Pointing Game", introduction, [each for each in sections.items() if each[1]])
 
@@ -385,7 +385,7 @@ class _Page:
         return joined([both, said, published_table(self.runs[0].dataset_name)])
 
     def _differences(self) -> Iterator[str]:
-        """How the main method stands against the best of the others, on the same pictures."""
+        """How the main method stands against the best of the others, on the same images."""
         for run in self.runs:
             rows = {row.method: row for row in self.rows if row.model == run.classifier_name}
             main = rows.pop(self.main, None)
@@ -397,7 +397,7 @@ class _Page:
             hard = "" if gap.difficult is None else f", {points(gap.difficult)} on Difficult ones"
             yield (
                 f"{run.classifier_name}: {main.method} against {other.method}, the best of the others: "
-                f"{points(gap.all)} on all pairs{hard} (paired over pictures, 95 % intervals)"
+                f"{points(gap.all)} on all pairs{hard} (paired over images, 95 % intervals)"
             )
 
     def _layers(self) -> Html:

@@ -90,9 +90,9 @@ def sentences(run: Run) -> list[str]:
     row, left_out = run.rows[0], run.about["left_out"]
     hard = row.difficult.pairs if row.difficult else 0
     measured = (
-        f"{run.classifier_name} on {run.dataset_name} {run.split}: {len(run.records)} pictures, {row.all.pairs} pairs "
-        f"of a picture and one of {len(row.all.categories)} categories, {hard} of them difficult; means over "
-        f"categories, with 95 % intervals from {RESAMPLES} resamples of the pictures"
+        f"{run.classifier_name} on {run.dataset_name} {run.split}: {len(run.records)} images, {row.all.pairs} pairs "
+        f"of an image and one of {len(row.all.categories)} categories, {hard} of them difficult; means over "
+        f"categories, with 95 % intervals from {RESAMPLES} resamples of the images"
     )
     won = ", ".join(f"{method} {count}" for method, count in wins(run.rows).items())
     missing = "; ".join(left_out_lines(left_out))
@@ -264,7 +264,7 @@ def _scores(rows: Sequence[Row]) -> Iterator[Score]:
 
 # Examples of the Pointing Game to look at: which ones, as the records tell, and their maps, made anew.
 
-SMALL = 0.25  # of the picture, as in the Difficult subset
+SMALL = 0.25  # of the image, as in the Difficult subset
 
 
 def _all_hit(example: Example, hits: Hits) -> float | None:
@@ -278,7 +278,7 @@ def _only_main_hits(example: Example, hits: Hits) -> float | None:
 
 
 def _main_misses(example: Example, hits: Hits) -> float | None:
-    """The farther, measured in diagonals of the picture, the worse. A map that points nowhere is not much to see."""
+    """The farther, measured in diagonals of the image, the worse. A map that points nowhere is not much to see."""
     return None if hits[0] else -(example.maps[0]["distance"] or 0.0) / math.hypot(*example.size)
 
 
@@ -293,10 +293,10 @@ KINDS: dict[str, Rating[Example]] = {
 def choose(
     records: Iterable[Entry], places: Sequence[Place], is_hit: Callable[[Entry], bool], each: int
 ) -> dict[str, list[Example]]:
-    """The best examples of each kind: of a picture at most one, and the categories take turns.
+    """The best examples of each kind: of an image at most one, and the categories take turns.
 
     Args:
-        records: a record for each picture.
+        records: a record for each image.
         places: the methods, each with the layer to show it at; the main one first.
         is_hit: whether a map of a record points at what it was asked for.
         each: how many of each kind.
@@ -323,7 +323,7 @@ def _example(record: Entry, target: Entry, places: Sequence[Place]) -> Example:
 
 
 def _can_see(place: int, examples: Iterable[Example]) -> bool:
-    """The centre does not look at the picture, and maps that are all empty do not point."""
+    """The centre does not look at the image, and maps that are all empty do not point."""
     return any(
         example.maps[place]["method"] != "center" and example.maps[place]["point"] is not None for example in examples
     )
@@ -332,7 +332,7 @@ def _can_see(place: int, examples: Iterable[Example]) -> bool:
 def draw(run: Run, example: Example) -> Drawn[Example]:
     """The photograph and each method's map over it, with the objects outlined and the points marked.
 
-    A picture that vanished or changed since it was measured is no reason to have no page.
+    An image that vanished or changed since it was measured is no reason to have no page.
     """
     try:
         picture, shown = shown_again(run.show, example)

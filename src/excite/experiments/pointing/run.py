@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from excite.readouts.upsample import Mode
 
 
-# What is done for each picture of the Pointing Game: one look, and where each map points.
+# What is done for each image of the Pointing Game: one look, and where each map points.
 #
 # What is written down are facts (the point, how far it lies from the truth), so that the tolerance may change without
 # another look.
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pointing:
-    """The work done for each picture.
+    """The work done for each image.
 
     Attributes:
         classifier: who is asked.
         layers: for each method, by name, the layers at which it is read.
-        mode: how maps are stretched over their picture.
-        difficult: the Difficult subset as pairs of a picture's name and a category; None: by the paper's rule.
+        mode: how maps are stretched over their image.
+        difficult: the Difficult subset as pairs of an image's name and a category; None: by the paper's rule.
         question: all of that as text.
     """
 
@@ -59,12 +59,12 @@ class Pointing:
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Task) -> str:
-        """Changes when the picture, its annotation, its Difficult pairs, the question or the program does."""
+        """Changes when the image, its annotation, its Difficult pairs, the question or the program does."""
         listed = None if self.difficult is None else [self._listed(task.name, cue.target) for cue in task.cues]
         return task.key(json.dumps([self.question, listed]))
 
     def __call__(self, task: Task) -> dict[str, Any]:
-        """One look at the picture, and where each map points."""
+        """One look at the image, and where each map points."""
         picture = read_image(task.sample.path)
         task.sample.check_size(picture.size)
         targets = [self._facts(task.sample, cue.target, picture.size) for cue in task.cues]
@@ -104,7 +104,7 @@ class Protocol:
 
     Attributes:
         name: what users type.
-        mode: how a map is stretched over its picture, before its maximum is taken.
+        mode: how a map is stretched over its image, before its maximum is taken.
         inclusive: whether a point that lies exactly the tolerance beside an object hits it.
         tolerance: how many pixels that is; None: by the data set's custom.
     """
@@ -145,16 +145,16 @@ def find_protocol(name: str, tolerance: float | None = None) -> Protocol:
 
 
 class PointingGame(Comparison):
-    """Points at the objects of annotated pictures with several methods, and counts the hits.
+    """Points at the objects of annotated images with several methods, and counts the hits.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         dataset: from `excite.datasets.open_dataset`.
         methods: names from `excite.METHODS`.
         layers: read all methods at these layers, where they can be; None for each method's own place.
-        skip: leave out so many pictures first,
+        skip: leave out so many images first,
         limit: and take so many of the rest; None for all.
-        difficult: the Difficult subset, as pairs of a picture's name and a category; None: by the paper's rule.
+        difficult: the Difficult subset, as pairs of an image's name and a category; None: by the paper's rule.
         protocol: whose game.
 
     Attributes:

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from excite.jobs import Entry
 
 
-# Who hit what in the Pointing Game, as tables of pictures and categories.
+# Who hit what in the Pointing Game, as tables of images and categories.
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The outcomes of all pairs of a picture and a category; both are in it only where they have a pair.
+    """The outcomes of all pairs of an image and a category; both are in it only where they have a pair.
 
     Attributes:
         categories: their names, sorted.
-        asked: [pictures, categories], which pairs there are.
+        asked: [images, categories], which pairs there are.
         hits: for each method and layer, which of them it hit; nothing where there are no pairs.
     """
 
@@ -62,7 +62,7 @@ class Table:
         return float(mean_shares(self.hits[place].sum(axis=0), self.asked.sum(axis=0)))
 
     def resampled(self, places: Sequence[Place]) -> NDArray[np.float64]:
-        """That mean for resampled pictures, the same for all places: [places, resamples]."""
+        """That mean for resampled images, the same for all places: [places, resamples]."""
         return resampled_means(self.asked, [self.hits[place] for place in places])
 
 
@@ -76,8 +76,8 @@ class Score(Estimate):
     Attributes:
         value: in percent,
         low: and where it lies by
-        high: a bootstrap over pictures, in 95 of 100 such samples.
-        pairs: how many (picture, category) pairs there are.
+        high: a bootstrap over images, in 95 of 100 such samples.
+        pairs: how many (image, category) pairs there are.
         categories: the share of each category that has a pair; the others are no part of the mean.
     """
 
@@ -131,7 +131,7 @@ class Run(ComparisonRun):
 
 @dataclass(frozen=True)
 class Difference:
-    """How many points one method is better than another on the same pictures; None where no pair is Difficult."""
+    """How many points one method is better than another on the same images; None where no pair is Difficult."""
 
     all: Estimate
     difficult: Estimate | None
@@ -168,7 +168,7 @@ def difference(
 ) -> Difference:
     """How many points ``one`` is better than ``other`` (each a method and a layer), by a paired bootstrap.
 
-    Pictures that are easy or hard for both leave the difference as it is, so it is surer than both scores.
+    Images that are easy or hard for both leave the difference as it is, so it is surer than both scores.
 
     Example:
         >>> maps = [{"method": name, "layer": "1", "distance": far} for name, far in (("c-mwp", 0), ("mwp", 20))]

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     Maps = Callable[[str, str], Sequence[AttentionMap]]
 
 
-# Examples of an experiment to look at: which of its pictures, as the records tell.
+# Examples of an experiment to look at: which of its images, as the records tell.
 
 
 @dataclass(frozen=True)
 class Example:
-    """The objects of one category in one picture.
+    """The objects of one category in one image.
 
     Attributes:
-        image: the picture's name.
+        image: the image's name.
         size: its width and height.
         category: what was to be found.
-        share: how much of the picture that covers.
+        share: how much of the image that covers.
         maps: what the record tells of each method, the main one first.
     """
 
@@ -58,7 +58,7 @@ It also gets the successes: of the main method, and then of the others that can 
 def best_of_each_kind(
     examples: Sequence[Case], successes: Sequence[Sequence[bool]], kinds: Mapping[str, Rating[Case]], each: int
 ) -> dict[str, list[Case]]:
-    """The best examples of each kind: of a picture at most one, and the categories take turns.
+    """The best examples of each kind: of an image at most one, and the categories take turns.
 
     Args:
         examples: those to choose from.
@@ -109,7 +109,7 @@ class Drawn(Generic[Case]):
 
     Attributes:
         example: what it is.
-        photograph: the picture with the objects outlined; None where it could not be had any more,
+        photograph: the image with the objects outlined; None where it could not be had any more,
         panels: the map of each method over it, in the example's order.
         trouble: and why not.
     """
@@ -121,26 +121,26 @@ class Drawn(Generic[Case]):
 
 
 def shown_again(show: Maps, example: Example) -> tuple[Image.Image, list[AttentionMap]]:
-    """The picture of an example and its maps, made anew in the example's order.
+    """The image of an example and its maps, made anew in the example's order.
 
     Args:
-        show: makes all maps of a picture's name and a category.
+        show: makes all maps of an image's name and a category.
         example: from the records.
 
     Raises:
-        DataError: the picture has changed since it was measured,
+        DataError: the image has changed since it was measured,
         ImageError: or cannot be read any more.
     """
     maps = {(found.method, found.layer): found for found in show(example.image, example.category)}
     shown = [maps[place_of(found)] for found in example.maps]
     picture = shown[0].image
     if picture is None or picture.size != example.size:
-        raise DataError("the picture has changed since it was measured")
+        raise DataError("the image has changed since it was measured")
     return picture, shown
 
 
 def outlined(picture: Image.Image, outline: Outline) -> Image.Image:
-    """A copy of the picture with the outlines on it."""
+    """A copy of the image with the outlines on it."""
     drawn = picture.convert("RGB").copy()
     for colour, stencil in zip((DARK, LIGHT), outline, strict=True):
         drawn.paste(colour, (0, 0), stencil)
@@ -149,10 +149,10 @@ def outlined(picture: Image.Image, outline: Outline) -> Image.Image:
 
 def outline(instances: Sequence[Instance], size: tuple[int, int]) -> Outline:
     """Lines along the edges of all instances: a light one inside, between two dark ones."""
-    width = max(1, round(math.sqrt(size[0] * size[1]) / 200))  # it grows with the picture
+    width = max(1, round(math.sqrt(size[0] * size[1]) / 200))  # it grows with the image
     dark, light = Image.new("L", size), Image.new("L", size)
     for instance in instances:
-        area = ImageOps.expand(_area(instance, size), 3 * width)  # an object may reach to the picture's edge
+        area = ImageOps.expand(_area(instance, size), 3 * width)  # an object may reach to the image's edge
         within, deeper = (area.filter(ImageFilter.MinFilter(2 * k * width + 1)) for k in (1, 2))
         beyond = area.filter(ImageFilter.MaxFilter(2 * width + 1))
         dark = ImageChops.lighter(dark, ImageOps.crop(ImageChops.subtract(beyond, deeper), 3 * width))
@@ -161,7 +161,7 @@ def outline(instances: Sequence[Instance], size: tuple[int, int]) -> Outline:
 
 
 def dashed(picture: Image.Image, boxes: Sequence[Box]) -> Image.Image:
-    """A copy of the picture with boxes on it whose lines are light and dark in turns: seen on any ground.
+    """A copy of the image with boxes on it whose lines are light and dark in turns: seen on any ground.
 
     Example:
         >>> dashed(Image.new("RGB", (40, 30)), [(5, 5, 35, 25)]).getpixel((8, 5))
@@ -175,7 +175,7 @@ def dashed(picture: Image.Image, boxes: Sequence[Box]) -> Image.Image:
 
 
 def framed(picture: Image.Image, box: Box) -> Image.Image:
-    """A copy of the picture with a box on it whose line is solid, light between dark, and all inside the box.
+    """A copy of the image with a box on it whose line is solid, light between dark, and all inside the box.
 
     Example:
         >>> frame = framed(Image.new("RGB", (40, 30), (9, 99, 9)), (5, 5, 35, 25))
@@ -193,14 +193,14 @@ def framed(picture: Image.Image, box: Box) -> Image.Image:
 
 
 def _inside(box: Box, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """The whole pixels that a box touches, within the picture."""
+    """The whole pixels that a box touches, within the image."""
     x0, y0 = (max(0, math.floor(side)) for side in box[:2])
     x1, y1 = (min(most, math.ceil(side)) for side, most in zip(box[2:], size, strict=True))
     return x0, y0, x1, y1
 
 
 def _dashes(box: Box, size: tuple[int, int]) -> Iterator[tuple[int, int, int, int]]:
-    """Pieces of the line just inside a box, once around it; of a box beyond the picture's edge, along that edge."""
+    """Pieces of the line just inside a box, once around it; of a box beyond the image's edge, along that edge."""
     x0, y0, x1, y1 = _inside(box, size)
     across, down = range(x0, x1, DASH), range(y0, y1, DASH)
     yield from ((x, y0, min(x + DASH, x1), y0 + WIDE) for x in across)

@@ -83,7 +83,7 @@ def _tidy(axes: Any, title: str, report: LayerReport) -> None:
     total = report.recommended.pointing.total
     pointing = report.by == "pointing"
     axes.set_ylabel("targets hit [%]" if pointing else "boxes that miss the object [%]", color=INK)
-    axes.set_xlabel("layer, and the size of the map of a square picture", color=INK)
+    axes.set_xlabel("layer, and the size of the map of a square image", color=INK)
     axes.set_title(f"{title}\n{total} targets that no choice was made on; bars: 95 % intervals", fontsize=10, color=INK)
     axes.set_ylim(*_limits(report))
     plain(axes)

@@ -174,7 +174,7 @@ def picture(image: Image.Image, alt: str, *, width: int) -> Html:
 
     Example:
         >>> picture(Image.new("RGB", (64, 48)), "a black picture", width=32)[:58]
-        '<img alt="a black picture" width="32" height="24" src="dat'
+        '<img alt="a black image" width="32" height="24" src="dat'
     """
     shown = image.convert("RGB")
     if shown.width > width:

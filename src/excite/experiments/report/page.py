@@ -159,10 +159,10 @@ def points(gap: Sided) -> str:
     return f"{gap.value:+.1f} points ({gap.low:+.1f} to {gap.high:+.1f})"
 
 
-# Strips of pictures for a page: an example's photograph and the methods' maps over it, with words below each.
+# Strips of images for a page: an example's photograph and the methods' maps over it, with words below each.
 
 MOST_MAPS = 10  # for each example
-WIDTH = 320  # of a picture: with as many as there may be, a page stays below 5 MB
+WIDTH = 320  # of an image: with as many as there may be, a page stays below 5 MB
 
 
 def worth_a_look(rows: Sequence[AnyRow], main: str) -> list[AnyRow]:
@@ -184,16 +184,16 @@ def headed_strips(found: Sequence[Case], heading: str, strip_of: Callable[[Case]
     yield element("h3", heading)
     yield from map(strip_of, found)
     if not found:
-        yield element("p", "There is no such case among these pictures.", class_="soft")
+        yield element("p", "There is no such case among these images.", class_="soft")
 
 
 def strip(drawn: Drawn[Case], name: str, about: str, verdict: Callable[[Entry], str]) -> Html:
     """An example: the photograph, and the map of each method.
 
     Args:
-        drawn: its pictures.
+        drawn: its images.
         name: what was looked for, in words.
-        about: which picture it is, and what there is to know of it.
+        about: which image it is, and what there is to know of it.
         verdict: what a method's map is worth: by a sign and in words, not by colour.
     """
     if drawn.photograph is None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from excite.experiments.speed.networks import Subject
 
-    Ask: TypeAlias = Callable[[Tensor, int], object]  # a map of pictures and a class
+    Ask: TypeAlias = Callable[[Tensor, int], object]  # a map of images and a class
 
 
 METHODS = (GRADIENT, MWP, C_MWP, COMPILED)
@@ -45,8 +45,8 @@ def contender(subject: Subject, method: str, *, layer: str = "", concepts: int =
     Args:
         subject: the network.
         method: its name.
-        layer: where a map ends; the network's own choice if empty. The input gradient ends at the picture.
-        concepts: how many on each picture; the input gradient is asked for one after the other.
+        layer: where a map ends; the network's own choice if empty. The input gradient ends at the image.
+        concepts: how many on each image; the input gradient is asked for one after the other.
         pictures: how many at once.
 
     Example:
@@ -71,7 +71,7 @@ def contender(subject: Subject, method: str, *, layer: str = "", concepts: int =
 
 
 def top_classes(output: Tensor, concepts: int) -> list[int]:
-    """The classes that the network sees most of, over all pictures and places.
+    """The classes that the network sees most of, over all images and places.
 
     Example:
         >>> top_classes(torch.tensor([[0.0, 2.0, 1.0]]), 2)
@@ -87,7 +87,7 @@ def _signals(output: Tensor, concepts: int) -> Tensor:
 
 
 def _compiled(subject: Subject, layer: str, batch: Tensor, signals: Tensor) -> Callable[[], object]:
-    """The graph is written before the clock runs, or was: it is kept, and many pictures use it."""
+    """The graph is written before the clock runs, or was: it is kept, and many images use it."""
     height, width = batch.shape[2:]
     classifier = wrap(subject.module, name=subject.name)
     compiled = Compiled(classifier, layer=layer, size=(height, width), threads=torch.get_num_threads())
@@ -114,8 +114,8 @@ class Peer:
     Attributes:
         name: for the table, its package first.
         install: how to get the package.
-        start: makes, of a network of its own and a layer's name, what answers pictures and a class.
-        at_layer: whether it ends at the layer; otherwise it goes on to the picture.
+        start: makes, of a network of its own and a layer's name, what answers images and a class.
+        at_layer: whether it ends at the layer; otherwise it goes on to the image.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Peer:
 
 
 def peer_contender(peer: Peer, subject: Subject, concepts: int = 1) -> Contender:
-    """A peer on one picture; for several concepts it is called as often, having no other way.
+    """A peer on one image; for several concepts it is called as often, having no other way.
 
     Example:
         >>> from excite.experiments.speed.networks import open_subject
@@ -148,7 +148,7 @@ def peer_contender(peer: Peer, subject: Subject, concepts: int = 1) -> Contender
 
 
 def _captum(name: str) -> Callable[[nn.Module, str, Tensor], Ask]:
-    """A method of captum that goes down to the picture."""
+    """A method of captum that goes down to the image."""
 
     def start(network: nn.Module, _layer: str, _batch: Tensor) -> Ask:
         method = getattr(importlib.import_module("captum.attr"), name)(network)
@@ -170,7 +170,7 @@ def _grad_cam(network: nn.Module, layer: str, _batch: Tensor) -> Ask:
 
 
 def _zennit_network(network: nn.Module) -> nn.Module:
-    """The network with zennit's rules on it for good, which spares it putting them there for each picture."""
+    """The network with zennit's rules on it for good, which spares it putting them there for each image."""
     composites = importlib.import_module("zennit.composites")
     for_torchvision = importlib.import_module("zennit.torchvision")
     general = importlib.import_module("zennit.canonizers")
@@ -286,7 +286,7 @@ PEER_NAMES = {peer.name: peer for peer in PEERS}
 Kind = Literal["pictures", "compiled", "concepts", "layers", "peers", "memory", "endurance"]
 
 FEW = 5  # concepts that share their rounds with the headline; more would take its time
-MOST_MAPS = 80  # concepts x pictures at once: beyond it minutes and gigabytes, and nothing new is seen
+MOST_MAPS = 80  # concepts x images at once: beyond it minutes and gigabytes, and nothing new is seen
 MOST_PICTURES = 8  # at once, for memory: it grows with the batch and nothing else
 SECONDS, QUICK_SECONDS = 20.0, 2.0  # for the rounds of one group
 QUICK: dict[str, Any] = {"batches": (1,), "concepts": (1, 5), "all_layers": False, "peers": False, "memory": False}
@@ -298,10 +298,10 @@ class Task:
 
     Attributes:
         kind: "pictures": the headline methods on a batch; "compiled": maps by onnxruntime; "concepts": many on one
-            picture; "layers": the paper's figure; "peers": other packages, and ours beside them; "memory": of one
+            image; "layers": the paper's figure; "peers": other packages, and ours beside them; "memory": of one
             method; "endurance".
         model: what `excite.load` takes.
-        batch: how many pictures at once.
+        batch: how many images at once.
         concepts: which numbers of concepts.
         skipped: those that are too many for this batch.
         method: the one whose memory is watched.

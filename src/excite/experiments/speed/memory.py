@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RUNS = 2  # the second one shows what the first one has kept
-EARLY = 100  # pictures after which everything that is kept for good is there
+EARLY = 100  # images after which everything that is kept for good is there
 MIB = 2**20
 
 
@@ -82,7 +82,7 @@ def memory_now() -> float:
 
 
 def endurance(step: Callable[[int], object], pictures: int) -> tuple[float, float]:
-    """Picture after picture: how many MiB there are in memory after the first hundred, and in the end.
+    """Picture after image: how many MiB there are in memory after the first hundred, and in the end.
 
     Example:
         >>> early, end = endurance(lambda number: None, 3)
@@ -167,7 +167,7 @@ def _entered(task: Task, subject: Subject) -> Contender:
 
 
 def _endured(subject: Subject, pictures: int) -> dict[str, Any]:
-    """Map after map, of pictures that are all a little different."""
+    """Map after map, of images that are all a little different."""
     picture, layer = subject.picture, subject.layer
 
     def step(number: int) -> None:

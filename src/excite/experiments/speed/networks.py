@@ -65,7 +65,7 @@ class Subject:
 
     @property
     def size(self) -> str:
-        """Height and width of the picture, in pixels."""
+        """Height and width of the image, in pixels."""
         return "x".join(map(str, self.picture.shape[-2:]))
 
     @property
@@ -74,7 +74,7 @@ class Subject:
         return self.picture.device
 
     def batch(self, pictures: int) -> Tensor:
-        """So many pictures, each moved a little to the side, so that they are not all the same."""
+        """So many images, each moved a little to the side, so that they are not all the same."""
         return torch.cat([self.picture.roll(9 * k, dims=-1) for k in range(pictures)])
 
     def output(self, batch: Tensor) -> Tensor:

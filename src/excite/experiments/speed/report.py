@@ -170,7 +170,7 @@ Peers run on torchvision's network of the same kind, or a copy of ours; excite b
 
 
 def headline(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """A line for each network: one picture, one concept, where maps are read unasked; beside what could be at best."""
+    """A line for each network: one image, one concept, where maps are read unasked; beside what could be at best."""
     lines = []
     for ours in rows:
         if (ours["group"], ours["method"], ours["concepts"], ours["batch"]) == ("pictures", C_MWP, 1, 1):
@@ -237,14 +237,14 @@ def about(rows: Sequence[Row], facts: Mapping[str, object]) -> list[str]:
 def page(rows: Sequence[Row], facts: Mapping[str, object]) -> str:
     """All tables as Markdown."""
     groups = {
-        "Many concepts and pictures": [row for row in rows if row["group"] in CROWDS],
+        "Many concepts and images": [row for row in rows if row["group"] in CROWDS],
         "Layer by layer": [row for row in rows if row["group"] == "layers"],
         "Beside other packages": [row for row in rows if row["group"] == "peers"],
     }
     parts = ["# Speed", *about(rows, facts)]
     top = headline(rows)
     if top:
-        parts += ["## One picture, one concept", markdown_table(top)]
+        parts += ["## One image, one concept", markdown_table(top)]
     for title, chosen in groups.items():
         if chosen:
             parts += [f"## {title}", markdown_table([columns(row) for row in chosen])]
@@ -310,13 +310,13 @@ def speed_figure(rows: Sequence[Row], path: Path) -> Path | None:
     for axes, network in zip(panels, networks, strict=True):
         _panel(axes, network, [row for row in shown if row["network"] == network])
     panels[0].set_ylabel("time, in plain forward passes", color=INK)
-    figure.suptitle("One picture, one concept: what a map costs that ends at each layer", fontsize=11, color=INK)
+    figure.suptitle("One image, one concept: what a map costs that ends at each layer", fontsize=11, color=INK)
     legend(figure, panels[0])
     return atomic_write(path, lambda file: figure.savefig(file, format="png", dpi=160, metadata={"Software": "excite"}))
 
 
 def _is_shown(row: Row) -> bool:
-    """One picture, one concept, on excite's own networks; the layer read unasked comes from the headline's rounds."""
+    """One image, one concept, on excite's own networks; the layer read unasked comes from the headline's rounds."""
     single = row["batch"] == 1 and row["concepts"] == 1 and row["group"] in {"pictures", "layers"}
     return single and row["ratio_to_forward"] is not None and row["method"] in {*LINES, GRADIENT}
 

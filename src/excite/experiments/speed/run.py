@@ -114,18 +114,18 @@ class SpeedBench:
         entered = [contender(subject, method, pictures=task.batch) for method in plain]
         entered += [contender(subject, C_MWP, concepts=number, pictures=task.batch) for number in task.concepts]
         rows = self._raced(subject, entered, task)
-        why = f"skipped: more than {MOST_MAPS} maps at once (concepts x pictures)"
+        why = f"skipped: more than {MOST_MAPS} maps at once (concepts x images)"
         cases = [Case(subject.name, subject.layer, C_MWP, number, task.batch) for number in task.skipped]
         return rows + [failed_row(case, subject, task.kind, why) for case in cases]
 
     def _compiled(self, task: Task, subject: Subject) -> list[Row]:
-        """The same maps from a compiled graph: one picture, a few concepts; without onnxruntime rows that say so."""
+        """The same maps from a compiled graph: one image, a few concepts; without onnxruntime rows that say so."""
         ways = (C_MWP, COMPILED)
         entered = [contender(subject, way, concepts=number) for number in task.concepts for way in ways]
         return [each for each in self._raced(subject, entered, task) if each["method"] == COMPILED]
 
     def _concepts(self, task: Task, subject: Subject) -> list[Row]:
-        """Many concepts on each picture; one alone runs with them, to know what each further one costs."""
+        """Many concepts on each image; one alone runs with them, to know what each further one costs."""
         entered = [contender(subject, C_MWP, concepts=number, pictures=task.batch) for number in (1, *task.concepts)]
         return [each for each in self._raced(subject, entered, task) if each["concepts"] in task.concepts]
 

@@ -1,7 +1,7 @@
 """What the speed of a method is: how many times it costs what the network's plain forward pass costs.
 
 Seconds say more about a machine and its other guests than about a method. So each method is divided by the plain
-forward pass of the same network on the same pictures in the same round, and the median of the rounds counts.
+forward pass of the same network on the same images in the same round, and the median of the rounds counts.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Case:
-    """What is timed: a method on a network, at a layer, for so many concepts on each of so many pictures.
+    """What is timed: a method on a network, at a layer, for so many concepts on each of so many images.
 
     Attributes:
         network: for people to read.
         layer: where it ends; empty for the forward pass, which ends nowhere.
         method: ours and the two measures of all have short names, those of peers begin with their package.
-        concepts: how many are asked for on each picture.
-        batch: how many pictures at once.
+        concepts: how many are asked for on each image.
+        batch: how many images at once.
     """
 
     network: str

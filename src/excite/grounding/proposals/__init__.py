@@ -1,4 +1,4 @@
-"""Regions of a picture that may be something, from segmentations, edges or files.
+"""Regions of an image that may be something, from segmentations, edges or files.
 
 A new proposer is one file here and one line in `PROPOSERS`.
 """

@@ -1,4 +1,4 @@
-"""Regions of a picture that may be something: what a phrase is matched with."""
+"""Regions of an image that may be something: what a phrase is matched with."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Segments:
 
 @dataclass(frozen=True, eq=False)
 class Proposals:
-    """Candidate regions of one picture, best first by their maker's own opinion.
+    """Candidate regions of one image, best first by their maker's own opinion.
 
     Attributes:
-        size: Width and height of the picture.
-        boxes: Half-open (x0, y0, x1, y1) in pixels of the picture [n, 4], float32.
+        size: Width and height of the image.
+        boxes: Half-open (x0, y0, x1, y1) in pixels of the image [n, 4], float32.
         scores: How good each is by its maker's own opinion, higher is better [n], float32.
         segments: The regions themselves; None where the boxes are the regions.
     """
@@ -113,7 +113,7 @@ def segments_of_pieces(labels: Array, regions: Sequence[Array]) -> Segments:
 
 
 def segments_of_pixels(shape: tuple[int, int], regions: Sequence[Array]) -> Segments:
-    """Regions from any masks of a picture of this height and width, given as numbers of pixels, row after row.
+    """Regions from any masks of an image of this height and width, given as numbers of pixels, row after row.
 
     Example:
         >>> found = segments_of_pixels((1, 3), [np.array([0, 1]), np.array([1, 2])])
@@ -169,14 +169,14 @@ def _packed(parts: NDArray[np.int32], sets: Sequence[Array]) -> Segments:
     return Segments(parts, starts, members)
 
 
-# Regions are found in a shrunk picture, in bounded time, and told in the pixels of the picture itself.
+# Regions are found in a shrunk image, in bounded time, and told in the pixels of the image itself.
 
 NARROWEST = 16
-"""A very wide or tall picture keeps at least so many pixels across, if it has them: it may well show something."""
+"""A very wide or tall image keeps at least so many pixels across, if it has them: it may well show something."""
 
 
 def shrunk(picture: Image.Image, longest: int) -> Image.Image:
-    """The picture in RGB, its longer side at most so many pixels; a small one stays as it is.
+    """The image in RGB, its longer side at most so many pixels; a small one stays as it is.
 
     Example:
         >>> shrunk(Image.new("L", (2000, 20)), 256).size
@@ -194,7 +194,7 @@ def _shrunk_size(size: tuple[int, int], longest: int) -> tuple[int, int]:
 
 
 def enlarged_parts(parts: Array, size: tuple[int, int]) -> NDArray[np.int32]:
-    """Parts [rows, columns] of a shrunk picture in a picture of this width and height: each pixel takes its nearest.
+    """Parts [rows, columns] of a shrunk image in an image of this width and height: each pixel takes its nearest.
 
     Example:
         >>> enlarged_parts(np.array([[0, 1]]), (4, 1)).tolist()
@@ -205,7 +205,7 @@ def enlarged_parts(parts: Array, size: tuple[int, int]) -> NDArray[np.int32]:
 
 
 def enlarged_boxes(boxes: Array, shrunk_size: tuple[int, int], size: tuple[int, int]) -> NDArray[np.float32]:
-    """Half-open boxes of a shrunk picture around the same pixels as `enlarged_parts` gives.
+    """Half-open boxes of a shrunk image around the same pixels as `enlarged_parts` gives.
 
     Example:
         >>> enlarged_boxes(np.array([[1, 0, 2, 1]]), (2, 1), (5, 3)).tolist()
@@ -237,30 +237,30 @@ def _taken(long: int, short: int) -> NDArray[np.int64]:
     return np.asarray((2 * np.arange(long, dtype=np.int64) + 1) * short // (2 * long))
 
 
-# Whether boxes and scores from a file can be those of a picture.
+# Whether boxes and scores from a file can be those of an image.
 
 MOST = 10_000
 """EdgeBoxes' authors write so many. All are compared with all, which more would not have memory for."""
 
 MOST_PIXELS = 2**25
-"""Of all proposals of a picture together: a few bytes of a file can stand for a mask of any size."""
+"""Of all proposals of an image together: a few bytes of a file can stand for a mask of any size."""
 
 BEYOND = 1.0
-"""Boxes may be rounded beyond the picture by so many pixels; more, and they are of another picture."""
+"""Boxes may be rounded beyond the image by so many pixels; more, and they are of another image."""
 
 
 def check_count(count: int) -> None:
-    """Raise a `DataError` if one picture has more proposals than anybody needs, before anything is made of them.
+    """Raise a `DataError` if one image has more proposals than anybody needs, before anything is made of them.
 
     Example:
         >>> check_count(2_000)
     """
     if count > MOST:
-        raise DataError(f"there are {count} proposals for one picture: keep its best {MOST} at most")
+        raise DataError(f"there are {count} proposals for one image: keep its best {MOST} at most")
 
 
 def check_pixels(pixels: int) -> None:
-    """Raise a `DataError` if the masks of a picture's proposals cover more than there is memory and time for.
+    """Raise a `DataError` if the masks of an image's proposals cover more than there is memory and time for.
 
     Example:
         >>> check_pixels(640 * 480)
@@ -270,10 +270,10 @@ def check_pixels(pixels: int) -> None:
 
 
 def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
-    """Half-open boxes [n, 4] within a picture of this width and height.
+    """Half-open boxes [n, 4] within an image of this width and height.
 
     Raises:
-        DataError: They are no boxes, or not of this picture.
+        DataError: They are no boxes, or not of this image.
 
     Example:
         >>> checked_boxes(np.array([[0, 0, 10.4, 5]]), (10, 8)).tolist()
@@ -293,7 +293,7 @@ def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
     outside = (boxes < -BEYOND).any(axis=1) | (boxes > np.array([width, height] * 2) + BEYOND).any(axis=1)
     if outside.any():
         first = boxes[outside][0].tolist()
-        raise DataError(f"box {first} is not within the picture of {width} x {height} pixels: is it of another size?")
+        raise DataError(f"box {first} is not within the image of {width} x {height} pixels: is it of another size?")
     boxes = np.clip(boxes, 0, [width, height] * 2)
     empty = (boxes[:, 2:] <= boxes[:, :2]).any(axis=1)
     if empty.any():

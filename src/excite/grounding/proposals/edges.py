@@ -1,4 +1,4 @@
-"""How strongly a picture changes at each pixel: the borders of things, from colours and texture.
+"""How strongly an image changes at each pixel: the borders of things, from colours and texture.
 
 The share of each colour around a pixel is followed instead of the colour itself: a striped shirt has strong edges
 inside, but the stripes on both sides of such an edge are the same mixture a few pixels further away. So the finest
@@ -25,7 +25,7 @@ FAINTEST = 1e-4
 
 
 def lab(picture: Array) -> Tensor:
-    """The colours of an sRGB picture [height, width, 3] as CIE Lab [3, height, width], roughly within -1..1.
+    """The colours of an sRGB image [height, width, 3] as CIE Lab [3, height, width], roughly within -1..1.
 
     Example:
         >>> [round(value, 2) + 0 for value in lab(np.full((1, 1, 3), 255, np.uint8)).flatten().tolist()]
@@ -93,7 +93,7 @@ def _change(channels: Tensor, sigma: float) -> tuple[Array, Array]:
 def _derivatives(channels: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
     """Smoothed derivatives to the right and downwards of each channel [channels, height, width].
 
-    A small picture's rows are short: a product with a matrix is several times quicker than torch's convolutions.
+    A small image's rows are short: a product with a matrix is several times quicker than torch's convolutions.
     """
     height, width = channels.shape[1:]
     smooth_rows, slope_rows = _filters(height, sigma)

@@ -1,4 +1,4 @@
-"""Proposals that others made: one file for each picture, or one for all."""
+"""Proposals that others made: one file for each image, or one for all."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ SUFFIXES = (".npz", ".mat")
 class ProposalFiles:
     """Precomputed proposals.
 
-    * A folder: one NPZ or MAT file for each picture, called like it (``000000123456.mat`` for ``000000123456.jpg``).
-      A picture's own folder within its data set may be repeated there, or left out.
-    * A JSON file: COCO results of all pictures.
-    * A NPZ or MAT file: the proposals of the one picture that is asked for.
+    * A folder: one NPZ or MAT file for each image, called like it (``000000123456.mat`` for ``000000123456.jpg``).
+      An image's own folder within its data set may be repeated there, or left out.
+    * A JSON file: COCO results of all images.
+    * A NPZ or MAT file: the proposals of the one image that is asked for.
 
     What the files hold: see `arrays`, `mat` and `coco_results` beside this module.
 
@@ -76,11 +76,11 @@ class ProposalFiles:
             raise DataError(f"cannot read proposals from {str(path)!r}: give a folder, or a JSON, NPZ or MAT file.")
 
     def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:
-        """The proposals of a picture.
+        """The proposals of an image.
 
         Raises:
-            ProposalError: There are none for this picture.
-            DataError: They are broken, or not of this picture.
+            ProposalError: There are none for this image.
+            DataError: They are broken, or not of this image.
         """
         file = self.path if self.path.is_file() else self._file(name)
         try:
@@ -91,11 +91,11 @@ class ProposalFiles:
         except DataError as error:
             raise DataError(f"the proposals for {name!r} in {str(file)!r} cannot be used: {str(error)[:300]}") from None
         if found is None or len(found) == 0:
-            raise ProposalError(f"{str(file)!r} has no proposals for the picture {name!r}.")
+            raise ProposalError(f"{str(file)!r} has no proposals for the image {name!r}.")
         return found
 
     def _file(self, name: str) -> Path:
-        """The file of a picture in a folder, never one outside of it: names come from annotations."""
+        """The file of an image in a folder, never one outside of it: names come from annotations."""
         picture = PurePosixPath(name)
         leads_out = picture.is_absolute() or ".." in picture.parts
         places = [picture.stem] if leads_out else [str(picture.parent / picture.stem), picture.stem]
@@ -104,7 +104,7 @@ class ProposalFiles:
                 file = self.path / f"{place}{suffix}"
                 if os.path.isfile(file):  # noqa: PTH113 - Path's fails at long names
                     return file
-        raise ProposalError(f"the folder {str(self.path)!r} has no proposals for the picture {name!r}.")
+        raise ProposalError(f"the folder {str(self.path)!r} has no proposals for the image {name!r}.")
 
 
 def _read(file: Path, size: tuple[int, int]) -> Proposals:
@@ -119,7 +119,7 @@ def _read(file: Path, size: tuple[int, int]) -> Proposals:
 # Proposals as named arrays in NPZ files: our own form, and the plain ones that others may write.
 
 LARGEST = 2**28
-"""No picture's proposals take so many bytes: a small file that says so would fill all memory when it is unpacked."""
+"""No image's proposals take so many bytes: a small file that says so would fill all memory when it is unpacked."""
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -143,7 +143,7 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 def _check_room(archive: zipfile.ZipFile) -> None:
     if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
-        raise DataError(f"unpacked it has more than {LARGEST >> 20} MB, which no picture's proposals have")
+        raise DataError(f"unpacked it has more than {LARGEST >> 20} MB, which no image's proposals have")
 
 
 def _array(archive: zipfile.ZipFile, name: str) -> Array:
@@ -155,20 +155,20 @@ def _array(archive: zipfile.ZipFile, name: str) -> Array:
 
 
 def from_arrays(arrays: dict[str, Array], size: tuple[int, int]) -> Proposals:
-    """Proposals of a picture of this width and height.
+    """Proposals of an image of this width and height.
 
-    The arrays are those of `Proposals.arrays` (where parts of a shrunk picture are enlarged), or ``boxes`` [n, 4]
+    The arrays are those of `Proposals.arrays` (where parts of a shrunk image are enlarged), or ``boxes`` [n, 4]
     half-open (x0, y0, x1, y1), or ``masks`` [n, height, width]; the last two with ``scores`` [n] or without.
 
     Raises:
-        DataError: They do not fit together, or not to the picture.
+        DataError: They do not fit together, or not to the image.
 
     Example:
         >>> from_arrays({"masks": np.array([[[1, 1, 0]], [[0, 1, 0]]], bool)}, (3, 1)).boxes.tolist()
         [[0.0, 0.0, 2.0, 1.0], [1.0, 0.0, 2.0, 1.0]]
     """
     if "size" in arrays and (arrays["size"].shape != (2,) or arrays["size"].tolist() != list(size)):
-        raise DataError(f"they are of a picture of {arrays['size'].ravel()[:2].tolist()} pixels, not {list(size)}")
+        raise DataError(f"they are of an image of {arrays['size'].ravel()[:2].tolist()} pixels, not {list(size)}")
     if "parts" in arrays:
         segments = _segments(arrays, size)
     elif "masks" in arrays:
@@ -195,7 +195,7 @@ def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
     check_count(len(starts) - 1)
     check_pixels(len(members))
     if parts.shape[0] > size[1] or parts.shape[1] > size[0]:
-        raise DataError(f"'parts' are {list(parts.shape)}, more than the {size[1]} x {size[0]} pixels of this picture")
+        raise DataError(f"'parts' are {list(parts.shape)}, more than the {size[1]} x {size[0]} pixels of this image")
     if parts.max() >= parts.size:  # the largest number is how much room sums over them take
         raise DataError("'parts' must be numbered from 0, without large gaps")
     starts = starts.astype(np.int64)  # differences of numbers without a sign would never be below 0
@@ -211,7 +211,7 @@ def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
     if masks.size == 0 and len(masks) == 0:
         return segments_of_pixels(size[::-1], [])
     if masks.ndim != 3 or masks.shape[1:] != size[::-1]:
-        raise DataError(f"'masks' must be [n, {size[1]}, {size[0]}] for this picture, not {list(masks.shape)}")
+        raise DataError(f"'masks' must be [n, {size[1]}, {size[0]}] for this image, not {list(masks.shape)}")
     if masks.dtype.kind not in "biu":
         raise DataError("'masks' must be true or false for each pixel")
     check_count(len(masks))
@@ -223,13 +223,13 @@ def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
     return segments_of_pixels(size[::-1], regions)
 
 
-# Proposals of many pictures in one file, in the form in which detectors tell COCO their results.
+# Proposals of many images in one file, in the form in which detectors tell COCO their results.
 
 
 class CocoResults:
-    """A list of ``{"image_id", "bbox": [x, y, width, height], "score", "segmentation"}``, of all pictures.
+    """A list of ``{"image_id", "bbox": [x, y, width, height], "score", "segmentation"}``, of all images.
 
-    Pictures are known by the number in their names (``000000123456.jpg`` and ``COCO_val2014_000000123456.jpg`` are
+    Images are known by the number in their names (``000000123456.jpg`` and ``COCO_val2014_000000123456.jpg`` are
     123456), or by their names if these are the ids. A dictionary with ``images`` (``id`` and ``file_name``) and
     ``annotations`` says itself which is which. Boxes are counted from 0 and half-open, as COCO's are. Score and
     segmentation (polygons, or runs of pixels) may be left out; with segmentations, boxes may.
@@ -254,15 +254,15 @@ class CocoResults:
             self._entries[entry["image_id"]].append(entry)
 
     def proposals(self, name: str, size: tuple[int, int], file_name: str = "") -> Proposals | None:
-        """The proposals of a picture of this name, width and height; None if the file has none for it.
+        """The proposals of an image of this name, width and height; None if the file has none for it.
 
         Args:
             name: What it is called in its data set.
             size: Its width and height.
-            file_name: What its file is called, where that is another name: 36979.jpg of Flickr30k's picture 36979.
+            file_name: What its file is called, where that is another name: 36979.jpg of Flickr30k's image 36979.
 
         Raises:
-            DataError: They are broken, or not of this picture.
+            DataError: They are broken, or not of this image.
         """
         names = dict.fromkeys(filter(None, (name, file_name)))
         known = [each for each in names if self._is_named(each)]
@@ -274,7 +274,7 @@ class CocoResults:
         return name in self._ids or PurePosixPath(name).name in self._ids
 
     def _keys(self, name: str) -> list[int | str]:
-        """What the picture's id may be, most certain first."""
+        """What the image's id may be, most certain first."""
         file = PurePosixPath(name)
         if self._is_named(name):
             return [self._ids.get(name, self._ids.get(file.name, name))]
@@ -295,7 +295,7 @@ def _ids(images: Any, path: Path) -> dict[str, int | str]:
         for image in images
     )
     if not known:
-        raise DataError(f"{str(path)!r}: 'images' must be a list of pictures, each with 'id' and 'file_name'")
+        raise DataError(f"{str(path)!r}: 'images' must be a list of images, each with 'id' and 'file_name'")
     return {image["file_name"]: image["id"] for image in images}
 
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Proposes the segments of a picture that look most like things, alone and joined with their neighbours.
+    """Proposes the segments of an image that look most like things, alone and joined with their neighbours.
 
     Attributes:
-        count: How many at most; a plain picture has fewer.
+        count: How many at most; a plain image has fewer.
         most_alike: The boxes of two proposals have at most this in common (their IoU). Lower finds more things with
             few proposals, higher fits them better with many.
         longest: Pixels of the longer side at which segments are found.
@@ -72,9 +72,9 @@ class Hierarchy:
 
 # Which regions look like things: our own cheap score, and a choice of the best that differ.
 #
-# The score has four terms, whose weights come from pictures of PASCAL VOC: a linear model of how well a region's box
+# The score has four terms, whose weights come from images of PASCAL VOC: a linear model of how well a region's box
 # fits an annotated one, rounded. Twenty further terms (shape, position, how the region is made up), and boosted trees
-# instead of a linear model, found more things in some of the other pictures and fewer in others.
+# instead of a linear model, found more things in some of the other images and fewer in others.
 
 SIZE, CONTRAST, INNER, TOUCHING = 0.1, 0.5, 0.5, -0.15
 """Weights: doubling the box is worth as much as 14 % of the strongest border."""
@@ -90,7 +90,7 @@ def region_boxes(tree: SegmentTree, regions: Regions) -> NDArray[np.int64]:
 
 
 def region_scores(tree: SegmentTree, regions: Regions, boxes: Array) -> NDArray[np.float64]:
-    """How much each region looks like a thing: large, with a strong border, not along the picture's own border."""
+    """How much each region looks like a thing: large, with a strong border, not along the image's own border."""
     nodes = regions.nodes
     there = nodes >= 0
 
@@ -99,7 +99,7 @@ def region_scores(tree: SegmentTree, regions: Regions, boxes: Array) -> NDArray[
 
     height, width = tree.labels.shape
     size = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) / (height * width)
-    strongest = max(float(tree.heights.max()), float(np.finfo(np.float32).tiny))  # a plain picture has no border at all
+    strongest = max(float(tree.heights.max()), float(np.finfo(np.float32).tiny))  # a plain image has no border at all
     length = np.maximum(summed(tree.edge_length) - 2 * regions.inner_length, 1)
     contrast = (summed(tree.edge_sum) - 2 * regions.inner_sum) / length / strongest
     inner = np.where(there, tree.heights[nodes], 0).max(axis=1) / strongest  # parts that are found together, high up
@@ -142,7 +142,7 @@ MOST_NEIGHBOURS = 5
 """With how many of its neighbours, those with the longest common border first, a segment is joined."""
 
 SMALLEST = 0.001
-"""Segments below this share of the picture are not looked at: there are thousands of them."""
+"""Segments below this share of the image are not looked at: there are thousands of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,15 +221,15 @@ def _joined(node: int, around: dict[int, Borders], large: list[bool]) -> Iterato
             yield (node, *others), sum(length for length, _ in borders), sum(strength for _, strength in borders)
 
 
-# A tree of segments: from thousands of small ones to the whole picture, weakest border first.
+# A tree of segments: from thousands of small ones to the whole image, weakest border first.
 
 SCALES = (1.5, 3.0, 6.0)
-"""In pixels of the shrunk picture: the finest tells where borders are, all together tell how strong they are."""
+"""In pixels of the shrunk image: the finest tells where borders are, all together tell how strong they are."""
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentTree:
-    """Segments of a picture, two of which make the next one, until the last is the whole picture.
+    """Segments of an image, two of which make the next one, until the last is the whole image.
 
     Attributes:
         labels: The leaf of each pixel [height, width].
@@ -237,9 +237,9 @@ class SegmentTree:
         heights: How strong the border was that fell when each node was made [nodes]; zero for leaves.
         area: Pixels of each node [nodes].
         boxes: The half-open box around each node [nodes, 4].
-        edge_length: How long each node's border within the picture is [nodes].
+        edge_length: How long each node's border within the image is [nodes].
         edge_sum: The strength of that border, summed along it [nodes].
-        touching: How many pixels of each node lie at the picture's own border [nodes].
+        touching: How many pixels of each node lie at the image's own border [nodes].
         neighbours: For each leaf, its neighbours with the length and the summed strength of the common border.
     """
 
@@ -273,7 +273,7 @@ class SegmentTree:
 
 
 def grow_tree(picture: NDArray[np.uint8]) -> SegmentTree:
-    """The tree of a picture [height, width, 3].
+    """The tree of an image [height, width, 3].
 
     Raises:
         ExciteError: higra is not installed.
@@ -313,7 +313,7 @@ def _higra() -> Any:
                 import higra
         import higra
     except ImportError:
-        raise ExciteError("segments of a picture need higra: pip install 'excite[ground]'") from None
+        raise ExciteError("segments of an image need higra: pip install 'excite[ground]'") from None
     return higra
 
 
@@ -323,7 +323,7 @@ def _on_edges(higra: Any, graph: Any, values: Array) -> Array:
 
 
 def _one_segment(shape: tuple[int, ...]) -> SegmentTree:
-    """The tree of a picture in which there is nothing to tell apart."""
+    """The tree of an image in which there is nothing to tell apart."""
     height, width = shape
     none = np.zeros(1)
     box = np.array([[0, 0, width, height]], np.int64)
@@ -367,7 +367,7 @@ def _measured(higra: Any, tree: Any, heights: Array, strength: Array, shape: tup
 
 
 def _rim(labels: Array) -> Array:
-    """The leaves of the pixels at the picture's border, each pixel once."""
+    """The leaves of the pixels at the image's border, each pixel once."""
     rim = np.ones(labels.shape, bool)
     rim[1:-1, 1:-1] = False
     return labels[rim]

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # before anything is made of it, and all that is unpacked together has a limit.
 
 HEAD = 128  # bytes of a file's beginning: words for people, version, order of bytes
-LARGEST = 2**28  # bytes, unpacked: no picture's proposals take so many
+LARGEST = 2**28  # bytes, unpacked: no image's proposals take so many
 MOST_NUMBERS = 2**25  # of all variables: a byte of the file may be eight in memory
 DEEPEST = 8  # cells within cells
 MOST_AXES = 8
@@ -110,7 +110,7 @@ class _Reader:
             raise DataError(f"it is a damaged MATLAB file: {error}") from None
         self.room -= len(content)
         if self.room < 0:
-            raise DataError(f"unpacked it has more than {LARGEST >> 20} MB, which no picture's proposals have")
+            raise DataError(f"unpacked it has more than {LARGEST >> 20} MB, which no image's proposals have")
         return memoryview(content)
 
     def _element(self, content: memoryview, at: int, *, padded: bool = True) -> tuple[int, memoryview, int]:
@@ -158,7 +158,7 @@ class _Reader:
             raise DataError("it is a damaged MATLAB file: a matrix with more or fewer numbers than it says")
         self.numbers_left -= prod(shape)
         if self.numbers_left < 0:
-            raise DataError(f"it has more than {MOST_NUMBERS} numbers, which no picture's proposals have")
+            raise DataError(f"it has more than {MOST_NUMBERS} numbers, which no image's proposals have")
         with np.errstate(all="ignore"):
             values: NDArray[Any] = np.frombuffer(data, numbers).astype(NUMBERS[kind])
         return None if is_complex else values.reshape(shape, order="F")
@@ -207,10 +207,10 @@ KNOWN = ("labels", "bboxes", "boxes", "bbs")
 
 
 def read_mat(path: Path, size: tuple[int, int]) -> Proposals:
-    """The proposals in a MATLAB file, of a picture of this width and height.
+    """The proposals in a MATLAB file, of an image of this width and height.
 
     Raises:
-        DataError: It cannot be read, or its proposals are not of this picture.
+        DataError: It cannot be read, or its proposals are not of this image.
 
     Example:
         >>> read_mat(Path("mcg/2007_000027.mat"), (486, 500))  # doctest: +SKIP
@@ -240,7 +240,7 @@ def _variables(path: Path) -> dict[str, Array]:
 def _segments(variables: dict[str, Array], size: tuple[int, int]) -> Proposals:
     superpixels, cells = variables["superpixels"], variables["labels"]
     if superpixels.shape != size[::-1] or superpixels.dtype.kind not in "iuf":
-        raise DataError(f"'superpixels' must be [{size[1]}, {size[0]}] for this picture, not {list(superpixels.shape)}")
+        raise DataError(f"'superpixels' must be [{size[1]}, {size[0]}] for this image, not {list(superpixels.shape)}")
     if cells.dtype != object:
         raise DataError("'labels' must be a cell with the superpixels of each proposal")
     numbers = _from_0(superpixels)
@@ -266,7 +266,7 @@ def _pieces(cell: Any, place: int) -> NDArray[np.int64]:
 
 def _from_0(numbers: Array) -> NDArray[np.int64]:
     """Numbers of superpixels, which MATLAB counts from 1; what is no number at all becomes -1, which none has."""
-    usable = np.isfinite(numbers) & (np.abs(numbers) < 2**53)  # larger ones are not exact, and beyond any picture
+    usable = np.isfinite(numbers) & (np.abs(numbers) < 2**53)  # larger ones are not exact, and beyond any image
     return np.where(usable, numbers, 0).astype(np.int64) - 1
 
 
@@ -286,7 +286,7 @@ def _edge_boxes(rows: Array, size: tuple[int, int]) -> Proposals:
     if rows.size == 0:
         return best_first(size, checked_boxes(rows, size), checked_scores(None, 0))
     if rows.dtype == object:
-        raise DataError("'bbs' is a cell of many pictures: save one file for each picture")
+        raise DataError("'bbs' is a cell of many images: save one file for each image")
     if rows.ndim != 2 or rows.shape[1] not in (4, 5) or rows.dtype.kind not in "iuf":
         raise DataError(f"'bbs' of EdgeBoxes must be [n, 5] (x, y, width, height, score), not {list(rows.shape)}")
     x, y, width, height = rows[:, :4].astype(np.float64).T

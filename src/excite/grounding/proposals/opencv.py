@@ -60,10 +60,10 @@ def corners(rectangles: Any) -> NDArray[np.float32]:
 # authors'.
 
 SMALLEST = 0.0015
-"""Boxes below this share of the picture are not looked for: there would be too many of them."""
+"""Boxes below this share of the image are not looked for: there would be too many of them."""
 
 SMALLEST_SIDE = 8
-"""OpenCV's search needs some room; in smaller pictures there is nothing to find anyway."""
+"""OpenCV's search needs some room; in smaller images there is nothing to find anyway."""
 
 OPTIONS = """
 stride shrinkNumber patchSize patchInnerSize numberOfGradientOrientations selfsimilarityGridSize numberOfTrees
@@ -74,7 +74,7 @@ numberOfTreesToEvaluate
 TREES = ("childs", "featureIds", "thresholds", "edgeBoundaries", "edgeBins")
 
 BRIGHT = 99
-"""The edge at this percentile counts as a full one, so that faint and strong pictures are searched alike."""
+"""The edge at this percentile counts as a full one, so that faint and strong images are searched alike."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class EdgeBoxes:
         model: A file with a structured forest, as OpenCV reads it; blank for our own edges.
         step: How finely boxes are tried, OpenCV's ``alpha``.
         most_alike: Two boxes have at most this in common (their IoU), OpenCV's ``beta``.
-        longest: Pixels of the longer side of the picture that is searched.
+        longest: Pixels of the longer side of the image that is searched.
 
     Example:
         >>> from PIL import Image
@@ -192,7 +192,7 @@ class SelectiveSearch:
         count: How many at most.
         quality: More colour spaces and finer segments: ten times as slow.
         most_alike: Two boxes have at most this in common (their IoU).
-        longest: Pixels of the longer side of the picture that is searched.
+        longest: Pixels of the longer side of the image that is searched.
 
     Example:
         >>> from PIL import Image

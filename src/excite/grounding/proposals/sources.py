@@ -1,4 +1,4 @@
-"""Where proposals come from: made for a picture, remembered on disk, or read from files that others made."""
+"""Where proposals come from: made for an image, remembered on disk, or read from files that others made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Proposer(Protocol):
-    """Makes proposals from what a picture shows. Its text (``repr``) names all its settings."""
+    """Makes proposals from what an image shows. Its text (``repr``) names all its settings."""
 
     @property
     def name(self) -> str:
@@ -27,17 +27,17 @@ class Proposer(Protocol):
 
     @property
     def version(self) -> int:
-        """Counts up whenever the same picture and settings give other proposals than before."""
+        """Counts up whenever the same image and settings give other proposals than before."""
 
     def __call__(self, picture: Image.Image) -> Proposals:
         """The proposals, best first."""
 
 
 class Source(Protocol):
-    """Gives the proposals of any picture, wherever they come from."""
+    """Gives the proposals of any image, wherever they come from."""
 
     def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:
-        """The proposals of a picture.
+        """The proposals of an image.
 
         Args:
             picture: What it shows.
@@ -45,7 +45,7 @@ class Source(Protocol):
             path: Its file, where there is one.
 
         Raises:
-            ProposalError: There are none for this picture.
+            ProposalError: There are none for this image.
         """
 
 
@@ -56,7 +56,7 @@ class Made:
     proposer: Proposer
 
     def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:  # noqa: ARG002 - only files need the path
-        """The proposals of a picture."""
+        """The proposals of an image."""
         return checked(self.proposer(picture), name)
 
 
@@ -73,11 +73,11 @@ def checked(proposals: Proposals, name: str) -> Proposals:
         1
     """
     if len(proposals) == 0:
-        raise ProposalError(f"no regions were proposed for the picture {name!r}: try other proposals.")
+        raise ProposalError(f"no regions were proposed for the image {name!r}: try other proposals.")
     return proposals
 
 
-# Proposals kept on disk: segmenting a picture takes a second, reading the segments some milliseconds.
+# Proposals kept on disk: segmenting an image takes a second, reading the segments some milliseconds.
 
 FORMAT = 1
 """Counts up whenever the files change."""
@@ -87,9 +87,9 @@ LONGEST = 256
 
 
 class Cached:
-    """Proposals that are made once for each picture, and then read from a folder.
+    """Proposals that are made once for each image, and then read from a folder.
 
-    A picture is known by its pixels: a copy of it has the same proposals, a changed one has others. Other settings
+    An image is known by its pixels: a copy of it has the same proposals, a changed one has others. Other settings
     and other versions of the proposer have files of their own. Any number of processes may share a folder: a file
     is either whole or not there. A damaged one is made again.
 
@@ -116,7 +116,7 @@ class Cached:
         self.read = self.made = self.damaged = 0
 
     def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:  # noqa: ARG002 - the pixels tell
-        """The proposals of a picture."""
+        """The proposals of an image."""
         place = self._place(picture)
         found = self._kept(place, picture.size)
         if found is None:
@@ -128,7 +128,7 @@ class Cached:
         return checked(found, name)
 
     def _place(self, picture: Image.Image) -> Path:
-        """The file of a picture, by all that decides what is in it."""
+        """The file of an image, by all that decides what is in it."""
         facts = [FORMAT, self.proposer.name, self.proposer.version, repr(self.proposer), picture.mode, picture.size]
         sign = hashlib.sha256(repr(facts).encode())
         sign.update(picture.tobytes())

@@ -55,7 +55,7 @@ class ResNet50(nn.Module):
         self.fc = nn.Linear(512 * EXPANSION, classes)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Logits [N, classes] of pictures [N, 3, H, W] of any size."""
+        """Logits [N, classes] of images [N, 3, H, W] of any size."""
         features = self.maxpool(self.relu(self.bn1(self.conv1(pictures))))
         features = self.layer4(self.layer3(self.layer2(self.layer1(features))))
         logits: Tensor = self.fc(self.avgpool(features).flatten(1))
@@ -120,7 +120,7 @@ class SqueezeNet(nn.Module):
         self.pool10 = nn.AdaptiveAvgPool2d(1)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Logits [N, classes] of pictures [N, 3, H, W] of any size."""
+        """Logits [N, classes] of images [N, 3, H, W] of any size."""
         features = self.pool1(self.relu(self.conv1(pictures)))
         features = self.pool4(self.fire4(self.fire3(self.fire2(features))))
         features = self.pool8(self.fire8(self.fire7(self.fire6(self.fire5(features)))))

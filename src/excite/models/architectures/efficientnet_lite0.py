@@ -112,7 +112,7 @@ class EfficientNetLite0(nn.Module):
         self.classifier = nn.Linear(HEAD, classes)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Logits [N, classes] of pictures [N, 3, H, W] of any size."""
+        """Logits [N, classes] of images [N, 3, H, W] of any size."""
         features = self.pool(self.head(self.blocks(self.stem(pictures))))
         logits: Tensor = self.classifier(self.dropout(features.flatten(1)))
         return logits

@@ -1,4 +1,4 @@
-"""Output layers of one network on top of each other: a picture goes through once, and all of them answer."""
+"""Output layers of one network on top of each other: an image goes through once, and all of them answer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def stacked(heads: Sequence[str]) -> EfficientNetLite0:
 
 # The embedded classifier with 80 everyday objects beside ImageNet's 1000 classes: two output layers in one.
 #
-# The second output layer was fine-tuned on pictures of COCO, where several objects may be there at once; so its
+# The second output layer was fine-tuned on images of COCO, where several objects may be there at once; so its
 # outputs are independent of each other, while of ImageNet's exactly one is true. ``recipes/everyday_head.py`` trains
 # it.
 
@@ -73,7 +73,7 @@ def everyday_words() -> list[list[str]]:
     return [line.split(", ") for line in text.splitlines()]
 
 
-# The embedded classifier for phrases: words people use for pictures, beside everyday objects and ImageNet's classes.
+# The embedded classifier for phrases: words people use for images, beside everyday objects and ImageNet's classes.
 #
 # The third output layer was trained on the words of captions: people ("woman", "boy", "skier"), scenes, materials,
 # colours and what is being done. ``recipes/words_head.py`` makes it of what ``excite train tags`` trained.
@@ -86,7 +86,7 @@ def words() -> EfficientNetLite0:
 
 @cache
 def words_labels() -> Labels:
-    """The labels of `everyday`, then the words of captions; a word that both have means both, and the picture decides.
+    """The labels of `everyday`, then the words of captions; a word that both have means both, and the image decides.
 
     Example:
         >>> [len(words_labels().word(word).units) for word in ("woman", "grassy", "beagle")]  # a woman is a person too

@@ -17,7 +17,7 @@ from excite.models.caffe.schema import Layer
 
 
 class InnerProduct(nn.Linear):
-    """A full connection to all that a picture has from ``axis`` on.
+    """A full connection to all that an image has from ``axis`` on.
 
     Flattening and connecting are two plain calls, so that who wants to can run it as a convolution.
     """
@@ -124,7 +124,7 @@ class Eltwise(nn.Module):
 
 
 class Reshape(nn.Module):
-    """Other dimensions for the values of each picture: 0 keeps the one in this place, one may be -1: what is left."""
+    """Other dimensions for the values of each image: 0 keeps the one in this place, one may be -1: what is left."""
 
     def __init__(self, dims: Sequence[int]) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class Reshape(nn.Module):
 Shape = Sequence[int]
 Builder = Callable[[Layer, Sequence[Shape]], nn.Module]
 COMBINING: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"SUM": torch.add, "PROD": torch.mul, "MAX": torch.maximum}
-SPATIAL = frozenset({"Convolution", "Deconvolution", "LRN", "Pooling"})  # torch would take 3 for one picture
+SPATIAL = frozenset({"Convolution", "Deconvolution", "LRN", "Pooling"})  # torch would take 3 for one image
 FOR_TRAINING = frozenset(  # options that say how to compute or to learn, not what
     "weight_filler bias_filler filler engine force_nd_im2col moving_average_fraction stable_prod_grad".split()
 )
@@ -229,7 +229,7 @@ def _pooling(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
 
 
 def _check_windows(layer: Layer, sizes: Shape, kernel: Shape, stride: Shape) -> None:
-    """Without padding Caffe does not clip, and may add a window that lies beside the picture: nonsense there."""
+    """Without padding Caffe does not clip, and may add a window that lies beside the image: nonsense there."""
     for size, window, step in zip(sizes, kernel, stride, strict=True):
         if ceil((size - window) / step) * step >= size:
             raise refusal(layer, "has a last window outside its input, where Caffe's answer means nothing")
@@ -281,7 +281,7 @@ def _reshape(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
     shape = layer.options.get("shape", ())
     dims = shape["dim"] if isinstance(shape, Mapping) else shape
     if len(dims) < 2 or dims[0] != 0:
-        raise refusal(layer, "does not keep the pictures apart; its first dim must be 0, and others follow")
+        raise refusal(layer, "does not keep the images apart; its first dim must be 0, and others follow")
     return Reshape(dims)
 
 
@@ -320,7 +320,7 @@ def _pair(layer: Layer, option: str, side: str, default: int | None = None) -> t
         given = options.get(option, default)
         given = given if isinstance(given, Sequence) else (given,)
         if len(given) > 2:
-            raise refusal(layer, f"has {len(given)} numbers for its {option} where pictures have two sides")
+            raise refusal(layer, f"has {len(given)} numbers for its {option} where images have two sides")
         height, width = (given or (default,))[0], (given or (default,))[-1]
     if height is None or width is None:
         raise refusal(layer, f"does not say its {option}")

@@ -37,7 +37,7 @@ class CaffeNetwork(nn.Module):
 
     Attributes:
         definition: What it was built from.
-        shapes: The shape of each blob for one picture of the size that the definition gives.
+        shapes: The shape of each blob for one image of the size that the definition gives.
 
     Args:
         definition: The network in Caffe's terms.
@@ -70,7 +70,7 @@ class CaffeNetwork(nn.Module):
         self.eval()
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Logits of pictures [N, C, H, W]."""
+        """Logits of images [N, C, H, W]."""
         if not pictures.is_meta and any(tensor.is_meta for tensor in chain(self.parameters(), self.buffers())):
             raise ModelError(f"{self.definition.name} has no weights yet: load_blobs(...) or initialise(seed) first.")
         blobs = {self._input: pictures}
@@ -140,7 +140,7 @@ class CaffeNetwork(nn.Module):
         return free
 
     def _built(self, layer: Layer) -> nn.Module:
-        """The module of a layer, without weights; notes the shape of what it gives, seen on a batch of no pictures.
+        """The module of a layer, without weights; notes the shape of what it gives, seen on a batch of no images.
 
         That computes nothing and reads no weight, as would a run on torch's meta device, whose operations however take
         seconds to import.
@@ -225,7 +225,7 @@ def _only_input(definition: Network, layers: Iterable[Layer]) -> str:
                 used[blob] = None
         written |= set(layer.tops)
     if len(used) != 1:
-        raise ModelError(f"{definition.name} takes {', '.join(used)}: excite can feed it one input, the pictures.")
+        raise ModelError(f"{definition.name} takes {', '.join(used)}: excite can feed it one input, the images.")
     return next(iter(used))
 
 

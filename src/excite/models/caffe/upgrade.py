@@ -138,7 +138,7 @@ def _plain(field: Any, value: Any, layer: str) -> Any:
 
 
 def _fed_by(layer: Layer) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What a layer without bottoms puts in: of a data layer the pictures, of an Input layer all its tops."""
+    """What a layer without bottoms puts in: of a data layer the images, of an Input layer all its tops."""
     if layer.kind != "Input":
         return zip(layer.tops[:1], [()], strict=False)
     shapes: tuple[tuple[int, ...], ...] = layer.options.get("shape", ((),))

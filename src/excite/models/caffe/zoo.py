@@ -2,7 +2,7 @@
 
 CNN-S: Chatfield et al. 2014, "VGG_CNN_S". VGG16: Simonyan and Zisserman 2014, "VGG_ILSVRC_16_layers". GoogleNet:
 Szegedy et al. 2014 as trained by the BVLC, "bvlc_googlenet", without the two heads that only its training has.
-The networks take pictures in BGR, less the mean of each channel.
+The networks take images in BGR, less the mean of each channel.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ __all__ = ["CNN_S", "GOOGLENET", "VGG16", "cnn_s", "googlenet", "vgg16"]
 
 Row = tuple[str, str, Mapping[str, Any]]  # name, kind, options
 
-INPUT = {"data": (10, 3, 224, 224)}  # ten crops of a picture, as all three were tested
+INPUT = {"data": (10, 3, 224, 224)}  # ten crops of an image, as all three were tested
 IN_PLACE = frozenset({"ReLU", "Dropout"})
 CLASSES = 1000
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from excite.tags.images import Pictures
 
 
-# How alike two pictures are, by 64 bits each that survive another size, another JPEG quality, another brightness.
+# How alike two images are, by 64 bits each that survive another size, another JPEG quality, another brightness.
 #
-# A picture is made 32 pixels wide and high, grey, and is taken apart into waves (the discrete cosine transform). Of
+# An image is made 32 pixels wide and high, grey, and is taken apart into waves (the discrete cosine transform). Of
 # each of the 63 longest, all but the constant one, a bit says whether it is stronger than their median.
 
 SIDE = 32
@@ -38,7 +38,7 @@ VERSION = 1
 
 
 def likeness(picture: Image.Image) -> int | None:
-    """The picture's 64 bits; None for one without texture, such as a single colour, whose bits would mean nothing.
+    """The image's 64 bits; None for one without texture, such as a single colour, whose bits would mean nothing.
 
     The lowest bit stands for the constant wave and is always 0.
 
@@ -66,7 +66,7 @@ def _cosines() -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Hashing:
-    """The likeness of each picture as work for `excite.jobs.loop.run`, whose tasks are the names of pictures.
+    """The likeness of each image as work for `excite.jobs.loop.run`, whose tasks are the names of images.
 
     Args:
         pictures: where they lie.
@@ -79,17 +79,17 @@ class Hashing:
     pictures: Pictures
 
     def key(self, task: str) -> str:
-        """Changes when the picture does, or the way it is looked at."""
+        """Changes when the image does, or the way it is looked at."""
         facts = f"likeness {VERSION} {task} {self.pictures.state(task)}"
         return hashlib.sha256(facts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def __call__(self, task: str) -> dict[str, Any]:
-        """The hash in hexadecimal, or None for a picture without texture."""
+        """The hash in hexadecimal, or None for an image without texture."""
         bits = likeness(self.pictures.read(task))
         return {"picture": task, "hash": None if bits is None else f"{bits:016x}"}
 
 
-# Pictures that are nearly another one, by their likeness, among millions.
+# Images that are nearly another one, by their likeness, among millions.
 #
 # Two hashes that differ in at most M bits, cut into M + A bands, agree in at least A of them. So only hashes are
 # compared that agree in some A bands: they are brought together by sorting, once for each choice of A bands. A is
@@ -109,18 +109,18 @@ class _TooManyError(Exception):
 
 
 def near_duplicates(hashes: Hashes, most: int = MOST_BITS, known: NDArray[np.bool_] | None = None) -> Rows:
-    """For each picture the earliest one before it that is kept and nearly the same; -1 for those that are kept.
+    """For each image the earliest one before it that is kept and nearly the same; -1 for those that are kept.
 
-    A picture is dropped when it lies within ``most`` bits of an earlier picture that is kept. So the first of a family
+    An image is dropped when it lies within ``most`` bits of an earlier image that is kept. So the first of a family
     stays, and a chain of small changes is not dropped as a whole: what is far enough from the first stays as well.
 
     Args:
         hashes: those of `excite.tags.cleaning.duplicates`, in the order of the corpus.
         most: how many bits may differ.
-        known: which pictures have a hash; those without are always kept and nobody's double. All, if none.
+        known: which images have a hash; those without are always kept and nobody's double. All, if none.
 
     Returns:
-        The row of the picture that each repeats, or -1.
+        The row of the image that each repeats, or -1.
 
     Raises:
         DataError: so many bits cannot be meant.
@@ -163,7 +163,7 @@ def _first_kept(hashes: Hashes, most: int) -> Rows:
 
 
 def _one_by_one(hashes: Hashes, most: int) -> Rows:
-    """Decide in order: when a picture's turn comes, those before it are decided."""
+    """Decide in order: when an image's turn comes, those before it are decided."""
     answer = [-1] * len(hashes)
     laters, earliers = np.divmod(_all_pairs(hashes, most), max(len(hashes), 1))
     for later, earlier in zip(laters.tolist(), earliers.tolist(), strict=True):
@@ -226,17 +226,17 @@ def _cost(most: int, agreeing: int, count: int) -> float:
     return comb(most + agreeing, agreeing) * (SORTING * count + count**2 / 2 ** (bits + 1))
 
 
-# Pictures of a corpus that look like an earlier one, whoever showed it: the paper compares tags only.
+# Images of a corpus that look like an earlier one, whoever showed it: the paper compares tags only.
 
 
 @dataclass(frozen=True)
 class Alike:
-    """Looks at pictures to tell which are nearly the same.
+    """Looks at images to tell which are nearly the same.
 
     Attributes:
         pictures: where they lie.
         most: how many of 63 bits of two likenesses may differ.
-        failures: gets a line for each picture that cannot be read.
+        failures: gets a line for each image that cannot be read.
     """
 
     pictures: Pictures
@@ -251,10 +251,10 @@ class Alike:
         workers: int | Crew,
         watch: Watch,
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """For each picture the place of the one it repeats, or -1; and which pictures can be read at all.
+        """For each image the place of the one it repeats, or -1; and which images can be read at all.
 
         Args:
-            names: of the pictures, all different, in the order of the corpus.
+            names: of the images, all different, in the order of the corpus.
             total: how many.
             ledger: a file for the likenesses, so that a run that was stopped goes on.
             workers: who looks.

@@ -1,8 +1,8 @@
 """From a raw corpus to one worth learning from: the paper's appendix at its size, streamed, on one machine or many.
 
 Each row is read twice: once to see what the rules need to know (`Looking`, resumed where it was stopped), once to write
-what is kept (`Parting`). In between, pictures of the same user are compared (`Comparing`). Texts never pile up in
-memory: a picture takes some 60 bytes there, a different tag some 150.
+what is kept (`Parting`). In between, images of the same user are compared (`Comparing`). Texts never pile up in
+memory: an image takes some 60 bytes there, a different tag some 150.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def markdown(report: dict[str, Any]) -> str:
         >>> print(markdown({"read": 10, "pictures": [row], "dictionary": [size]}))  # doctest: +ELLIPSIS
         # What the thresholds cost...
     """
-    lines = [f"# What the thresholds cost\n\nOf {report['read']:,} pictures are kept, if one rule is changed:\n"]
+    lines = [f"# What the thresholds cost\n\nOf {report['read']:,} images are kept, if one rule is changed:\n"]
     lines += ["| rule | kept | share | too few tags | alphabetical | similar |", "|---|---:|---:|---:|---:|---:|"]
     for row in report["pictures"]:
         numbers = " | ".join(f"{row[rule]:,}" for rule in ("few_tags", "alphabetical", "similar"))
@@ -139,8 +139,8 @@ class Surveys(Ledger):
 # From a raw corpus to one worth learning from: the paper's appendix at its size, streamed, on one machine or many.
 #
 # Each row is read twice: once to see what the rules need to know (`Looking`, resumed where it was stopped), once to
-# write what is kept (`Parting`). In between, pictures of the same user are compared (`Comparing`). Texts never pile
-# up in memory: a picture takes some 60 bytes there, a different tag some 150.
+# write what is kept (`Parting`). In between, images of the same user are compared (`Comparing`). Texts never pile
+# up in memory: an image takes some 60 bytes there, a different tag some 150.
 
 
 @dataclass(eq=False)
@@ -149,14 +149,14 @@ class Cleaning:
 
     Args:
         source: the corpus: Parquet, CSV or JSON Lines.
-        out: a Parquet file for the pictures that are kept; beside it the dictionary (``.tags.csv``), what was dropped
+        out: a Parquet file for the images that are kept; beside it the dictionary (``.tags.csv``), what was dropped
             and why (``.dropped.parquet``), and a report (``.report.json``).
-        rules: which pictures are dropped.
+        rules: which images are dropped.
         normalising: how tags are written.
         columns: what the columns of the corpus are called.
         workers: who does the work.
         watch: shows how far it is.
-        alike: drops pictures that cannot be read or look like an earlier one, whoever showed it; None for no such rule.
+        alike: drops images that cannot be read or look like an earlier one, whoever showed it; None for no such rule.
         choices: also tell what other thresholds would cost (``.choices.json`` and ``.choices.md``).
 
     Example:
@@ -257,7 +257,7 @@ class Cleaning:
         return gathered
 
     def _drop_alike(self, alike: Alike, verdicts: NDArray[np.uint8], like: NDArray[np.int64]) -> None:
-        """Drop pictures that cannot be read, and those that look like an earlier one."""
+        """Drop images that cannot be read, and those that look like an earlier one."""
         corpus, _ = self._opened
         rows = np.flatnonzero(verdicts == KEPT)
         names = (name for batch in corpus.batches() for name in batch.column("image").to_pylist())
@@ -348,7 +348,7 @@ class _Hands:
             yield outcome
 
     def similar(self, gathered: Gathered, rules: Rules) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Rows of pictures that are similar to an earlier one, and the rows of those."""
+        """Rows of images that are similar to an earlier one, and the rows of those."""
         shelves = (Shelf(rules, pictures) for pictures in gathered.candidates(rules))
         for answer in self.answers(shelves, gathered.number_of_shelves, "shelves compared"):
             yield answer["rows"], answer["like"]

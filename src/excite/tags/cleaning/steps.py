@@ -55,26 +55,26 @@ class Shelf:
 
 
 class Comparing:
-    """Finds similar pictures among those of some users."""
+    """Finds similar images among those of some users."""
 
     def key(self, task: Shelf) -> str:
-        """Changes when the pictures or the rules do."""
+        """Changes when the images or the rules do."""
         return hashlib.sha256(repr(task).encode() + task.pictures.tobytes()).hexdigest()[:32]
 
     def __call__(self, task: Shelf) -> dict[str, NDArray[np.int64]]:
-        """The rows of pictures that are similar to an earlier one, and the rows of those."""
+        """The rows of images that are similar to an earlier one, and the rows of those."""
         found = similar_to(task.pictures, task.rules.shared, task.rules.against)
         return {"rows": task.pictures["row"][found >= 0], "like": found[found >= 0]}
 
 
 @dataclass(frozen=True, eq=False)
 class Pile:
-    """A piece and what becomes of its pictures.
+    """A piece and what becomes of its images.
 
     Attributes:
         piece: the piece.
         verdicts: [rows], as in `excite.tags.cleaning.steps.Gathered`.
-        like: [rows], the row of the picture that each is like, or -1.
+        like: [rows], the row of the image that each is like, or -1.
     """
 
     piece: Piece
@@ -84,7 +84,7 @@ class Pile:
 
 @dataclass(frozen=True)
 class Parting:
-    """Parts a piece into pictures that are kept, with normalised tags, and those that are dropped, with the reason."""
+    """Parts a piece into images that are kept, with normalised tags, and those that are dropped, with the reason."""
 
     columns: ColumnNames
     normalising: Normalising
@@ -153,18 +153,18 @@ def kept_schema() -> Any:
 
 
 def dropped_schema() -> Any:
-    """The columns of what was dropped: ``like`` is the row of the picture it is similar to."""
+    """The columns of what was dropped: ``like`` is the row of the image it is similar to."""
     pa = arrow()
     words = pa.dictionary(pa.int32(), pa.string())
     names = [("row", pa.int64()), ("image", pa.string()), ("user", pa.string()), ("rule", words), ("like", pa.int64())]
     return pa.schema(names)
 
 
-# The surveys of all batches brought together: every tag and user gets one number, every picture a verdict.
+# The surveys of all batches brought together: every tag and user gets one number, every image a verdict.
 
 KEPT = 0
 CODES = {rule: code for code, rule in enumerate(RULES, 1)}
-SHELF = 250_000  # pictures compared at a time
+SHELF = 250_000  # images compared at a time
 
 
 class Numbering:
@@ -186,7 +186,7 @@ class Numbering:
 
 
 def repeated(images: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which pictures have the name of an earlier one; names are hashes of 128 bits.
+    """Which images have the name of an earlier one; names are hashes of 128 bits.
 
     Example:
         >>> repeated(np.array([[1, 2], [3, 4], [1, 2], [1, 5]], np.uint64)).tolist()
@@ -201,18 +201,18 @@ def repeated(images: NDArray[np.uint64]) -> NDArray[np.bool_]:
 
 @dataclass(eq=False)
 class Gathered:
-    """What is known of a corpus before pictures are compared.
+    """What is known of a corpus before images are compared.
 
     Attributes:
-        shelves: a folder for files of pictures to be compared, each with all pictures of some users.
-        rules: which pictures are dropped.
+        shelves: a folder for files of images to be compared, each with all images of some users.
+        rules: which images are dropped.
         words: the numbers of the tags,
         counts: and how often each was seen.
         users: the numbers of the users.
-        verdicts: [rows], 0 for a picture that is kept so far, else the place of a rule among `RULES`, plus 1.
-        lengths: [rows], how many tags each picture has.
+        verdicts: [rows], 0 for an image that is kept so far, else the place of a rule among `RULES`, plus 1.
+        lengths: [rows], how many tags each image has.
         alphabetical: [rows], whether they stand in order.
-        nobodys: how many pictures have no user, and so are compared with none.
+        nobodys: how many images have no user, and so are compared with none.
         changes: what was done to the tags.
     """
 
@@ -235,16 +235,16 @@ class Gathered:
 
     @property
     def number_of_shelves(self) -> int:
-        """So many that each holds about `SHELF` pictures."""
+        """So many that each holds about `SHELF` images."""
         return self.rows // SHELF + 1
 
     def name(self, images: NDArray[np.uint64]) -> None:
-        """Drop pictures without a name, and those whose name was there before."""
+        """Drop images without a name, and those whose name was there before."""
         self.verdicts[repeated(images)] = CODES["repeated_image"]
         self.verdicts[~images.any(axis=1)] = CODES["no_image"]
 
     def add(self, first_row: int, seen: Survey) -> None:
-        """Take in the next batch, and put its pictures on the shelves of their users."""
+        """Take in the next batch, and put its images on the shelves of their users."""
         rows = slice(first_row, first_row + len(seen.user))
         self.lengths[rows], self.alphabetical[rows] = seen.lengths, seen.alphabetical
         words = self._count(seen)
@@ -258,24 +258,24 @@ class Gathered:
         self._shelve(candidates[known & (self.verdicts[rows] == KEPT)])
 
     def judge(self) -> None:
-        """Drop pictures with too few tags, and those whose tags stand in alphabetical order."""
+        """Drop images with too few tags, and those whose tags stand in alphabetical order."""
         few, ordered = self.verdicts_of(self.rules)
         self.verdicts[few], self.verdicts[ordered] = CODES["few_tags"], CODES["alphabetical"]
 
     def verdicts_of(self, rules: Rules) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which pictures have too few tags by these rules, and which other ones have them in order."""
+        """Which images have too few tags by these rules, and which other ones have them in order."""
         named = (self.verdicts == KEPT) | (self.verdicts > CODES["repeated_image"])
         few = named & (self.lengths < rules.least_tags)
         return few, named & ~few & self.alphabetical & rules.alphabetical
 
     def shelf(self, number: int) -> NDArray[Any]:
-        """All pictures of some users, whatever the rules say of them, in the order of the corpus."""
+        """All images of some users, whatever the rules say of them, in the order of the corpus."""
         path = self._path(number)
         kind = candidate_type(self.rules.first)
         return np.fromfile(path, kind) if path.is_file() else np.empty(0, kind)
 
     def candidates(self, rules: Rules) -> Iterator[NDArray[Any]]:
-        """For each shelf the pictures on it that come as far as being compared."""
+        """For each shelf the images on it that come as far as being compared."""
         few, ordered = self.verdicts_of(rules)
         out = few | ordered
         for number in range(self.number_of_shelves):

@@ -1,4 +1,4 @@
-"""What the rules need to know of a batch of pictures: everything of a corpus that is looked at, but its text."""
+"""What the rules need to know of a batch of images: everything of a corpus that is looked at, but its text."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Survey:
         words: the different tags, normalised, in the order of their code points,
         counts: and how often each is listed.
         users: the different users.
-        user: [pictures], whose each is: its place among the users, or -1.
-        lengths: [pictures], how many tags each has.
-        alphabetical: [pictures], whether they stand in alphabetical order.
-        firsts: [pictures, first], the places of the first tags among the words, or -1.
-        images: [pictures, 2], the names of the pictures as 128-bit hashes; 0 for one without a name.
+        user: [images], whose each is: its place among the users, or -1.
+        lengths: [images], how many tags each has.
+        alphabetical: [images], whether they stand in alphabetical order.
+        firsts: [images, first], the places of the first tags among the words, or -1.
+        images: [images, 2], the names of the images as 128-bit hashes; 0 for one without a name.
         changes: what was done to the tags, and how often.
     """
 
@@ -113,7 +113,7 @@ class Survey:
 
     @staticmethod
     def read_images(path: Path) -> NDArray[np.uint64]:
-        """Only the names of the pictures, as hashes."""
+        """Only the names of the images, as hashes."""
         return _arrays(path, ["images"])["images"]
 
 
@@ -199,7 +199,7 @@ class _Tags:
         return np.asarray(inner == 0)
 
     def firsts(self, first: int) -> NDArray[np.int32]:
-        """[pictures, first], the first tags; -1 where there are fewer."""
+        """[images, first], the first tags; -1 where there are fewer."""
         places = self.starts[:, None] + np.arange(first)
         there = np.arange(first) < self.lengths[:, None]
         padded = np.append(self.numbers, np.int32(NONE))
@@ -262,10 +262,10 @@ def _hashes(names: list[str | None]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
 
 
-# Which pictures of a corpus are worth learning from: the rules of the paper's appendix.
+# Which images of a corpus are worth learning from: the rules of the paper's appendix.
 
 RULES = ("no_image", "repeated_image", "few_tags", "alphabetical", "similar", "unreadable", "near_duplicate")
-"""Why a picture is dropped, in the order in which the rules are asked; the first that holds is the reason."""
+"""Why an image is dropped, in the order in which the rules are asked; the first that holds is the reason."""
 
 AGAINST = ("seen", "kept")
 
@@ -277,12 +277,12 @@ class Rules:
     Attributes:
         least_count: a tag seen at least so often in the corpus as read is in the dictionary.
         most_tags: the dictionary has at most so many, the most frequent; None for no bound.
-        least_tags: a picture with fewer is dropped.
+        least_tags: an image with fewer is dropped.
         alphabetical: whether one whose tags stand in alphabetical order is dropped.
-        similar: whether one is dropped that begins like an earlier picture of the same user:
+        similar: whether one is dropped that begins like an earlier image of the same user:
         first: when of so many first tags
         overlap: more than so many are shared.
-        against: the earlier pictures it is compared with: "seen", all that came as far as this rule, or "kept" ones.
+        against: the earlier images it is compared with: "seen", all that came as far as this rule, or "kept" ones.
 
     Example:
         >>> Rules().shared
@@ -308,21 +308,21 @@ class Rules:
 
     @property
     def shared(self) -> int:
-        """How many first tags make two pictures similar."""
+        """How many first tags make two images similar."""
         return self.overlap + 1
 
 
-# Pictures of one user that begin with nearly the same tags, found without comparing all with all.
+# Images of one user that begin with nearly the same tags, found without comparing all with all.
 #
-# Two pictures share at least k of their first tags exactly when they have a set of k tags in common. So each picture
-# is put under all sets of k of its first tags (with five tags and k = 4, five sets), and similar pictures meet there.
-# The work grows with the number of pictures, not with its square.
+# Two images share at least k of their first tags exactly when they have a set of k tags in common. So each image
+# is put under all sets of k of its first tags (with five tags and k = 4, five sets), and similar images meet there.
+# The work grows with the number of images, not with its square.
 
 SEEDS = 100
 
 
 def candidate_type(first: int) -> np.dtype[Any]:
-    """What is known of a picture that came as far as being compared: its row, whose it is, its first tags as numbers.
+    """What is known of an image that came as far as being compared: its row, whose it is, its first tags as numbers.
 
     Example:
         >>> candidate_type(5).names
@@ -332,12 +332,12 @@ def candidate_type(first: int) -> np.dtype[Any]:
 
 
 def similar_to(candidates: NDArray[Any], shared: int, against: str = "seen") -> NDArray[np.int64]:
-    """For each picture the row of the earliest one before it, of the same user, that it is similar to; -1 for none.
+    """For each image the row of the earliest one before it, of the same user, that it is similar to; -1 for none.
 
     Args:
-        candidates: pictures of type `candidate_type` in the order of the corpus; -1 for a tag that is not there.
+        candidates: images of type `candidate_type` in the order of the corpus; -1 for a tag that is not there.
         shared: how many different first tags two must share.
-        against: "seen", all pictures before it count; or "kept", only those that are not similar to a kept one.
+        against: "seen", all images before it count; or "kept", only those that are not similar to a kept one.
 
     Example:
         >>> pictures = np.zeros(3, candidate_type(5))
@@ -357,7 +357,7 @@ def similar_to(candidates: NDArray[Any], shared: int, against: str = "seen") -> 
 
 
 def _sets(candidates: NDArray[Any], shared: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """[pictures, sets, 1 + shared]: the user and the tags of each set, in order; and which sets there really are."""
+    """[images, sets, 1 + shared]: the user and the tags of each set, in order; and which sets there really are."""
     tags = np.sort(candidates["tags"], axis=1)
     again = np.zeros(tags.shape, bool)
     again[:, 1:] = tags[:, 1:] == tags[:, :-1]
@@ -400,11 +400,11 @@ def _mixed(rows: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:
 
 
 def _kept_only(firsts: NDArray[np.int64], there: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """For each picture the earliest kept one that it shares a set with; itself if there is none."""
+    """For each image the earliest kept one that it shares a set with; itself if there is none."""
     number, width = there.shape
     found = np.arange(number)
     members = np.bincount(firsts[there], minlength=number * width)
-    shares = (members[firsts] > 1) & there  # only these pictures have to be gone through one by one
+    shares = (members[firsts] > 1) & there  # only these images have to be gone through one by one
     kept: dict[int, int] = {}
     for picture in np.flatnonzero(shares.any(axis=1)).tolist():
         sets = firsts[picture][shares[picture]].tolist()

@@ -1,4 +1,4 @@
-"""Captions turned into tags: the words that people chose for a picture, those that most of them chose first."""
+"""Captions turned into tags: the words that people chose for an image, those that most of them chose first."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 # Files of captions, in the four forms that they are published in.
 
 Captioned = tuple[str, list[str]]
-"""A picture and some of its captions: those of one line, others may follow."""
+"""An image and some of its captions: those of one line, others may follow."""
 
 IMAGE_NAMES = ("image", "file", "file_name")
 
 
 def read_captions(path: Path, skipped: Counter[str]) -> dict[str, list[str]]:
-    """All captions of each picture, both in the order of the file.
+    """All captions of each image, both in the order of the file.
 
-    A caption file is read whole, as those of a picture need not stand together: some 1.5 GB for 3 million pictures.
+    A caption file is read whole, as those of an image need not stand together: some 1.5 GB for 3 million images.
 
     Args:
         path: COCO's captions (.json), JSON Lines with ``image`` (``file``, ``file_name``) and ``captions`` or
@@ -41,7 +41,7 @@ def read_captions(path: Path, skipped: Counter[str]) -> dict[str, list[str]]:
             ``too_long``, ``no_image``, ``no_caption``.
 
     Raises:
-        DataError: the file cannot be read, is of none of these kinds, or names no picture with a caption.
+        DataError: the file cannot be read, is of none of these kinds, or names no image with a caption.
 
     Example:
         >>> read_captions(Path("captions_val2017.json"), Counter())         # doctest: +SKIP
@@ -55,7 +55,7 @@ def read_captions(path: Path, skipped: Counter[str]) -> dict[str, list[str]]:
         captions.setdefault(image, []).extend(some)
     if not captions:
         reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common())
-        raise DataError(f"{path} has no picture with a caption" + (f" ({reasons})" if reasons else ""))
+        raise DataError(f"{path} has no image with a caption" + (f" ({reasons})" if reasons else ""))
     return captions
 
 
@@ -69,7 +69,7 @@ def _captioned(image: object, captions: object) -> Captioned:
 
 
 def _coco(path: Path, skipped: Counter[str]) -> Iterator[Captioned]:
-    """COCO's file: pictures with numbers, captions with the numbers of their pictures."""
+    """COCO's file: images with numbers, captions with the numbers of their images."""
     with opened(path) as file:
         content = file.read()
     try:
@@ -77,12 +77,12 @@ def _coco(path: Path, skipped: Counter[str]) -> Iterator[Captioned]:
         names = {one["id"]: one["file_name"] for one in found["images"]}
         captions = [(one["image_id"], one["caption"]) for one in found["annotations"]]
         json.dumps([list(names.values()), captions], ensure_ascii=False).encode()
-        _ = {number for number, _ in captions}  # a list or the like is no number of a picture
+        _ = {number for number, _ in captions}  # a list or the like is no number of an image
     except (ValueError, KeyError, TypeError, RecursionError):
         raise DataError(
             f"{path} is no caption file of COCO with images and annotations; call JSON Lines .jsonl"
         ) from None
-    together: dict[Any, list[Any]] = {number: [] for number in names}  # in the order of the pictures
+    together: dict[Any, list[Any]] = {number: [] for number in names}  # in the order of the images
     for number, caption in captions:
         if number in together:
             together[number].append(caption)
@@ -171,7 +171,7 @@ def read_stop_words(path: Path) -> frozenset[str]:
     return frozenset(word for line in text.splitlines() if (word := line.strip().casefold()))
 
 
-# Captions turned into tags: the words that people chose for a picture, those that most of them chose first.
+# Captions turned into tags: the words that people chose for an image, those that most of them chose first.
 
 WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")  # letters, with apostrophes and hyphens between them
 APOSTROPHES = str.maketrans("\N{RIGHT SINGLE QUOTATION MARK}\N{MODIFIER LETTER APOSTROPHE}", "''")
@@ -200,7 +200,7 @@ class CaptionWords:
         self.known: dict[str, str] = {}
 
     def __call__(self, captions: Sequence[str]) -> list[str]:
-        """The words of a picture's captions: those in more of them first, then those that come first."""
+        """The words of an image's captions: those in more of them first, then those that come first."""
         counts: Counter[str] = Counter()
         for caption in captions:
             counts.update(list(dict.fromkeys(self._words(caption))))
@@ -221,7 +221,7 @@ class CaptionWords:
 def captions_to_corpus(
     path: Path, out: Path, *, plurals: bool = True, stop_words: AbstractSet[str] = STOP_WORDS
 ) -> dict[str, Any]:
-    """Make a corpus of a caption file: its pictures with the words of their captions as tags, and no users.
+    """Make a corpus of a caption file: its images with the words of their captions as tags, and no users.
 
     Args:
         path: a caption file as `excite.tags.formats.captions.read_captions` takes it.

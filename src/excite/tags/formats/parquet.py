@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from excite.tags.formats.rows import Record
 
 
-# Records of pictures and tags written as Parquet, a bounded number of them in memory.
+# Records of images and tags written as Parquet, a bounded number of them in memory.
 
 CHUNK = 10_000  # rows held as Python objects, which take several times the room of Arrow's
 CHUNK_LETTERS = 32 * 2**20  # or fewer rows, where they are long
@@ -35,7 +35,7 @@ def write_corpus(records: Iterable[Record], out: Path, separators: str | None = 
     """Write records in the columns of `schema`, in row groups of bounded size.
 
     Args:
-        records: pictures, tags, users.
+        records: images, tags, users.
         out: the Parquet file; it is there when it is whole.
         separators: a regular expression of what stands between tags that are one text.
 
@@ -159,7 +159,7 @@ def kind_of(path: Path) -> str:
 
 
 def import_text(path: Path, out: Path, columns: ColumnNames = USUAL, separators: str | None = None) -> Counter[str]:
-    """Write a text file's pictures and tags as Parquet, in the columns of `excite.tags.corpus.schema`.
+    """Write a text file's images and tags as Parquet, in the columns of `excite.tags.corpus.schema`.
 
     Rows that cannot be used are skipped and counted: ``not_utf8``, ``not_json`` (JSON Lines), ``wrong_columns`` (CSV:
     another number of fields than the header's, or misplaced quotes), ``too_long`` (over 16 MB), ``no_image``,
@@ -198,7 +198,7 @@ def _some(records: Iterator[Record], path: Path, skipped: Counter[str]) -> Itera
         reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common())
         raise DataError(f"{path} has no row that can be used ({reasons}): it takes a header and CSV, or JSON Lines")
     if first is None:
-        raise DataError(f"{path} is empty: there is no picture in it")
+        raise DataError(f"{path} is empty: there is no image in it")
     yield first
     yield from records
 

@@ -1,4 +1,4 @@
-"""What rows of text files have in common: how they are opened, how long one may be, what makes one a picture with tags.
+"""What rows of text files have in common: how they are opened, how long one may be, what makes one an image with tags.
 
 A row that cannot be used is counted and skipped, so that one bad line among millions stops nobody. Nothing here holds
 more than one row, and no row may be longer than `ROW_LIMIT`: memory is bounded whatever the file holds.
@@ -29,7 +29,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs begin a file with it
 BLOCK = 2**20  # bytes of a row that is too long are thrown away in blocks
 
 Record = tuple[str, list[str] | str, str | None]
-"""A picture, its tags as a list or as a text still to be split, and its user."""
+"""An image, its tags as a list or as a text still to be split, and its user."""
 
 
 class BadRow(Exception):  # noqa: N818 (no error to the user: it is counted)
@@ -94,7 +94,7 @@ def record(image: object, tags: object, user: object) -> Record:
     A text of tags that stands in brackets is a JSON list.
 
     Raises:
-        BadRow: there is no picture, the tags are neither a list of texts and numbers nor a text, or the user is neither
+        BadRow: there is no image, the tags are neither a list of texts and numbers nor a text, or the user is neither
             text nor number.
 
     Example:
@@ -129,7 +129,7 @@ def _tags(tags: object) -> list[str] | str:
     return tags
 
 
-# CSV and TSV files: a header, then one picture a row, with line breaks inside quotes where somebody put them.
+# CSV and TSV files: a header, then one image a row, with line breaks inside quotes where somebody put them.
 
 
 class _Lines:
@@ -244,7 +244,7 @@ def _place(path: Path, header: list[str], name: str) -> int:
 
 
 def csv_records(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Iterator[Record]:
-    """The pictures of a file with their tags; rows that cannot be used are counted by what is wrong.
+    """The images of a file with their tags; rows that cannot be used are counted by what is wrong.
 
     Raises:
         DataError: the file cannot be read, or a column is missing.
@@ -260,7 +260,7 @@ def csv_records(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Iter
             skipped[bad.reason] += 1
 
 
-# JSON Lines: one object a line, each a picture with its tags.
+# JSON Lines: one object a line, each an image with its tags.
 
 LOOKED_AT = 1000  # objects that tell which columns there are: in JSON Lines each row may lack some
 
@@ -303,7 +303,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def json_records(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Iterator[Record]:
-    """The pictures of a file with their tags; rows that cannot be used are counted by what is wrong.
+    """The images of a file with their tags; rows that cannot be used are counted by what is wrong.
 
     Raises:
         DataError: the file cannot be read, or a column is in none of its first objects.

@@ -1,4 +1,4 @@
-"""The pictures of a corpus: below a folder, in shards (tar files), or on the web."""
+"""The images of a corpus: below a folder, in shards (tar files), or on the web."""
 
 from __future__ import annotations
 
@@ -92,20 +92,20 @@ def _choices(inside: str) -> Iterator[str]:
         yield f"{number:0{width}d}"
 
 
-# The pictures of a corpus: below a folder, in shards (tar files), or on the web.
+# The images of a corpus: below a folder, in shards (tar files), or on the web.
 
 
 def open_pictures(
     where: str | Path, cache: Path | None = None, *, urls: bool = False, cache_bytes: int = CACHE_BYTES
 ) -> Pictures:
-    """The place of a corpus' pictures.
+    """The place of a corpus' images.
 
     Args:
-        where: a folder, below which the names of the pictures are paths; or shards in the WebDataset layout: a .tar
+        where: a folder, below which the names of the images are paths; or shards in the WebDataset layout: a .tar
             file, a pattern such as ``pics-{000..011}.tar`` or ``pics-*.tar`` here or (braces only) on the web, or a
             folder that holds nothing else.
         cache: where fetched files are kept; ``pictures`` in the usual cache folder if none.
-        urls: whether names of pictures that are web addresses are fetched. A corpus may come from anywhere, and this
+        urls: whether names of images that are web addresses are fetched. A corpus may come from anywhere, and this
             lets it say whom this machine asks, so by default they are refused.
         cache_bytes: how much room fetched shards may take; those not used for longest are removed.
 
@@ -128,4 +128,4 @@ def _opened(where: str, cache: Path, cache_bytes: int) -> Pictures:
         return Shards(tuple(map(str, sorted(path.glob("*.tar")))), cache, cache_bytes)
     if is_pattern(where):
         return Shards(shards_of(where), cache, cache_bytes)
-    raise DataError(f"there is no folder {where!r}: name the one that holds the pictures, or their shards")
+    raise DataError(f"there is no folder {where!r}: name the one that holds the images, or their shards")

@@ -1,4 +1,4 @@
-"""What every place of pictures can do, and how its errors name them."""
+"""What every place of images can do, and how its errors name them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-MOST_BYTES = 256 << 20  # of one encoded picture: more is no photo, and a few of them at once would fill the memory
+MOST_BYTES = 256 << 20  # of one encoded image: more is no photo, and a few of them at once would fill the memory
 WEB = ("http://", "https://")
 LONGEST = 120  # letters of a name in an error: a corpus may hold names of a megabyte
 
 
 class Pictures(Protocol):
-    """The pictures a corpus names, wherever they lie. Can be pickled: each worker opens its own files.
+    """The images a corpus names, wherever they lie. Can be pickled: each worker opens its own files.
 
-    Nothing in a name is trusted: whatever it is, reading gives that picture of this place, or an `ImageError` in one
+    Nothing in a name is trusted: whatever it is, reading gives that image of this place, or an `ImageError` in one
     line.
     """
 
@@ -44,13 +44,13 @@ class Pictures(Protocol):
         """Pictures with the same number lie together and are best read one after the other: those of one shard."""
 
     def encoded(self, name: str) -> bytes:
-        """The picture as it is stored."""
+        """The image as it is stored."""
 
     def state(self, name: str) -> str:
-        """Changes when the picture does, and costs much less than to read it."""
+        """Changes when the image does, and costs much less than to read it."""
 
     def read(self, name: str) -> Image.Image:
-        """The picture as a person would see it: upright, RGB.
+        """The image as a person would see it: upright, RGB.
 
         Raises:
             ImageError: it is missing, damaged, too large, or lies elsewhere.
@@ -71,7 +71,7 @@ def shown(name: str) -> str:
 
 
 def too_large(name: str) -> ImageError:
-    """The refusal of a picture that would fill the memory."""
+    """The refusal of an image that would fill the memory."""
     return ImageError(f"{shown(name)} has more than {MOST_BYTES >> 20} MB: make it smaller")
 
 
@@ -84,7 +84,7 @@ def read_at(file: int, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-# Pictures below a folder, and never beside it.
+# Images below a folder, and never beside it.
 
 LONGEST_PATH = 4096  # no system opens longer ones
 
@@ -145,26 +145,26 @@ class Folder(Pictures):
         return f"{place} {about.st_mtime_ns} {about.st_size}"
 
     def _place(self, name: str) -> Path:
-        """Where the picture really lies, all links followed."""
+        """Where the image really lies, all links followed."""
         if name.startswith(WEB):
             raise ImageError(f"{shown(name)} lies on the web: fetching is off unless asked for (urls=True, --urls)")
         if not name or "\0" in name:
-            raise ImageError(f"{shown(name)} is no name of a picture: it is empty, or holds a zero byte")
+            raise ImageError(f"{shown(name)} is no name of an image: it is empty, or holds a zero byte")
         if len(name) > LONGEST_PATH:  # to follow a million folders would take minutes
-            raise ImageError(f"{shown(name)} is no name of a picture: it is too long ({len(name)} letters)")
+            raise ImageError(f"{shown(name)} is no name of an image: it is too long ({len(name)} letters)")
         try:
             place = os.path.realpath(Path(self._real, name))
         except (OSError, ValueError) as error:
             raise self._unreadable(error, name) from None
         if os.path.commonpath([place, self._real]) != self._real:
-            raise ImageError(f"{shown(name)} lies outside of {self.root}: pictures are read from below it only")
+            raise ImageError(f"{shown(name)} lies outside of {self.root}: images are read from below it only")
         return Path(place)
 
     def _check(self, about: os.stat_result, name: str) -> None:
         if stat.S_ISDIR(about.st_mode):
-            raise ImageError(f"{shown(name)} is a folder in {self.root}, not a picture")
+            raise ImageError(f"{shown(name)} is a folder in {self.root}, not an image")
         if not stat.S_ISREG(about.st_mode):
-            raise ImageError(f"{shown(name)} in {self.root} is a pipe or a device, not a picture")
+            raise ImageError(f"{shown(name)} in {self.root} is a pipe or a device, not an image")
         if about.st_size == 0:
             raise ImageError(f"{shown(name)} in {self.root} is empty (0 bytes): copy or download it again")
         if about.st_size > MOST_BYTES:
@@ -172,9 +172,9 @@ class Folder(Pictures):
 
     def _unreadable(self, error: OSError | ValueError, name: str) -> ImageError:
         if isinstance(error, FileNotFoundError):
-            if not os.path.isdir(self._real):  # noqa: PTH112 - not one picture is missing, but all: nobody shall go on
-                raise ExciteError(f"the folder of pictures {self.root} is gone: put it back, and start again")
-            return ImageError(f"there is no picture {shown(name)} in {self.root}")
+            if not os.path.isdir(self._real):  # noqa: PTH112 - not one image is missing, but all: nobody shall go on
+                raise ExciteError(f"the folder of images {self.root} is gone: put it back, and start again")
+            return ImageError(f"there is no image {shown(name)} in {self.root}")
         reason = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
         return ImageError(f"{shown(name)} in {self.root} cannot be read: {reason}")
 
@@ -261,7 +261,7 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(file)
 
 
-# Pictures that a corpus names by their web addresses.
+# Images that a corpus names by their web addresses.
 
 MOST_FETCHED = 64_000_000
 LONGEST_ADDRESS = 2000  # more than servers take
@@ -275,8 +275,8 @@ class Linked(Pictures):
     be asked for.
 
     Args:
-        others: where the pictures lie whose names are no addresses.
-        cache: where fetched pictures are kept; each is fetched once.
+        others: where the images lie whose names are no addresses.
+        cache: where fetched images are kept; each is fetched once.
 
     Example:
         >>> Linked(open_pictures("photos"), Path("cache")).read("https://example.org/cat.jpg")  # doctest: +SKIP
@@ -287,11 +287,11 @@ class Linked(Pictures):
 
     @property
     def groups(self) -> int:
-        """As many as the other pictures have."""
+        """As many as the other images have."""
         return self.others.groups
 
     def group(self, name: str) -> int:
-        """That of the other pictures; the fetched ones are in the first."""
+        """That of the other images; the fetched ones are in the first."""
         return 0 if name.startswith(WEB) else self.others.group(name)
 
     def encoded(self, name: str) -> bytes:

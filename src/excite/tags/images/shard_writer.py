@@ -1,4 +1,4 @@
-"""A corpus written as shards: tar files of its pictures as they are, with their tags, in the WebDataset layout."""
+"""A corpus written as shards: tar files of its images as they are, with their tags, in the WebDataset layout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOTES = "shards.json"
 SIZE = 200_000_000
 VERSION = 1
 ROWS = 1000  # of the corpus in memory at a time
-TOLD = 20  # bad pictures are named in words; all are counted
+TOLD = 20  # bad images are named in words; all are counted
 SUFFIXES = {"JPEG": "jpg", "MPO": "jpg", "JPEG2000": "jp2", "TIFF": "tif"}
 
 
@@ -49,19 +49,19 @@ class Shard:
 
 @dataclass(frozen=True)
 class Sharding:
-    """Writes the pictures of a corpus, in its order, as shards; a run that was stopped goes on after its last shard.
+    """Writes the images of a corpus, in its order, as shards; a run that was stopped goes on after its last shard.
 
-    Each picture's bytes stay as they are. They are followed by a JSON file with what the corpus says about it. The
-    same corpus gives the same bytes. A picture that cannot be read, or whose first bytes are those of no picture, is
+    Each image's bytes stay as they are. They are followed by a JSON file with what the corpus says about it. The
+    same corpus gives the same bytes. An image that cannot be read, or whose first bytes are those of no image, is
     left out and counted, and so is one that the corpus names a second time within a shard. Whether the rest of a file
     is whole shows only when it is decoded, which would take longer than all else here.
 
     Args:
-        corpus: the pictures and their tags.
-        pictures: where the pictures lie.
+        corpus: the images and their tags.
+        pictures: where the images lie.
         out: the folder for the shards.
         size: a shard that has so many bytes is full.
-        rows: a shard that has so many pictures is full; without it, only the size counts.
+        rows: a shard that has so many images is full; without it, only the size counts.
         watch: shows how far the work is.
 
     Example:
@@ -153,7 +153,7 @@ class Sharding:
         return (self.size is not None and size >= self.size) or (self.rows is not None and pictures >= self.rows)
 
     def _add(self, tar: tarfile.TarFile, row: dict[str, Any], keys: set[str], shard: Shard) -> None:
-        """One picture and what is known about it, or one more that is left out."""
+        """One image and what is known about it, or one more that is left out."""
         try:
             key = key_of(row["image"] or "")
             if key in keys:

@@ -1,4 +1,4 @@
-"""Pictures in shards: tar files in the WebDataset layout, here or on the net, any picture at any time."""
+"""Pictures in shards: tar files in the WebDataset layout, here or on the net, any image at any time."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 
-# What a picture of a corpus is called inside a shard.
+# What an image of a corpus is called inside a shard.
 #
 # Readers of the WebDataset layout take everything before the first dot of a file's name as the key of its sample, and
-# files that follow each other with the same key as one sample. So no two pictures may have the same key.
+# files that follow each other with the same key as one sample. So no two images may have the same key.
 
 USUAL = ".jpg"
 
 
 def key_of(name: str) -> str:
-    """The key of a picture's sample: its path where that is plain, and always another one for another name.
+    """The key of an image's sample: its path where that is plain, and always another one for another name.
 
     What readers could misunderstand is written as in web addresses: a dot in the file's name as %2E, letters beyond
     ASCII as their bytes. ".jpg", where it is the only dot, is left out.
@@ -91,11 +91,11 @@ def possible_names(name: str) -> Iterator[str]:
     yield as_key(name)
 
 
-# Where each picture of a tar file begins, so that any of them can be read at once.
+# Where each image of a tar file begins, so that any of them can be read at once.
 #
 # An index is one row of numbers in NumPy's own format, which any number of processes map into their memory and share:
-# what it is an index of, then the pictures' names as 64-bit hashes in increasing order, their offsets, and their
-# sizes. 17 million pictures take 800 MB that way, and no process has to hold them.
+# what it is an index of, then the images' names as 64-bit hashes in increasing order, their offsets, and their
+# sizes. 17 million images take 800 MB that way, and no process has to hold them.
 
 Numbers = NDArray[np.uint64]
 
@@ -106,13 +106,13 @@ COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb
 
 @dataclass(frozen=True, eq=False)
 class TarIndex:
-    """The pictures of one tar file.
+    """The images of one tar file.
 
     Attributes:
         size: how many bytes the file had.
         written: when it was written, in nanoseconds.
         hashes: of the names, increasing.
-        offsets: where the pictures begin.
+        offsets: where the images begin.
         sizes: how many bytes they have.
     """
 
@@ -140,7 +140,7 @@ class TarIndex:
 
 
 def hash_of(name: str) -> int:
-    """A name as a number. Among 17 million pictures two share one with a chance of 1 in 100,000."""
+    """A name as a number. Among 17 million images two share one with a chance of 1 in 100,000."""
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
@@ -166,7 +166,7 @@ def read_index(path: Path) -> TarIndex | None:
 
 
 def make_index(path: Path) -> TarIndex:
-    """Look through the headers of a tar file; the pictures themselves are not read.
+    """Look through the headers of a tar file; the images themselves are not read.
 
     Raises:
         DataError: it cannot be read, is compressed, or is damaged.
@@ -184,7 +184,7 @@ def make_index(path: Path) -> TarIndex:
 
 
 def _pictures(path: Path) -> Iterator[tuple[str, int, int]]:
-    """The pictures of a tar file by their whole names; then by their keys."""
+    """The images of a tar file by their whole names; then by their keys."""
     by_key = []
     with tarfile.open(path, "r:") as tar:
         while (member := tar.next()) is not None:
@@ -219,10 +219,10 @@ def _check_end(path: Path, offset: int) -> None:
 def _refuse_compressed(beginning: bytes, path: Path) -> None:
     for magic, kind in COMPRESSED.items():
         if beginning.startswith(magic):
-            raise DataError(f"the shard {path} is compressed ({kind}): unpack it, pictures are read here and there")
+            raise DataError(f"the shard {path} is compressed ({kind}): unpack it, images are read here and there")
 
 
-# Pictures in shards: tar files in the WebDataset layout, here or on the net, any picture at any time.
+# Images in shards: tar files in the WebDataset layout, here or on the net, any image at any time.
 
 CACHE_BYTES = 50_000_000_000  # of fetched shards: some 250 of the usual 200 MB
 ATTEMPTS = 3  # to open a shard that other processes remove to make room for theirs
@@ -232,7 +232,7 @@ ATTEMPTS = 3  # to open a shard that other processes remove to make room for the
 class Shards(Pictures):
     """Pictures in tar files.
 
-    A picture is found by the whole name of its file in a shard, by that name without its suffix (its key), or by the
+    An image is found by the whole name of its file in a shard, by that name without its suffix (its key), or by the
     name it had in the corpus that `excite.tags.images.shard_writer` wrote. Of several, the first counts.
 
     Each shard gets an index once, beside it (``NAME.tar.index``) or, where nobody may write there, in the cache. A
@@ -262,7 +262,7 @@ class Shards(Pictures):
         return len(self.sources)
 
     def group(self, name: str) -> int:
-        """The number of the picture's shard.
+        """The number of the image's shard.
 
         Raises:
             ImageError: it is in none.
@@ -271,7 +271,7 @@ class Shards(Pictures):
         for possible in possible_names(name):
             if (row := found_at(hashes, hash_of(possible))) is not None:
                 return int(shards[row])
-        raise ImageError(f"there is no picture {shown(name)} in {self._described}")
+        raise ImageError(f"there is no image {shown(name)} in {self._described}")
 
     def encoded(self, name: str) -> bytes:
         """The bytes of the file in its shard."""
@@ -372,7 +372,7 @@ class Shards(Pictures):
         place = self.cache / "shards" / f"{digest}.all"
         if not place.is_file():
             if not any(len(index.hashes) for index in indexes):
-                raise DataError(f"there are no pictures in {self._described}")
+                raise DataError(f"there are no images in {self._described}")
             hashes = np.concatenate([index.hashes for index in indexes])
             shards = np.repeat(np.arange(self.groups, dtype=np.uint64), [len(index.hashes) for index in indexes])
             order = np.argsort(hashes, kind="stable")

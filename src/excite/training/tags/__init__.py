@@ -1,1 +1,1 @@
-"""The training of a tag classifier: from a corpus of pictures with tags to a folder that every command takes."""
+"""The training of a tag classifier: from a corpus of images with tags to a folder that every command takes."""

@@ -38,11 +38,11 @@ WINDOW = 8  # groups that are open at the same time: enough to mix, few enough t
 AHEAD = 2  # batches on their way for each worker
 
 Request = tuple[int, str, int]
-"""A picture that is asked for: its row, its name and the number of the view."""
+"""An image that is asked for: its row, its name and the number of the view."""
 
 
 def groups_of(lessons: Lessons, pictures: Pictures) -> NDArray[np.int64]:
-    """The group of each picture; one that is in none is counted when it is read."""
+    """The group of each image; one that is in none is counted when it is read."""
     if pictures.groups <= 1:
         return np.zeros(len(lessons), np.int64)
 
@@ -56,9 +56,9 @@ def groups_of(lessons: Lessons, pictures: Pictures) -> NDArray[np.int64]:
 
 
 def epoch_order(groups: NDArray[np.int64], seed: int, epoch: int, window: int = WINDOW) -> NDArray[np.int64]:
-    """The order of the pictures in an epoch, told by the seed and the epoch's number alone.
+    """The order of the images in an epoch, told by the seed and the epoch's number alone.
 
-    Groups come in a random order; the pictures of a few of them together are shuffled. With one group that is a plain
+    Groups come in a random order; the images of a few of them together are shuffled. With one group that is a plain
     permutation.
 
     Example:
@@ -73,7 +73,7 @@ def epoch_order(groups: NDArray[np.int64], seed: int, epoch: int, window: int = 
 
 @dataclass(frozen=True)
 class Decoded:
-    """The pictures of a batch.
+    """The images of a batch.
 
     Attributes:
         pictures: [n, 3, side, side]; None where not one can be read.
@@ -88,13 +88,13 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Reads pictures and makes their views, in this process or in several others.
+    """Reads images and makes their views, in this process or in several others.
 
     What it gives does not depend on their number. Workers are begun anew, so nothing of this process is copied, and
     they are sent names, not the corpus.
 
     Attributes:
-        pictures: where the pictures are.
+        pictures: where the images are.
         views: makes the view of a number.
         workers: how many processes; up to 1, this one.
     """
@@ -131,7 +131,7 @@ class Decoder:
             if "DataLoader worker" not in str(error):
                 raise
             raise ExciteError(
-                "a worker that reads pictures ended without an answer, perhaps for want of memory: use fewer "
+                "a worker that reads images ended without an answer, perhaps for want of memory: use fewer "
                 "--workers; what was learnt is kept"
             ) from None
 
@@ -152,7 +152,7 @@ class _Reading:
 
 
 def _stacked(read: list[tuple[int, Tensor | str]]) -> Decoded:
-    """The pictures that could be read, as one tensor."""
+    """The images that could be read, as one tensor."""
     good = [(row, picture) for row, picture in read if not isinstance(picture, str)]
     failures = tuple((row, reason) for row, reason in read if isinstance(reason, str))
     stacked = torch.stack([picture for _, picture in good]) if good else None
@@ -165,7 +165,7 @@ def _begin(_worker: int) -> None:
     warnings.showwarning = note
 
 
-# Where the features of a step come from: views looked at once, or a new one of each picture in each epoch.
+# Where the features of a step come from: views looked at once, or a new one of each image in each epoch.
 
 Plan = tuple[int, "NDArray[np.int64]"]
 """A step: the number of the epoch, and the rows of the lessons that this process looks at."""
@@ -176,8 +176,8 @@ class Given:
     """What a step learns from.
 
     Attributes:
-        features: what the output layer reads; None where no picture can be read.
-        rows: of which pictures.
+        features: what the output layer reads; None where no image can be read.
+        rows: of which images.
         failures: the rows that cannot be read, and why.
     """
 
@@ -188,14 +188,14 @@ class Given:
 
 @dataclass(frozen=True, eq=False)
 class FreshViews:
-    """A new view of each picture in each epoch, the paper's way: its number is the epoch's."""
+    """A new view of each image in each epoch, the paper's way: its number is the epoch's."""
 
     lessons: Lessons
     decoder: Decoder
     trainee: Trainee
 
     def __call__(self, plans: Iterable[Plan]) -> Iterator[Given]:
-        """What each step learns from; pictures of later steps are being decoded meanwhile."""
+        """What each step learns from; images of later steps are being decoded meanwhile."""
         names = self.lessons.name
         requests = ([(int(row), names(row), epoch) for row in rows] for epoch, rows in plans)
         for batch in self.decoder(requests):
@@ -204,10 +204,10 @@ class FreshViews:
 
 
 class FixedViews:
-    """Some views of each picture, looked at once; each epoch takes the next one.
+    """Some views of each image, looked at once; each epoch takes the next one.
 
     Args:
-        features: [pictures, views, ...] of those pictures that can be read,
+        features: [images, views, ...] of those images that can be read,
         rows: which these are, in order.
         pictures: how many there are in all.
     """
@@ -228,13 +228,13 @@ class FixedViews:
 
 @dataclass(frozen=True, eq=False)
 class NamedExtraction:
-    """The features of a picture, wherever the pictures lie: the work done for each name."""
+    """The features of an image, wherever the images lie: the work done for each name."""
 
     extraction: Extraction
     pictures: Pictures
 
     def key(self, task: str) -> str:
-        """Changes when the picture, the network below its output layer or the views do."""
+        """Changes when the image, the network below its output layer or the views do."""
         facts = [self.extraction.question, task, self.pictures.state(task)]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
@@ -246,10 +246,10 @@ class NamedExtraction:
 
 @dataclass(frozen=True, eq=False)
 class Shelving:
-    """Computes the features of pictures; what is kept on disk is not computed again.
+    """Computes the features of images; what is kept on disk is not computed again.
 
     Attributes:
-        pictures: where the pictures are.
+        pictures: where the images are.
         crew: who does the work.
         watch: shows how far it is.
     """
@@ -261,7 +261,7 @@ class Shelving:
     def __call__(
         self, work: Extraction, lessons: Lessons, folder: Path, what: str
     ) -> tuple[Tensor, NDArray[np.int64], list[tuple[int, str]]]:
-        """The features of all pictures that can be read, their rows, and the rows that cannot be read.
+        """The features of all images that can be read, their rows, and the rows that cannot be read.
 
         Raises:
             DataError: not one can be read.

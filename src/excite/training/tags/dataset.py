@@ -1,4 +1,4 @@
-"""What a corpus of tags teaches, as arrays: six million pictures are a few hundred megabytes."""
+"""What a corpus of tags teaches, as arrays: six million images are a few hundred megabytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIRST", "Lessons", "read_lessons"]
 
-FIRST = 5  # tags of a picture that are learnt, as in the paper: people write the most telling ones first
+FIRST = 5  # tags of an image that are learnt, as in the paper: people write the most telling ones first
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +30,10 @@ class Lessons:
     """Pictures and the tags to learn from each.
 
     Attributes:
-        names: of the pictures, an Arrow array of text; each is there once.
-        units: [pictures, first], the places of their first tags in the dictionary; -1 where there is none.
-        pairs: [n, 2], every (picture, unit) of all tags listed; of held-out pictures only, to measure with.
-        places: a number in 0..1 for each picture, told by its name alone.
+        names: of the images, an Arrow array of text; each is there once.
+        units: [images, first], the places of their first tags in the dictionary; -1 where there is none.
+        pairs: [n, 2], every (image, unit) of all tags listed; of held-out images only, to measure with.
+        places: a number in 0..1 for each image, told by its name alone.
         left_out: how many rows of the corpus are not there, by reason.
     """
 
@@ -47,42 +47,42 @@ class Lessons:
         return len(self.units)
 
     def name(self, row: int) -> str:
-        """The name of a picture."""
+        """The name of an image."""
         name: str = self.names[row].as_py()
         return name
 
     def of(self, rows: NDArray[np.int64]) -> Lessons:
-        """Some of these pictures, in this order; without the pairs."""
+        """Some of these images, in this order; without the pairs."""
         nothing = np.zeros((0, 2), np.int64)
         return replace(
             self, names=self.names.take(rows), units=self.units[rows], places=self.places[rows], pairs=nothing
         )
 
     def digest(self) -> str:
-        """Changes when the pictures, their order or their tags do."""
+        """Changes when the images, their order or their tags do."""
         content = hashlib.blake2b(self.places.tobytes(), digest_size=16)
         content.update(np.ascontiguousarray(self.units).data)
         content.update(self.pairs.tobytes())
         return content.hexdigest()
 
     def counts(self, tags: int) -> NDArray[np.int64]:
-        """How many of the pictures have each tag among their first."""
+        """How many of the images have each tag among their first."""
         return np.bincount(self.units[self.units >= 0], minlength=tags)
 
 
 def read_lessons(
     corpus: Corpus, dictionary: Dictionary, first: int = FIRST, held_out: float = 0
 ) -> tuple[Lessons, Lessons]:
-    """The pictures to learn from, and those kept aside.
+    """The images to learn from, and those kept aside.
 
-    Of the first so many tags of a picture, as they are listed, those in the dictionary are learnt, each once. A picture
+    Of the first so many tags of an image, as they are listed, those in the dictionary are learnt, each once. An image
     with none of them teaches nothing and is left out, and so is a row without a name or with one that was there before.
 
     Args:
-        corpus: the pictures and their tags.
+        corpus: the images and their tags.
         dictionary: the tags to learn.
-        first: how many of a picture's tags count.
-        held_out: the share of the pictures that is kept aside; which, depends on nothing but their names.
+        first: how many of an image's tags count.
+        held_out: the share of the images that is kept aside; which, depends on nothing but their names.
 
     Raises:
         DataError: nothing is left to learn from.
@@ -93,7 +93,7 @@ def read_lessons(
     parts = list(_parts(corpus, dictionary, first, held_out))
     whole = _joined(parts, first)
     aside = whole.places < held_out
-    numbers = np.cumsum(aside) - 1  # of a picture among those kept aside
+    numbers = np.cumsum(aside) - 1  # of an image among those kept aside
     kept = whole.of(np.flatnonzero(~aside))
     if not len(kept):
         about = ", ".join(f"{count} {reason}" for reason, count in whole.left_out.items()) or "no rows"
@@ -147,7 +147,7 @@ def _flat(tags: Any, wanted: Any) -> tuple[NDArray[np.int64], NDArray[np.int64],
 
 
 def _joined(parts: list[Lessons], first: int) -> Lessons:
-    """All parts as one, each name once: the first row of a picture counts."""
+    """All parts as one, each name once: the first row of an image counts."""
     pa = arrow()
     names = pa.chunked_array([part.names for part in parts], pa.large_string()).combine_chunks()
     starts = np.cumsum([0, *(len(part) for part in parts)])

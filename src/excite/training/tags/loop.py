@@ -46,8 +46,8 @@ class Schedule:
 
     Attributes:
         pictures: to learn from.
-        batch: pictures a step.
-        epochs: how often each picture is seen, at most.
+        batch: images a step.
+        epochs: how often each image is seen, at most.
         rate: the learning rate at the start.
         checks: how often the loss is looked at in an epoch.
     """
@@ -106,17 +106,17 @@ class Schedule:
         return ends
 
 
-# Pictures that cannot be read: counted once each, the first few named, never the end of a training.
+# Images that cannot be read: counted once each, the first few named, never the end of a training.
 
 NAMED = 5
 
 
 @dataclass
 class Failures:
-    """The pictures that could not be read so far.
+    """The images that could not be read so far.
 
     Attributes:
-        rows: which, by their place in the corpus; pictures kept aside have negative ones.
+        rows: which, by their place in the corpus; images kept aside have negative ones.
         lines: what was wrong with the first few.
 
     Example:
@@ -150,10 +150,10 @@ class Check:
 
     Attributes:
         step: steps made so far.
-        epoch: how often each picture was seen so far, such as 1.25.
+        epoch: how often each image was seen so far, such as 1.25.
         rate: the learning rate of the last steps.
-        training_loss: the mean, a picture, since the last check.
-        validation_loss: the same of the pictures kept aside; None where there are none.
+        training_loss: the mean, an image, since the last check.
+        validation_loss: the same of the images kept aside; None where there are none.
         pictures_per_second: since the last check or the last start. All else is told by the corpus and the options.
     """
 
@@ -166,7 +166,7 @@ class Check:
 
     @property
     def watched(self) -> float:
-        """The loss that the rate follows: that of pictures kept aside; without any, that of training."""
+        """The loss that the rate follows: that of images kept aside; without any, that of training."""
         return self.training_loss if self.validation_loss is None else self.validation_loss
 
 
@@ -239,9 +239,9 @@ class Standing:
     Attributes:
         step: steps made.
         checks: the curves so far.
-        loss: summed over the pictures since the last check,
+        loss: summed over the images since the last check,
         pictures: and how many these are.
-        failures: the pictures that could not be read.
+        failures: the images that could not be read.
     """
 
     step: int = 0
@@ -354,11 +354,11 @@ class Course:
         trainee: the network.
         schedule: how long it lasts, and at which rate it learns.
         lessons: what there is to learn,
-        groups: which pictures lie together,
+        groups: which images lie together,
         source: and where their features come from.
-        aside: the pictures kept aside.
+        aside: the images kept aside.
         keeper: saves how far it is.
-        seed: tells the order of the pictures.
+        seed: tells the order of the images.
         watch: shows how far it is.
         standing: how far it is.
     """
@@ -374,7 +374,7 @@ class Course:
     watch: Watch
     standing: Standing = field(default_factory=Standing)
     _failed: list[tuple[int, str]] = field(default_factory=list)
-    _seen: int = 0  # pictures since the last check or the start
+    _seen: int = 0  # images since the last check or the start
     _since: float = field(default_factory=time.monotonic)
 
     def resume(self) -> bool:
@@ -384,7 +384,7 @@ class Course:
         return found is not None
 
     def fail(self, failed: Iterable[tuple[int, str]]) -> None:
-        """Note pictures that cannot be read; they are told to the other processes at the next check."""
+        """Note images that cannot be read; they are told to the other processes at the next check."""
         self._failed.extend(failed)
 
     def run(self, checked: Callable[[Check], None] = lambda _check: None) -> None:
@@ -438,7 +438,7 @@ class Course:
                 yield number, order[step * batch : (step + 1) * batch][processes.rank :: processes.size]
 
     def share_failures(self) -> None:
-        """Every process knows of all pictures that cannot be read."""
+        """Every process knows of all images that cannot be read."""
         failed, self._failed = self._failed + self.aside.failures, []
         self.aside.failures = []
         for part in self.trainee.processes.gathered(failed):
@@ -450,7 +450,7 @@ class Course:
         if not standing.pictures:
             self.share_failures()
             first = next(iter(standing.failures.lines), "no reason is known")
-            raise DataError(f"not one picture since the last check can be read; the first of all: {first}")
+            raise DataError(f"not one image since the last check can be read; the first of all: {first}")
         check = Check(
             step=standing.step,
             epoch=round(standing.step / self.schedule.epoch_steps, 6),

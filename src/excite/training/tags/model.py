@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Multi-label cross-entropy over many thousand tags, in pieces: the logits of a batch are never there all at once.
 #
-# For a picture it is the sum, over all tags, of ``log(1 + exp(logit))``, less the logits of its own tags. A batch of
+# For an image it is the sum, over all tags, of ``log(1 + exp(logit))``, less the logits of its own tags. A batch of
 # 1024 with 18,157 tags has 74 MB of logits, and the usual way needs them five or six times over. Here a piece of the
 # outputs is computed, its loss and gradients are added up, and it is forgotten.
 
@@ -36,10 +36,10 @@ def linear_loss(features: Tensor, weight: Tensor, bias: Tensor | None, units: Te
     """The loss of a linear output layer, summed over a batch, with gradients for its features, weights and biases.
 
     Args:
-        features: [pictures, inputs] what the layer reads.
+        features: [images, inputs] what the layer reads.
         weight: [tags, inputs] of the layer.
         bias: [tags], or None.
-        units: [pictures, n] the tags of each picture; -1 means nothing, and a tag counts once.
+        units: [images, n] the tags of each image; -1 means nothing, and a tag counts once.
 
     Example:
         >>> loss = linear_loss(torch.zeros(1, 4), torch.zeros(2, 4), None, torch.tensor([[1, -1]]))
@@ -54,7 +54,7 @@ def linear_loss(features: Tensor, weight: Tensor, bias: Tensor | None, units: Te
 
 
 def logits_loss(logits: Tensor, units: Tensor) -> Tensor:
-    """The same for logits [pictures, tags] that a network has computed in a way of its own.
+    """The same for logits [images, tags] that a network has computed in a way of its own.
 
     Example:
         >>> round(float(logits_loss(torch.zeros(1, 2), torch.tensor([[1, -1]]))), 4)
@@ -154,7 +154,7 @@ def _slope_of_piece(logits: Tensor, rows: Tensor, columns: Tensor, start: int, e
 def begin_at_frequencies(layer: nn.Module, counts: NDArray[np.int64], pictures: int) -> None:
     """Let the biases of a new output layer say how frequent each tag is.
 
-    With all biases at 0 every tag is half probable: 18,157 of them cost 12,585 nats a picture, and most steps would go
+    With all biases at 0 every tag is half probable: 18,157 of them cost 12,585 nats an image, and most steps would go
     into learning that nearly all tags are nearly always absent. A tag that was never seen counts as seen half a time.
 
     Example:
@@ -175,7 +175,7 @@ class StepReport:
     """What a step was: of all processes together.
 
     Attributes:
-        loss: the sum over the pictures.
+        loss: the sum over the images.
         pictures: how many could be read.
         wished: how many processes wished something, see `Trainee.step`.
     """
@@ -235,14 +235,14 @@ class Trainee:
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=self.half and everything)
 
     def features(self, pictures: Tensor) -> Tensor:
-        """What the output layer reads of pictures, with gradients only where they will be needed."""
+        """What the output layer reads of images, with gradients only where they will be needed."""
         wanted = self.everything and torch.is_grad_enabled()
         device = self.processes.device.type
         with torch.set_grad_enabled(wanted), torch.autocast(device, enabled=self.half):
             return _reached(self.network, self.layer, pictures.to(self.processes.device, non_blocking=True))
 
     def loss(self, features: Tensor, units: Tensor) -> Tensor:
-        """The sum over the pictures of what their tags cost."""
+        """The sum over the images of what their tags cost."""
         features, units = features.to(self.processes.device), units.to(self.processes.device)
         layer = self.output.layer
         if isinstance(layer, nn.Linear) and not self.output.tail and features.dim() == 2:
@@ -252,10 +252,10 @@ class Trainee:
     def step(self, features: Tensor | None, units: Tensor, rate: float, *, wish: bool = False) -> StepReport:
         """Learn from a batch, of which this process has its share; the same step is made in all processes.
 
-        The gradient is that of the mean over all pictures that could be read, wherever.
+        The gradient is that of the mean over all images that could be read, wherever.
 
         Args:
-            features: of this process's pictures; None where it could read none.
+            features: of this process's images; None where it could read none.
             units: their tags.
             rate: the learning rate.
             wish: something that this process would like all to do behind the step.

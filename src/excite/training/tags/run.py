@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from excite.training.tags.model import Trainee
 
 
-# What a training reads: the source of its steps, and the pictures kept aside.
+# What a training reads: the source of its steps, and the images kept aside.
 
 LEARNT, ASIDE = "features/views", "features/held-out"
 
@@ -44,12 +44,12 @@ class Preparing:
     Attributes:
         trainee: the network with its new output layer.
         base: the network with its own: the layers below are the same, and it is smaller to send to workers.
-        pictures: where the pictures are.
+        pictures: where the images are.
         out: the folder in which features are kept.
         options: how to train.
         workers: how many processes do the work.
         watch: shows how far it is.
-        failures: rows that cannot be read, and why; those of pictures kept aside are negative.
+        failures: rows that cannot be read, and why; those of images kept aside are negative.
     """
 
     trainee: Trainee
@@ -72,7 +72,7 @@ class Preparing:
         return FixedViews(features, rows, len(lessons))
 
     def aside(self, lessons: Lessons) -> Aside:
-        """The pictures kept aside, each seen as a whole."""
+        """The images kept aside, each seen as a whole."""
         whole = Whole(self._preprocess)
         kept = None
         if self.options.views and len(lessons):
@@ -104,11 +104,11 @@ OPTIONS = ("layers", "first", "epochs", "batch", "rate", "momentum", "held_out",
 
 USE = (
     "The network is {base}. Every command of excite takes this folder as `--model`: "
-    "`excite attend PHOTO TAG --model FOLDER`. Several tags may be true of a picture at once."
+    "`excite attend PHOTO TAG --model FOLDER`. Several tags may be true of an image at once."
 )
 MEASURED = (
-    "On {measured:,} pictures kept aside, over the {tags_measured:,} tags that occur in them. "
-    "Predicting by frequency gives every picture the same score for a tag."
+    "On {measured:,} images kept aside, over the {tags_measured:,} tags that occur in them. "
+    "Predicting by frequency gives every image the same score for a tag."
 )
 
 
@@ -162,8 +162,8 @@ def _course(facts: Mapping[str, Any]) -> list[str]:
     if "steps" not in facts:
         return []
     loss = facts["validation_loss"]
-    aside = "" if loss is None else f", on pictures kept aside {loss:.4f}"
-    return [f"{facts['steps']:,} steps, {facts['epochs_seen']:g} epochs; loss {facts['loss']:.4f} a picture{aside}"]
+    aside = "" if loss is None else f", on images kept aside {loss:.4f}"
+    return [f"{facts['steps']:,} steps, {facts['epochs_seen']:g} epochs; loss {facts['loss']:.4f} an image{aside}"]
 
 
 def _measures(facts: Mapping[str, Any]) -> list[str]:
@@ -236,8 +236,8 @@ class TagTraining:
     """The training of a tag classifier.
 
     Args:
-        corpus: the pictures and their tags.
-        pictures: where its pictures are.
+        corpus: the images and their tags.
+        pictures: where its images are.
         out: the folder for the classifier, and for all that a training needs to go on where it was stopped; one that
             all processes see.
         options: how to train.
@@ -245,7 +245,7 @@ class TagTraining:
         weights: a file for it.
         dictionary: the tags to learn; by default the file beside the corpus,
         min_count: or those seen at least so often.
-        workers: how many processes decode pictures.
+        workers: how many processes decode images.
         save_every: seconds between two checkpoints at most.
         tensorboard: write the curves for TensorBoard too.
         processes: who trains together.

@@ -42,14 +42,14 @@ class Options:
 
     Attributes:
         layers: "output", the last one only, or "all".
-        first: how many of a picture's tags are learnt.
-        epochs: how often each picture is seen, at most.
-        batch: pictures a step, of all processes together.
-        rate: the learning rate, divided by 10 whenever the loss of the pictures kept aside goes flat.
+        first: how many of an image's tags are learnt.
+        epochs: how often each image is seen, at most.
+        batch: images a step, of all processes together.
+        rate: the learning rate, divided by 10 whenever the loss of the images kept aside goes flat.
         momentum: how much of the last step is made again.
-        held_out: the share of the pictures that is kept aside.
+        held_out: the share of the images that is kept aside.
         checks: how often their loss is looked at in an epoch.
-        views: how many random views of each picture are looked at once; 0: a new one in each epoch.
+        views: how many random views of each image are looked at once; 0: a new one in each epoch.
         seed: another one gives other views, another order and other weights to begin with.
 
     Raises:
@@ -142,7 +142,7 @@ class Subject:
 
     Attributes:
         choice: the tags.
-        lessons: the pictures to learn from,
+        lessons: the images to learn from,
         aside: and those kept aside.
         groups: which of the former lie together.
         base: the name of the network that the result is built on; not a folder.
@@ -174,9 +174,9 @@ class Subject:
         """Read a corpus, and make a network for its tags.
 
         Args:
-            corpus: the pictures and their tags.
+            corpus: the images and their tags.
             which: a dictionary, or how often a tag must be seen, see `chosen_dictionary`.
-            pictures: where the pictures are.
+            pictures: where the images are.
             model: a classifier and a file of weights for it, as in `excite.load`.
             options: how to train.
         """
@@ -185,7 +185,7 @@ class Subject:
         name, weights = model
         card, classifier = find_card(name), load(name, weights=weights, fully_convolutional=False)
         if not isinstance(classifier.preprocess, Preprocess):
-            raise ModelError(f"{card.name} prepares its pictures in an unknown way: it cannot be trained.")
+            raise ModelError(f"{card.name} prepares its images in an unknown way: it cannot be trained.")
         tags = len(choice.dictionary)
         network, layer = with_new_output(card, classifier.module, tags, options.seed)
         begin_at_frequencies(network.get_submodule(layer), lessons.counts(tags), len(lessons))
@@ -195,7 +195,7 @@ class Subject:
 
     @property
     def preprocess(self) -> Preprocess:
-        """How the network takes pictures."""
+        """How the network takes images."""
         assert isinstance(self.classifier.preprocess, Preprocess)  # noqa: S101 - `read` has seen to it
         return self.classifier.preprocess
 

@@ -1,4 +1,4 @@
-"""The pictures kept aside: what they cost now and then, and at the end what was learnt."""
+"""The images kept aside: what they cost now and then, and at the end what was learnt."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from excite.training.tags.model import Trainee
 
 
-CHECKED = 5000  # pictures at most that a check looks at: enough to see a thousandth of the loss, and quick
+CHECKED = 5000  # images at most that a check looks at: enough to see a thousandth of the loss, and quick
 BATCH = 64
-FEW = 512  # pictures that are read before other processes would have begun
+FEW = 512  # images that are read before other processes would have begun
 
 
 class Aside:
@@ -36,10 +36,10 @@ class Aside:
     While only the output layer is trained, their features stay the same and are computed once.
 
     Args:
-        lessons: these pictures.
+        lessons: these images.
         trainee: the network.
         decoder: reads them, all of each; this process reads its share.
-        kept: features [pictures, ...] that are known, and their rows; the same in all processes.
+        kept: features [images, ...] that are known, and their rows; the same in all processes.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Aside:
             self._kept = self._read(every)
 
     def loss(self) -> float | None:
-        """The mean over the pictures that are checked, of all processes; None where there are none."""
+        """The mean over the images that are checked, of all processes; None where there are none."""
         if not len(self.lessons):
             return None
         features, rows = self._of(self._checked)
@@ -72,7 +72,7 @@ class Aside:
         return float(total[0] / total[1]) if total[1] else None
 
     def everything(self) -> tuple[Tensor, NDArray[np.int64]]:
-        """The features and rows of all pictures that can be read, of all processes."""
+        """The features and rows of all images that can be read, of all processes."""
         parts = self._trainee.processes.gathered(self._of(np.arange(len(self.lessons))))
         return torch.cat([features for features, _ in parts if len(features)] or [torch.zeros(0)]), np.concatenate(
             [rows for _, rows in parts]
@@ -104,10 +104,10 @@ class Aside:
         return (torch.cat(features) if features else torch.zeros(0)), np.concatenate([np.zeros(0, np.int64), *read])
 
 
-# How well tags are predicted for pictures kept aside, against predicting them by their frequency alone.
+# How well tags are predicted for images kept aside, against predicting them by their frequency alone.
 
 SCORES = 1 << 26  # at a time: 256 MB
-LOGITS_BATCH = 256  # pictures
+LOGITS_BATCH = 256  # images
 SHOWN = 20  # of the best and of the worst tags
 
 
@@ -116,9 +116,9 @@ class Precisions:
     """How well each tag is found.
 
     Attributes:
-        counts: in how many of the pictures each is.
+        counts: in how many of the images each is.
         precision: its average precision; NaN where it is in none.
-        share: the average precision of any constant score, which is the share of the pictures that have the tag.
+        share: the average precision of any constant score, which is the share of the images that have the tag.
     """
 
     counts: NDArray[np.int64]
@@ -126,7 +126,7 @@ class Precisions:
     share: NDArray[np.float64]
 
     def means(self) -> dict[str, float | None]:
-        """Over the tags that are in some picture, with what predicting by frequency gives."""
+        """Over the tags that are in some image, with what predicting by frequency gives."""
         seen = self.counts > 0
         if not seen.any():
             return {"map": None, "map_by_frequency": None, "ratio": None}
@@ -135,10 +135,10 @@ class Precisions:
 
 
 def measure(aside: Aside, trainee: Trainee, dictionary: Dictionary, path: Path | None) -> dict[str, Any]:
-    """The facts about how well the tags of pictures kept aside are predicted; nothing where there are no such pictures.
+    """The facts about how well the tags of images kept aside are predicted; nothing where there are no such images.
 
     Args:
-        aside: the pictures.
+        aside: the images.
         trainee: the network.
         dictionary: the tags.
         path: for a table of all tags; the process without one only gives its share of the features away.
@@ -169,8 +169,8 @@ def precisions(columns: Sequence[NDArray[Any]], positives: Sequence[NDArray[np.i
     One sort of a tag's scores tells how many are at least as high as that of each positive, which is all one needs.
 
     Args:
-        columns: for each tag the scores of all pictures.
-        positives: for each tag the pictures that have it.
+        columns: for each tag the scores of all images.
+        positives: for each tag the images that have it.
 
     Example:
         >>> precisions([np.array([0.9, 0.8, 0.7, 0.1])], [np.array([0, 2])])
@@ -192,8 +192,8 @@ def measured(
     """The average precision of every tag, for several truths; a piece of the tags at a time.
 
     Args:
-        columns: the scores [tags, pictures] of the tags from one place to another.
-        truths: each [n, 2], the pairs of pictures and their tags, each once.
+        columns: the scores [tags, images] of the tags from one place to another.
+        truths: each [n, 2], the pairs of images and their tags, each once.
         pictures: how many there are.
         tags: how many there are.
     """
@@ -211,18 +211,18 @@ def measured(
 
 
 def _by_tag(pairs: NDArray[np.int64], tags: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The pictures in the order of their tags, and where those of each tag begin."""
+    """The images in the order of their tags, and where those of each tag begin."""
     order = np.argsort(pairs[:, 1], kind="stable")
     starts = np.searchsorted(pairs[order, 1], np.arange(tags + 1))
     return pairs[order, 0], starts
 
 
 def scores_by_tag(output: Output, features: Tensor) -> Callable[[int, int], NDArray[Any]]:
-    """The logits of pictures as `measured` takes them; logits rank as probabilities do.
+    """The logits of images as `measured` takes them; logits rank as probabilities do.
 
     Args:
         output: the output layer, with what comes behind it.
-        features: of all pictures.
+        features: of all images.
     """
     device = next(output.layer.parameters()).device
     layer = output.layer
@@ -255,7 +255,7 @@ def save_measures(tags: Sequence[str], every: Precisions, first: Precisions, pat
 
 
 def extremes(tags: Sequence[str], found: Precisions) -> dict[str, dict[str, float]]:
-    """The tags that are found best and worst, of those that are in some picture.
+    """The tags that are found best and worst, of those that are in some image.
 
     Example:
         >>> found = Precisions(np.array([3, 0, 1]), np.array([0.5, np.nan, 0.25]), np.array([0.3, 0, 0.1]))
