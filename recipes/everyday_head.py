@@ -13,7 +13,7 @@ from pathlib import Path
 from safetensors.torch import save
 
 from excite.io.files import atomic_write
-from excite.jobs import Entry, Ledger
+from excite.jobs import Entry, JsonLinesStore
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
 from excite.models import load
@@ -58,8 +58,8 @@ def main() -> None:
     ).train()
     print(f"{about['epochs']} epochs on {about['pictures']} images, training loss {about['loss']:.4f} an image")
     write_head(options.out)
-    ledger = Ledger(options.out / "everyday.jsonl", required=("picture", "scores"))
-    scored = run(Scoring(load("everyday")), aside.pictures, ledger, workers=options.workers)
+    store = JsonLinesStore(options.out / "everyday.jsonl", required=("picture", "scores"))
+    scored = run(Scoring(load("everyday")), aside.pictures, store, workers=options.workers)
     each = precisions(aside, everyday_scores(scored))
     for category, precision in each.items():
         print(f"{category:16s} {'nowhere' if precision is None else f'{precision:.3f}'}")

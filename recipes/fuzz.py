@@ -31,7 +31,7 @@ from hunting import MOST_BYTES, MOST_CPU, MOST_WALL, PACE, Found, Hunt  # noqa: 
 
 from excite.cli.console import progress  # noqa: E402
 from excite.io.files import save_json  # noqa: E402
-from excite.jobs import Ledger  # noqa: E402
+from excite.jobs import JsonLinesStore  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,17 +104,17 @@ def _tasks(names: list[str], cases: int, *, quick: bool) -> list[Task]:
 def _hunted(names: list[str], given: argparse.Namespace) -> dict[str, Found]:
     """What was found for each reader; what an earlier start of the same code has found is taken over."""
     tasks = _tasks(names, given.cases, quick=given.quick)
-    ledger = Ledger(given.out.with_suffix(".jsonl"), ("reader", "found")) if given.out else None
+    store = JsonLinesStore(given.out.with_suffix(".jsonl"), ("reader", "found")) if given.out else None
     sign = _sign()
-    done = ledger.read() if ledger else {}
+    done = store.read() if store else {}
     found = {name: Found() for name in names}
     for task in [task for task in tasks if _key(task, sign) in done]:
         found[task[0]].add(Found(**done[_key(task, sign)]["found"]))
     left = [task for task in tasks if _key(task, sign) not in done]
     for task, each in progress(_run(left, given.workers, given.seconds), len(left), "chunks of cases"):
         found[task[0]].add(each)
-        if ledger:
-            ledger.add({"key": _key(task, sign), "reader": task[0], "found": asdict(each)})
+        if store:
+            store.add({"key": _key(task, sign), "reader": task[0], "found": asdict(each)})
         for case, what in each.failures:
             print(f"{task[0]}, case {case}: {what}", file=sys.stderr, flush=True)
     return found

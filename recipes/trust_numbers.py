@@ -36,7 +36,7 @@ import excite
 from excite.experiments.conservation.page import record
 from excite.experiments.conservation.run import FIELDS
 from excite.io.files import save_text
-from excite.jobs import open_ledger
+from excite.jobs import open_results
 from excite.propagation import Sweep, prior
 from excite.propagation.finite import all_finite
 
@@ -51,9 +51,9 @@ FILES = {"attend": "*.npy", "pointing": "**/rows.json"}
 Facts = dict[str, Any]
 
 
-def architectures(ledger: Path) -> Facts:
+def architectures(store: Path) -> Facts:
     """Worst and median gap over all architectures of a run."""
-    rows = list(open_ledger(ledger, FIELDS).read().values())
+    rows = list(open_results(store, FIELDS).read().values())
     return {"command": "excite bench conservation --seed 0", "rows": len(rows), **record(rows)}
 
 

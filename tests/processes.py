@@ -100,17 +100,17 @@ def run():
 
 def check_killed_again_and_again(experiment, data, tables):
     """SIGKILL in the middle of an experiment on 24 images, twice; then it may finish, as the one in ``whole`` did."""
-    ledger = Path("killed/records.jsonl")
+    store = Path("killed/records.jsonl")
     with closing(Forking(SLOW_BENCH.format(experiment=experiment, data=str(data)))) as forking:
         for lines in (3, 13):
             process = forking.start()
             try:
-                wait_for_lines(ledger, lines, forking)
+                wait_for_lines(store, lines, forking)
             finally:
                 os.kill(process, signal.SIGKILL)
             assert forking.ended() == -signal.SIGKILL
             assert not any(Path("killed", name).exists() for name in tables)
-        assert 13 <= ledger.read_text().count("\n") < 24
+        assert 13 <= store.read_text().count("\n") < 24
         forking.start()
         assert forking.ended() == 0
     for name in (*tables, "records.jsonl"):

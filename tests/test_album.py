@@ -15,7 +15,7 @@ from torch import nn
 from excite.autolabel import batch as module
 from excite.autolabel.batch import Album, Question, split_arguments
 from excite.errors import ConceptError, ExciteError, ImageError, LayerError, MethodError
-from excite.jobs import Crew, Ledger
+from excite.jobs import Executor, JsonLinesStore
 from excite.models import MODELS, Card, Preprocess
 from excite.vocabulary import Labels
 
@@ -84,7 +84,7 @@ def run(photos, *concepts, out="out", stop_after=None, **options):
     return list(itertools.islice(made.answers(photos), stop_after)), made
 
 
-def ledger(out="out"):
+def store(out="out"):
     text = (Path(out) / "answers.jsonl").read_text(encoding="utf-8")
     assert text.endswith("\n")
     return [json.loads(line) for line in text.splitlines()]
@@ -173,7 +173,7 @@ class TestResuming:
         run(photos_of(folder), stop_after=2)
         before = files()
         assert len(looks) == 2
-        assert len(ledger()) == 2
+        assert len(store()) == 2
         answers, _ = run(photos_of(folder))
         assert len(looks) == 5
         after = files()
@@ -181,7 +181,7 @@ class TestResuming:
         assert kept
         assert all(after[name] == before[name] for name in kept)
         assert json.dumps(answers) == json.dumps(uninterrupted).replace("whole/", "out/")
-        assert [line["key"] for line in ledger()] == [line["key"] for line in ledger("whole")]
+        assert [line["key"] for line in store()] == [line["key"] for line in store("whole")]
 
     def test_after_an_error_in_the_middle(self, folder, monkeypatch):
         attend, asked = module.attend, []
@@ -195,21 +195,21 @@ class TestResuming:
         monkeypatch.setattr(module, "attend", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(photos_of(folder))
-        assert len(ledger()) == 2
+        assert len(store()) == 2
         answers, _ = run(photos_of(folder))
         assert len(answers) == 5
         assert len(asked) == 3 + 3
 
     def test_after_a_stop_between_the_files_and_the_line(self, folder, monkeypatch, looks):
-        add = Ledger.add
+        add = JsonLinesStore.add
 
         def stopped(*_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(Ledger, "add", stopped)
+        monkeypatch.setattr(JsonLinesStore, "add", stopped)
         with pytest.raises(KeyboardInterrupt):
             run(photos_of(folder))
-        monkeypatch.setattr(Ledger, "add", add)
+        monkeypatch.setattr(JsonLinesStore, "add", add)
         assert (Path("out") / "0.cat.png").exists()
         assert len(run(photos_of(folder))[0]) == 5
         assert len(looks) == 6
@@ -227,7 +227,7 @@ class TestResuming:
         assert answers == expected
         redone = {"resumed": 0 if cut == 1 else 1, "single": 1, "fresh": 5}[how]  # 1: only the line break was missing
         assert len(looks) == redone
-        assert {line["image"] for line in ledger()} == {f"photos/{number}.png" for number in range(5)}
+        assert {line["image"] for line in store()} == {f"photos/{number}.png" for number in range(5)}
 
     @pytest.mark.parametrize(
         "damage",
@@ -241,7 +241,7 @@ class TestResuming:
         looks.clear()
         assert run(photos_of(folder))[0] == expected
         assert not looks
-        assert len(ledger()) == 5
+        assert len(store()) == 5
 
     def test_fresh_does_everything_again(self, folder, looks):
         run(photos_of(folder))
@@ -252,7 +252,7 @@ class TestResuming:
         looks.clear()
         run(photos_of(folder))
         assert not looks
-        assert len(ledger()) == 5
+        assert len(store()) == 5
 
     @pytest.mark.parametrize(
         "change",
@@ -329,9 +329,9 @@ class TestResuming:
         looks.clear()
         run(photos_of(folder / "0.png"))
         assert len(looks) == 1
-        assert len(ledger()) == 6  # written down nevertheless; the older line goes with the next run
+        assert len(store()) == 6  # written down nevertheless; the older line goes with the next run
         run(photos_of(folder))
-        assert len(ledger()) == 5
+        assert len(store()) == 5
 
 
 class TestWorkers:
@@ -340,7 +340,7 @@ class TestWorkers:
         (folder / "1.png").write_bytes(b"no image")
         one, alone = run(photos_of(folder), out="one", arrays=True)
         made = Album(question("cat", "dog"), Path("two"), arrays=True)
-        two = list(made.answers(photos_of(folder), Crew(workers=2)))
+        two = list(made.answers(photos_of(folder), Executor(workers=2)))
         assert json.dumps(two) == json.dumps(one).replace("one/", "two/")
         assert made.failures == alone.failures
         assert len(made.failures) == 1
@@ -348,7 +348,7 @@ class TestWorkers:
         for name in files("one"):
             if name.endswith(".npy"):
                 assert Path("one", name).read_bytes() == Path("two", name).read_bytes()
-        assert [line["key"] for line in ledger("two")] == [line["key"] for line in ledger("one")]
+        assert [line["key"] for line in store("two")] == [line["key"] for line in store("one")]
 
     def test_one_picture_alone_may_use_all_cores(self, folder, monkeypatch):
         seen = []

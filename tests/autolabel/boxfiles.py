@@ -37,7 +37,7 @@ def kill_at(number):
         if next(steps) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def watch(event, arguments):
+    def progress(event, arguments):
         if event in changes or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
             step()
 
@@ -49,7 +49,7 @@ def kill_at(number):
         file.write(content[half:])
 
     files._fill = fill
-    sys.addaudithook(watch)
+    sys.addaudithook(progress)
 
 
 def read_coco(out):

@@ -253,7 +253,7 @@ class TestStopped:
                     yield entry
 
         with pytest.raises(KeyboardInterrupt):
-            boxing(kind, concepts=("red", "green"), at_least=0).write(watch=stopping)
+            boxing(kind, concepts=("red", "green"), at_least=0).write(progress=stopping)
         whole, part = READERS[kind](Path("whole")), READERS[kind](Path("out"))
         assert part == {name: whole[name] for name in list(whole)[: len(part)]}
         assert len(part) == (2 if kind == "csv" else 3)  # the third has no box
@@ -266,7 +266,7 @@ class TestStopped:
             assert READERS[kind](Path("out")) == {}
             yield from entries
 
-        boxing(kind, concepts=("red",)).write(watch=looking)
+        boxing(kind, concepts=("red",)).write(progress=looking)
 
     def test_now_and_then(self, photos, monkeypatch):
         """Not after every image: writing would be most of the work."""
@@ -287,7 +287,7 @@ class TestStopped:
             Path("out/boxes.json").write_text("corrected")
 
         with pytest.raises(ExciteError, match="was changed since"):
-            boxing(concepts=("red",)).write(watch=correcting)
+            boxing(concepts=("red",)).write(progress=correcting)
         assert Path("out/boxes.json").read_text() == "corrected"
         assert len(records(Path("out"))) == len(SQUARES)
 

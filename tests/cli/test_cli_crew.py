@@ -3,7 +3,7 @@
 import pytest
 
 from excite.errors import ExciteError
-from excite.jobs import Crew
+from excite.jobs import Executor
 from excite.jobs.cluster import connected
 
 LONG = {
@@ -46,7 +46,7 @@ class TestEveryLongCommand:
 )
 def test_addresses_where_nobody_is(address, said):
     pytest.importorskip("ray")
-    with pytest.raises(ExciteError, match=said) as error, connected(Crew("ray", address=address)):
+    with pytest.raises(ExciteError, match=said) as error, connected(Executor("ray", address=address)):
         pytest.fail("there is nobody")
     assert "\n" not in str(error.value)
 

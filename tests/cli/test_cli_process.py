@@ -58,15 +58,15 @@ def lines(path):
 
 def test_killed_half_way_it_goes_on_where_it_was(album):
     folder, expected = album
-    ledger = folder / "killed" / "answers.jsonl"
+    store = folder / "killed" / "answers.jsonl"
     arguments = ("attend", "photos", "cup", "--json", "--out", "killed")
     process = start(folder, *arguments, stdout=subprocess.DEVNULL)
     try:
-        wait_for_lines(ledger, 2, process)
+        wait_for_lines(store, 2, process)
     finally:
         process.kill()
     assert process.wait(PATIENCE) == -signal.SIGKILL
-    done = lines(ledger)
+    done = lines(store)
     assert 2 <= len(done) < 8
     files = [folder / "killed" / name for line in done for name in line["files"]]
     before = {file: file.stat().st_mtime_ns for file in files}
@@ -74,7 +74,7 @@ def test_killed_half_way_it_goes_on_where_it_was(album):
     assert again.returncode == 0
     assert again.stdout == expected.replace("whole/", "killed/")
     assert {file: file.stat().st_mtime_ns for file in files} == before
-    assert len(lines(ledger)) == 8
+    assert len(lines(store)) == 8
     assert not list((folder / "killed").glob("*.tmp"))
     for name in sorted(path.name for path in (folder / "whole").glob("*.png")):
         assert (folder / "killed" / name).read_bytes() == (folder / "whole" / name).read_bytes()

@@ -168,14 +168,14 @@ class TestResuming:
         first = LayerSweep(classifier, dataset).records(tmp_path / "stopped")
         list(islice(first, 5))
         first.close()
-        ledger = tmp_path / "stopped/records.jsonl"
-        with ledger.open("r+") as file:
-            file.truncate(ledger.stat().st_size - 40)  # killed while writing: the fifth line is cut off
+        store = tmp_path / "stopped/records.jsonl"
+        with store.open("r+") as file:
+            file.truncate(store.stat().st_size - 40)  # killed while writing: the fifth line is cut off
         looks.clear()
         again = list(LayerSweep(classifier, dataset).records(tmp_path / "stopped"))
         assert again == whole
         assert len(looks) == 1 + len(dataset) - 4
-        assert (tmp_path / "whole/records.jsonl").read_text() == ledger.read_text()
+        assert (tmp_path / "whole/records.jsonl").read_text() == store.read_text()
 
     def test_other_questions_of_the_same_records(self, classifier, dataset, tmp_path, looks):
         """Tolerance and seed need no second look."""

@@ -273,9 +273,9 @@ class TestResuming:
         first = Localization(classifier, dataset, ["c-mwp", "mwp"]).records(tmp_path / "stopped")
         list(islice(first, 5))
         first.close()
-        ledger = tmp_path / "stopped/records.jsonl"
-        with ledger.open("r+") as file:
-            file.truncate(ledger.stat().st_size - 40)  # killed while writing: the fifth line is cut off
+        store = tmp_path / "stopped/records.jsonl"
+        with store.open("r+") as file:
+            file.truncate(store.stat().st_size - 40)  # killed while writing: the fifth line is cut off
         boxing = Localization(classifier, dataset, ["c-mwp", "mwp"])
         looks.clear()
         assert measured(boxing, tmp_path / "stopped") == (whole, rows)

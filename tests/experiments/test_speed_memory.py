@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from excite.experiments.speed.contenders import Task
-from excite.experiments.speed.memory import STATUS, endurance, in_own_process, peak_of, watch
+from excite.experiments.speed.memory import STATUS, endurance, in_own_process, measure_memory, peak_of
 
 MIB = 2**20
 linux = pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the high-water mark of a while")
@@ -66,5 +66,5 @@ def test_endurance_sees_what_is_kept():
 @linux
 def test_a_real_map():
     """The embedded network, in a process of its own."""
-    answer = in_own_process(watch, Task("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")
+    answer = in_own_process(measure_memory, Task("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")
     assert 5 < answer["peak_mb"] < 500

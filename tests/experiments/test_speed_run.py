@@ -17,7 +17,7 @@ from excite.experiments.speed.networks import Subject, figure_layers, spread
 from excite.experiments.speed.report import FIELDS, columns, group_rows, headline, merged, speed_figure, write_tables
 from excite.experiments.speed.run import REQUIRED, SpeedBench
 from excite.experiments.speed.timing import Case, Timing
-from excite.jobs import Ledger
+from excite.jobs import JsonLinesStore
 
 PLAN = Plan(models=("tiny",), batches=(1, 2), concepts=(1, 2, 6), peers=False, memory=False)
 
@@ -41,32 +41,32 @@ def bench():
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return Ledger(tmp_path / "speed.jsonl", required=REQUIRED)
+def store(tmp_path):
+    return JsonLinesStore(tmp_path / "speed.jsonl", required=REQUIRED)
 
 
-def test_compiled_maps_are_rows_of_their_own_or_say_why_not(bench, ledger, monkeypatch, tmp_path):
+def test_compiled_maps_are_rows_of_their_own_or_say_why_not(bench, store, monkeypatch, tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     monkeypatch.setenv("EXCITE_HOME", str(tmp_path))
     plan = Plan(models=("tiny",), **{**QUICK, "concepts": (1, 2), "compiled": True})
-    rows = [row for row in rows_of(bench, plan, ledger) if row["method"] == "c-mwp compiled"]
+    rows = [row for row in rows_of(bench, plan, store) if row["method"] == "c-mwp compiled"]
     assert [row["concepts"] for row in rows] == [1, 2]
     assert all(row["ratio_to_forward"] > 0 for row in rows)
     assert all(row["times_c_mwp"] > 0 for row in rows)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    rows = [row for row in rows_of(bench, plan, ledger, fresh=True) if row["method"] == "c-mwp compiled"]
+    rows = [row for row in rows_of(bench, plan, store, fresh=True) if row["method"] == "c-mwp compiled"]
     assert len(rows) == 2
     assert all("pip install 'excite[onnx]'" in row["note"] for row in rows)
 
 
-def rows_of(bench, plan, ledger, **more):
-    return merged(row for entry in bench.entries(plan.tasks(), ledger, **more) for row in entry["rows"])
+def rows_of(bench, plan, store, **more):
+    return merged(row for entry in bench.entries(plan.tasks(), store, **more) for row in entry["rows"])
 
 
 @pytest.fixture
-def rows(bench, ledger):
-    return rows_of(bench, PLAN, ledger)
+def rows(bench, store):
+    return rows_of(bench, PLAN, store)
 
 
 def test_every_row_has_every_field_and_each_case_is_there_once(rows):
@@ -98,24 +98,24 @@ def test_numbers_make_sense(rows):
     assert [row["each_further"] is not None for row in rows if row["method"] == "c-mwp" and row["concepts"] == 2]
 
 
-def test_too_much_at_once_is_a_row_with_its_reason(bench, ledger):
+def test_too_much_at_once_is_a_row_with_its_reason(bench, store):
     plan = Plan(models=("tiny",), batches=(MOST_MAPS,), concepts=(1, 2), all_layers=False, peers=False, memory=False)
-    (skipped,) = [row for row in rows_of(bench, plan, ledger) if row["concepts"] == 2]
+    (skipped,) = [row for row in rows_of(bench, plan, store) if row["concepts"] == 2]
     assert skipped["ratio_to_forward"] is None
     assert "skipped" in skipped["note"]
 
 
-def test_what_is_finished_is_not_measured_again(bench, ledger, rows, monkeypatch):
+def test_what_is_finished_is_not_measured_again(bench, store, rows, monkeypatch):
     calls = []
     real = SpeedBench.__call__
     monkeypatch.setattr(SpeedBench, "__call__", lambda self, task: calls.append(task.kind) or real(self, task))
-    assert rows_of(bench, PLAN, ledger) == rows
+    assert rows_of(bench, PLAN, store) == rows
     assert calls == []
-    lines = ledger.path.read_text().splitlines()
-    ledger.path.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])  # as a kill leaves it
-    assert len(rows_of(bench, PLAN, ledger)) == len(rows)
+    lines = store.path.read_text().splitlines()
+    store.path.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:20])  # as a kill leaves it
+    assert len(rows_of(bench, PLAN, store)) == len(rows)
     assert calls == ["layers"]
-    rows_of(bench, PLAN, ledger, fresh=True)
+    rows_of(bench, PLAN, store, fresh=True)
     assert len(calls) == 1 + len(list(PLAN.tasks()))
 
 
@@ -126,7 +126,7 @@ def test_other_engine_other_times(bench, monkeypatch):
     assert SpeedBench(seconds=0.0, threads=bench.threads).key(task) != bench.key(task)
 
 
-def test_memory_joins_its_row(bench, ledger, monkeypatch):
+def test_memory_joins_its_row(bench, store, monkeypatch):
     peaks = {"forward": 1.0, "input gradient": 2.0, "mwp": 3.0, "c-mwp": 4.0}
 
     def known(work, task, *_):
@@ -134,7 +134,7 @@ def test_memory_joins_its_row(bench, ledger, monkeypatch):
 
     monkeypatch.setattr(speed_run, "in_own_process", known)
     plan = Plan(models=("tiny",), batches=(1,), concepts=(1,), all_layers=False, peers=False, endurance=7)
-    rows = rows_of(bench, plan, ledger)
+    rows = rows_of(bench, plan, store)
     assert {row["method"]: row["peak_mb"] for row in rows[:-1]} == peaks
     assert rows[-1]["note"] == "7 images: as before"
     (top,) = headline(rows)

@@ -122,15 +122,15 @@ class Torn:
     keeps_order: bool = True
 
     def make(self, laboratory, injection, whole):
-        ledger = laboratory.folder / COMMANDS[injection.command].ledger
+        store = laboratory.folder / COMMANDS[injection.command].store
         steps = whole.steps["write"]
         step, moment = _step(steps, injection.moment, "write")
         happening = {"step": step, "deed": "SIGKILL"}
         code, said = laboratory.run(injection.command, happening=happening)
         assert code == -signal.SIGKILL
-        size = ledger.stat().st_size
-        os.truncate(ledger, max(1, size - 7))
-        return {"moment": f"{moment}; then {ledger.name} cut off", "exit": code, "said": said}
+        size = store.stat().st_size
+        os.truncate(store, max(1, size - 7))
+        return {"moment": f"{moment}; then {store.name} cut off", "exit": code, "said": said}
 
 
 @dataclass(frozen=True)

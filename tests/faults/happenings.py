@@ -33,7 +33,7 @@ def run(arguments, folder, said, happening=None, archive=None, stdout=None, obed
     if archive is not None:
         publish(archive["url"], Path(archive["file"]).read_bytes())
     steps = Happening(folder, said, **(happening or {}))
-    sys.addaudithook(steps.watch)
+    sys.addaudithook(steps.progress)
     main(arguments)
 
 
@@ -68,7 +68,7 @@ class Happening:
         self.steps = {"write": 0, "read": 0}
         self.busy = False
 
-    def watch(self, event, arguments):
+    def progress(self, event, arguments):
         if self.busy or os.getpid() != self.process:
             return
         if event == "open":

@@ -30,7 +30,7 @@ class Long:
         words: what is typed behind ``excite``; it writes into ``out``.
         vanishes: an input that can be taken away while it runs,
         folder: and the folder of all of them.
-        ledger: the file of its answers, which may be cut off in the middle.
+        store: the file of its answers, which may be cut off in the middle.
         vague: what differs from run to run, such as times: regular expressions, by the end of the file's name.
         out: what it writes into; a file where that is what it is told.
     """
@@ -38,7 +38,7 @@ class Long:
     words: str
     vanishes: str | None = None
     folder: str | None = None
-    ledger: str | None = None
+    store: str | None = None
     vague: tuple[tuple[str, str], ...] = ()
     out: str = "out"
 
@@ -101,12 +101,12 @@ COMMANDS = {
     ),
     "bench conservation": Long(
         "bench conservation --family test_efficientnet --out out --markdown out/page.md",
-        ledger="out/conservation.jsonl",
+        store="out/conservation.jsonl",
         vague=((".jsonl", rf'"seconds": {NUMBER}'),),
     ),
     "bench speed": Long(
         "bench speed --model tiny --quick --batches 1,2 --seconds 0 --no-memory --out out",
-        ledger="out/speed.jsonl",
+        store="out/speed.jsonl",
         vague=(("", rf"{NUMBER}|null"), (".png", "(?s).+"), (".md", " +|-+")),
     ),
     "layers": Long(
@@ -163,7 +163,7 @@ COMMANDS = {
     "tags stats": Long(
         "tags stats kept.parquet --min-count 1 --pictures photos --out out", "photos/000004.png", "photos"
     ),
-    "fetch": Long("fetch coco2017 --to out", ledger="out/val2017.zip.part"),
+    "fetch": Long("fetch coco2017 --to out", store="out/val2017.zip.part"),
     "export": Long("export tiny --pt2 out/map.pt2 --no-dynamic", out="out"),
 }
 

@@ -13,7 +13,7 @@ from fuzzed_tags import ROWS, parquet_of
 from torch import nn
 
 from excite.autolabel.files import own_ledger
-from excite.jobs import open_ledger
+from excite.jobs import open_results
 from excite.jobs.parquet import Columns, arrow
 from excite.tags.cleaning.survey import Survey, survey
 from excite.tags.dictionary import Normalising
@@ -80,7 +80,7 @@ def _ledger_part():
 
 
 def _read_all(folder):
-    book = open_ledger(folder / "records.jsonl", ("image", "boxes"), parquet=True).read()
+    book = open_results(folder / "records.jsonl", ("image", "boxes"), parquet=True).read()
     return [book[key] for key in book]
 
 
@@ -155,9 +155,9 @@ READERS = (
     ),
     Reader(
         "ledger lines",
-        "excite.jobs.open_ledger",
+        "excite.jobs.open_results",
         "records.jsonl",
-        lambda folder: open_ledger(folder / "records.jsonl", ("image",)).read(),
+        lambda folder: open_results(folder / "records.jsonl", ("image",)).read(),
         _ledger_lines,
         "json lines",
         changes=True,
@@ -173,7 +173,7 @@ READERS = (
     ),
     Reader(
         "ledger Parquet",
-        "excite.jobs.open_ledger",
+        "excite.jobs.open_results",
         "records.parquet/part-00000.parquet",
         _read_all,
         _ledger_part,

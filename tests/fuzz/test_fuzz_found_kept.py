@@ -16,7 +16,7 @@ from excite.attention import AttentionMap
 from excite.errors import DataError, ExciteError, ModelError
 from excite.export.formats import check_ours
 from excite.io.archives import members, unpack
-from excite.jobs import open_ledger
+from excite.jobs import open_results
 from excite.jobs.parquet import Columns, arrow
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.reading import read_network
@@ -158,7 +158,7 @@ class TestKept:
         table = table.set_column(boxes, "boxes", arrow().array(["[[1"] * len(ENTRIES)))
         (tmp_path / "records.parquet").mkdir()
         arrow().parquet.write_table(table, tmp_path / "records.parquet/part-00000.parquet")
-        book = open_ledger(tmp_path / "records.jsonl", ("image",), parquet=True).read()
+        book = open_results(tmp_path / "records.jsonl", ("image",), parquet=True).read()
         with pytest.raises(ExciteError, match=r"part-00000\.parquet' is damaged"):
             book["k0"]
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from excite.errors import ExciteError
-from excite.jobs import Crew, Job
+from excite.jobs import Executor, Job
 from excite.jobs.executor import AHEAD, in_order
 from excite.jobs.loop import answered, run
 
@@ -82,19 +82,19 @@ class Naming:
 
 
 def test_tasks_are_looked_at_when_their_turn_comes():
-    seen, ledger = [], Memory()
-    answers = run(Naming(), (seen.append(n) or n for n in itertools.count()), ledger)
+    seen, store = [], Memory()
+    answers = run(Naming(), (seen.append(n) or n for n in itertools.count()), store)
     assert [entry["n"] for entry in itertools.islice(answers, 3)] == [0, 1, 2]
     assert seen == [0, 1, 2]
     answers.close()
-    assert ledger.closed == 1
+    assert store.closed == 1
 
 
 def test_an_answer_that_no_longer_counts_is_found_anew():
-    ledger = Memory([{"key": "k0", "n": "old"}, {"key": "k1", "n": "good"}])
-    found = list(answered(Naming(), [0, 1], ledger, still=lambda entry: entry["n"] == "good"))
+    store = Memory([{"key": "k0", "n": "old"}, {"key": "k1", "n": "good"}])
+    found = list(answered(Naming(), [0, 1], store, still=lambda entry: entry["n"] == "good"))
     assert found == [(0, {"key": "k0", "n": 0}), (1, {"key": "k1", "n": "good"})]
-    assert ledger.entries["k0"] == {"key": "k0", "n": 0}
+    assert store.entries["k0"] == {"key": "k0", "n": 0}
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_an_answer_that_no_longer_counts_is_found_anew():
 )
 def test_crews_that_cannot_be(wrong, said):
     with pytest.raises(ExciteError, match=said):
-        Crew(**wrong)
+        Executor(**wrong)
 
 
 def test_without_the_packages(monkeypatch):
     monkeypatch.setattr("excite.jobs.executor.find_spec", lambda name: None if name == "ray" else object())
     with pytest.raises(ExciteError, match=r"pip install 'excite\[ray\]'"):
-        Crew("ray")
+        Executor("ray")

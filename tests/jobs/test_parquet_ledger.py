@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ExciteError
-from excite.jobs import open_ledger, parquet
-from excite.jobs.parquet import Columns, ParquetLedger, parts_of, read_part
+from excite.jobs import open_results, parquet
+from excite.jobs.parquet import Columns, ParquetStore, parts_of, read_part
 
 pa = pytest.importorskip("pyarrow")
 
@@ -22,18 +22,18 @@ ENTRIES = st.lists(st.fixed_dictionaries({"image": VALUES, "p": VALUES}, optiona
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return ParquetLedger(tmp_path / "records.parquet", ("image",))
+def store(tmp_path):
+    return ParquetStore(tmp_path / "records.parquet", ("image",))
 
 
 def entry(n, **more):
     return {"key": f"k{n}", "image": f"{n}.jpg", "p": n / 3, "size": [n, 2], **more}
 
 
-def fill(ledger, *numbers):
+def fill(store, *numbers):
     for n in numbers:
-        ledger.add(entry(n))
-    ledger.close()
+        store.add(entry(n))
+    store.close()
 
 
 def keys(folder):
@@ -50,9 +50,9 @@ def test_whatever_an_answer_holds_comes_back_exactly(found):
         assert json.dumps(Columns.read(table.schema).entries(table)) == json.dumps(entries)
 
 
-def test_what_people_see(ledger):
-    fill(ledger, 1, 2)
-    table = pa.parquet.read_table(ledger.path)
+def test_what_people_see(store):
+    fill(store, 1, 2)
+    table = pa.parquet.read_table(store.path)
     assert table.column_names == ["key", "image", "p", "size", "odd_row"]
     assert table["p"].to_pylist() == [1 / 3, 2 / 3]
     assert table["size"].to_pylist() == ["[1, 2]", "[2, 2]"]
@@ -60,142 +60,142 @@ def test_what_people_see(ledger):
 
 
 @pytest.mark.parametrize("value", [3, None, math.inf, -0.0, 5e-324, 0.1 + 0.2, "text", [1.0], 2**80])
-def test_numbers_of_another_kind(ledger, value):
+def test_numbers_of_another_kind(store, value):
     entries = [entry(1), {**entry(2), "p": value}]
     for one in entries:
-        ledger.add(one)
-    ledger.close()
-    assert json.dumps([dict(ledger.read())[f"k{n}"] for n in (1, 2)]) == json.dumps(entries)
+        store.add(one)
+    store.close()
+    assert json.dumps([dict(store.read())[f"k{n}"] for n in (1, 2)]) == json.dumps(entries)
 
 
-def test_names_that_are_not_unicode(ledger):
+def test_names_that_are_not_unicode(store):
     odd = {**entry(1), "image": "\udcff.jpg", "key": "\udcfe"}
-    ledger.add(odd)
-    ledger.close()
-    assert dict(ledger.read()) == {"\udcfe": odd}
+    store.add(odd)
+    store.close()
+    assert dict(store.read()) == {"\udcfe": odd}
 
 
-def test_files_are_filled_one_after_the_other(ledger, monkeypatch):
+def test_files_are_filled_one_after_the_other(store, monkeypatch):
     monkeypatch.setattr(parquet, "ROWS", 4)
     for numbers in (range(3), range(3, 9), range(9, 12)):
-        fill(ParquetLedger(ledger.path, ("image",)), *numbers)
-    parts = parts_of(ledger.path)
+        fill(ParquetStore(store.path, ("image",)), *numbers)
+    parts = parts_of(store.path)
     assert [path.name for path in parts.values()] == [f"part-0000{n}.parquet" for n in range(3)]
     assert [read_part(path)[1].num_rows for path in parts.values()] == [4, 4, 4]
-    assert keys(ledger.path) == [f"k{n}" for n in range(12)]
-    kept = ledger.read()
+    assert keys(store.path) == [f"k{n}" for n in range(12)]
+    kept = store.read()
     assert len(kept) == 12
     assert [kept[f"k{n}"] for n in range(12)] == [entry(n) for n in range(12)]
     assert "k12" not in kept
 
 
-def test_an_answer_is_written_down_soon_even_if_no_other_comes(ledger, monkeypatch):
+def test_an_answer_is_written_down_soon_even_if_no_other_comes(store, monkeypatch):
     monkeypatch.setattr(parquet, "SECONDS", 0.05)
-    ledger.add(entry(1))
-    assert keys(ledger.path) == []
+    store.add(entry(1))
+    assert keys(store.path) == []
     deadline = time.monotonic() + 20
-    while not keys(ledger.path):
+    while not keys(store.path):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    ledger.add(entry(2))
-    ledger.close()
-    assert keys(ledger.path) == ["k1", "k2"]
+    store.add(entry(2))
+    store.close()
+    assert keys(store.path) == ["k1", "k2"]
 
 
-def test_what_goes_wrong_later_is_told_then(ledger, monkeypatch):
+def test_what_goes_wrong_later_is_told_then(store, monkeypatch):
     monkeypatch.setattr(parquet, "SECONDS", 0.01)
 
     def full(*_):
         raise ExciteError("the disk is full")
 
-    ledger.add(entry(1))
+    store.add(entry(1))
     monkeypatch.setattr(parquet, "atomic_write", full)
     time.sleep(0.2)
     with pytest.raises(ExciteError, match="the disk is full"):
-        ledger.close()
+        store.close()
 
 
-def test_of_two_answers_the_later_one_counts(ledger):
-    fill(ledger, 1)
-    ledger.add({**entry(1), "p": 7.0})
-    ledger.close()
-    assert ledger.read()["k1"]["p"] == 7
+def test_of_two_answers_the_later_one_counts(store):
+    fill(store, 1)
+    store.add({**entry(1), "p": 7.0})
+    store.close()
+    assert store.read()["k1"]["p"] == 7
 
 
-def test_answers_of_another_kind_have_files_of_their_own(ledger):
-    fill(ledger, 1)
-    ledger.add({"key": "k2", "image": "2.jpg", "boxes": []})
-    ledger.close()
-    assert len(parts_of(ledger.path)) == 2
-    assert [dict(ledger.read())[key]["image"] for key in ("k1", "k2")] == ["1.jpg", "2.jpg"]
+def test_answers_of_another_kind_have_files_of_their_own(store):
+    fill(store, 1)
+    store.add({"key": "k2", "image": "2.jpg", "boxes": []})
+    store.close()
+    assert len(parts_of(store.path)) == 2
+    assert [dict(store.read())[key]["image"] for key in ("k1", "k2")] == ["1.jpg", "2.jpg"]
 
 
-def test_outdated_rows_are_no_answers(ledger, tmp_path):
-    fill(ledger, 1)
-    newer = ParquetLedger(ledger.path, ("image", "boxes"))
+def test_outdated_rows_are_no_answers(store, tmp_path):
+    fill(store, 1)
+    newer = ParquetStore(store.path, ("image", "boxes"))
     assert not newer.read()
     newer.add({**entry(2), "boxes": []})
     newer.close()
     assert set(newer.read()) == {"k2"}
 
 
-def test_two_runs_at_once(ledger):
-    ledger.add(entry(1))
-    other = ParquetLedger(ledger.path, ("image",))
+def test_two_runs_at_once(store):
+    store.add(entry(1))
+    other = ParquetStore(store.path, ("image",))
     with pytest.raises(ExciteError, match="another run is writing"):
         other.add(entry(2))
-    ledger.close()
+    store.close()
     other.add(entry(2))
     other.close()
-    assert keys(ledger.path) == ["k1", "k2"]
+    assert keys(store.path) == ["k1", "k2"]
 
 
-def test_what_a_kill_left_is_removed(ledger):
-    fill(ledger, 1)
-    half = ledger.path / f".{'a' * 32}.tmp"
+def test_what_a_kill_left_is_removed(store):
+    fill(store, 1)
+    half = store.path / f".{'a' * 32}.tmp"
     half.write_text("half")
-    fill(ledger, 2)
+    fill(store, 2)
     assert not half.exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 and then nothing"])
-def test_a_damaged_file(ledger, content):
-    fill(ledger, 1)
-    (ledger.path / "part-00001.parquet").write_bytes(content)
+def test_a_damaged_file(store, content):
+    fill(store, 1)
+    (store.path / "part-00001.parquet").write_bytes(content)
     with pytest.raises(ExciteError, match=r"part-00001\.parquet.*move it away") as error:
-        ledger.read()
+        store.read()
     assert "\n" not in str(error.value)
 
 
-def test_somebody_elses_file(ledger):
-    ledger.path.mkdir()
-    pa.parquet.write_table(pa.table({"key": ["mine"]}), ledger.path / "part-00000.parquet")
+def test_somebody_elses_file(store):
+    store.path.mkdir()
+    pa.parquet.write_table(pa.table({"key": ["mine"]}), store.path / "part-00000.parquet")
     with pytest.raises(ExciteError):
-        ledger.read()
-    assert pa.parquet.read_table(ledger.path)["key"].to_pylist() == ["mine"]
+        store.read()
+    assert pa.parquet.read_table(store.path)["key"].to_pylist() == ["mine"]
 
 
-def test_a_file_in_place_of_the_folder(ledger):
-    ledger.path.write_text("mine")
+def test_a_file_in_place_of_the_folder(store):
+    store.path.write_text("mine")
     with pytest.raises(ExciteError, match="is a file"):
-        ledger.read()
+        store.read()
     with pytest.raises(ExciteError, match="choose another --out"):
-        ledger.add(entry(1))
+        store.add(entry(1))
 
 
-def test_forgotten(ledger):
-    fill(ledger, 1)
-    ledger.clear()
-    assert not ledger.read()
-    fill(ledger, 2)
-    assert keys(ledger.path) == ["k2"]
+def test_forgotten(store):
+    fill(store, 1)
+    store.clear()
+    assert not store.read()
+    fill(store, 2)
+    assert keys(store.path) == ["k2"]
 
 
 class TestBoth:
     """A run goes on with the other engine."""
 
     def opened(self, tmp_path, *, parquet):
-        return open_ledger(tmp_path / "records.jsonl", ("image",), parquet=parquet)
+        return open_results(tmp_path / "records.jsonl", ("image",), parquet=parquet)
 
     @pytest.mark.parametrize("first", [True, False])
     def test_both_are_read_and_one_is_written(self, tmp_path, first):
@@ -237,10 +237,10 @@ def test_a_file_is_read_whole_while_it_is_replaced(tmp_path):
     path = tmp_path / "part-00000.parquet"
     contents = []
     for count in (2, 300):
-        ledger = ParquetLedger(tmp_path / str(count), ())
+        store = ParquetStore(tmp_path / str(count), ())
         for number in range(count):
-            ledger.add({"key": f"{count}-{number}", "text": "x" * (number % 7)})
-        ledger.close()
+            store.add({"key": f"{count}-{number}", "text": "x" * (number % 7)})
+        store.close()
         contents.append((tmp_path / str(count) / path.name).read_bytes())
     path.write_bytes(contents[0])
     done = threading.Event()

@@ -16,7 +16,7 @@ from slowly import Counting, slow_classifier, workers_seen
 
 from excite.cli import main
 from excite.errors import ExciteError
-from excite.jobs import Crew, open_ledger
+from excite.jobs import Executor, open_results
 from excite.jobs import cluster as troop
 from excite.jobs.loop import run
 from excite.jobs.parquet import parts_of, read_part
@@ -168,11 +168,11 @@ def test_a_cluster_of_its_own(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setattr(troop, "DEATHS", 2)
-    crew = Crew("ray", 2, "local")
-    ledger = open_ledger(tmp_path / "records.jsonl", ("double",), parquet=True)
+    executor = Executor("ray", 2, "local")
+    store = open_results(tmp_path / "records.jsonl", ("double",), parquet=True)
     failures = []
     with pytest.raises(ExciteError, match=r"2 workers ended without an answer at 5.*what was finished is kept"):
-        list(run(Counting(unreadable=(1,), deadly=(5,)), range(9), ledger, workers=crew, failures=failures))
+        list(run(Counting(unreadable=(1,), deadly=(5,)), range(9), store, workers=executor, failures=failures))
     assert failures == ["1 cannot be read"]
     assert [row["double"] for row in rows("records.parquet")] == [0, 4, 6, 8]
     assert capfd.readouterr().out == ""

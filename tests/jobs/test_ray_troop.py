@@ -15,7 +15,7 @@ import pytest
 from slowly import Counting
 
 from excite.errors import ExciteError, ImageError, LayerError
-from excite.jobs import Crew, Job
+from excite.jobs import Executor, Job
 from excite.jobs import cluster as troop
 from excite.jobs.cluster import PACKAGES, Terms, joined, worker_class
 
@@ -98,7 +98,7 @@ class FakeRay:
 @pytest.fixture(autouse=True)
 def no_connection(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("excite.jobs.cluster.connected", lambda crew: nullcontext(crew.workers))
+    monkeypatch.setattr("excite.jobs.cluster.connected", lambda executor: nullcontext(executor.workers))
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def with_ray(monkeypatch):
 
 def outcomes(work, tasks, workers=3, writes=None):
     jobs = [Job(task, work.key(task)) for task in tasks]
-    return [outcome for _, outcome in Crew("ray", workers).outcomes(work, jobs, writes)]
+    return [outcome for _, outcome in Executor("ray", workers).outcomes(work, jobs, writes)]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -136,7 +136,7 @@ def test_all_are_sent_home(with_ray):
 def test_a_task_that_ends_every_worker(with_ray):
     """What comes before it is kept, whoever finished first."""
     with_ray(fatal=Counter({7: 99}))
-    found = Crew("ray", 3).outcomes(Counting(), (Job(task, f"k{task}") for task in range(20)))
+    found = Executor("ray", 3).outcomes(Counting(), (Job(task, f"k{task}") for task in range(20)))
     assert [next(found)[1]["double"] for _ in range(7)] == [0, 2, 4, 6, 8, 10, 12]
     with pytest.raises(ExciteError, match=f"{troop.DEATHS} workers ended without an answer at 7.*what was finished"):
         next(found)
@@ -144,7 +144,7 @@ def test_a_task_that_ends_every_worker(with_ray):
 
 def test_unreadable_and_wrong(with_ray):
     ray = with_ray()
-    found = Crew("ray", 2).outcomes(Counting(unreadable=(1,), wrong=(3,)), (Job(n, f"k{n}") for n in range(5)))
+    found = Executor("ray", 2).outcomes(Counting(unreadable=(1,), wrong=(3,)), (Job(n, f"k{n}") for n in range(5)))
     assert next(found)[1] == {"double": 0}
     assert isinstance(next(found)[1], ImageError)
     assert next(found)[1] == {"double": 4}
@@ -162,7 +162,7 @@ def test_workers_that_never_begin(with_ray):
 def test_nobody_is_asked_when_all_is_known(with_ray):
     ray = with_ray()
     jobs = [Job(n, f"k{n}", {"double": 2 * n}) for n in range(3)]
-    assert len(list(Crew("ray", 2).outcomes(Counting(), jobs))) == 3
+    assert len(list(Executor("ray", 2).outcomes(Counting(), jobs))) == 3
     assert not ray.workers
 
 

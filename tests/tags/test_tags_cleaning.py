@@ -14,7 +14,7 @@ from PIL import Image
 
 from excite.errors import DataError, ExciteError
 from excite.io.locks import Lock
-from excite.jobs import Crew
+from excite.jobs import Executor
 from excite.tags.cleaning import survey
 from excite.tags.cleaning.duplicates import Alike
 from excite.tags.cleaning.run import Cleaning, choices_of
@@ -174,25 +174,25 @@ class TestSameWhateverTheForm:
     def test_others_do_the_work(self, records, whole, tmp_path):
         """As processes and Ray do it, on which tests/engines runs it: nothing is shared but what can be pickled."""
 
-        hired = []
+        start = []
 
-        class Elsewhere(Crew):
+        class Elsewhere(Executor):
             @contextmanager
-            def hired(self, work, writes=None):
-                hired.append(1)
+            def start(self, work, writes=None):
+                start.append(1)
                 there = sent(work)
 
-                def team(jobs):
+                def runner(jobs):
                     for job in jobs:
                         task = sent(job.task)
                         assert there.key(task) == job.key
                         yield job, sent(there(task)) if job.known is None else job.known
 
-                yield team
+                yield runner
 
         cleaned(write(records, tmp_path / "corpus.parquet"), tmp_path, workers=Elsewhere())
         self.same(tmp_path, whole)
-        assert len(hired) == 1  # to begin anew for each step would take longer than a small corpus
+        assert len(start) == 1  # to begin anew for each step would take longer than a small corpus
 
     def test_stopped_anywhere(self, records, whole, tmp_path, monkeypatch):
         source = write(records, tmp_path / "corpus.parquet", rows=500)
@@ -206,7 +206,7 @@ class TestSameWhateverTheForm:
         for stop in range(1, 40):
             left = [stop]
 
-            def watch(items, _total, _what, left=left):
+            def progress(items, _total, _what, left=left):
                 for item in items:
                     left[0] -= 1
                     if left[0] < 0:
@@ -214,7 +214,7 @@ class TestSameWhateverTheForm:
                     yield item
 
             try:
-                cleaned(source, tmp_path, watch=watch)
+                cleaned(source, tmp_path, progress=progress)
                 break
             except Stopped:
                 assert not (tmp_path / "kept.parquet").exists()

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageEnhance
 
 from excite.errors import DataError, ImageError
 from excite.jobs.loop import run
-from excite.jobs.results import Ledger
+from excite.jobs.results import JsonLinesStore
 from excite.tags.cleaning import duplicates as near
 from excite.tags.cleaning.duplicates import Hashing, likeness, near_duplicates
 from excite.tags.images import open_pictures
@@ -185,12 +185,14 @@ class TestHashing:
     def test_written_down_once(self, hashing, tmp_path):
         names = ["0.png", "flat.png", "missing.png", "../x.png", "2.png"]
         failures = []
-        entries = list(run(hashing, names, Ledger(tmp_path / "hashes.jsonl", ("picture", "hash")), failures=failures))
+        entries = list(
+            run(hashing, names, JsonLinesStore(tmp_path / "hashes.jsonl", ("picture", "hash")), failures=failures)
+        )
         assert [entry["picture"] for entry in entries] == ["0.png", "flat.png", "2.png"]
         assert int(entries[0]["hash"], 16) == likeness(scene(0, (64, 48)))
         assert entries[1]["hash"] is None
         assert len(failures) == 2
-        known = Ledger(tmp_path / "hashes.jsonl", ("picture", "hash")).read()
+        known = JsonLinesStore(tmp_path / "hashes.jsonl", ("picture", "hash")).read()
         assert {hashing.key("0.png"), hashing.key("flat.png"), hashing.key("2.png")} == set(known)
 
     def test_the_key_changes_with_the_picture(self, hashing, tmp_path):

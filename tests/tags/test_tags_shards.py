@@ -346,7 +346,7 @@ class TestWriting:
                 yield item
 
         with pytest.raises(KeyboardInterrupt):
-            Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=3, watch=stopped).write()
+            Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=3, progress=stopped).write()
         before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.tar")}
         assert len(before) >= 1
         Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=3).write()

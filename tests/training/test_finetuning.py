@@ -49,14 +49,14 @@ def stopping_after(entries):
     """Watch so many entries in all, then end as abruptly as Python can."""
     left = [entries]
 
-    def watch(items, _total, _what):
+    def progress(items, _total, _what):
         for item in items:
             left[0] -= 1
             if left[0] < 0:
                 raise Stopped
             yield item
 
-    return watch
+    return progress
 
 
 class TestLearning:
@@ -153,7 +153,7 @@ class TestDeterminism:
     def test_stopped_while_looking(self, data, tmp_path, stopped):
         tuning(data, tmp_path / "whole").train()
         with pytest.raises(Stopped):
-            tuning(data, tmp_path / "out", watch=stopping_after(stopped)).train()
+            tuning(data, tmp_path / "out", progress=stopping_after(stopped)).train()
         tuning(data, tmp_path / "out").train()
         assert content(tmp_path / "out") == content(tmp_path / "whole")
 
@@ -161,7 +161,7 @@ class TestDeterminism:
     def test_stopped_in_any_epoch_of_new_views(self, data, tmp_path, stopped):
         tuning(data, tmp_path / "whole", augment=True).train()
         with pytest.raises(Stopped):
-            tuning(data, tmp_path / "out", augment=True, watch=stopping_after(stopped)).train()
+            tuning(data, tmp_path / "out", augment=True, progress=stopping_after(stopped)).train()
         tuning(data, tmp_path / "out", augment=True).train()
         assert content(tmp_path / "out") == content(tmp_path / "whole")
 
@@ -261,10 +261,10 @@ def test_entries_are_as_watched(data, tmp_path):
     """What a progress bar is told: all images, once."""
     told = []
 
-    def watch(items, total, what):
+    def progress(items, total, what):
         entries = list(items)
         told.append((len(entries), total, what))
         return islice(entries, None)
 
-    tuning(data, tmp_path / "out", watch=watch).train()
+    tuning(data, tmp_path / "out", progress=progress).train()
     assert told == [(12, 12, "pictures")]

@@ -78,13 +78,13 @@ class Stopped(Exception):
 
 
 def stopping_after(steps):
-    def watch(items, _total, _what):
+    def progress(items, _total, _what):
         for number, item in enumerate(items):
             if number == steps:
                 raise Stopped
             yield item
 
-    return watch
+    return progress
 
 
 class TestLearning:
@@ -168,7 +168,7 @@ class TestLearning:
     def test_finished_is_finished(self, world):
         first = training(world, "out").train()
         before = (world / "out" / FACTS).stat().st_mtime_ns
-        again = training(world, "out", watch=stopping_after(0)).train()
+        again = training(world, "out", progress=stopping_after(0)).train()
         assert again["already"] is True
         assert again["map"] == first["map"]
         assert again["files"] == first["files"]
@@ -192,7 +192,7 @@ class TestStopped:
         assert steps == 6
         for stopped in (0, 2, 3, 5) if layers == "output" else (1, 4):
             with pytest.raises(Stopped):
-                training(world, "out", options, watch=stopping_after(stopped)).train()
+                training(world, "out", options, progress=stopping_after(stopped)).train()
             notes = []
             training(world, "out", options, note=notes.append).train()
             assert notes == [f"going on from step {stopped + 1} of 6"]
@@ -203,7 +203,7 @@ class TestStopped:
         """Before the first checkpoint there is nothing to go on from."""
         training(world, "whole").train()
         with pytest.raises(Stopped):
-            training(world, "out", save_every=999, watch=stopping_after(2)).train()
+            training(world, "out", save_every=999, progress=stopping_after(2)).train()
         notes = []
         training(world, "out", note=notes.append).train()
         assert notes == []
@@ -213,7 +213,7 @@ class TestStopped:
         other = Options(epochs=1, batch=4, held_out=0.25)
         training(world, "whole", other).train()
         with pytest.raises(Stopped):
-            training(world, "out", watch=stopping_after(3)).train()
+            training(world, "out", progress=stopping_after(3)).train()
         notes = []
         training(world, "out", other, note=notes.append).train()
         assert len(notes) == 1

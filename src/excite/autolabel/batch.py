@@ -24,7 +24,7 @@ from excite.attention import compare
 from excite.errors import ConceptError, ExciteError, ImageError, MethodError
 from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image
 from excite.io.files import atomic_write, save_npy
-from excite.jobs import Crew, open_ledger
+from excite.jobs import Executor, open_results
 from excite.jobs.loop import answered
 from excite.methods import find_method
 from excite.models import Choice
@@ -282,22 +282,24 @@ class Album:
             for concept in (*(question.concepts or ()), *question.against):
                 labels.find(concept)
 
-    def answers(self, photos: Sequence[Path], workers: int | Crew = 1) -> Iterator[Answer]:
+    def answers(self, photos: Sequence[Path], workers: int | Executor = 1) -> Iterator[Answer]:
         """Answer image by image. One that cannot be read is a failure among several, an error when alone.
 
         Args:
             photos: the images.
             workers: who does it: how many processes of this machine, or a crew.
         """
-        crew, alone = Crew.of(workers), len(photos) == 1
-        if alone and not crew.is_cluster:
-            crew = replace(crew, workers=None, all_threads=True)  # nothing to share: its user waits for just this one
+        executor, alone = Executor.of(workers), len(photos) == 1
+        if alone and not executor.is_cluster:
+            executor = replace(
+                executor, workers=None, all_threads=True
+            )  # nothing to share: its user waits for just this one
         files = file_names(photos)
         outcomes = answered(
             self.work,
             (Task(photo, files[photo]) for photo in photos),
-            open_ledger(self.out / "answers.jsonl", ("image", "maps", "files"), parquet=crew.is_cluster),
-            workers=crew,
+            open_results(self.out / "answers.jsonl", ("image", "maps", "files"), parquet=executor.is_cluster),
+            workers=executor,
             failures=None if alone else self.failures,
             still=lambda entry: not (self.fresh or alone) and self._is_whole(entry),
             writes=self.out if self.work.overlays or self.work.arrays else None,

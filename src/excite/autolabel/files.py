@@ -15,14 +15,14 @@ from excite.autolabel.inputs import place
 from excite.errors import ExciteError
 from excite.io.files import atomic_write, half_name, sweep
 from excite.io.locks import Lock
-from excite.jobs import open_ledger
+from excite.jobs import open_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
     from typing import BinaryIO
 
-    from excite.jobs import Book
+    from excite.jobs import ResultStore
 
 
 # Ledgers in a folder that may hold other things too.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 START = '{"key": "'
 
 
-def own_ledger(path: Path, required: Iterable[str], *, parquet: bool = False) -> Book:
+def own_ledger(path: Path, required: Iterable[str], *, parquet: bool = False) -> ResultStore:
     """A ledger, unless the file is somebody else's: a ledger that is read drops the lines that it does not know.
 
     Example:
@@ -39,15 +39,15 @@ def own_ledger(path: Path, required: Iterable[str], *, parquet: bool = False) ->
         {}
     """
     fields = tuple(required)
-    ledger = open_ledger(path, fields, parquet=parquet)
+    store = open_results(path, fields, parquet=parquet)
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             first = file.readline()
     except OSError:  # it is not there, or the ledger itself will say why it cannot be read
-        return ledger
+        return store
     if first and not _begins(first, {"key", *fields}):
         raise ExciteError(f"{str(path)!r} is there already and was not written by excite boxes: choose another --out")
-    return ledger
+    return store
 
 
 def _begins(first: str, fields: set[str]) -> bool:

@@ -22,7 +22,7 @@ from excite.autolabel.inputs import category, check_labels, find_pictures, folde
 from excite.errors import ConceptError, ImageError, LostSignalWarning
 from excite.images import file_state, read_image
 from excite.images.reading import ORIENTATION_TAG, UPRIGHT
-from excite.jobs import Crew
+from excite.jobs import Executor
 from excite.jobs.loop import run
 from excite.models.classifier import identity
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from excite.models import Classifier
     from excite.vocabulary import Labels
 
-    Watch = Callable[[Iterator[Entry], int], Iterator[Entry]]
+    Progress = Callable[[Iterator[Entry], int], Iterator[Entry]]
 
 
 # What a run has done, as plain values and in words.
@@ -228,27 +228,29 @@ class Boxing:
         self._next = 0.0
         self._is_first = True
 
-    def write(self, *, workers: int | Crew = 1, watch: Watch | None = None) -> dict[str, Any]:
+    def write(self, *, workers: int | Executor = 1, progress: Progress | None = None) -> dict[str, Any]:
         """Make all boxes that are not there yet, and write the files; what was done, as plain values for JSON.
 
         Args:
             workers: who does it: how many processes of this machine, or a crew.
-            watch: passes entries on while it shows how many of a total there are.
+            progress: passes entries on while it shows how many of a total there are.
         """
         with self.files.lock:
             self.files.read_again()
-            return self._write(workers, watch)
+            return self._write(workers, progress)
 
-    def _write(self, workers: int | Crew, watch: Watch | None) -> dict[str, Any]:
+    def _write(self, workers: int | Executor, progress: Progress | None) -> dict[str, Any]:
         if self.records or not self.files.hold_any(self.content(self.document())):
             self._save()  # files of another question stay as they are until there is something new
-        crew = Crew.of(workers)
-        ledger = own_ledger(self.files.out / "records.jsonl", FIELDS, parquet=True) if crew.is_cluster else self._ledger
-        outcomes = run(self.work, self.tasks, ledger, workers=crew, failures=self.failures)
+        executor = Executor.of(workers)
+        store = (
+            own_ledger(self.files.out / "records.jsonl", FIELDS, parquet=True) if executor.is_cluster else self._ledger
+        )
+        outcomes = run(self.work, self.tasks, store, workers=executor, failures=self.failures)
         # closed in any case: otherwise, after an error, workers would go on with the rest
         with closing(cast("Generator[Entry, None, None]", outcomes)) as entries:
             try:
-                for entry in entries if watch is None else watch(entries, len(self.tasks)):
+                for entry in entries if progress is None else progress(entries, len(self.tasks)):
                     self.records[entry["image"]] = entry
                     if time.monotonic() >= self._next:
                         self._save()

@@ -18,7 +18,7 @@ from excite.cli.options import (
     Size,
     Weights,
     Workers,
-    crew_of,
+    executor_of,
 )
 
 __all__ = ["EXAMPLES", "command"]
@@ -78,14 +78,14 @@ def command(
     from excite.autolabel.batch import Album, Question, split_arguments
     from excite.models import Choice
 
-    crew = crew_of(workers, engine, address)
+    executor = executor_of(workers, engine, address)
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
     choice = Choice(model, weights, labels, size, fully_convolutional)
     question = Question.asked(
         model=choice, concepts=wanted, layers=layer, method=method, contrast=contrast, against=against, alpha=alpha
     )
     album = Album(question, out, overlays=overlays, arrays=arrays, fresh=fresh)
-    for answer in progress(album.answers(photos, crew), len(photos)):
+    for answer in progress(album.answers(photos, executor), len(photos)):
         if as_json:
             typer.echo(json.dumps(answer))
         else:

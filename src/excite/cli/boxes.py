@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from excite.cli.console import print_columns, progress, tell_failures
-from excite.cli.options import Address, Engine, LabelsFile, Model, Size, Weights, Workers, crew_of
+from excite.cli.options import Address, Engine, LabelsFile, Model, Size, Weights, Workers, executor_of
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -73,14 +73,14 @@ def command(
 
     if concept and from_folders:
         raise typer.BadParameter("--concepts-from-folders already says what to look for: leave --concept out")
-    crew = crew_of(workers, engine, address)
+    executor = executor_of(workers, engine, address)
     find_format(kind)
     question = Question(tuple(concept or ()), from_folders, at_least, _how(method, layer, alpha))
     classifier = Choice(model, weights, labels, size).load()
     boxing = Boxing(classifier, folders, out, question, kind, fresh=fresh)
     if taken := misread(boxing.wanted):
         typer.echo(f"excite: note: taken {taken}", err=True)
-    answer = boxing.write(workers=crew, watch=progress)
+    answer = boxing.write(workers=executor, progress=progress)
     typer.echo(json.dumps(answer)) if as_json else _print(answer)
     tell_failures(answer["failures"], answer["pictures"])
 

@@ -21,7 +21,7 @@ from excite.cli.options import (
     Weights,
     WithPage,
     Workers,
-    crew_of,
+    executor_of,
     folder_name,
 )
 
@@ -76,7 +76,7 @@ def command(
     from excite.experiments.report.figures import check_plots
     from excite.models import Choice
 
-    crew = crew_of(workers, engine, address)
+    executor = executor_of(workers, engine, address)
     if with_page:
         check_plots()
     checks = chosen_checks(only)
@@ -84,7 +84,7 @@ def command(
     out = out or Path("excite-out") / f"check-{folder_name(model)}"
     classifier = Choice(model, weights, labels, size, fully_convolutional).load()
     sanity = Sanity(classifier, files, method=method, layer=layer, checks=checks, seed=seed)
-    report = sanity.report(list(progress(sanity.records(out, crew), len(files))))
+    report = sanity.report(list(progress(sanity.records(out, executor), len(files))))
     written = _written(report, sanity, out, shlex.join(["excite", *context.obj]), with_page=with_page)
     if as_json:
         typer.echo(json.dumps({**report.to_dict(), "left_out": sanity.unreadable, "failures": sanity.failures}))

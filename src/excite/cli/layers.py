@@ -18,7 +18,7 @@ from excite.cli.options import (
     Size,
     Weights,
     Workers,
-    crew_of,
+    executor_of,
     folder_name,
 )
 
@@ -75,14 +75,14 @@ def command(
     from excite.io.files import save_json
     from excite.models import Choice
 
-    crew = crew_of(workers, engine, address)
+    executor = executor_of(workers, engine, address)
     check_plots()
     dataset = open_dataset(data, split)
     checked_measure(by, dataset)
     out = out or Path("excite-out") / f"layers-{folder_name(model)}"
     classifier = Choice(model, weights, labels, size, fully_convolutional).load()
     sweep = LayerSweep(classifier, dataset, layers=layer, methods=method or METHODS, skip=skip, limit=limit)
-    records = list(progress(sweep.records(out, crew), len(sweep.tasks)))
+    records = list(progress(sweep.records(out, executor), len(sweep.tasks)))
     found = sweep.report(records, by=by, tolerance=tolerance, seed=seed)
     figure = layer_figure(found, f"{classifier.name} on {dataset.name} {dataset.split}", out / "layers.png")
     answer = {**sweep.about(), "seed": seed, **found.to_dict(), "figure": str(figure)}

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from excite.jobs import Crew
+    from excite.jobs import Executor
     from excite.models import Classifier
     from excite.tags.corpus import ColumnNames
 
@@ -98,20 +98,20 @@ def columns_of(said: str | None, *, users_needed: bool = True) -> ColumnNames:
     return ColumnNames(**usual, users_needed=users_needed)
 
 
-def crew_of(workers: int | None, engine: str, address: str | None) -> Crew:
+def executor_of(workers: int | None, engine: str, address: str | None) -> Executor:
     """Who does the work, checked before anything heavy is loaded.
 
     Example:
-        >>> crew_of(2, "local", None).workers
+        >>> executor_of(2, "local", None).workers
         2
     """
-    from excite.jobs import ENGINES, Crew
+    from excite.jobs import ENGINES, Executor
 
     if engine not in ENGINES:
         raise typer.BadParameter(f"there is no engine {engine!r}: choose {' or '.join(ENGINES)}")
     if address is not None and engine != "ray":
         raise typer.BadParameter("--address is that of a Ray cluster: give --engine ray too")
-    return Crew(engine, workers, address)
+    return Executor(engine, workers, address)
 
 
 def folder_name(model: str) -> str:

@@ -21,7 +21,7 @@ from excite.cli.options import (
     Weights,
     Workers,
     columns_of,
-    crew_of,
+    executor_of,
     group,
 )
 
@@ -89,7 +89,7 @@ def command(
     descent. Checkpoints let a run that was killed go on to the same result. Started by torchrun, several processes
     share the work. Images that cannot be read are counted and skipped.
     """
-    from excite.jobs.loop import unwatched
+    from excite.jobs.loop import no_progress
     from excite.tags.corpus import Corpus
     from excite.tags.images import open_pictures
     from excite.training.tags.distributed import together
@@ -120,7 +120,7 @@ def command(
             shlex.join(["excite", *(context.obj or [])]),
         )
         if not processes.first:
-            training.note, training.watch = _silent, unwatched
+            training.note, training.progress = _silent, no_progress
         answer = training.train()
     if processes.first:
         answer["seconds"] = round(time.monotonic() - started, 1)
@@ -215,12 +215,12 @@ def finetune_command(
     from excite.training.sgd import Descent, usual_batch
 
     started = time.monotonic()
-    crew = crew_of(workers, engine, address)
+    executor = executor_of(workers, engine, address)
     examples = read_examples(data, split)
     wanted = _wanted(labels, categories)
     kept, aside = (examples if wanted is None else examples.of(wanted)).split(held_out)
     descent = Descent(batch or usual_batch(model), rate, seed=seed)
-    tuning = FineTuning(model, kept, out, weights, descent, views, augment, crew, progress)
+    tuning = FineTuning(model, kept, out, weights, descent, views, augment, executor, progress)
     answer = tuning.train()
     answer |= tuning.measure(aside) if held_out else {}
     answer["seconds"] = round(time.monotonic() - started, 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from excite.errors import ConceptError, DataError, ModelError
 from excite.experiments.readable_layers import Places, all_maps
 from excite.images import file_state, read_image
-from excite.jobs import Crew, open_ledger
+from excite.jobs import Executor, open_results
 from excite.jobs.loop import run
 from excite.methods import METHODS, find_method
 from excite.vocabulary.labels import listed
@@ -328,16 +328,16 @@ class Comparison(Experiment):
         super().__init__(classifier, dataset, skip=skip, limit=limit)
         self.places = Places(classifier, chosen, layers, known=known)
 
-    def records(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
+    def records(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """Ask image by image, kept in ``records.jsonl``: started again, it goes on where it was.
 
         Args:
             out: the folder for it.
             workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
         """
-        crew = Crew.of(workers)
-        ledger = open_ledger(out / "records.jsonl", ("image", "size", "targets"), parquet=crew.is_cluster)
-        return run(self.work, self.tasks, ledger, workers=crew, failures=self.failures)
+        executor = Executor.of(workers)
+        store = open_results(out / "records.jsonl", ("image", "size", "targets"), parquet=executor.is_cluster)
+        return run(self.work, self.tasks, store, workers=executor, failures=self.failures)
 
     def about(self) -> dict[str, Any]:
         """What was measured, and what was left out and why, as plain values for JSON."""

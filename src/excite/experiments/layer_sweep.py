@@ -14,7 +14,7 @@ from excite.errors import DataError
 from excite.experiments.base import Experiment
 from excite.experiments.readable_layers import look_at, maps_of
 from excite.images import read_image
-from excite.jobs import Crew, open_ledger
+from excite.jobs import Executor, open_results
 from excite.jobs.loop import run
 from excite.methods import find_method
 from excite.metrics.boxes import ALPHAS, box_distance, boxes_above, overlap
@@ -369,7 +369,7 @@ class LayerSweep(Experiment):
         self.methods = tuple(dict.fromkeys(find_method(method).name for method in methods))
         self.layers = self._tried(layers)
 
-    def records(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
+    def records(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """Measure image by image, kept in ``records.jsonl``: started again, it goes on where it was.
 
         Args:
@@ -377,9 +377,9 @@ class LayerSweep(Experiment):
             workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
         """
         work = Measuring(self.classifier, tuple(self.layers), self.methods, self.dataset.one_main_object)
-        crew = Crew.of(workers)
-        ledger = open_ledger(out / "records.jsonl", ("image", "targets"), parquet=crew.is_cluster)
-        return run(work, self.tasks, ledger, workers=crew, failures=self.failures)
+        executor = Executor.of(workers)
+        store = open_results(out / "records.jsonl", ("image", "targets"), parquet=executor.is_cluster)
+        return run(work, self.tasks, store, workers=executor, failures=self.failures)
 
     def report(
         self, records: Sequence[Entry], *, by: str = "pointing", tolerance: float | None = None, seed: int = 0

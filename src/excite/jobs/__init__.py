@@ -3,7 +3,18 @@
 All give the same answers in the same order; what is done for each task, and what is written down, is not their matter.
 """
 
-from excite.jobs.executor import ENGINES, Crew, Job, Outcome, Team, attempt
-from excite.jobs.results import Book, Entry, Ledger, open_ledger
+from excite.jobs.executor import ENGINES, Executor, Job, Outcome, Runner, attempt
+from excite.jobs.results import Entry, JsonLinesStore, ResultStore, open_results
 
-__all__ = ["ENGINES", "Book", "Crew", "Entry", "Job", "Ledger", "Outcome", "Team", "attempt", "open_ledger"]
+__all__ = [
+    "ENGINES",
+    "Entry",
+    "Executor",
+    "Job",
+    "JsonLinesStore",
+    "Outcome",
+    "ResultStore",
+    "Runner",
+    "attempt",
+    "open_results",
+]

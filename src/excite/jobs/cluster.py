@@ -27,7 +27,7 @@ from excite.jobs.executor import attempt, in_order, note, packed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from excite.jobs.executor import Crew, Job, Outcome, Performable, Team
+    from excite.jobs.executor import Executor, Job, Outcome, Performable, Runner
 
 
 # The way to a Ray cluster: one that is there, or one of this machine alone.
@@ -37,7 +37,7 @@ REACHED = 10.0  # seconds for an address to answer
 
 
 @contextmanager
-def connected(crew: Crew) -> Iterator[int]:
+def connected(executor: Executor) -> Iterator[int]:
     """Connect to the cluster, for so long; how many workers it shall have.
 
     A program that is connected already stays so. Ray tells nobody that it is used, and has no page of its own when it
@@ -46,14 +46,14 @@ def connected(crew: Crew) -> Iterator[int]:
     import ray
 
     if ray.is_initialized():
-        yield _workers(ray, crew)
+        yield _workers(ray, executor)
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # silences a warning about graphics cards
     with _silenced():
         try:
-            _connect(ray, crew)
-            yield _workers(ray, crew)
+            _connect(ray, executor)
+            yield _workers(ray, executor)
         finally:
             ray.shutdown()
 
@@ -72,11 +72,11 @@ def _silenced() -> Iterator[None]:
         setattr(worker, switch, before)
 
 
-def _connect(ray: Any, crew: Crew) -> None:
-    address = crew.address or os.environ.get("RAY_ADDRESS") or _started_here() or "local"
+def _connect(ray: Any, executor: Executor) -> None:
+    address = executor.address or os.environ.get("RAY_ADDRESS") or _started_here() or "local"
     try:
         if address == "local":
-            ray.init(address="local", num_cpus=crew.workers, include_dashboard=False, **QUIET)
+            ray.init(address="local", num_cpus=executor.workers, include_dashboard=False, **QUIET)
             return
         if address != "auto":
             _check_reachable(address)
@@ -116,12 +116,12 @@ def _check_reachable(address: str) -> None:
         raise ExciteError(f"nobody answers at {address} ({reason}): is the Ray cluster started there?") from None
 
 
-def _workers(ray: Any, crew: Crew) -> int:
+def _workers(ray: Any, executor: Executor) -> int:
     """As many as were asked for, or one for each CPU."""
     found = int(ray.cluster_resources().get("CPU", 0))
-    if crew.workers is None and not found:
+    if executor.workers is None and not found:
         raise ExciteError("this Ray cluster has no CPUs: add a machine with `ray start --address=HOST:PORT`")
-    return crew.workers or found
+    return executor.workers or found
 
 
 # A worker on a machine of a Ray cluster.
@@ -243,7 +243,7 @@ class _Errand:
         return textwrap.shorten(str(called), 100)
 
 
-class Troop:
+class RayPool:
     """Workers, one CPU each.
 
     Args:
@@ -389,22 +389,22 @@ TOKEN = ".excite-shared"  # noqa: S105 - a file that tells whether a folder is s
 
 
 @contextmanager
-def team_of_cluster(work: Performable, crew: Crew, writes: Path | None) -> Iterator[Team]:
+def team_of_cluster(work: Performable, executor: Executor, writes: Path | None) -> Iterator[Runner]:
     """Workers of a cluster for as long as they are needed; nobody is asked for anything before there is a job.
 
     Args:
         work: what is done for each task.
-        crew: where the cluster is, and how many workers it shall have.
+        executor: where the cluster is, and how many workers it shall have.
         writes: a folder into which the work itself writes files; all machines must see it.
     """
     with ExitStack() as ending:
-        troops: list[Troop] = []
+        troops: list[RayPool] = []
 
         def submit(job: Job) -> Callable[[], Outcome]:
             if not troops:
-                workers = ending.enter_context(connected(crew))
+                workers = ending.enter_context(connected(executor))
                 terms = ending.enter_context(_terms(job, writes))
-                troops.append(ending.enter_context(closing(Troop(packed(work), terms, workers))))
+                troops.append(ending.enter_context(closing(RayPool(packed(work), terms, workers))))
             return troops[0].submit(job)
 
         yield lambda jobs: in_order(jobs, submit, lambda: AHEAD * troops[0].size)

@@ -53,7 +53,7 @@ class Job:
     known: Outcome | None = None
 
 
-Team = Callable[[Iterable[Job]], Iterator[tuple[Job, Outcome]]]
+Runner = Callable[[Iterable[Job]], Iterator[tuple[Job, Outcome]]]
 """Workers who have a work ready: takes jobs, and gives each with its answer, in order; as often as one likes."""
 
 
@@ -156,7 +156,7 @@ QUEUED = 8  # tasks on their way for each worker: enough that none waits while a
 
 
 @contextmanager
-def team_of_processes(work: Performable, workers: int) -> Iterator[Team]:
+def process_runner(work: Performable, workers: int) -> Iterator[Runner]:
     """Processes for as long as they are needed; none is begun before there is something to do for it."""
     pools: list[ProcessPoolExecutor] = []
 
@@ -262,7 +262,7 @@ ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True)
-class Crew:
+class Executor:
     """Who does the work, and how many.
 
     Attributes:
@@ -273,7 +273,7 @@ class Crew:
         all_threads: one worker, this process, may compute on all cores. The last digits then depend on their number.
 
     Example:
-        >>> Crew(workers=2).is_cluster, Crew("ray", address="auto").is_cluster
+        >>> Executor(workers=2).is_cluster, Executor("ray", address="auto").is_cluster
         (False, True)
     """
 
@@ -293,14 +293,14 @@ class Crew:
             raise ExciteError("the engine ray needs the packages ray and pyarrow: pip install 'excite[ray]'")
 
     @classmethod
-    def of(cls, workers: int | Crew) -> Crew:
+    def of(cls, workers: int | Executor) -> Executor:
         """The crew, or that of so many processes of this machine.
 
         Example:
-            >>> Crew.of(2).workers
+            >>> Executor.of(2).workers
             2
         """
-        return workers if isinstance(workers, Crew) else cls(workers=workers)
+        return workers if isinstance(workers, Executor) else cls(workers=workers)
 
     @property
     def is_cluster(self) -> bool:
@@ -308,7 +308,7 @@ class Crew:
         return self.engine == "ray"
 
     @contextmanager
-    def hired(self, work: Performable, writes: Path | None = None) -> Iterator[Team]:
+    def start(self, work: Performable, writes: Path | None = None) -> Iterator[Runner]:
         """The crew with a work ready, for one list of jobs after the other: to begin anew takes seconds each time.
 
         Args:
@@ -317,18 +317,18 @@ class Crew:
 
         Example:
             >>> from excite.jobs import Job
-            >>> with Crew().hired(dict) as team:
-            ...     [[outcome for _, outcome in team([Job({"n": n})])] for n in (1, 2)]
+            >>> with Executor().start(dict) as runner:
+            ...     [[outcome for _, outcome in runner([Job({"n": n})])] for n in (1, 2)]
             [[{'n': 1}], [{'n': 2}]]
         """
         if self.is_cluster:
             from excite.jobs.cluster import team_of_cluster
 
-            with team_of_cluster(work, self, writes) as team:
-                yield team
+            with team_of_cluster(work, self, writes) as runner:
+                yield runner
         elif self.workers is not None and self.workers > 1:
-            with team_of_processes(work, self.workers) as team:
-                yield team
+            with process_runner(work, self.workers) as runner:
+                yield runner
         else:
             yield lambda jobs: outcomes_here(work, jobs, all_threads=self.all_threads)
 
@@ -342,5 +342,5 @@ class Crew:
             jobs: taken one by one, as late as possible: there may be many.
             writes: a folder into which the work itself writes files.
         """
-        with self.hired(work, writes) as team:
-            yield from team(jobs)
+        with self.start(work, writes) as runner:
+            yield from runner(jobs)

@@ -6,15 +6,15 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from excite.errors import ExciteError
-from excite.jobs import Crew, Job, attempt
+from excite.jobs import Executor, Job, attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from excite.jobs import Book, Entry, Team
+    from excite.jobs import Entry, ResultStore, Runner
 
-__all__ = ["Watch", "Work", "answered", "run", "unwatched"]
+__all__ = ["Progress", "Work", "answered", "no_progress", "run"]
 
 Task = TypeVar("Task", contravariant=True)  # noqa: PLC0105 - a word is a better name
 
@@ -29,18 +29,18 @@ class Work(Protocol[Task]):
         """The answer, as plain values for JSON."""
 
 
-class Watch(Protocol):
+class Progress(Protocol):
     """Passes things on while it shows how many of a total there are."""
 
     def __call__(self, items: Iterable[Any], total: int, what: str = "pictures", /) -> Iterator[Any]:
         """The same things."""
 
 
-def unwatched(items: Iterable[Any], _total: int, _what: str = "pictures") -> Iterator[Any]:
+def no_progress(items: Iterable[Any], _total: int, _what: str = "pictures") -> Iterator[Any]:
     """Show nothing of how far the work is.
 
     Example:
-        >>> list(unwatched([1, 2], 2))
+        >>> list(no_progress([1, 2], 2))
         [1, 2]
     """
     return iter(items)
@@ -49,9 +49,9 @@ def unwatched(items: Iterable[Any], _total: int, _what: str = "pictures") -> Ite
 def run(
     work: Work[Task],
     tasks: Iterable[Task],
-    ledger: Book,
+    store: ResultStore,
     *,
-    workers: int | Crew | Team = 1,
+    workers: int | Executor | Runner = 1,
     failures: list[str] | None = None,
 ) -> Iterator[Entry]:
     """Do the work for each task and write each answer down at once; what is written down already is not done again.
@@ -62,13 +62,13 @@ def run(
     Args:
         work: what to do.
         tasks: what to do it for.
-        ledger: where the answers are kept.
+        store: where the answers are kept.
         workers: who does it: how many processes of this machine, a crew, or a team that has this work ready. With 1,
             this process does it.
         failures: gets a line for each task whose image or annotation cannot be read; without it, that is an error.
     """
     # closed in any case: otherwise, after an error of whoever reads the answers, workers would go on with the rest
-    with closing(answered(work, tasks, ledger, workers=workers, failures=failures)) as pairs:
+    with closing(answered(work, tasks, store, workers=workers, failures=failures)) as pairs:
         for _, entry in pairs:
             yield entry
 
@@ -76,9 +76,9 @@ def run(
 def answered(
     work: Work[Task],
     tasks: Iterable[Task],
-    ledger: Book,
+    store: ResultStore,
     *,
-    workers: int | Crew | Team = 1,
+    workers: int | Executor | Runner = 1,
     failures: list[str] | None = None,
     still: Callable[[Entry], bool] = bool,
     writes: Path | None = None,
@@ -88,15 +88,15 @@ def answered(
     Args:
         work: what to do.
         tasks: what to do it for.
-        ledger: where the answers are kept.
+        store: where the answers are kept.
         workers: who does it.
         failures: gets a line for each task that cannot be read.
         still: whether an earlier answer still counts.
         writes: a folder into which the work itself writes files.
     """
     try:
-        jobs = _jobs(work, tasks, ledger.read(), still)
-        found = workers(jobs) if callable(workers) else Crew.of(workers).outcomes(work, jobs, writes)
+        jobs = _jobs(work, tasks, store.read(), still)
+        found = workers(jobs) if callable(workers) else Executor.of(workers).outcomes(work, jobs, writes)
         outcomes = cast("Generator[tuple[Job, Any], None, None]", found)
         with closing(outcomes):
             for job, outcome in outcomes:
@@ -108,10 +108,10 @@ def answered(
                 entry = outcome
                 if job.known is None:
                     entry = {"key": job.key, **outcome}
-                    ledger.add(entry)
+                    store.add(entry)
                 yield job.task, entry
     finally:
-        ledger.close()
+        store.close()
 
 
 def _jobs(

@@ -273,7 +273,7 @@ ROWS = 2000  # in a file; the last one is written again and again until it has s
 SECONDS = 5.0  # an answer is written down that much later at the latest
 
 
-class ParquetLedger:
+class ParquetStore:
     """The folder of answers, ``part-00000.parquet`` and so on, in the order of the tasks.
 
     Only the last file ever changes, and that in one step. An answer waits at most `SECONDS` before it is in a file.
@@ -300,7 +300,7 @@ class ParquetLedger:
 
         Example:
             >>> from pathlib import Path
-            >>> ParquetLedger(Path("out/records.parquet"), ()).is_there()
+            >>> ParquetStore(Path("out/records.parquet"), ()).is_there()
             False
         """
         return bool(parts_of(self.path))

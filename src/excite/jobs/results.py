@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from excite.errors import ExciteError
 from excite.io.files import save_text
-from excite.jobs.parquet import ParquetLedger
+from excite.jobs.parquet import ParquetStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Entry = dict[str, Any]
 
 
-class Book(Protocol):
+class ResultStore(Protocol):
     """Where answers are kept."""
 
     def read(self) -> Mapping[str, Entry]:
@@ -39,7 +39,7 @@ class Book(Protocol):
 # A file of answers that survives being killed: a JSON object a line, written one at a time.
 
 
-class Ledger:
+class JsonLinesStore:
     """The file of answers, a JSON object a line. A line cut off by a kill is dropped when it is read again.
 
     Args:
@@ -105,7 +105,7 @@ class Ledger:
 # Which ledger a run writes, and what earlier runs have left in the other.
 
 
-def open_ledger(path: Path, required: Iterable[str], *, parquet: bool = False) -> Book:
+def open_results(path: Path, required: Iterable[str], *, parquet: bool = False) -> ResultStore:
     """The ledger of a run: lines of JSON, or a folder of Parquet files beside them. Both are read where both are there.
 
     Args:
@@ -115,24 +115,24 @@ def open_ledger(path: Path, required: Iterable[str], *, parquet: bool = False) -
 
     Example:
         >>> from pathlib import Path
-        >>> dict(open_ledger(Path("out/records.jsonl"), ("image",), parquet=True).read())
+        >>> dict(open_results(Path("out/records.jsonl"), ("image",), parquet=True).read())
         {}
     """
     fields = tuple(required)
-    lines, parts = Ledger(path, fields), ParquetLedger(path.with_suffix(".parquet"), fields)
+    lines, parts = JsonLinesStore(path, fields), ParquetStore(path.with_suffix(".parquet"), fields)
     if parquet:
-        return _Both(parts, lines) if path.exists() else parts
-    return _Both(lines, parts) if parts.is_there() else lines
+        return _BothStores(parts, lines) if path.exists() else parts
+    return _BothStores(lines, parts) if parts.is_there() else lines
 
 
-class _Both:
+class _BothStores:
     """Reads two ledgers and writes one.
 
     An answer that is in both is taken from the one that is written: if it no longer counts, and is found anew, the next
     run meets the new one first.
     """
 
-    def __init__(self, own: Book, other: Book) -> None:
+    def __init__(self, own: ResultStore, other: ResultStore) -> None:
         self._own, self._other = own, other
 
     def read(self) -> Mapping[str, Entry]:

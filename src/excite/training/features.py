@@ -16,8 +16,8 @@ import torch
 from excite.errors import DataError, ExciteError, ImageError, ModelError
 from excite.images import read_image
 from excite.io.locks import Lock
-from excite.jobs import Ledger
-from excite.jobs.loop import run, unwatched
+from excite.jobs import JsonLinesStore
+from excite.jobs.loop import no_progress, run
 from excite.models.classifier import network_identity
 from excite.training.output_layer import features_of
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from PIL import Image
     from torch import Tensor, nn
 
-    from excite.jobs import Crew, Entry
-    from excite.jobs.loop import Watch
+    from excite.jobs import Entry, Executor
+    from excite.jobs.loop import Progress
     from excite.training.augmentation import Views, Whole
     from excite.training.examples import Example, Examples
 
@@ -73,7 +73,7 @@ class Extraction:
         return {"picture": name, "features": features.numpy()}
 
 
-class Shelf(Ledger):
+class Shelf(JsonLinesStore):
     """Where features are kept: their numbers one after the other in a file, and a ledger that says what is where."""
 
     def __init__(self, folder: Path) -> None:
@@ -158,20 +158,22 @@ class Gathering:
     Attributes:
         examples: the images, and what they show.
         workers: who does it: how many processes of this machine, or a crew.
-        watch: shows how far the work is.
+        progress: shows how far the work is.
         failures: gets a line for each image that cannot be read, once; it is left out.
     """
 
     examples: Examples
-    workers: int | Crew = 1
-    watch: Watch = unwatched
+    workers: int | Executor = 1
+    progress: Progress = no_progress
     failures: list[str] = field(default_factory=list)
 
     def __call__(self, work: Extraction, folder: Path, what: str) -> Lesson:
         """The features of all views, and the truth, of all images that can be read."""
         pictures, failures = self.examples.pictures, list[str]()
         shelf = Shelf(folder)
-        entries = self.watch(run(work, pictures, shelf, workers=self.workers, failures=failures), len(pictures), what)
+        entries = self.progress(
+            run(work, pictures, shelf, workers=self.workers, failures=failures), len(pictures), what
+        )
         keys = {entry["picture"]: entry["key"] for entry in entries}
         self.failures.extend(failure for failure in failures if failure not in self.failures)
         if not keys:

@@ -13,9 +13,9 @@ import torch
 
 from excite.errors import DataError, ModelError
 from excite.images import read_image
-from excite.jobs import Crew, open_ledger
+from excite.jobs import Executor, open_results
 from excite.jobs.executor import one_thread
-from excite.jobs.loop import run, unwatched
+from excite.jobs.loop import no_progress, run
 from excite.metrics.ranking import average_precision, mean_average_precision
 from excite.models import Preprocess, find_card, load
 from excite.models.classifier import identity
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from excite.jobs import Entry
-    from excite.jobs.loop import Watch
+    from excite.jobs.loop import Progress
     from excite.models import Classifier
     from excite.training.examples import Example, Examples
 
@@ -99,7 +99,7 @@ class FineTuning:
         views: how many random views of each image are looked at before the training,
         augment: or, instead of them, a new one in each epoch: the paper's way, which takes as long as it sounds.
         workers: who looks at images: how many processes of this machine, or a crew.
-        watch: shows how far the work is.
+        progress: shows how far the work is.
 
     Attributes:
         failures: a line for each image that cannot be read; it is left out.
@@ -117,8 +117,8 @@ class FineTuning:
     descent: Descent = field(default_factory=Descent)
     views: int = VIEWS
     augment: bool = False
-    workers: int | Crew = 1
-    watch: Watch = unwatched
+    workers: int | Executor = 1
+    progress: Progress = no_progress
     failures: list[str] = field(default_factory=list)
 
     def train(self) -> dict[str, Any]:
@@ -146,15 +146,15 @@ class FineTuning:
 
     def measure(self, aside: Examples) -> dict[str, Any]:
         """The average precision of the classifier that was saved, on images it was not trained on."""
-        crew = Crew.of(self.workers)
-        ledger = open_ledger(self.out / HELD_OUT, ("picture", "scores"), parquet=crew.is_cluster)
-        scored = run(Scoring(load(self.out)), aside.pictures, ledger, workers=crew, failures=self.failures)
-        each = precisions(aside, self.watch(scored, len(aside.pictures), "held-out images"))
+        executor = Executor.of(self.workers)
+        store = open_results(self.out / HELD_OUT, ("picture", "scores"), parquet=executor.is_cluster)
+        scored = run(Scoring(load(self.out)), aside.pictures, store, workers=executor, failures=self.failures)
+        each = precisions(aside, self.progress(scored, len(aside.pictures), "held-out images"))
         return {"held_out": len(aside.pictures), "map": mean_average_precision(list(each.values())), "precision": each}
 
     def _fitted(self, network: nn.Module, layer: str, views: Views) -> Fit:
         fit = Fit(Output.of(network, layer, views(noise(), "noise", (0, 1))), self.descent)
-        gather = Gathering(self.examples, self.workers, self.watch, self.failures)
+        gather = Gathering(self.examples, self.workers, self.progress, self.failures)
         work = Extraction(network, layer, views, tuple(range(self.views)))
         checkpoint, key = self.out / CHECKPOINT, self._key(work)
         if self.augment:

@@ -11,7 +11,7 @@ import typer
 from excite.cli.bench import grounding, localization, pointing
 from excite.cli.bench import speed as bench_speed
 from excite.cli.console import print_columns, progress
-from excite.cli.options import Address, Engine, Workers, crew_of, group
+from excite.cli.options import Address, Engine, Workers, executor_of, group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,18 +52,18 @@ def conservation(
     from excite.experiments.conservation.page import columns, page
     from excite.experiments.conservation.run import FIELDS, Conservation
     from excite.io.files import save_text
-    from excite.jobs import open_ledger
+    from excite.jobs import open_results
     from excite.jobs.loop import run
 
-    crew = crew_of(workers, engine, address)
+    executor = executor_of(workers, engine, address)
     chosen = architectures(source, family)
     if only_list:
         listed = [{"source": each.source, "family": each.family, "model": each.name} for each in chosen]
         typer.echo(json.dumps(listed)) if as_json else print_columns(listed)
         return
-    ledger = open_ledger(out / "conservation.jsonl", FIELDS, parquet=crew.is_cluster)
+    store = open_results(out / "conservation.jsonl", FIELDS, parquet=executor.is_cluster)
     rows = []
-    for row in progress(run(Conservation(seed), chosen, ledger, workers=crew), len(chosen), "networks"):
+    for row in progress(run(Conservation(seed), chosen, store, workers=executor), len(chosen), "networks"):
         rows.append(row)
         typer.echo(json.dumps(row) if as_json else _line(columns(row)))
     if markdown is not None:

@@ -28,7 +28,7 @@ from excite.cli.options import (
     Weights,
     WithPage,
     Workers,
-    crew_of,
+    executor_of,
     load_all,
 )
 from excite.experiments.base import GROUNDING_METHODS, HELD_OUT
@@ -130,7 +130,7 @@ def command(
     from excite.grounding.phrase_maps import SIDE
     from excite.grounding.scoring import TRUST
 
-    crew = crew_of(workers, engine, address)
+    executor = executor_of(workers, engine, address)
     if with_page:
         check_plots()
     names = chosen_methods(methods)
@@ -157,9 +157,9 @@ def command(
             skip=skip,
             limit=limit,
         )
-        trial = progress(asking.choosing(out, crew), len(asking.held), "pictures to choose gamma on")
+        trial = progress(asking.choosing(out, executor), len(asking.held), "pictures to choose gamma on")
         chosen = asking.choose(list(trial))
-        asked = progress(asking.records(out, chosen, crew), len(asking.reported))
+        asked = progress(asking.records(out, chosen, executor), len(asking.reported))
         runs.append(asking.run(chosen, list(asked), others))
     written = write_tables(runs, out)
     if with_page:

@@ -28,7 +28,7 @@ from excite.cli.options import (
     Weights,
     WithPage,
     Workers,
-    crew_of,
+    executor_of,
     load_all,
 )
 from excite.experiments.base import HELD_OUT, LOCALIZATION_METHODS
@@ -87,7 +87,7 @@ def command(
     from excite.experiments.localization.run import Localization
     from excite.experiments.report.figures import check_plots
 
-    crew = crew_of(workers, engine, address)
+    executor = executor_of(workers, engine, address)
     if with_page:
         check_plots()
     names = chosen_methods(methods)
@@ -106,7 +106,7 @@ def command(
             held_out=share,
             seed=seed,
         )
-        runs.append(boxing.run(list(progress(boxing.records(out, crew), len(boxing.tasks)))))
+        runs.append(boxing.run(list(progress(boxing.records(out, executor), len(boxing.tasks)))))
     written = write_tables(runs, out)
     if with_page:
         written.append(_page(runs, out, shlex.join(["excite", *context.obj])))

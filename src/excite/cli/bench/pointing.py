@@ -28,7 +28,7 @@ from excite.cli.options import (
     Weights,
     WithPage,
     Workers,
-    crew_of,
+    executor_of,
     load_all,
 )
 from excite.experiments.base import POINTING_METHODS
@@ -93,7 +93,7 @@ def command(
     from excite.experiments.pointing.run import PointingGame, find_protocol
     from excite.experiments.report.figures import check_plots
 
-    crew = crew_of(workers, engine, address)
+    executor = executor_of(workers, engine, address)
     if with_page:
         check_plots()
     names = chosen_methods(methods)
@@ -105,7 +105,7 @@ def command(
         game = PointingGame(
             classifier, dataset, names, layers=layer, skip=skip, limit=limit, difficult=subset, protocol=rules
         )
-        runs.append(game.run(list(progress(game.records(out, crew), len(game.tasks)))))
+        runs.append(game.run(list(progress(game.records(out, executor), len(game.tasks)))))
     written = write_tables(runs, out)
     if with_page:
         written.append(_page(runs, out, shlex.join(["excite", *context.obj])))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from excite.cli.console import progress
-from excite.cli.options import Address, Columns, CorpusArgument, Engine, Workers, columns_of, crew_of
+from excite.cli.options import Address, Columns, CorpusArgument, Engine, Workers, columns_of, executor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,8 +85,8 @@ def clean_command(
         rules=Rules(min_count, top, min_tags, not keep_alphabetical, not keep_similar, first, overlap, against),
         normalising=Normalising(plurals=plurals),
         columns=columns_of(columns, users_needed=not keep_similar),
-        workers=crew_of(workers, engine, address),
-        watch=progress,
+        workers=executor_of(workers, engine, address),
+        progress=progress,
         alike=_alike(pictures, near, urls=urls),
         choices=choices,
     )

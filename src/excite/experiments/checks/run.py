@@ -20,7 +20,7 @@ from excite.experiments.checks.removal import REMOVAL
 from excite.experiments.checks.stability import STABILITY
 from excite.experiments.readable_layers import Places
 from excite.images import file_state, find_images, read_image
-from excite.jobs import Crew, open_ledger
+from excite.jobs import Executor, open_results
 from excite.jobs.loop import run
 from excite.methods import find_method
 from excite.metrics.statistics import FEW
@@ -211,17 +211,17 @@ class Sanity:
         self.layers |= beside.layers
         self.unreadable = beside.unreadable
 
-    def records(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
+    def records(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """Check image by image, kept in ``records.jsonl``: started again, it goes on where it was.
 
         Args:
             out: the folder for it.
             workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
         """
-        crew = Crew.of(workers)
-        ledger = open_ledger(out / "records.jsonl", ("image", "finding", "checks"), parquet=crew.is_cluster)
+        executor = Executor.of(workers)
+        store = open_results(out / "records.jsonl", ("image", "finding", "checks"), parquet=executor.is_cluster)
         work = Checking(self.classifier, self.layers, self.checks, self.seed)
-        return run(work, self.pictures, ledger, workers=crew, failures=self.failures)
+        return run(work, self.pictures, store, workers=executor, failures=self.failures)
 
     def facts(self) -> list[tuple[str, str]]:
         """What was checked, and what was left out and why."""

@@ -261,7 +261,7 @@ KEPT = 0.9
 SAME_MAP = 0.01  # of two maps of mass 1: by rounding, a unit whose response is nearly 0 may turn round
 FIELDS = ("source", "family", "model", "status")
 
-OWN_FILES = ("architectures", "conservation", "leaving", "losses", "randomising", "rounding")
+OWN_FILES = ("run", "networks")
 
 
 class Conservation:
@@ -469,6 +469,6 @@ def versions() -> dict[str, str]:
 def _basis() -> str:
     """A digest of the packages and of the code that a row depends on."""
     own = Path(__file__).parent
-    code = [*Path(propagation.__file__).parent.glob("*.py"), *(own / f"{name}.py" for name in OWN_FILES)]
+    code = [*Path(propagation.__file__).parent.rglob("*.py"), *(own / f"{name}.py" for name in OWN_FILES)]
     content = repr(versions()).encode() + b"".join(path.read_bytes() for path in sorted(code))
     return hashlib.sha1(content, usedforsecurity=False).hexdigest()[:12]

@@ -48,7 +48,7 @@ from excite.grounding.phrase_maps import SIDE
 from excite.grounding.proposals import PROPOSERS, find_proposer
 from excite.grounding.scoring import TRUST, checked_trust
 from excite.images import PICTURE_SUFFIXES, read_image
-from excite.jobs import Crew, open_ledger
+from excite.jobs import Executor, open_results
 from excite.jobs.loop import answered
 from excite.methods import find_method
 from excite.vocabulary import read_phrase
@@ -187,7 +187,7 @@ class Grounding:
         self.protocol = Protocol(classifier, layers, source, str(proposals), checked_trust(trust), side, hints)
         self.held = self._held()
 
-    def choosing(self, out: Path, workers: int | Crew = 1) -> Iterator[Entry]:
+    def choosing(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """Ask of the held-out images with every gamma, kept in ``choosing.jsonl``; nothing where gamma was given."""
         tasks = [task for task in self.tasks if task.name in self.held]
         return self._done(Choosing(self.protocol), tasks, out / "choosing.jsonl", workers)
@@ -199,7 +199,7 @@ class Grounding:
         self._check_some_were_read(records, len(self.held), "to choose gamma on ")
         return choose(records, self.truth, self.among)
 
-    def records(self, out: Path, chosen: Mapping[str, Chosen], workers: int | Crew = 1) -> Iterator[Entry]:
+    def records(self, out: Path, chosen: Mapping[str, Chosen], workers: int | Executor = 1) -> Iterator[Entry]:
         """Ask image by image, kept in ``records.jsonl``: started again, it goes on where it was.
 
         Args:
@@ -290,10 +290,10 @@ class Grounding:
         proposals, _ = self.protocol.proposed(picture, task)
         return Grounded(phrase.text, rank(self.protocol.scorer(proposals), found, gamma, most), found), phrase
 
-    def _done(self, work: Work, tasks: Sequence[Asked], path: Path, workers: int | Crew) -> Iterator[Entry]:
-        crew = Crew.of(workers)
-        ledger = open_ledger(path, FIELDS, parquet=crew.is_cluster)
-        found = answered(work, tasks, ledger, workers=crew, failures=self.failures, writes=self.cache)
+    def _done(self, work: Work, tasks: Sequence[Asked], path: Path, workers: int | Executor) -> Iterator[Entry]:
+        executor = Executor.of(workers)
+        store = open_results(path, FIELDS, parquet=executor.is_cluster)
+        found = answered(work, tasks, store, workers=executor, failures=self.failures, writes=self.cache)
         return (entry for _, entry in found)
 
     def _tasks(self) -> Iterator[Asked]:

@@ -127,12 +127,12 @@ def _give_back() -> None:
 # What is done in a process of its own, where memory is watched: load one network and run one method.
 
 
-def watch(task: Task, threads: int, device: str) -> dict[str, Any]:
+def measure_memory(task: Task, threads: int, device: str) -> dict[str, Any]:
     """Do a task of kind "memory" or "endurance" in this process; what is asked for peers is asked of their network.
 
     Example:
         >>> from excite.experiments.speed.contenders import Task
-        >>> watch(Task("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")  # doctest: +SKIP
+        >>> measure_memory(Task("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")  # doctest: +SKIP
         {'peak_mb': 47.2}
     """
     warnings.simplefilter("ignore")  # peers warn of what they do to a network; here it is their own copy

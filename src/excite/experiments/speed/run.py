@@ -23,7 +23,7 @@ from excite.experiments.speed.contenders import (
     peer_contender,
     plain_forward,
 )
-from excite.experiments.speed.memory import case_watched, in_own_process, watch
+from excite.experiments.speed.memory import case_watched, in_own_process, measure_memory
 from excite.experiments.speed.networks import above_layers, figure_layers, open_subject, open_twin
 from excite.experiments.speed.report import failed_row, group_rows, row
 from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case, Rounds, Stopwatch
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from excite.experiments.speed.networks import Subject
     from excite.experiments.speed.report import Row
     from excite.experiments.speed.timing import Contender
-    from excite.jobs import Entry, Ledger
+    from excite.jobs import Entry, JsonLinesStore
 
 __all__ = ["REQUIRED", "SpeedBench"]
 
 REQUIRED = ("rows",)
-OWN_FILES = ("speed", "speed_rounds", "speed_networks", "speed_contenders", "speed_peers", "speed_memory")
+OWN_FILES = ("timing", "networks", "contenders", "memory")
 
 
 @dataclass
@@ -69,15 +69,15 @@ class SpeedBench:
         name = torch.cuda.get_device_name(self.device) if self.device.startswith("cuda") else self.device
         return {"torch": version("torch"), "device": name, "threads": self.threads}
 
-    def entries(self, tasks: Iterable[Task], ledger: Ledger, *, fresh: bool = False) -> Iterator[Entry]:
+    def entries(self, tasks: Iterable[Task], store: JsonLinesStore, *, fresh: bool = False) -> Iterator[Entry]:
         """Each task's rows; those of an earlier run with the same engine on as many threads are not measured again."""
-        known = {} if fresh else ledger.read()
+        known = {} if fresh else store.read()
         for task in tasks:
             key = self.key(task)
             entry = known.get(key)
             if entry is None:
                 entry = {"key": key, "rows": self(task)}
-                ledger.add(entry)
+                store.add(entry)
             yield entry
 
     def key(self, task: Task) -> str:
@@ -92,7 +92,7 @@ class SpeedBench:
         subject = self._subject(task.model)
         if task.kind in {"memory", "endurance"}:
             subject = self._twin(subject) if task.method in PEER_NAMES else subject
-            answer = in_own_process(watch, task, self.threads, self.device)
+            answer = in_own_process(measure_memory, task, self.threads, self.device)
             return [row(case_watched(task, subject), subject, task.kind, **answer)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # peers warn of what they do to a network; here it is their own copy
@@ -181,6 +181,6 @@ def _basis() -> str:
     """A digest of torch and of the code that a time depends on."""
     own = Path(__file__).parent
     parts = [Path(str(part.__file__)).parent for part in (propagation, exporting)]
-    code = [*(file for part in parts for file in part.glob("*.py")), *(own / f"{name}.py" for name in OWN_FILES)]
+    code = [*(file for part in parts for file in part.rglob("*.py")), *(own / f"{name}.py" for name in OWN_FILES)]
     content = version("torch").encode() + b"".join(path.read_bytes() for path in sorted(code))
     return hashlib.sha1(content, usedforsecurity=False).hexdigest()[:12]

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from excite.errors import DataError
-from excite.jobs import open_ledger
+from excite.jobs import open_results
 from excite.jobs.loop import answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from excite.jobs import Crew
-    from excite.jobs.loop import Watch
+    from excite.jobs import Executor
+    from excite.jobs.loop import Progress
     from excite.tags.images import Pictures
 
 
@@ -247,18 +247,18 @@ class Alike:
         self,
         names: Iterable[str],
         total: int,
-        ledger: Path,
-        workers: int | Crew,
-        watch: Watch,
+        store: Path,
+        workers: int | Executor,
+        progress: Progress,
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """For each image the place of the one it repeats, or -1; and which images can be read at all.
 
         Args:
             names: of the images, all different, in the order of the corpus.
             total: how many.
-            ledger: a file for the likenesses, so that a run that was stopped goes on.
+            store: a file for the likenesses, so that a run that was stopped goes on.
             workers: who looks.
-            watch: shows how far the work is.
+            progress: shows how far the work is.
         """
         hashes, known, read = np.zeros(total, np.uint64), np.zeros(total, bool), np.zeros(total, bool)
         waiting: dict[str, int] = {}
@@ -268,9 +268,9 @@ class Alike:
                 waiting[name] = place
                 yield name
 
-        book = open_ledger(ledger, ("picture", "hash"))
+        book = open_results(store, ("picture", "hash"))
         pairs = answered(Hashing(self.pictures), tasks(), book, workers=workers, failures=self.failures)
-        for name, entry in watch(pairs, total, "pictures looked at"):
+        for name, entry in progress(pairs, total, "pictures looked at"):
             place = waiting.pop(name)
             read[place], known[place] = True, entry["hash"] is not None
             hashes[place] = int(entry["hash"] or "0", 16)

@@ -17,8 +17,8 @@ import numpy as np
 from excite.errors import DataError, ExciteError
 from excite.io.files import save_json, save_text
 from excite.io.locks import Lock
-from excite.jobs import Crew, Job, Ledger
-from excite.jobs.loop import run, unwatched
+from excite.jobs import Executor, Job, JsonLinesStore
+from excite.jobs.loop import no_progress, run
 from excite.tags.cleaning.steps import CODES, KEPT, Gathered, Pile, Shelf, Steps, dropped_schema, kept_schema
 from excite.tags.cleaning.survey import RULES, Rules, Survey
 from excite.tags.corpus import ColumnNames, RowGroups
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from excite.jobs import Entry, Team
-    from excite.jobs.loop import Watch
+    from excite.jobs import Entry, Runner
+    from excite.jobs.loop import Progress
     from excite.tags.cleaning.duplicates import Alike
     from excite.tags.corpus import Corpus
 
@@ -116,7 +116,7 @@ def markdown(report: dict[str, Any]) -> str:
 # Where surveys are kept while a corpus is cleaned.
 
 
-class Surveys(Ledger):
+class Surveys(JsonLinesStore):
     """Where surveys are kept: each in a file of its own, and a ledger that says which."""
 
     def __init__(self, folder: Path) -> None:
@@ -155,7 +155,7 @@ class Cleaning:
         normalising: how tags are written.
         columns: what the columns of the corpus are called.
         workers: who does the work.
-        watch: shows how far it is.
+        progress: shows how far it is.
         alike: drops images that cannot be read or look like an earlier one, whoever showed it; None for no such rule.
         choices: also tell what other thresholds would cost (``.choices.json`` and ``.choices.md``).
 
@@ -169,8 +169,8 @@ class Cleaning:
     rules: Rules = field(default_factory=Rules)
     normalising: Normalising = field(default_factory=Normalising)
     columns: ColumnNames = field(default_factory=ColumnNames)
-    workers: int | Crew = 1
-    watch: Watch = unwatched
+    workers: int | Executor = 1
+    progress: Progress = no_progress
     alike: Alike | None = None
     choices: bool = False
 
@@ -214,8 +214,8 @@ class Cleaning:
     def _clean(self) -> dict[str, Any]:
         corpus, faults = self._opened
         steps = Steps(corpus.columns, self.normalising, self.rules.first)
-        with Crew.of(self.workers).hired(steps) as team:
-            hands = _Hands(steps, team, self.watch)
+        with Executor.of(self.workers).start(steps) as runner:
+            hands = _Hands(steps, runner, self.progress)
             gathered = self._gathered(self._surveys(hands))
             like = np.full(corpus.rows, -1, np.int64)
             if self.rules.similar:
@@ -235,8 +235,8 @@ class Cleaning:
         """Look at all pieces; for each the files of its surveys."""
         corpus, _ = self._opened
         book = Surveys(self.work / "surveys")
-        entries = run(hands.steps, corpus.pieces, book, workers=hands.team)
-        keys = [entry["key"] for entry in self.watch(entries, len(corpus.pieces), "pieces looked at")]
+        entries = run(hands.steps, corpus.pieces, book, workers=hands.runner)
+        keys = [entry["key"] for entry in self.progress(entries, len(corpus.pieces), "pieces looked at")]
         files = book.read()
         return [[book.folder / name for name in files[key]["files"]] for key in keys]
 
@@ -249,7 +249,7 @@ class Cleaning:
         files = [file for piece in surveys for file in piece]
         gathered.name(np.concatenate([Survey.read_images(file) for file in files]))
         row = 0
-        for file in self.watch(files, len(files), "batches gathered"):
+        for file in self.progress(files, len(files), "batches gathered"):
             seen = Survey.read(file)
             gathered.add(row, seen)
             row += len(seen.user)
@@ -262,7 +262,7 @@ class Cleaning:
         rows = np.flatnonzero(verdicts == KEPT)
         names = (name for batch in corpus.batches() for name in batch.column("image").to_pylist())
         kept = (name for name, verdict in zip(names, verdicts.copy(), strict=True) if verdict == KEPT)
-        found, read = alike(kept, len(rows), self.work / "likeness.jsonl", self.workers, self.watch)
+        found, read = alike(kept, len(rows), self.work / "likeness.jsonl", self.workers, self.progress)
         dropped = found >= 0
         verdicts[rows[~read]] = CODES["unreadable"]
         verdicts[rows[dropped]], like[rows[dropped]] = CODES["near_duplicate"], rows[found[dropped]]
@@ -336,13 +336,13 @@ class _Hands:
     """Those who do the steps of a cleaning, hired once for all of them."""
 
     steps: Steps
-    team: Team
-    watch: Watch
+    runner: Runner
+    progress: Progress
 
     def answers(self, tasks: Iterable[Any], total: int, what: str) -> Iterator[dict[str, Any]]:
         """The answers, in the order of the tasks; none of them is written down."""
         jobs = (Job(task, self.steps.key(task)) for task in tasks)
-        for _, outcome in self.watch(self.team(jobs), total, what):
+        for _, outcome in self.progress(self.runner(jobs), total, what):
             if isinstance(outcome, ExciteError):
                 raise outcome
             yield outcome

@@ -12,7 +12,7 @@ from excite.errors import DataError, ImageError
 from excite.images import picture_format
 from excite.io.files import atomic_write, save_json
 from excite.io.locks import Lock
-from excite.jobs.loop import unwatched
+from excite.jobs.loop import no_progress
 from excite.tags.images.base import shown
 from excite.tags.images.shards import key_of, make_index
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from excite.jobs.loop import Watch
+    from excite.jobs.loop import Progress
     from excite.tags.corpus import Corpus
     from excite.tags.images import Pictures
 
@@ -62,7 +62,7 @@ class Sharding:
         out: the folder for the shards.
         size: a shard that has so many bytes is full.
         rows: a shard that has so many images is full; without it, only the size counts.
-        watch: shows how far the work is.
+        progress: shows how far the work is.
 
     Example:
         >>> Sharding(Corpus(Path("kept.parquet")), open_pictures("photos"), Path("shards")).write()  # doctest: +SKIP
@@ -73,7 +73,7 @@ class Sharding:
     out: Path
     size: int | None = SIZE
     rows: int | None = None
-    watch: Watch = unwatched
+    progress: Progress = no_progress
     failures: list[str] = field(default_factory=list, init=False)
 
     def write(self) -> list[Shard]:
@@ -87,7 +87,7 @@ class Sharding:
         try:
             shards = self._written()
             start = shards[-1].end if shards else 0
-            rows = self.watch(self._rows(start), self.corpus.rows - start)
+            rows = self.progress(self._rows(start), self.corpus.rows - start)
             while start < self.corpus.rows:
                 shards.append(self._write_shard(start, f"shard-{len(shards):06d}.tar", rows))
                 start = shards[-1].end

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-    from excite.jobs import Crew
-    from excite.jobs.loop import Watch
+    from excite.jobs import Executor
+    from excite.jobs.loop import Progress
     from excite.tags.images import Pictures
     from excite.training.augmentation import Views, Whole
     from excite.training.features import Extraction
@@ -250,13 +250,13 @@ class Shelving:
 
     Attributes:
         pictures: where the images are.
-        crew: who does the work.
-        watch: shows how far it is.
+        executor: who does the work.
+        progress: shows how far it is.
     """
 
     pictures: Pictures
-    crew: int | Crew
-    watch: Watch
+    executor: int | Executor
+    progress: Progress
 
     def __call__(
         self, work: Extraction, lessons: Lessons, folder: Path, what: str
@@ -268,8 +268,8 @@ class Shelving:
         """
         shelf, reasons = Shelf(folder), list[str]()
         names: list[str] = lessons.names.to_pylist()
-        entries = run(NamedExtraction(work, self.pictures), names, shelf, workers=self.crew, failures=reasons)
-        keys = {entry["picture"]: entry["key"] for entry in self.watch(entries, len(names), what)}
+        entries = run(NamedExtraction(work, self.pictures), names, shelf, workers=self.executor, failures=reasons)
+        keys = {entry["picture"]: entry["key"] for entry in self.progress(entries, len(names), what)}
         failures = list(zip((row for row, name in enumerate(names) if name not in keys), reasons, strict=True))
         if not keys:
             raise DataError(f"not one of {len(names)} {what} can be read; the first: {reasons[0]}")

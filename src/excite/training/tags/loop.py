@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from excite.jobs.loop import Watch
+    from excite.jobs.loop import Progress
     from excite.training.tags.batches import FixedViews, FreshViews, Plan
     from excite.training.tags.dataset import Lessons
     from excite.training.tags.model import Trainee
@@ -359,7 +359,7 @@ class Course:
         aside: the images kept aside.
         keeper: saves how far it is.
         seed: tells the order of the images.
-        watch: shows how far it is.
+        progress: shows how far it is.
         standing: how far it is.
     """
 
@@ -371,7 +371,7 @@ class Course:
     aside: Aside
     keeper: Keeper
     seed: int
-    watch: Watch
+    progress: Progress
     standing: Standing = field(default_factory=Standing)
     _failed: list[tuple[int, str]] = field(default_factory=list)
     _seen: int = 0  # images since the last check or the start
@@ -394,7 +394,7 @@ class Course:
             checked: is told each check, where somebody wants to know.
         """
         left, told = self.schedule.steps - self.standing.step, len(self.standing.checks)
-        for _ in self.watch(self._steps(), left, "steps"):
+        for _ in self.progress(self._steps(), left, "steps"):
             fresh, told = self.standing.checks[told:], len(self.standing.checks)
             for check in fresh:
                 checked(check)

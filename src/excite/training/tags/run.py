@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from excite.io.files import save_text
-from excite.jobs.loop import unwatched
+from excite.jobs.loop import no_progress
 from excite.models import Preprocess
 from excite.models.folder import FACTS, WEIGHTS, Saved, read_saved, save_classifier
 from excite.training.augmentation import Views, Whole
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from excite.jobs.loop import Watch
+    from excite.jobs.loop import Progress
     from excite.models import Classifier
     from excite.tags.corpus import Corpus
     from excite.tags.images import Pictures
@@ -48,7 +48,7 @@ class Preparing:
         out: the folder in which features are kept.
         options: how to train.
         workers: how many processes do the work.
-        watch: shows how far it is.
+        progress: shows how far it is.
         failures: rows that cannot be read, and why; those of images kept aside are negative.
     """
 
@@ -58,7 +58,7 @@ class Preparing:
     out: Path
     options: Options
     workers: int
-    watch: Watch
+    progress: Progress
     failures: list[tuple[int, str]] = field(default_factory=list)
 
     def source(self, lessons: Lessons) -> FreshViews | FixedViews:
@@ -88,7 +88,7 @@ class Preparing:
 
     def _shelved(self, views: Views | Whole, numbers: tuple[int, ...], lessons: Lessons, folder: str, what: str) -> Any:
         processes = self.trainee.processes
-        shelve = Shelving(self.pictures, max(1, self.workers), self.watch)
+        shelve = Shelving(self.pictures, max(1, self.workers), self.progress)
         work = Extraction(self.base.module, self.trainee.layer, views, numbers)
         if not processes.first:
             processes.wait()
@@ -249,7 +249,7 @@ class TagTraining:
         save_every: seconds between two checkpoints at most.
         tensorboard: write the curves for TensorBoard too.
         processes: who trains together.
-        watch: shows how far the work is.
+        progress: shows how far the work is.
         note: is told what a user should know, a line each.
         command: how the training was called, for its card.
 
@@ -271,7 +271,7 @@ class TagTraining:
     save_every: float = 300
     tensorboard: bool = False
     processes: Together = field(default_factory=Together)
-    watch: Watch = unwatched
+    progress: Progress = no_progress
     note: Callable[[str], None] = lambda _line: None
     command: str = ""
 
@@ -303,7 +303,9 @@ class TagTraining:
 
     def _course(self, subject: Subject, trainee: Trainee, key: str) -> Course:
         options, lessons = self.options, subject.lessons
-        preparing = Preparing(trainee, subject.classifier, self.pictures, self.out, options, self.workers, self.watch)
+        preparing = Preparing(
+            trainee, subject.classifier, self.pictures, self.out, options, self.workers, self.progress
+        )
         course = Course(
             trainee=trainee,
             schedule=Schedule(len(lessons), options.batch, options.epochs, options.rate, options.checks),
@@ -313,7 +315,7 @@ class TagTraining:
             aside=preparing.aside(subject.aside),
             keeper=Keeper(self.out / CHECKPOINT, self.out / CURVES, key, self.save_every),
             seed=options.seed,
-            watch=self.watch,
+            progress=self.progress,
         )
         course.fail(preparing.failures)
         if course.resume():
