@@ -96,7 +96,7 @@ def imported(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are written in full"
             if (node.module or "").split(".")[0] == "excite":
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+                yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name != "__version__")
 
 
 def parts_imported(path):

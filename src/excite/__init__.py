@@ -6,6 +6,8 @@
 ...     found.save(f"{found.concept}.png")
 """
 
+__version__ = "0.1.0"  # before the imports: the modules below write it into their files
+
 from excite.api import Located, attend, attend_batch, locate
 from excite.attention import AttentionMap, compare
 from excite.errors import ExciteError
@@ -16,7 +18,6 @@ from excite.models import MODELS, Classifier, load, wrap
 from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
 from excite.session_cache import Memory
 
-__version__ = "0.1.0"
 __all__ = [
     "METHODS",
     "MODELS",

@@ -11,7 +11,6 @@ import unicodedata
 from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from excite import __version__
 from excite.api import attend
 from excite.attention import compare
 from excite.errors import ConceptError, ExciteError, ImageError, MethodError
@@ -218,7 +218,7 @@ class Asking:
             self.overlays,
             self.arrays,
             *file_state(task.photo),
-            version("excite"),
+            __version__,
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 

@@ -6,11 +6,11 @@ import csv
 import io
 import json
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
+from excite import __version__
 from excite.autolabel.files import Link
 from excite.autolabel.inputs import place
 from excite.errors import DataError
@@ -86,7 +86,7 @@ def coco_files(document: Document) -> dict[str, Content]:
         "annotations": list(_annotations(document)),
         "categories": categories,
     }
-    about = {"description": "Boxes made from image-level labels", "version": version("excite"), "contributor": "excite"}
+    about = {"description": "Boxes made from image-level labels", "version": __version__, "contributor": "excite"}
     lists = (f"{_json(name)}: [{_lines(entries)}]" for name, entries in parts.items())
     text = "{\n" + ",\n".join([f'"info": {_json(about)}', *lists]) + "\n}\n"
     return {"boxes.json": text.encode("utf-8", "backslashreplace")}  # bytes of odd file names stay JSON escapes

@@ -10,11 +10,11 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
 from PIL import Image
 
+from excite import __version__
 from excite.api import ALPHA, METHOD, locate
 from excite.autolabel.files import Files, own_ledger
 from excite.autolabel.formats import Boxed, Document, Found, find_format
@@ -121,7 +121,7 @@ class Locating:
     def __post_init__(self) -> None:
         words = list(self.classifier.labels or ())
         how = {"method": METHOD, "alpha": ALPHA, **self.how}  # what is usual may change too
-        facts = ["boxes", how, version("excite"), identity(self.classifier), words]
+        facts = ["boxes", how, __version__, identity(self.classifier), words]
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Task) -> str:

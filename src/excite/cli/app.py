@@ -211,9 +211,9 @@ app.add_typer(train.app, name="train")
 
 def _version(value: bool) -> None:
     if value:
-        from importlib.metadata import version
+        from excite import __version__
 
-        typer.echo(f"excite {version('excite')}")
+        typer.echo(f"excite {__version__}")
         raise typer.Exit
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
 from PIL import Image
 
+from excite import __version__
 from excite.errors import DataError
 from excite.experiments.base import Experiment
 from excite.experiments.readable_layers import look_at, maps_of
@@ -294,7 +294,7 @@ class Measuring:
     question: str = field(init=False)
 
     def __post_init__(self) -> None:
-        facts = [self.layers, self.methods, self.with_boxes, ALPHAS, version("excite"), identity(self.classifier)]
+        facts = [self.layers, self.methods, self.with_boxes, ALPHAS, __version__, identity(self.classifier)]
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Task) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from importlib import import_module
-from importlib.metadata import version
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile, is_zipfile
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from excite import __version__
 from excite.errors import ExciteError, ModelError
 from excite.export.trace import DUALS, Sizes
 from excite.models import Preprocess
@@ -84,7 +84,7 @@ def about(classifier: Classifier, looking: Looking, written: Written) -> dict[st
     """
     return {
         "note": MARK,
-        "version": version("excite"),
+        "version": __version__,
         "model": classifier.name,
         "layer": looking.layer,
         "method": looking.method,

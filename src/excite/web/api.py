@@ -238,9 +238,9 @@ def create_api(service: Service) -> FastAPI:
 
 
 def _version() -> str:
-    from importlib.metadata import version
+    from excite import __version__
 
-    return version("excite")
+    return __version__
 
 
 class _Hands:

@@ -7,11 +7,11 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from excite import __version__
 from excite.errors import ImageError, MethodError
 from excite.experiments.checks.base import STANDINGS, Check, Seen, worst
 from excite.experiments.checks.mass import MASS, VALUES
@@ -80,7 +80,7 @@ class Checking:
     question: str = field(init=False)
 
     def __post_init__(self) -> None:
-        facts = [AS_MEASURED, list(self.layers.items()), list(self.checks), self.seed, version("excite")]
+        facts = [AS_MEASURED, list(self.layers.items()), list(self.checks), self.seed, __version__]
         object.__setattr__(self, "question", json.dumps([facts, identity(self.classifier)]))
 
     def key(self, task: Path) -> str:

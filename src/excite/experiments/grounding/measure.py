@@ -13,13 +13,13 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from excite import __version__
 from excite.datasets.phrases import union
 from excite.errors import DataError, ModelError, ProposalError
 from excite.grounding import Gaze, Scorer
@@ -86,7 +86,7 @@ class Protocol:
         if labels is None:
             raise ModelError(f"{self.classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
         asked = [self.layers, _proposals_identity(self.proposals), self.trust, self.side, self.hints]
-        facts = ["grounding", version("excite"), _source(), *asked, identity(self.classifier), _words_identity(labels)]
+        facts = ["grounding", __version__, _source(), *asked, identity(self.classifier), _words_identity(labels)]
         object.__setattr__(self, "question", json.dumps(facts))
         object.__setattr__(self, "labels", labels)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
+from excite import __version__
 from excite.experiments.base import HELD_OUT, LOCALIZATION_METHODS, Comparison, checked_share, held_out
 from excite.experiments.localization.scores import RULES, Run, boxes_of, overlaps_of, tally
 from excite.experiments.readable_layers import all_maps
@@ -63,7 +63,7 @@ class Boxing:
 
     def __post_init__(self) -> None:
         rules = [asdict(rule) for rule in RULES.values()]
-        facts = ["localization", self.layers, CANVAS, rules, version("excite"), identity(self.classifier)]
+        facts = ["localization", self.layers, CANVAS, rules, __version__, identity(self.classifier)]
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Task) -> str:

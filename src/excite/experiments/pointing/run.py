@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from excite import __version__
 from excite.datasets.difficult import is_difficult
 from excite.errors import DataError
 from excite.experiments.base import POINTING_METHODS, Comparison
@@ -55,7 +55,7 @@ class Pointing:
     question: str = field(init=False)
 
     def __post_init__(self) -> None:
-        facts = ["pointing", self.layers, self.mode, version("excite"), identity(self.classifier)]
+        facts = ["pointing", self.layers, self.mode, __version__, identity(self.classifier)]
         object.__setattr__(self, "question", json.dumps(facts))
 
     def key(self, task: Task) -> str:
