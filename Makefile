@@ -14,7 +14,7 @@ PYTEST ?= $(BIN)/pytest --numprocesses 2 --dist worksteal
 # What was imported once is kept compiled: the tests start hundreds of processes, and torch alone takes 5 s otherwise.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test lint types check format docs compare pictures wheel check-wheel lock audit release-check clean help
+.PHONY: demo serve test lint types check house format docs compare pictures wheel check-wheel lock audit release-check clean help
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
 
@@ -50,6 +50,9 @@ types: $(VENV)/.dev  ## mypy, strict
 
 check: $(VENV)/.dev  ## the tests
 	$(PYTEST)
+
+house: $(VENV)/.dev  ## how large the package is, beside its limits
+	$(BIN)/pytest -q -s tests/test_layout.py -k limits
 
 format: $(VENV)/.dev  ## let ruff put the code in order
 	$(BIN)/ruff check --fix .

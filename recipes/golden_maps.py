@@ -38,7 +38,7 @@ EMPTY = 1e-6  # L1 norm of a map that is empty by definition
 SHARE = 1e-3  # of mass and probability, relative
 PIXELS = 2  # of points and of the sides of boxes
 
-BY_GRADIENTS = [name for name, method in excite.METHODS.items() if method.way == "gradients"]
+BY_GRADIENTS = [name for name, method in excite.METHODS.items() if method.forward == "gradients"]
 LAYERS = ["stem", "blocks.4", "blocks.10", "blocks.14"]
 QUESTIONS: list[tuple[str, str, list[str], list[str], list[str] | None]] = [
     ("efficientnet-lite0", "chelsea", ["tabby"], list(excite.METHODS), None),

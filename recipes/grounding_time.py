@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import excite
-from excite.grounding import Gaze, Scorer
+from excite.grounding import PhraseSession, Scorer
 from excite.grounding.ground import METHOD, rank
 from excite.grounding.proposals import find_proposer
 from excite.images import read_image
@@ -40,8 +40,8 @@ def timed(classifier: excite.Classifier, path: Path, captions: list[str], method
     scorer = Scorer(find_proposer("hierarchy").of(picture, path.name, path))
     marks.append(time.perf_counter())
     chosen = find_method(method)
-    looked = Gaze(classifier, picture, [chosen])
-    maps = looked.maps(chosen, [read_phrase(text, looked.labels) for text in captions])
+    looked = PhraseSession(classifier, picture, [chosen])
+    maps = looked.phrase_maps(chosen, [read_phrase(text, looked.labels) for text in captions])
     marks.append(time.perf_counter())
     for found in maps:
         rank(scorer, found)

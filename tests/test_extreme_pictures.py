@@ -87,7 +87,7 @@ def test_a_picture_of_one_colour(method, value):
 def test_nothing_to_explain(method):
     """All weights are 0, and every logit is exactly 0: winners say that nothing arrived, gradients that all is flat."""
     found, said = maps(classifier(zeroed), NOISE, method)
-    if excite.METHODS[method].way == "winners":
+    if excite.METHODS[method].forward == "excitation":
         assert len(said) == len(found)
     assert method == "center" or all(each.mass == 0 for each in found)
 

@@ -13,9 +13,11 @@ from peers.declared import declares
 from peers.networks import Called, made, picture
 from torch import Tensor, nn
 
-from excite.methods import METHODS, View
+from excite.methods import METHODS
+from excite.models import wrap
 from excite.models.sources import torchvision_models
 from excite.propagation import Gradients
+from excite.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,8 +143,8 @@ def transformer(peer: Peer) -> str:
     shown, name = picture(32), "encoder.layers.encoder_layer_0.ln_1"
     layer = network.get_submodule(name)
     asks: dict[str, Callable[[], Any]] = {
-        "excite": lambda: View(network, lambda _scale: shown, {METHODS["grad-cam"]: [name]}).maps(
-            METHODS["grad-cam"], lambda output: one_hot(output, UNIT)
+        "excite": lambda: Session(wrap(network), {1.0: shown}, [METHODS["grad-cam"]], layer=name).maps(
+            METHODS["grad-cam"], [[{UNIT: 1.0}]]
         )[name],
         "captum": lambda: part("captum.attr").LayerGradCam(network, layer).attribute(shown, target=UNIT),
         "TorchRay": lambda: part("torchray.attribution.grad_cam").grad_cam(network, shown, UNIT, name),

@@ -16,7 +16,7 @@ from excite.grounding import Grounded, Region, ground
 from excite.methods import METHODS
 from excite.models import MODELS, Classifier, load, wrap
 from excite.propagation import absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
-from excite.session_cache import Memory
+from excite.session import Session, SessionCache
 
 __all__ = [
     "METHODS",
@@ -27,8 +27,9 @@ __all__ = [
     "ExciteError",
     "Grounded",
     "Located",
-    "Memory",
     "Region",
+    "Session",
+    "SessionCache",
     "absorbing_chain",
     "attend",
     "attend_batch",
@@ -43,3 +44,18 @@ __all__ = [
     "winner_take_all",
     "wrap",
 ]
+
+_RENAMED = {"Memory": "SessionCache"}  # names of 0.1, kept for one version
+
+
+def __getattr__(name: str) -> object:
+    """Names that have changed, with a warning.
+
+    Deprecated since 0.2: use the new names.
+    """
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import warnings
+
+    warnings.warn(f"excite.{name} is now excite.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]

@@ -1,4 +1,4 @@
-"""From an image and a classifier to attention maps: the question the package answers."""
+"""The main functions: from an image and a classifier to attention maps, points and boxes."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ import torch
 from excite.errors import ConceptError
 from excite.images import read_image
 from excite.methods import find_method
-from excite.session import Look, is_cue, listed
+from excite.session import Session, as_list, is_cue
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    import numpy as np
     from PIL import Image
     from torch import Tensor
 
     from excite.attention import AttentionMap
     from excite.models import Classifier
-    from excite.session import Cue
-
-    ImageSource = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any] | Tensor
+    from excite.session import Cue, ImageSource
 
 
 def attend(
@@ -38,7 +34,7 @@ def attend(
 ) -> list[AttentionMap]:
     """Where in this image is the evidence for those concepts?
 
-    The network looks at the image once; each concept then costs one downward pass.
+    The network runs once; each concept then costs one top-down pass.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
@@ -75,8 +71,8 @@ def attend_batch(
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         images: the images, each as in `attend`.
-        concepts: for each image its concepts, or None for the classifier's own findings; a single concept is looked
-            for in all images.
+        concepts: for each image its concepts, or None for the classifier's own findings; a single concept is
+            used for all images.
         layer: as in `attend`.
         method: as in `attend`.
         against: as in `attend`.
@@ -92,34 +88,35 @@ def attend_batch(
         (['zebra', 'dog'], 5)
     """
     each: Any = [concepts] * len(images) if concepts is None or is_cue(concepts) else concepts
-    cues = [listed(one) for one in each]
+    cues = [as_list(one) for one in each]
     if len(cues) != len(images):
         raise ConceptError(f"{len(images)} images but concepts for {len(cues)}: give one list for each image")
     chosen = find_method(method)
     pictures = [read_image(image) for image in images]
     answers: list[list[AttentionMap]] = [[] for _ in images]
     for group, inputs in _same_shapes(classifier, pictures, chosen.scales):
-        look = Look(classifier, inputs, [chosen], layer=layer, against=against)
-        for k, maps in zip(
-            group, look.answer(chosen, [cues[k] for k in group], [pictures[k] for k in group]), strict=True
-        ):
-            answers[k] = maps
+        session = Session(classifier, inputs, [chosen], layer=layer, against=against)
+        maps = session.attend(chosen, [cues[k] for k in group], [pictures[k] for k in group])
+        for k, each in zip(group, maps, strict=True):
+            answers[k] = each
     return answers
 
 
 def _same_shapes(
-    classifier: Classifier, pictures: Sequence[Image.Image], scales: Sequence[float]
-) -> Iterator[tuple[list[int], dict[float, Tensor]]]:
-    """The images in groups that can go through the network together at every scale, each with its inputs."""
-    inputs = [{scale: classifier.prepared(picture, scale) for scale in scales} for picture in pictures]
+    classifier: Classifier, images: Sequence[Image.Image], scales: Sequence[float]
+) -> list[tuple[list[int], dict[float, Tensor]]]:
+    """The images in groups of one preprocessed size, each with its batch at every scale."""
     groups: dict[tuple[torch.Size, ...], list[int]] = {}
-    for k, prepared in enumerate(inputs):
-        groups.setdefault(tuple(tensor.shape for tensor in prepared.values()), []).append(k)
-    for group in groups.values():
-        yield group, {scale: torch.stack([inputs[k][scale] for k in group]) for scale in scales}
+    inputs = []
+    for k, image in enumerate(images):
+        prepared = [classifier.prepared(image, scale) for scale in scales]
+        groups.setdefault(tuple([each.shape for each in prepared]), []).append(k)
+        inputs.append(prepared)
+    return [
+        (group, {scale: torch.stack([inputs[k][n] for k in group]) for n, scale in enumerate(scales)})
+        for group in groups.values()
+    ]
 
-
-# One box for each concept that a classifier sees in an image.
 
 METHOD, ALPHA = "extent", 0.5  # the best in docs/localization.md, and what held-out images chose there
 

@@ -1,52 +1,78 @@
-"""One look at images of one size: the forward passes that methods need, and the maps made from them."""
+"""A session: one batch of images, its forward passes and the attention maps made from them.
+
+    attend -> Session -> ExcitationPass | Gradients -> AttentionMap
+
+A network runs once for each kind of forward pass (excitation, gradients) and each scale of the images; all methods,
+layers and concepts share these passes. `SessionCache` keeps sessions for images that are queried again.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import threading
 import warnings
+from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
 
 import torch
 
 from excite.attention import AttentionMap
-from excite.errors import ConceptError, LayerError, LostSignalWarning, ModelError
-from excite.methods import View
+from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, ModelError
+from excite.images import read_image
+from excite.methods import find_method
 from excite.methods.extent import JOINT
 from excite.models.layers import default_layer, layer_pair, top_layer
-from excite.propagation import prior
+from excite.propagation import Gradients, Sweep, held_bytes
+from excite.propagation.keeping import version_of
 from excite.vocabulary import Concept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    import os
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
+    import numpy as np
     from PIL import Image
     from torch import Tensor
 
-    from excite.methods import Method
+    from excite.methods import Forward, Method, Units
     from excite.models import Classifier
+    from excite.vocabulary import Labels
 
     Cue = str | SupportsIndex | Concept
+    ImageSource = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any] | Tensor
 
-__all__ = ["Look", "is_cue", "layers_of", "listed"]
-
-FINDINGS = 5  # how many of the classifier's own findings are explained when no concept is named
-FAINT = 1e-4  # below this share of the signal a map says next to nothing
+FINDINGS = 5  # classes that are explained where no concept is named
+FAINT = 1e-4  # a smaller share of the signal is too little for a map
 ROUNDED = 1e-6  # what rounding can leave of two maps of mass 1 that are subtracted
+MOST_BYTES = 512 * 2**20
+METHOD = "c-mwp"
 
 
-class Look:
-    """Pictures of one size, from which the maps of their concepts are made by one method or several.
+class Session:
+    """A batch of images of one size, with its forward passes.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
-        inputs: the prepared images [N, 3, H, W], at each scale that the methods look at.
-        methods: those that will be asked for.
-        layer: where to read them, or for each method where to read it; None: where each should be read.
-        against: concepts to contrast with.
-        view: what was seen of the images already, at the layers that are asked for; None: the network looks.
+        inputs: the preprocessed images [N, 3, H, W], for each scale that the methods use.
+        methods: the methods that will be computed.
+        layer: the layers to read, for all methods or for each; None: the recommended layer of each method.
+        against: concepts to contrast with; methods that are contrastive themselves then take their plain form.
+
+    Attributes:
+        layers: the layers at which each method is read.
+        lock: to be held while maps are computed: a forward pass serves one thread at a time.
+
+    Example:
+        >>> from torch import nn, ones
+        >>> net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
+        >>> mwp = excite.METHODS["mwp"]
+        >>> session = Session(excite.wrap(net), {1.0: ones(1, 3, 4, 4)}, [mwp], layer="1")
+        >>> session.maps(mwp, [[{0: 1.0}], [{2: 1.0}]])["1"].shape  # two signals, one image
+        torch.Size([2, 1, 2, 2])
     """
 
     def __init__(
@@ -57,107 +83,186 @@ class Look:
         *,
         layer: str | Sequence[str] | Mapping[Method, Sequence[str]] | None = None,
         against: Sequence[Cue] | Cue | None = None,
-        view: View | None = None,
     ) -> None:
-        # A signal that already is a difference needs no dual units: the rivals are what it is contrasted with.
-        rivals = listed(against) or []
-        self.ways = {method: method.plain or method if rivals else method for method in methods}
-        self._explained = partial(_explained, classifier, inputs)
-        with self._explained():
-            layers = {
-                way: layers_of(way, classifier, inputs[1.0], layer[method] if isinstance(layer, Mapping) else layer)
-                for method, way in self.ways.items()
-            }
-            self.view = view or View(classifier.module, inputs.__getitem__, layers)
-            output = self.view.output
-        self.probabilities = classifier.probabilities(output.float())
-        self.labels = classifier.labels_for(self.probabilities.shape[1])
-        self._chance = classifier.chance
-        self.rivals = [self.labels.find(rival) for rival in rivals]
+        self.classifier, self.inputs = classifier, inputs
+        self.lock = threading.Lock()
+        self._against = as_list(against) or ()
+        self._forms: dict[Method, Method] = {}
+        self.layers: dict[Method, list[str]] = {}
+        self._excitation: dict[float, Sweep] = {}
+        self._gradients: dict[float, Gradients] = {}
+        with self._network_errors():
+            for method in methods:
+                form = self._forms[method] = (method.plain or method) if self._against else method
+                named = layer[method] if isinstance(layer, Mapping) else layer
+                self.layers[form] = (
+                    recommended_layers(form, classifier, inputs[1.0]) if named is None else _named(named)
+                )
 
-    def answer(
-        self, method: Method, cues: Sequence[Sequence[Cue] | None], pictures: Sequence[Image.Image]
+    def excitation(self, scale: float = 1.0) -> Sweep:
+        """The forward pass for Excitation Backprop; made when it is first needed."""
+        if scale not in self._excitation:
+            forward = Sweep(self.classifier.module, self.inputs[scale], self._layers_read("excitation", scale))
+            for layer, reading in forward.readings.items():
+                check_spatial(layer, reading.probe)
+            self._excitation[scale] = forward
+        return self._excitation[scale]
+
+    def gradients(self, scale: float = 1.0) -> Gradients:
+        """The forward pass for gradients; made when it is first needed."""
+        if scale not in self._gradients:
+            forward = Gradients(self.classifier.module, self.inputs[scale], self._layers_read("gradients", scale))
+            for layer, activation in forward.activations.items():
+                check_spatial(layer, activation)
+            self._gradients[scale] = forward
+        return self._gradients[scale]
+
+    def _layers_read(self, forward: Forward, scale: float) -> list[str]:
+        """All layers that methods with this kind of forward pass read at this scale."""
+        found: dict[str, None] = {}
+        for method, layers in self.layers.items():
+            if method.forward == forward and scale in method.scales:
+                for layer in layers:
+                    found.update(dict.fromkeys(method.taps(layer) if method.taps else (layer,)))
+        return list(found)
+
+    @property
+    def output(self) -> Tensor:
+        """The network's output for the images as they are."""
+        excitation = "excitation" in [method.forward for method in self.layers]
+        return self.excitation().output if excitation else self.gradients().output
+
+    @cached_property
+    def probabilities(self) -> Tensor:
+        """The classifier's probabilities [N, units]."""
+        with self._network_errors():
+            return self.classifier.probabilities(self.output.float())
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The words for the output units."""
+        return self.classifier.labels_for(self.probabilities.shape[1])
+
+    @property
+    def size(self) -> int:
+        """The bytes that the forward passes hold beside the network itself."""
+        return held_bytes(self.classifier.module, [*self._excitation.values(), *self._gradients.values()])
+
+    def maps(self, method: Method, units: Units) -> dict[str, Tensor]:
+        """The maps [signals, N, h, w] of a method at each of its layers.
+
+        Args:
+            method: one of the session's.
+            units: for each signal and each image, the weights of the output units where the signal starts.
+        """
+        form = self._forms[method]
+        with self._network_errors():
+            return form.maps(self, units, self.layers[form])
+
+    def attend(
+        self, method: Method, concepts: Sequence[Sequence[Cue] | None], images: Sequence[Image.Image]
     ) -> list[list[AttentionMap]]:
-        """The maps of each image. All concepts of all images go down together where the method can do that."""
-        wanted = [
-            self._findings(k) if cue is None else [self.labels.find(one) for one in cue] for k, cue in enumerate(cues)
-        ]
+        """The maps of each image's concepts; None: of the most probable classes. All signals share one top-down pass.
+
+        Args:
+            method: one of the session's.
+            concepts: for each image.
+            images: as they were before preprocessing.
+        """
+        wanted = []
+        for k, cues in enumerate(concepts):
+            best = min(FINDINGS, len(self.labels)) if cues is None else 0
+            wanted.append([self.labels.find(cue) for cue in cues or self.probabilities[k].topk(best).indices.tolist()])
+        rivals = [self.labels.find(rival) for rival in self._against]
         answers: list[list[AttentionMap]] = [[] for _ in wanted]
-        rounds = list(zip_longest(*wanted))
-        for concepts, maps in zip(rounds, self._maps(method, rounds), strict=True):
-            for k, concept in enumerate(concepts):
-                if concept is not None:
-                    answers[k] += [self._map(k, concept, method, layer, maps[layer][k], pictures[k]) for layer in maps]
+        signals = list(zip_longest(*wanted))  # the n-th concepts of all images are one signal
+        if not signals:
+            return answers
+        maps = self.maps(method, [[self._units(k, one, rivals) for k, one in enumerate(each)] for each in signals])
+        for number, each in enumerate(signals):
+            for k, concept in enumerate(each):
+                for layer, values in maps.items() if concept is not None else ():
+                    answers[k].append(self._map(values[number, k], concept, rivals, method, layer, k, images[k]))
         return answers
 
-    def _findings(self, k: int) -> list[Concept]:
-        best = self.probabilities[k].topk(min(FINDINGS, len(self.labels))).indices
-        return [self.labels.find(int(unit)) for unit in best]
+    def _units(self, k: int, concept: Concept | None, rivals: Sequence[Concept]) -> dict[int, float]:
+        """Where a signal starts: a prior over the units of the concept, minus one over those of its rivals.
 
-    def _maps(self, method: Method, rounds: Sequence[Sequence[Concept | None]]) -> list[dict[str, Tensor]]:
-        """For each round, of one concept an image, the maps at each layer."""
-        cues = [partial(_signal, [self._cued(k, concept) for k, concept in enumerate(each)]) for each in rounds]
-        with self._explained():
-            return self.view.maps_of(self.ways[method], cues)
-
-    def _cued(self, k: int, concept: Concept | None) -> dict[int, float]:
-        """The output units that a signal starts from; none where an image has fewer concepts than another."""
+        No units where an image has fewer concepts than another.
+        """
         if concept is None:
             return {}
-        weights = self._weights(k, concept.units)
-        rivals = {unit for rival in self.rivals for unit in rival.units} - set(concept.units)
-        if self.rivals and not rivals:
-            raise ConceptError(f"{concept.name!r} cannot be contrasted with itself: name another concept to be against")
-        return {**weights, **{unit: -weight for unit, weight in self._weights(k, rivals).items()}}
+        units = self._prior(k, concept.units)
+        if rivals:
+            others = {unit for rival in rivals for unit in rival.units} - set(concept.units)
+            if not others:
+                raise ConceptError(
+                    f"{concept.name!r} cannot be contrasted with itself: name another concept to be against"
+                )
+            for unit, weight in self._prior(k, others).items():
+                units[unit] = -weight
+        return units
 
-    def _weights(self, k: int, units: Iterable[int]) -> dict[int, float]:
-        """A distribution over the units of a concept: the classifier's own probabilities among them."""
+    def _prior(self, k: int, units: Iterable[int]) -> dict[int, float]:
+        """The classifier's own probabilities of some units, with the sum 1; equal where they are all 0."""
         weights = {unit: float(self.probabilities[k, unit]) for unit in units}
         total = sum(weights.values())
-        return {unit: weight / total if total else 1 / len(weights) for unit, weight in weights.items()}
+        for unit, weight in weights.items():
+            weights[unit] = weight / total if total else 1 / len(weights)
+        return weights
 
     def _map(
-        self, k: int, concept: Concept, method: Method, layer: str, raw: Tensor, picture: Image.Image
+        self,
+        raw: Tensor,
+        concept: Concept,
+        rivals: Sequence[Concept],
+        method: Method,
+        layer: str,
+        k: int,
+        image: Image.Image,
     ) -> AttentionMap:
+        """The positive part of a map, with its facts; warns where nearly nothing of the signal arrived."""
         values = raw.detach().float().clamp(min=0)
         mass = float(values.double().sum())  # gradients may be near the largest float
-        if mass < ROUNDED and method.way == "winners" and (method.plain is not None or self.rivals):
+        excitation = method.forward == "excitation"  # the size of a gradient means nothing
+        if excitation and mass < ROUNDED and (method.plain is not None or rivals):
             values, mass = torch.zeros_like(values), 0.0
-        names = [concept.name, *(f"not {rival.name}" for rival in self.rivals)]
-        if mass < (FAINT if method.way == "winners" else 0):  # the size of a gradient means nothing
+        if excitation and mass < FAINT:
             warnings.warn(
-                f"only {mass:.2g} of the signal for {names[0]!r} is left at layer {layer!r}: the map says next to "
+                f"only {mass:.2g} of the signal for {concept.name!r} is left at layer {layer!r}: the map says next to "
                 "nothing; choose another layer",
                 LostSignalWarning,
                 stacklevel=2,
             )
         return AttentionMap(
             values=values,
-            concept=", ".join(names),
+            concept=", not ".join([concept.name, *(rival.name for rival in rivals)]),
             layer=layer,
             method=method.name,
             mass=mass,
-            image_size=picture.size,
-            probability=self._chance(self.probabilities[k], concept.units),
-            image=picture,
+            image_size=image.size,
+            probability=self.classifier.chance(self.probabilities[k], concept.units),
+            image=image,
             units=concept.units,
         )
 
+    @contextmanager
+    def _network_errors(self) -> Iterator[None]:
+        """Add the network's name, the size of its input and the remedy to the errors that torch raises."""
+        try:
+            yield
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            sizes = " and ".join(" x ".join(map(str, batch.shape[1:])) for batch in self.inputs.values())
+            once = ", and choose a method with one scale, such as c-mwp" if len(self.inputs) > 1 else ""
+            raise ModelError(
+                f"{self.classifier.name} fails on an image preprocessed to {sizes}: {reason}. If it takes images of "
+                f"one size only, load it with fully_convolutional=True, or use Preprocess(square=True){once}"
+            ) from error
 
-def _signal(weights: Sequence[Mapping[int, float]], output: Tensor) -> Tensor:
-    """The signal that cues the units of each image."""
-    return torch.cat([prior(output[k : k + 1], units) for k, units in enumerate(weights)])
 
-
-def layers_of(
-    method: Method, classifier: Classifier, batch: Tensor, asked: str | Sequence[str] | None = None
-) -> list[str]:
-    """The layers at which a method is read: those asked for, or the one where it should be."""
-    if asked is not None:
-        layers = [asked] if isinstance(asked, str) else list(asked)
-        if not layers:
-            raise LayerError("no layer was named: name one, or give None for the classifier's own best")
-        return layers
+def recommended_layers(method: Method, classifier: Classifier, batch: Tensor) -> list[str]:
+    """The layers at which a method is read if none is named."""
     if method.place == "input":
         return ["input"]
     if method.place == "top":
@@ -167,26 +272,192 @@ def layers_of(
     return [classifier.layer or default_layer(classifier.module, batch[:1])]
 
 
+def _named(layer: str | Sequence[str]) -> list[str]:
+    layers = [layer] if isinstance(layer, str) else list(layer)
+    if not layers:
+        raise LayerError("no layer was named: name one, or give None for the classifier's own best")
+    return layers
+
+
+def check_spatial(layer: str, values: Tensor) -> None:
+    """Refuse a layer whose output is no map [N, C, H, W]."""
+    if values.dim() != 4:
+        raise LayerError(
+            f"layer {layer!r} has no places: its output has shape {tuple(values.shape)}, not [N, C, H, W]; "
+            "choose a convolutional layer (`excite ls layers` lists them), or use excite.mwp for its neurons"
+        )
+
+
 def is_cue(concepts: object) -> bool:
     """Whether this is a single concept: a word, an index (also NumPy's) or a `Concept`."""
     return isinstance(concepts, (str, Concept, SupportsIndex)) and getattr(concepts, "ndim", 0) == 0
 
 
-def listed(concepts: Any) -> Sequence[Cue] | None:
+def as_list(concepts: Any) -> Sequence[Cue] | None:
     """Concepts as a list, also a single one."""
     return [concepts] if is_cue(concepts) else concepts
 
 
-@contextmanager
-def _explained(classifier: Classifier, inputs: Mapping[float, Tensor]) -> Iterator[None]:
-    """Errors of the network itself: torch says what, but not to whom nor what to do."""
-    try:
-        yield
-    except RuntimeError as error:
-        said = str(error).partition("\n")[0]
-        sizes = " and ".join(" x ".join(map(str, batch.shape[1:])) for batch in inputs.values())
-        once = ", and choose a method that looks once, such as c-mwp" if len(inputs) > 1 else ""
-        raise ModelError(
-            f"{classifier.name} fails on an image prepared as {sizes}: {said}. If it takes images of one size only, "
-            f"load it with fully_convolutional=True, or prepare them with Preprocess(square=True){once}"
-        ) from error
+Item = TypeVar("Item")
+
+
+class ByteCache(Generic[Item]):
+    """A least-recently-used cache with a byte limit, safe for threads.
+
+    Args:
+        most_bytes: the limit for all items; a single one that is larger is not kept.
+
+    Example:
+        >>> cache = ByteCache(most_bytes=10)
+        >>> cache.put("a", "first", 6)
+        >>> cache.put("b", "second", 6)
+        >>> cache.get("a"), cache.get("b"), cache.size
+        (None, 'second', 6)
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.size = 0
+        self._items: OrderedDict[Hashable, tuple[Item, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> Item | None:
+        """The item of this key, or None."""
+        with self._lock:
+            if key not in self._items:
+                return None
+            self._items.move_to_end(key)
+            return self._items[key][0]
+
+    def put(self, key: Hashable, item: Item, size: int) -> None:
+        """Keep an item of so many bytes, in the place of an earlier one with the key."""
+        with self._lock:
+            self.size += size - self._items.pop(key, (None, 0))[1]
+            self._items[key] = item, size
+            while self.size > self.most_bytes:
+                _, (_, gone) = self._items.popitem(last=False)
+                self.size -= gone
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def clear(self) -> None:
+        """Drop all items."""
+        with self._lock:
+            self._items.clear()
+            self.size = 0
+
+
+class SessionCache:
+    """`excite.attend` with a cache of sessions: one more concept of a known image costs one top-down pass.
+
+    An image is identified by its pixels. Sessions are dropped when the network's weights change (not through ``.data``,
+    which torch does not count), or, least recently used first, at the limit of memory. Safe for threads.
+
+    Args:
+        classifier: from `excite.load` or `excite.wrap`.
+        most_bytes: the limit for all forward passes; a single one that is larger is used and dropped.
+
+    Attributes:
+        runs: how often the network ran.
+
+    Example:
+        >>> cache = excite.SessionCache(excite.load())             # doctest: +SKIP
+        >>> cache.attend("photo.jpg", "tabby")                     # doctest: +SKIP
+        >>> cache.attend("photo.jpg", "sofa")                      # doctest: +SKIP
+        >>> cache.runs                                             # doctest: +SKIP
+        1
+    """
+
+    def __init__(self, classifier: Classifier, *, most_bytes: int = MOST_BYTES) -> None:
+        if most_bytes < 0:
+            raise ExciteError(f"a cache of {most_bytes} bytes is no cache: give at least 0")
+        self.classifier = classifier
+        self.runs = 0
+        self._sessions: ByteCache[Session] = ByteCache(most_bytes)
+        self._lock = threading.Lock()
+
+    def attend(
+        self,
+        image: ImageSource,
+        concepts: Sequence[Cue] | Cue | None = None,
+        *,
+        layer: str | Sequence[str] | None = None,
+        method: str = METHOD,
+        against: Sequence[Cue] | Cue | None = None,
+    ) -> list[AttentionMap]:
+        """As `excite.attend`, but the network runs only where no session is kept for the image, method and layer."""
+        picture, chosen = read_image(image), find_method(method)
+        key, session = self._session(picture, chosen, layer, against)
+        with session.lock:
+            (maps,) = session.attend(chosen, [as_list(concepts)], [picture])
+        self._keep(key, session)
+        return maps
+
+    def findings(self, image: ImageSource, most: int = 5, *, method: str = METHOD) -> list[tuple[str, float]]:
+        """The most probable classes of an image with their probabilities; a word of several units is listed once.
+
+        Uses the session of `attend` by this method, without a layer.
+
+        Example:
+            >>> cache = excite.SessionCache(excite.load())             # doctest: +SKIP
+            >>> cache.findings("photo.jpg", 1)                         # doctest: +SKIP
+            [('tabby', 0.71)]
+        """
+        key, session = self._session(read_image(image), find_method(method), None, None)
+        with session.lock:
+            probabilities, labels = session.probabilities[0], session.labels
+        self._keep(key, session)
+        found: dict[str, float] = {}
+        for unit in probabilities.argsort(descending=True).tolist():
+            if len(found) < most:
+                found.setdefault(labels.name(unit), float(probabilities[unit]))
+        return list(found.items())
+
+    @property
+    def most_bytes(self) -> int:
+        """The limit for all forward passes."""
+        return self._sessions.most_bytes
+
+    @property
+    def size(self) -> int:
+        """The bytes that the kept forward passes hold."""
+        return self._sessions.size
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def clear(self) -> None:
+        """Drop all sessions."""
+        self._sessions.clear()
+
+    def _session(
+        self,
+        image: Image.Image,
+        method: Method,
+        layer: str | Sequence[str] | None,
+        against: Sequence[Cue] | Cue | None,
+    ) -> tuple[Hashable, Session]:
+        """The kept session of an image and a method, or a new one; and its key."""
+        layers = None if layer is None else tuple(_named(layer))
+        pixels = image.mode, image.size, hashlib.sha256(image.tobytes()).digest()
+        key = (pixels, method.name, layers, tuple(as_list(against) or ()), weight_versions(self.classifier))
+        session = self._sessions.get(key)
+        if session is None:
+            inputs = {scale: self.classifier.prepared(image, scale)[None] for scale in method.scales}
+            session = Session(self.classifier, inputs, [method], layer=layer, against=against)
+            with self._lock:
+                self.runs += 1
+        return key, session
+
+    def _keep(self, key: Hashable, session: Session) -> None:
+        """Keep a session after its use: only then are its forward passes made and their sizes known."""
+        with session.lock:
+            size = session.size
+        self._sessions.put(key, session, size)
+
+
+def weight_versions(classifier: Classifier) -> tuple[int, ...]:
+    """Changes with the network's weights and statistics (not through ``.data``, which torch does not count)."""
+    module = classifier.module
+    return tuple(version_of(each) for each in (*module.parameters(), *module.buffers()))

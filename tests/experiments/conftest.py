@@ -3,8 +3,8 @@
 import pytest
 from annotated import colour_classifier, make_voc, scenes
 
+import excite.session
 from excite.datasets import open_dataset
-from excite.methods import view
 from excite.propagation import Sweep
 
 
@@ -22,5 +22,5 @@ def dataset(tmp_path):
 def looks(monkeypatch):
     """How often the network runs."""
     seen = []
-    monkeypatch.setattr(view, "Sweep", lambda *arguments, **more: seen.append(1) or Sweep(*arguments, **more))
+    monkeypatch.setattr(excite.session, "Sweep", lambda *arguments, **more: seen.append(1) or Sweep(*arguments, **more))
     return seen

@@ -9,7 +9,7 @@ from PIL import Image
 
 import excite
 from excite.errors import ConceptError, DataError
-from excite.grounding.ground import Study
+from excite.grounding.ground import GroundingSession
 from excite.grounding.proposals import Proposals
 from excite.metrics.phrases import overlaps
 
@@ -123,7 +123,7 @@ def test_proposals_of_another_picture_are_refused(classifier, picture):
 def test_a_study_answers_phrase_by_phrase_as_all_at_once(classifier, picture, proposals):
     phrases = ["a ripe tomato", "the sea on the left"]
     together = excite.ground(classifier, picture, phrases, proposals=proposals, method="mwp", side=56, gamma=0.5)
-    study = Study(classifier, picture, proposals, method="mwp", side=56)
+    study = GroundingSession(classifier, picture, proposals, method="mwp", side=56)
     for phrase, expected in zip(phrases, together, strict=True):
         (found,) = study.ground([phrase], gamma=0.5)
         assert found.to_json() == expected.to_json()

@@ -8,7 +8,7 @@ from PIL import Image
 
 import excite
 from excite.errors import ConceptError
-from excite.grounding.phrase_maps import FINDINGS, HEAD, Gaze, enlargement, gaze
+from excite.grounding.phrase_maps import FINDINGS, HEAD, PhraseSession, enlargement, map_phrases
 from excite.methods import find_method
 from excite.models import Preprocess
 from excite.readouts.upsample import upsample
@@ -51,7 +51,7 @@ def word_map(classifier, picture, word, side=300):
 
 
 def test_a_phrase_is_the_mean_of_its_words(classifier, picture):
-    (found,) = gaze(classifier, picture, ["a cat on two horses"], side=56, hints=False)
+    (found,) = map_phrases(classifier, picture, ["a cat on two horses"], side=56, hints=False)
     words = [word_map(classifier, picture, word, 56) for word in ("cat", "horse")]
     expected = upsample(torch.stack(words).mean(0), picture.size).clamp(min=0)
     np.testing.assert_allclose(found.plane, expected.numpy(), rtol=1e-5, atol=1e-8)
@@ -59,7 +59,7 @@ def test_a_phrase_is_the_mean_of_its_words(classifier, picture):
 
 
 def test_what_is_meant_counts_more(classifier, picture):
-    (found,) = gaze(classifier, picture, ["a cat on two horses"], side=56)
+    (found,) = map_phrases(classifier, picture, ["a cat on two horses"], side=56)
     assert found.reading.head.text == "cat"
     cat, horse = (word_map(classifier, picture, word, 56) for word in ("cat", "horse"))
     expected = upsample((HEAD * cat + horse) / (HEAD + 1), picture.size).clamp(min=0)
@@ -67,33 +67,33 @@ def test_what_is_meant_counts_more(classifier, picture):
 
 
 def test_the_picture_is_seen_at_the_paper_s_size(classifier, picture):
-    (found,) = gaze(classifier, picture, ["cat"])
+    (found,) = map_phrases(classifier, picture, ["cat"])
     assert found.words[0].values.shape == word_map(classifier, picture, "cat", 300).shape == (149, 224)
 
 
 def test_all_phrases_come_from_one_forward_pass(classifier, picture):
     passes = []
     classifier.module.conv.register_forward_hook(lambda *_: passes.append(1))
-    gaze(classifier, picture, ["cat", "a dog and a horse", "the left dog"], side=56)
+    map_phrases(classifier, picture, ["cat", "a dog and a horse", "the left dog"], side=56)
     assert len(passes) == 1
 
 
 def test_each_word_is_looked_for_once(classifier, picture, monkeypatch):
     asked = []
-    gazing = Gaze(classifier, picture, [C_MWP], side=56)
-    answer = gazing.look.answer
+    session = PhraseSession(classifier, picture, [C_MWP], side=56)
+    answer = session.attend
 
     def spy(method, cues, pictures):
         asked.extend(cues[0])
         return answer(method, cues, pictures)
 
-    monkeypatch.setattr(gazing.look, "answer", spy)
-    gazing.maps(C_MWP, [read_phrase(text, gazing.labels) for text in ("cat", "cats and a dog", "dog")])
+    monkeypatch.setattr(session, "attend", spy)
+    session.phrase_maps(C_MWP, [read_phrase(text, session.labels) for text in ("cat", "cats and a dog", "dog")])
     assert [concept.name for concept in asked] == ["cat", "dog"]
 
 
 def test_without_a_known_word_the_findings_stand_for_it(classifier, picture):
-    unknown, empty = gaze(classifier, picture, ["left gizmo", "the"], side=56)
+    unknown, empty = map_phrases(classifier, picture, ["left gizmo", "the"], side=56)
     assert not unknown.known
     assert not empty.known
     assert unknown.reading.skipped == ("gizmo",)
@@ -103,7 +103,9 @@ def test_without_a_known_word_the_findings_stand_for_it(classifier, picture):
 
 
 def test_hints_weigh_the_map(classifier, picture):
-    (left,), (plain,) = (gaze(classifier, picture, ["left cat"], side=56, hints=hints) for hints in (True, False))
+    (left,), (plain,) = (
+        map_phrases(classifier, picture, ["left cat"], side=56, hints=hints) for hints in (True, False)
+    )
     assert [word.text for word in left.hints] == ["left"]
     assert plain.hints == ()
     weights = np.minimum((1 - (np.arange(60) + 0.5) / 60) / 0.8, 1) ** 6
@@ -113,12 +115,12 @@ def test_hints_weigh_the_map(classifier, picture):
 def test_a_map_without_evidence_points_nowhere(classifier, picture):
     with torch.no_grad():
         classifier.module.conv.weight.zero_()
-    (found,) = gaze(classifier, picture, ["cat"], side=56)
+    (found,) = map_phrases(classifier, picture, ["cat"], side=56)
     assert found.point is None
 
 
 def test_the_point_is_the_maximum(classifier, picture):
-    (found,) = gaze(classifier, picture, ["dog"], side=56)
+    (found,) = map_phrases(classifier, picture, ["dog"], side=56)
     x, y = found.point
     assert found.plane[y, x] == found.plane.max() > 0
 
@@ -131,4 +133,4 @@ def test_networks_of_one_size_see_the_picture_as_usual(classifier):
 
 def test_without_labels_nothing_can_be_read(classifier, picture):
     with pytest.raises(ConceptError, match="no labels"):
-        gaze(excite.wrap(classifier.module, layer="relu"), picture, ["cat"])
+        map_phrases(excite.wrap(classifier.module, layer="relu"), picture, ["cat"])

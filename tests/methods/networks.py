@@ -3,8 +3,10 @@
 import torch
 from torch import nn
 
-from excite.methods import METHODS, View
-from excite.propagation import prior
+import excite
+from excite.methods import METHODS
+from excite.methods.excitation import LARGER
+from excite.session import Session
 
 CLASSES = 5
 
@@ -48,11 +50,18 @@ def pictures(count=2):
     return torch.rand(count, 3, 10, 14, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
-def cue(unit, weight=1.0):
-    return lambda output: prior(output, {unit: weight})
+def session(network, x, layers):
+    """A session of these images, for each method the layers at which it is read."""
+    return Session(excite.wrap(network), {1.0: x, LARGER: x}, list(layers), layer=layers)
+
+
+def one_signal(session, method, units):
+    """The maps [images, h, w] at each layer, the same signal for all images."""
+    found = session.maps(method, [[units] * len(session.inputs[1.0])])
+    return {layer: values[0] for layer, values in found.items()}
 
 
 def maps(network, x, name, layer="features.4", unit=2, weight=1.0):
     """The map of one method at one layer."""
     method = METHODS[name]
-    return View(network, lambda _scale: x, {method: [layer]}).maps(method, cue(unit, weight))[layer]
+    return one_signal(session(network, x, {method: [layer]}), method, {unit: weight})[layer]

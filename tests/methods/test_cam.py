@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from networks import CLASSES, Connected, Pooled, cue, made, maps, pictures
+from networks import CLASSES, Connected, Pooled, made, maps, one_signal, pictures, session
 from torch import nn
 
 from excite.errors import MethodError
-from excite.methods import METHODS, View
+from excite.methods import METHODS
 
 
 def test_cam_is_the_classifiers_weights_times_the_last_map():
@@ -70,8 +70,8 @@ def test_each_method_reads_its_own_layers():
     """Methods that share a forward pass do not hand each other's layers to each other."""
     network, x = made(Pooled), pictures()
     cam, guided = METHODS["cam"], METHODS["guided"]
-    view = View(network, lambda _scale: x, {cam: ["features.4"], guided: ["input", "features.1"]})
-    assert list(view.maps(cam, cue(2))) == ["features.4"]  # at the others it would be refused
-    assert list(view.maps(guided, cue(2))) == ["input", "features.1"]
-    for layer, found in view.maps(guided, cue(2)).items():
+    seen = session(network, x, {cam: ["features.4"], guided: ["input", "features.1"]})
+    assert list(one_signal(seen, cam, {2: 1.0})) == ["features.4"]  # at the others it would be refused
+    assert list(one_signal(seen, guided, {2: 1.0})) == ["input", "features.1"]
+    for layer, found in one_signal(seen, guided, {2: 1.0}).items():
         assert torch.equal(found, maps(network, x, "guided", layer))

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from networks import Pooled, made, maps, pictures
+from networks import Pooled, made, maps, one_signal, pictures, session
 
 import excite
-from excite.methods import METHODS, View
+from excite.methods import METHODS
 from excite.readouts.point import maximum_point
 
 
@@ -17,8 +17,7 @@ def test_it_points_to_the_middle_of_the_picture(sides, size):
     """Of an even number of pixels, two are the middle ones."""
     network = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 1), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
     method = METHODS["center"]
-    view = View(network, lambda _scale: torch.rand(1, 3, *sides), {method: ["input"]})
-    (values,) = view.maps(method, lambda output: output)["input"]
+    (values,) = one_signal(session(network, torch.rand(1, 3, *sides), {method: ["input"]}), method, {0: 1.0})["input"]
     point = maximum_point(values, size)
     for found, side in zip(point, size, strict=True):
         assert found in {(side - 1) // 2, side // 2}

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from networks import Connected, cue, made, maps, pictures
+from networks import Connected, made, maps, one_signal, pictures, session
 from torch import nn
 from torch.nn import functional
 
 import excite
 from excite.errors import MethodError
-from excite.methods import METHODS, Method, View, find_method
+from excite.methods import METHODS, Method, find_method
 
 ABLATIONS = ["c-mwp-post-norm", "c-mwp-no-norm"]
 LAYERS = ["1", "0"]
@@ -16,11 +16,11 @@ LAYERS = ["1", "0"]
 
 @pytest.fixture(scope="module")
 def seen():
-    """A network, its images, and a view of them for every method that reads winners."""
+    """A network, its images, and a session of them for every method."""
     torch.manual_seed(3)
     network = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 5 * 4, 7)).double()
     x = torch.rand(2, 3, 5, 4, dtype=torch.float64)
-    return network.eval(), x, View(network, lambda _scale: x, dict.fromkeys(METHODS.values(), LAYERS))
+    return network.eval(), x, session(network, x, dict.fromkeys(METHODS.values(), LAYERS))
 
 
 def features_and_weights(seen):
@@ -37,7 +37,7 @@ def shared(features, weights):
 
 def test_mwp_is_the_papers_rule_summed_over_channels(seen):
     features, weights = features_and_weights(seen)
-    found = seen[2].maps(METHODS["mwp"], cue(4))
+    found = one_signal(seen[2], METHODS["mwp"], {4: 1.0})
     assert list(found) == LAYERS
     assert found["1"].shape == (2, 5, 4)
     torch.testing.assert_close(found["1"], shared(features, weights[4]))
@@ -46,7 +46,7 @@ def test_mwp_is_the_papers_rule_summed_over_channels(seen):
 
 def test_c_mwp_subtracts_the_map_of_the_unit_with_negated_weights(seen):
     features, weights = features_and_weights(seen)
-    found = seen[2].maps(METHODS["c-mwp"], cue(4))["1"]
+    found = one_signal(seen[2], METHODS["c-mwp"], {4: 1.0})["1"]
     torch.testing.assert_close(found, shared(features, weights[4]) - shared(features, -weights[4]))
     assert found.min() < 0  # the positive part is taken later, by whoever draws
     torch.testing.assert_close(found.sum((1, 2)), torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0)
@@ -54,23 +54,20 @@ def test_c_mwp_subtracts_the_map_of_the_unit_with_negated_weights(seen):
 
 @pytest.mark.parametrize("name", ["mwp", "c-mwp"])
 def test_linear_in_the_signal(seen, name):
-    def mixed(output):
-        return 0.25 * cue(0)(output) - 3 * cue(5)(output)
-
-    view, method = seen[2], METHODS[name]
-    for layer, values in view.maps(method, mixed).items():
-        expected = 0.25 * view.maps(method, cue(0))[layer] - 3 * view.maps(method, cue(5))[layer]
+    method = METHODS[name]
+    first, second = (one_signal(seen[2], method, {unit: 1.0}) for unit in (0, 5))
+    for layer, values in one_signal(seen[2], method, {0: 0.25, 5: -3.0}).items():
+        expected = 0.25 * first[layer] - 3 * second[layer]
         torch.testing.assert_close(values, expected)
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if "cam" not in name.split("-") or name == "grad-cam"])
 def test_a_method_leaves_nothing_behind_for_the_next(seen, name):
-    view = seen[2]
-    before = view.maps(METHODS[name], cue(2))
+    before = one_signal(seen[2], METHODS[name], {2: 1.0})
     for other in METHODS:
         if other not in {"cam", "c-cam"}:  # this network has no average pooling
-            view.maps(METHODS[other], cue(2))
-    for layer, values in view.maps(METHODS[name], cue(2)).items():
+            one_signal(seen[2], METHODS[other], {2: 1.0})
+    for layer, values in one_signal(seen[2], METHODS[name], {2: 1.0}).items():
         assert torch.equal(values, before[layer])
 
 
@@ -146,8 +143,12 @@ def test_an_unknown_method_names_the_known_ones(name, hint):
 
 
 def test_a_new_method_is_one_entry(monkeypatch):
-    """What docs promise: anything that makes maps of a view and a cue can be asked for by name."""
-    brightness = Method("even", "the same everywhere", lambda view, cue: {"0": torch.ones(len(view.output), 2, 3)})
+    """What docs promise: anything that makes maps of a session and signals can be asked for by name."""
+    brightness = Method(
+        "even",
+        "the same everywhere",
+        lambda session, units, _: {"0": torch.ones(len(units), len(session.output), 2, 3)},
+    )
     monkeypatch.setitem(METHODS, "even", brightness)
     classifier = excite.wrap(nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.LazyLinear(2)).eval())
     (found,) = excite.attend(classifier, torch.rand(3, 9, 9), 1, layer="0", method="even")

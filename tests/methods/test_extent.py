@@ -7,8 +7,8 @@ from torch import nn
 
 import excite
 from excite.methods import METHODS
-from excite.methods.base import largest_region, spread
-from excite.methods.excitation import NEARER
+from excite.methods.base import largest_region, resized
+from excite.methods.excitation import LARGER
 from excite.methods.extent import BACKGROUND, LOSING, likeness
 from excite.models import Preprocess
 
@@ -44,13 +44,13 @@ def picture():
 def by_hand(classifier, module, picture, name):
     """The map once more, with loops and without the helpers."""
     evidence, alike, masses = [], [], []
-    for scale in (1.0, NEARER):
+    for scale in (1.0, LARGER):
         inputs = classifier.prepared(picture, scale)[None]
         fine = module.fine(inputs)[0].detach().double()
         sized = excite.wrap(module, labels=list("abcd"), preprocess=Preprocess(round(28 * scale)))
         (won,) = excite.attend(sized, picture, name, method="mwp", layer="coarse")
         masses.append(won.mass)
-        on_fine = spread(won.values[None], fine.shape[-2:])[0].double()
+        on_fine = resized(won.values[None], fine.shape[-2:])[0].double()
         on_fine /= on_fine.mean()
         height, width = on_fine.shape
         directions = {
@@ -63,7 +63,7 @@ def by_hand(classifier, module, picture, name):
         evidence.append(on_fine.float())
         alike.append(((score - score.min()) / (score.max() - score.min())).float())
     grid = evidence[1].shape
-    both = sum(spread(each[None], grid) for each in evidence) * sum(spread(each[None], grid) for each in alike)
+    both = sum(resized(each[None], grid) for each in evidence) * sum(resized(each[None], grid) for each in alike)
     kept = largest_region(both)[0]
     return kept / kept.sum() * sum(masses) / 2
 

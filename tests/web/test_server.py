@@ -219,7 +219,9 @@ def test_what_is_offered_if_nothing_is_said(told, tmp_path, monkeypatch):
 
 def test_a_classifier_from_a_file_has_the_files_name(told, monkeypatch):
     monkeypatch.setattr("excite.models.Choice.load", lambda choice: choice)
-    monkeypatch.setattr("excite.web.service.Memory", lambda classifier, **_: type("", (), {"classifier": classifier}))
+    monkeypatch.setattr(
+        "excite.web.service.SessionCache", lambda classifier, **_: type("", (), {"classifier": classifier})
+    )
     run("--model", "nets/mine.safetensors", "--labels", "names.txt", "--size", "99")
     (choice,) = [offer.classifier for offer in told["service"].offers.values()]
     assert list(told["service"].offers) == ["mine"]

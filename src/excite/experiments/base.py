@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ConceptError, DataError, ModelError
-from excite.experiments.readable_layers import Places, all_maps
+from excite.experiments.readable_layers import ReadableLayers, all_maps
 from excite.images import file_state, read_image
 from excite.jobs import Executor, open_results
 from excite.jobs.loop import run
@@ -326,7 +326,7 @@ class Comparison(Experiment):
     ) -> None:
         chosen = [find_method(name) for name in dict.fromkeys(methods)]
         super().__init__(classifier, dataset, skip=skip, limit=limit)
-        self.places = Places(classifier, chosen, layers, known=known)
+        self.places = ReadableLayers(classifier, chosen, layers, known=known)
 
     def records(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """Ask image by image, kept in ``records.jsonl``: started again, it goes on where it was.

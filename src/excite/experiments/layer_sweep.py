@@ -12,7 +12,7 @@ from PIL import Image
 from excite import __version__
 from excite.errors import DataError
 from excite.experiments.base import Experiment
-from excite.experiments.readable_layers import look_at, maps_of
+from excite.experiments.readable_layers import maps_of, open_session
 from excite.images import read_image
 from excite.jobs import Executor, open_results
 from excite.jobs.loop import run
@@ -305,7 +305,7 @@ class Measuring:
         """One look at the image, and what each map is worth."""
         picture = read_image(task.sample.path)
         methods = [find_method(name) for name in self.methods]
-        look = look_at(self.classifier, picture, methods, self.layers)
+        look = open_session(self.classifier, picture, methods, self.layers)
         targets: list[dict[str, Any]] = [{"concept": cue.concept.name, "maps": []} for cue in task.cues]
         concepts = [cue.concept for cue in task.cues]
         for method in methods:
@@ -396,7 +396,7 @@ class LayerSweep(Experiment):
         if layers is None:
             inputs = self.classifier.prepared(picture)[None]
             layers = [layer.name for layer in candidate_layers(self.classifier.module, inputs)]
-        look = look_at(self.classifier, picture, methods, list(dict.fromkeys(layers)))
+        look = open_session(self.classifier, picture, methods, list(dict.fromkeys(layers)))
         found = [one for method in methods for one in maps_of(look, method, [0], picture)]
         return {one.layer: (one.values.shape[0], one.values.shape[1]) for one in found}
 

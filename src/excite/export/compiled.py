@@ -15,25 +15,24 @@ import torch
 from excite.errors import MethodError, ModelError
 from excite.images import read_image
 from excite.io.fetch import cache_folder
-from excite.methods import View, find_method
+from excite.methods import find_method
+from excite.methods.base import signals_at
 from excite.models import Preprocess
 from excite.models.classifier import identity
-from excite.propagation.keeping import version_of
-from excite.session import Look, layers_of, listed
+from excite.session import Session, as_list, recommended_layers, weight_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from torch import Tensor
 
-    from excite.api import ImageSource
     from excite.attention import AttentionMap
     from excite.export.split import Halves
     from excite.export.trace import Sizes
-    from excite.methods import Method
+    from excite.methods import Method, Units
     from excite.models import Classifier
-    from excite.session import Cue
+    from excite.session import Cue, ImageSource
 
 __all__ = ["Compiled", "compile"]
 
@@ -110,8 +109,8 @@ class Compiled:
         self._method = find_method(method)
         example = usual_sizes(classifier, size, dynamic=size is None)
         blank = torch.zeros(1, 3, example.height, example.width)
-        self.layer = layers_of(self._method, classifier, blank, layer)[0]
-        self._versions = _versions(classifier)
+        self.layer = layer or recommended_layers(self._method, classifier, blank)[0]
+        self._versions = weight_versions(classifier)
         self.path = _place(classifier, self.layer, method, size)
         self._halves, self.sizes = self._opened(size, threads)
         self.classifier = _fitting(classifier, self.sizes)
@@ -123,7 +122,7 @@ class Compiled:
             >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
             >>> [found.point() for found in compiled.attend("photo.jpg", ["tabby", "sofa"])]   # doctest: +SKIP
         """
-        if _versions(self.classifier) != self._versions:
+        if weight_versions(self.classifier) != self._versions:
             raise ModelError("the network's weights were changed since it was compiled: compile it again")
         picture = read_image(image)
         inputs = self.classifier.prepared(picture)[None]
@@ -134,9 +133,8 @@ class Compiled:
                 f"{self.sizes}: compile it with size=({height}, {width}), or prepare all images alike "
                 "(Preprocess(square=True))"
             )
-        seen = _Seen(self, self._method, self._halves, inputs)
-        look = Look(self.classifier, {1.0: inputs}, [self._method], layer=self.layer, view=seen)
-        return look.answer(self._method, [listed(concepts)], [picture])[0]
+        session = _CompiledSession(self.classifier, inputs, self._method, self.layer, self._halves)
+        return session.attend(self._method, [as_list(concepts)], [picture])[0]
 
     def maps(self, inputs: Tensor, signals: Tensor) -> tuple[Tensor, Tensor]:
         """The maps [K, N, h, w] of several signals, and the network's output.
@@ -196,25 +194,22 @@ class Compiled:
         return halves, sizes
 
 
-class _Seen(View):
-    """An image as the network sees it, where a graph runs in the network's place."""
+class _CompiledSession(Session):
+    """A session in which the compiled graph runs in the network's place."""
 
-    def __init__(self, compiled: Compiled, method: Method, halves: Halves, inputs: Tensor) -> None:
-        super().__init__(compiled.classifier.module, {1.0: inputs}.__getitem__, {method: [compiled.layer]})
-        self._halves, self._layer = halves, compiled.layer
+    def __init__(self, classifier: Classifier, inputs: Tensor, method: Method, layer: str, halves: Halves) -> None:
+        super().__init__(classifier, {1.0: inputs}, [method], layer=layer)
+        self._halves, self._layer = halves, layer
         self._output, self._seen = halves.look(inputs)
 
     @property
     def output(self) -> Tensor:
-        """What the network says of the image."""
+        """The network's output."""
         return self._output
 
-    def maps_of(self, _method: Method, cues: Sequence[Callable[[Tensor], Tensor]]) -> list[dict[str, Tensor]]:
-        """The maps of several cues: the network ran once."""
-        if not cues:
-            return []
-        signals = torch.stack([cue(self._output) for cue in cues])
-        return [{self._layer: each} for each in self._halves.down(self._seen, signals)]
+    def maps(self, _method: Method, units: Units) -> dict[str, Tensor]:
+        """The maps [signals, N, h, w] of the layer."""
+        return {self._layer: self._halves.down(self._seen, signals_at(self._output, units))}
 
 
 def _fitting(classifier: Classifier, sizes: Sizes) -> Classifier:
@@ -230,9 +225,3 @@ def _place(classifier: Classifier, layer: str, method: str, size: tuple[int, int
     facts: list[Any] = [*identity(classifier), layer, method, size, FORM, [version(maker) for maker in MAKERS]]
     name = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
     return cache_folder() / "compiled" / f"{name}.onnx"
-
-
-def _versions(classifier: Classifier) -> tuple[int, ...]:
-    """Changes when the network's weights or statistics do (not through ``.data``, which torch does not count)."""
-    module = classifier.module
-    return tuple(version_of(each) for each in (*module.parameters(), *module.buffers()))

@@ -16,7 +16,7 @@ from excite.export.trace import Looking, Sizes, explained, write_down
 from excite.io.files import atomic_write
 from excite.methods import find_method
 from excite.models import Preprocess
-from excite.session import layers_of
+from excite.session import recommended_layers
 
 if TYPE_CHECKING:
     import os
@@ -120,7 +120,7 @@ def export(
     check_ours(path)
     sizes = usual_sizes(classifier, size, dynamic=dynamic)
     with quietly():
-        where = layers_of(find_method(method), classifier, any_picture(sizes)[None], layer)[0]
+        where = layer or recommended_layers(find_method(method), classifier, any_picture(sizes)[None])[0]
         looking = Looking(classifier.module, where, method)
         _try(looking, sizes, classifier)
         written = write_down(looking, sizes)

@@ -22,10 +22,10 @@ from excite.errors import ExciteError, MethodError, ModelError
 from excite.export.factors import factored
 from excite.export.lowering import Lowered
 from excite.export.simplify import simplify
-from excite.methods.view import check_spatial
 from excite.propagation.deciding import for_all_pictures
 from excite.propagation.networks import main_output
 from excite.propagation.sweep import Sweep
+from excite.session import check_spatial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -157,7 +157,7 @@ class Looking(nn.Module):
     def forward(self, picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
         """The map [N, h, w], summed over channels and signed where it is contrastive, and the output."""
         sweep = Sweep(self.network, picture, [self.layer])
-        check_spatial({self.layer: sweep.readings[self.layer].probe})
+        check_spatial(self.layer, sweep.readings[self.layer].probe)
         arrived = sweep.down(signal, dual=DUALS[self.method])[self.layer]
         return arrived.sum(1), sweep.output
 

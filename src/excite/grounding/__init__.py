@@ -1,7 +1,7 @@
 """Which regions of an image phrases refer to."""
 
-from excite.grounding.ground import Grounded, Region, Study, ground
-from excite.grounding.phrase_maps import Gaze, PhraseMap, gaze
+from excite.grounding.ground import Grounded, GroundingSession, Region, ground
+from excite.grounding.phrase_maps import PhraseMap, PhraseSession, map_phrases
 from excite.grounding.scoring import Scorer
 
-__all__ = ["Gaze", "Grounded", "PhraseMap", "Region", "Scorer", "Study", "gaze", "ground"]
+__all__ = ["Grounded", "GroundingSession", "PhraseMap", "PhraseSession", "Region", "Scorer", "ground", "map_phrases"]

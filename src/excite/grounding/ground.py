@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +11,11 @@ import numpy as np
 import torch
 
 from excite.errors import ConceptError, DataError, ExciteError
-from excite.grounding.phrase_maps import SIDE, Gaze
+from excite.grounding.phrase_maps import SIDE, PhraseSession
 from excite.grounding.proposals import Proposals, find_proposer
 from excite.grounding.scoring import TRUST, Scorer
 from excite.images import read_image
 from excite.methods import find_method
-from excite.propagation import held_bytes
 from excite.readouts.figure import percent
 from excite.readouts.grounded_figure import Told, WordMap, grounded_figure
 from excite.readouts.notebook import shown_html
@@ -29,12 +27,12 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from excite.api import ImageSource
     from excite.attention import AttentionMap
     from excite.grounding.phrase_maps import PhraseMap
     from excite.grounding.proposals import Source
     from excite.models import Classifier
     from excite.readouts.grounded_figure import Box
+    from excite.session import ImageSource
     from excite.vocabulary import ColourWord, PlaceWord, Reading
 
     Span = tuple[int, int]
@@ -186,20 +184,13 @@ def ground(  # noqa: PLR0913 - all but three may be left out
     """
     texts = _checked([phrases] if isinstance(phrases, str) else list(phrases))
     picture = read_image(image)
-    study = Study(
-        classifier,
-        picture,
-        _proposals(proposals, picture, image),
-        method=method,
-        layer=layer,
-        trust=trust,
-        side=side,
-    )
-    return study.ground(texts, gamma=gamma, hints=hints, most=most)
+    found = _proposals(proposals, picture, image)
+    session = GroundingSession(classifier, picture, found, method=method, layer=layer, trust=trust, side=side)
+    return session.ground(texts, gamma=gamma, hints=hints, most=most)
 
 
-class Study:
-    """As `excite.ground`, for phrases that come one after the other. Several threads may ask.
+class GroundingSession(PhraseSession):
+    """A session with an image's proposals: `excite.ground` for phrases that come one after the other, in any thread.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
@@ -211,8 +202,9 @@ class Study:
         side: the shorter side of the image as the classifier sees it.
 
     Example:
-        >>> study = Study(excite.load("words"), picture, find_proposer("hierarchy").of(picture))  # doctest: +SKIP
-        >>> study.ground(["a dog"])[0].regions[0].box, study.ground(["the left dog"])             # doctest: +SKIP
+        >>> proposals = find_proposer("hierarchy").of(image)                                     # doctest: +SKIP
+        >>> session = GroundingSession(excite.load(), image, proposals)                          # doctest: +SKIP
+        >>> session.ground(["a dog"])[0].regions[0].box, session.ground(["the left dog"])        # doctest: +SKIP
     """
 
     def __init__(
@@ -229,10 +221,8 @@ class Study:
         if side < 1:
             raise DataError(f"nothing can be seen in an image with a side of {side}: give at least 1")
         self._method = find_method(method)
-        self._gaze = Gaze(classifier, picture, [self._method], layer=layer, side=side)
+        super().__init__(classifier, picture, [self._method], layer=layer, side=side)
         self._scorer = Scorer(proposals, trust)
-        self._module = classifier.module
-        self._lock = threading.Lock()  # a forward pass serves one question at a time
 
     def ground(
         self, phrases: Sequence[str], *, gamma: float = GAMMA, hints: bool = True, most: int | None = MOST
@@ -247,17 +237,17 @@ class Study:
             raise DataError(f"gamma is a number from 0 to 1, {MOST_GAMMA:g} at most, not {gamma}")
         if most is not None and most < 1:
             raise DataError(f"at most {most} regions are none: ask for at least 1")
-        readings = [read_phrase(text, self._gaze.labels) for text in _checked(phrases)]
-        with self._lock:
-            maps = self._gaze.maps(self._method, readings, hints=hints)
+        readings = [read_phrase(text, self.labels) for text in _checked(phrases)]
+        with self.lock:
+            maps = self.phrase_maps(self._method, readings, hints=hints)
         return [
             Grounded(text, rank(self._scorer, one, gamma, most), one) for text, one in zip(phrases, maps, strict=True)
         ]
 
     @property
     def size(self) -> int:
-        """About how many bytes it holds."""
-        return held_bytes(self._module, self._gaze.look.view.passes()) + self._scorer.proposals.nbytes
+        """The bytes that the forward passes and the proposals hold."""
+        return super().size + self._scorer.proposals.nbytes
 
 
 def rank(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | None = MOST) -> tuple[Region, ...]:

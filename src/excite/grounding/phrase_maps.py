@@ -15,7 +15,7 @@ from excite.errors import ConceptError, LostSignalWarning
 from excite.methods import find_method
 from excite.models.classifier import Preprocess
 from excite.readouts.upsample import upsample
-from excite.session import Look
+from excite.session import Session
 from excite.vocabulary import Concept, read_phrase
 
 if TYPE_CHECKING:
@@ -208,15 +208,15 @@ class PhraseMap:
         return (x, y) if self.plane[y, x] > 0 else None
 
 
-class Gaze:
-    """An image that a classifier has looked at, of which phrases can be asked with several methods.
+class PhraseSession(Session):
+    """A session of one image, enlarged to ``side``, that maps phrases.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         picture: in mode RGB.
-        methods: those that will be asked for.
-        layer: where to read them, or for each method where; None: where each should be.
-        side: the shorter side of the image as the classifier sees it.
+        methods: the methods that will be computed.
+        layer: the layer to read, for all methods or for each; None: the recommended layer of each method.
+        side: the shorter side of the image after preprocessing.
     """
 
     def __init__(
@@ -234,14 +234,14 @@ class Gaze:
         scales = dict.fromkeys([1.0, *(one for method in methods for one in method.scales)])
         inputs = {one: classifier.prepared(picture, one * scale)[None] for one in scales}
         self.picture = picture
-        self.labels = classifier.labels
-        self.look = Look(classifier, inputs, methods, layer=layer)
+        super().__init__(classifier, inputs, methods, layer=layer)
+        self.labels = classifier.labels  # known without a forward pass
 
-    def maps(self, method: Method, readings: Sequence[Reading], *, hints: bool = True) -> list[PhraseMap]:
-        """The map of each phrase. Each word is looked for once, in however many phrases it is.
+    def phrase_maps(self, method: Method, readings: Sequence[Reading], *, hints: bool = True) -> list[PhraseMap]:
+        """The map of each phrase. Each word is one signal, in however many phrases it occurs.
 
         Args:
-            method: one of those that the image was looked at for.
+            method: one of the session's.
             readings: the phrases.
             hints: let words for places and colours weigh the map, and the head of the phrase count more; without, all
                 words are one as good as another, as in the paper.
@@ -249,8 +249,8 @@ class Gaze:
         cues = [[word.concept for word in reading.words] or [self._anything] for reading in readings]
         wanted = list(dict.fromkeys(cue for each in cues for cue in each))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LostSignalWarning)  # who asks sees the mass of each map
-            (found,) = self.look.answer(method, [wanted], [self.picture])
+            warnings.simplefilter("ignore", LostSignalWarning)  # each map has its mass
+            (found,) = self.attend(method, [wanted], [self.picture])
         maps = dict(zip(wanted, found, strict=True))
         return [
             self._phrase(reading, tuple(maps[cue] for cue in each), hints=hints)
@@ -260,7 +260,7 @@ class Gaze:
     @property
     def _anything(self) -> Concept:
         """What the classifier finds in the image, whatever that is."""
-        best = self.look.probabilities[0].topk(min(FINDINGS, len(self.labels))).indices
+        best = self.probabilities[0].topk(min(FINDINGS, len(self.labels))).indices
         return Concept(ANYTHING, tuple(best.tolist()))
 
     def _phrase(self, reading: Reading, words: tuple[AttentionMap, ...], *, hints: bool) -> PhraseMap:
@@ -271,7 +271,7 @@ class Gaze:
         return PhraseMap(reading, words, hinted(plane, weighing, self.picture), weighing)
 
 
-def gaze(
+def map_phrases(
     classifier: Classifier,
     picture: Image.Image,
     phrases: Sequence[str],
@@ -293,12 +293,12 @@ def gaze(
         hints: let words for places and colours weigh the map, and the head of the phrase count more.
 
     Example:
-        >>> hat, dog = gaze(classifier, picture, ["a man in a red hat", "the left dog"])  # doctest: +SKIP
+        >>> hat, dog = map_phrases(classifier, picture, ["a man in a red hat", "the left dog"])  # doctest: +SKIP
         >>> hat.point, hat.reading.skipped                                                # doctest: +SKIP
     """
     chosen = find_method(method)
-    looked = Gaze(classifier, picture, [chosen], layer=layer, side=side)
-    return looked.maps(chosen, [read_phrase(text, looked.labels) for text in phrases], hints=hints)
+    session = PhraseSession(classifier, picture, [chosen], layer=layer, side=side)
+    return session.phrase_maps(chosen, [read_phrase(text, session.labels) for text in phrases], hints=hints)
 
 
 def enlargement(classifier: Classifier, side: int) -> float:

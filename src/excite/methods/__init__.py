@@ -1,17 +1,16 @@
-"""Ways to make a map of an image for a concept. A new one is one file here and one line in `METHODS`."""
+"""Methods: rules, a starting signal and how a layer is read. A new one is a `Method` here and a name in `METHODS`."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
 
 from excite.errors import MethodError
-from excite.methods.base import Method
+from excite.methods.base import Forward, Method, Units
 from excite.methods.cam import C_CAM, CAM, CENTER, GRAD_CAM
 from excite.methods.excitation import C_MWP, C_MWP_NO_NORM, C_MWP_POST_NORM, EXCITE, MWP
 from excite.methods.extent import EXTENT
 from excite.methods.gradient import C_DECONV, C_GRAD, C_GUIDED, DECONV, GRAD, GUIDED, LRP, LRP_EPSILON
-from excite.methods.view import View
 
-__all__ = ["METHODS", "Method", "View", "find_method"]
+__all__ = ["METHODS", "Forward", "Method", "Units", "find_method"]
 
 METHODS: Mapping[str, Method] = {
     method.name: method

@@ -1,64 +1,88 @@
-"""What a method is."""
+"""What a method is, and the operations on maps [..., h, w] that methods share."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from excite.propagation import prior
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TypeAlias
+    from collections.abc import Callable
 
-    from excite.methods.view import View
-
-    Cue: TypeAlias = Callable[[Tensor], Tensor]
-
+    from excite.propagation import Gradients, Sweep
 
 Place = Literal["layer", "input", "top", "joint"]
-Way = Literal["winners", "gradients"]
+Forward = Literal["excitation", "gradients"]
+Units = Sequence[Sequence[Mapping[int, float]]]
+"""Where signals start: for each signal and each image, the weights of output units."""
+Maps = dict[str, Tensor]
+"""For each layer [signals, images, h, w]."""
+
+BLUR = 0.02  # of the longer side: the paper's smoothing of maps that are sparse and noisy at the pixel level
+CUT = 4.0  # standard deviations after which the Gaussian is cut off
+
+
+class Passes(Protocol):
+    """The forward passes of a batch of images: an `excite.Session`.
+
+    Attributes:
+        inputs: the preprocessed images at each scale.
+    """
+
+    inputs: Mapping[float, Tensor]
+
+    def excitation(self, scale: float = 1.0) -> Sweep:
+        """The forward pass for Excitation Backprop."""
+
+    def gradients(self, scale: float = 1.0) -> Gradients:
+        """The forward pass for gradients."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to make maps.
+    """A way to compute maps.
 
     Attributes:
-        name: what users type.
+        name: as users type it.
         description: one line for ``excite ls methods``.
-        maps: from a view of images and a cue to a map [images, h, w] for each layer that the view reads. The cue
-            makes, of a network's output, the signal that starts there. Maps may be signed; only their positive part
-            is evidence.
-        place: where the method is read when nobody names a layer: at the classifier's own ``layer``, at the ``input``
-            (the image itself), at the ``top``, the last map before places are lost, or ``joint``, at several
-            layers at once.
-        way: what its forward pass must keep: the competition for ``winners``, or ``gradients``.
-        scales: the sizes of the image that it looks at, in sizes that the classifier was made for.
-        taps: the layers of the network behind a place; most places are one.
-        together: whether a cue may make several signals at once [signals, images, ...], which then go down together;
-            the maps are [signals * images, h, w], those of the first signal first.
-        plain: the same without a contrast of its own, for signals that are a contrast themselves ("cat, not dog").
+        maps: from the forward passes, the units where signals start and the layers to read to the maps of each layer.
+            Maps may be signed; only their positive part is evidence.
+        place: where the method is read if no layer is named: at the classifier's recommended ``layer``, at the
+            ``input``, at the ``top`` (the last layer with spatial positions), or ``joint``, at several layers at once.
+        forward: the kind of forward pass that it needs.
+        scales: the scales of the image that it uses; 1 is the size of the classifier's own preprocessing.
+        taps: the layers of the network behind a joint layer; None: a layer is itself.
+        plain: the same without contrast, for signals that are a contrast themselves ("cat, not dog").
     """
 
     name: str
     description: str
-    maps: Callable[[View, Cue], dict[str, Tensor]]
+    maps: Callable[[Passes, Units, Sequence[str]], Maps]
     place: Place = "layer"
-    way: Way = "winners"
+    forward: Forward = "excitation"
     scales: tuple[float, ...] = (1.0,)
-    taps: Callable[[str], tuple[str, ...]] = lambda place: (place,)
-    together: bool = False
+    taps: Callable[[str], tuple[str, ...]] | None = None
     plain: Method | None = None
 
 
-# What methods do with the planes [images, h, w] they have made: smooth them, and make them comparable.
+def signals_at(output: Tensor, units: Units) -> Tensor:
+    """The signals [signals, *output.shape]: for each image a prior over its output units (paper: P(A_0)).
 
-BLUR = 0.02  # of the longer side: the paper's smoothing of maps that are sparse and noisy at the pixel level
-CUT = 4.0  # standard deviations after which the Gaussian is cut off
+    Example:
+        >>> signals_at(torch.zeros(1, 3), [[{0: 1.0}], [{1: 0.5, 2: 0.5}]])
+        tensor([[[1.0000, 0.0000, 0.0000]],
+        <BLANKLINE>
+                [[0.0000, 0.5000, 0.5000]]])
+    """
+    rows = [prior(output[k : k + 1], weights) for each in units for k, weights in enumerate(each)]
+    return torch.cat(rows).view(len(units), *output.shape)
 
 
 def blurred(maps: Tensor, amount: float = BLUR) -> Tensor:
@@ -96,23 +120,25 @@ def normalised(maps: Tensor) -> Tensor:
     return torch.where(total == 0, 0, maps / total).to(maps.dtype)
 
 
-def spread(maps: Tensor, size: Sequence[int]) -> Tensor:
-    """Maps on the places of other maps, without the values below zero that bicubic interpolation makes.
+def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
+    """Maps [..., h, w] at another size, bicubic, without the negative values that this interpolation makes.
 
     Example:
-        >>> spread(torch.ones(1, 2, 2), (4, 6)).shape
+        >>> resized(torch.ones(1, 2, 2), (4, 6)).shape
         torch.Size([1, 4, 6])
     """
     if maps.shape[-2:] == tuple(size):
         return maps
-    return functional.interpolate(maps[:, None], tuple(size), mode="bicubic", align_corners=False)[:, 0].clamp(min=0)
+    flat = maps.flatten(0, -3)[:, None]
+    larger = functional.interpolate(flat, tuple(size), mode="bicubic", align_corners=False)
+    return larger.clamp(min=0).view(*maps.shape[:-2], *size)
 
 
 def largest_region(maps: Tensor) -> Tensor:
-    """Of each map only the largest region above its mean; a map that is nowhere above it stays as it is.
+    """Of each map [n, h, w] only the largest region above its mean; a map that is nowhere above it stays as it is.
 
-    Places that touch, also by a corner, are one region. Each place begins as its own and takes the highest number
-    around it, until nothing changes.
+    Positions that touch, also by a corner, are one region. Each position begins with its own number and takes the
+    highest number around it, until nothing changes.
 
     Example:
         >>> largest_region(torch.tensor([[[4.0, 4.0, 1.0, 5.0]]]))
@@ -130,5 +156,5 @@ def largest_region(maps: Tensor) -> Tensor:
     sizes = torch.zeros(len(maps), places + 1, device=maps.device)
     sizes.scatter_add_(1, numbers, torch.ones_like(numbers, dtype=sizes.dtype))
     sizes[:, 0] = 0  # of no region
-    largest = sizes.argmax(dim=1).view(-1, 1, 1)  # 0 where there is no region: then no place has another number
+    largest = sizes.argmax(dim=1).view(-1, 1, 1)  # 0 where there is no region: then no position has another number
     return torch.where(regions == largest, maps, 0)

@@ -1,4 +1,4 @@
-"""Class activation maps: the channels of one layer, weighted by what they mean to the class."""
+"""Class activation maps: the channels of one layer, weighted for the class; and the baseline without a network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from excite.errors import MethodError
-from excite.methods.base import Method
+from excite.methods.base import Maps, Method, Passes, Units
 from excite.methods.gradient import contrasted, gradient_method
 
 if TYPE_CHECKING:
@@ -15,15 +15,12 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.methods.base import Cue
-    from excite.methods.view import View
     from excite.propagation.gradients import Gradients
-
 
 SAME = 1e-3  # how far, in parts of its largest value, a gradient may be from a product and still count as one
 
 
-def _cam(gradients: Gradients, signal: Tensor, layers: Sequence[str] | None) -> dict[str, Tensor]:
+def _cam(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Maps:
     """Each channel with its own weight (Zhou et al. 2016): sum_c w_c A_c."""
     arrived = gradients.down(signal, layers=layers)
     for layer, values in arrived.items():
@@ -35,7 +32,7 @@ def _cam(gradients: Gradients, signal: Tensor, layers: Sequence[str] | None) -> 
 
 
 def _check_weights(layer: str, gradient: Tensor) -> None:
-    """A channel must weigh the same at every place, or places must weigh the same for every channel."""
+    """A channel must weigh the same at every position, or positions must weigh the same for every channel."""
     weights = gradient.sum((2, 3))
     places = torch.einsum("nc,nchw->nhw", weights, gradient)
     size = weights.square().sum(1).clamp(min=torch.finfo(weights.dtype).tiny)
@@ -47,8 +44,8 @@ def _check_weights(layer: str, gradient: Tensor) -> None:
         )
 
 
-def _grad_cam(gradients: Gradients, signal: Tensor, layers: Sequence[str] | None) -> dict[str, Tensor]:
-    """Each channel with its mean gradient, and only what speaks for the class (Selvaraju et al. 2017)."""
+def _grad_cam(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Maps:
+    """Each channel with its mean gradient, positive part only (Selvaraju et al. 2017)."""
     return {
         layer: torch.einsum("nc,nchw->nhw", values.mean((2, 3)), gradients.activations[layer]).clamp(min=0)
         for layer, values in gradients.down(signal, layers=layers).items()
@@ -64,14 +61,11 @@ C_CAM = gradient_method(
 )
 
 
-# The baseline that does not look: photographers put things in the middle.
-
-
-def _middle(view: View, _cue: Cue) -> dict[str, Tensor]:
-    """A pyramid over the whole image: its tip stays in the middle at whatever size it is drawn."""
-    pictures, _, height, width = view.prepare(1.0).shape
-    pyramid = torch.outer(_slope(height), _slope(width)).expand(pictures, -1, -1)
-    return dict.fromkeys(view.layers[CENTER], pyramid)
+def _center(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
+    """A pyramid over the whole image, since photographers centre objects: its maximum is the middle at any size."""
+    images, _, height, width = passes.inputs[1.0].shape
+    pyramid = torch.outer(_slope(height), _slope(width)).expand(len(units), images, -1, -1)
+    return dict.fromkeys(layers, pyramid)
 
 
 def _slope(side: int) -> Tensor:
@@ -79,4 +73,4 @@ def _slope(side: int) -> Tensor:
     return (side - (2 * torch.arange(side) + 1 - side).abs()) / side
 
 
-CENTER = Method("center", "the middle of the image, whatever is in it", _middle, place="input", way="gradients")
+CENTER = Method("center", "the middle of the image, whatever is in it", _center, place="input", forward="gradients")

@@ -1,96 +1,89 @@
-"""Excitation Backprop: marginal winning probabilities, plain and contrastive, and the paper's ablations of contrast."""
+"""Excitation Backprop: marginal winning probabilities, plain and contrastive, the paper's ablations, and two scales."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from excite.methods.base import Method, normalised, spread
+from excite.methods.base import Maps, Method, Passes, Units, normalised, resized, signals_at
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
-    from excite.methods.base import Cue
-    from excite.methods.view import View
+
+LARGER = 13 / 7  # a shorter side of 416 for networks made for 224: 13 positions of stride 32 instead of 7
 
 
-def won(view: View, method: Method, cue: Cue, scale: float = 1.0, **options: Any) -> dict[str, Tensor]:
-    """What arrives at each place: a place wins when any of its neurons does. Several signals give a map each."""
-    sweep = view.winners(scale)
-    arrived = sweep.down(cue(sweep.output), layers=view.layers.get(method), **options)
-    return {layer: values.sum(dim=-3).flatten(0, -3) for layer, values in arrived.items()}
+def mwp_maps(passes: Passes, units: Units, layers: Sequence[str], scale: float = 1.0, **options: Any) -> Maps:
+    """The marginal winning probability of each position, the sum over its channels. ``options``: of the pass."""
+    forward = passes.excitation(scale)
+    arrived = forward.down(signals_at(forward.output, units), layers=layers, **options)
+    for layer, probability in arrived.items():
+        arrived[layer] = probability.sum(dim=-3)
+    return arrived
 
 
-def _no_norm(view: View, cue: Cue) -> dict[str, Tensor]:
-    """The contrastive signal passed down without the normaliser of Eqn. 4. Its scale means nothing."""
-    maps = won(view, C_MWP_NO_NORM, cue, dual=-1.0, normalised=False)
+def _contrastive(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
+    """MWP minus that of the dual units, subtracted at the classifier's weights (paper, section 3.3)."""
+    return mwp_maps(passes, units, layers, dual=-1.0)
+
+
+def _no_norm(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
+    """The contrastive signal without the normaliser of Eqn. 4. Its scale means nothing."""
+    maps = mwp_maps(passes, units, layers, dual=-1.0, normalised=False)
     return {layer: normalised(each) for layer, each in maps.items()}
 
 
-def _post_norm(view: View, cue: Cue) -> dict[str, Tensor]:
+def _post_norm(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
     """The map and its dual, each passed down without the normaliser, and normalised only when they are subtracted.
 
     With the normaliser it would hardly differ from c-MWP: a map and its dual then sum to the same, but for what biases
     took.
     """
-    maps = won(view, C_MWP_POST_NORM, cue, normalised=False)
-    duals = won(view, C_MWP_POST_NORM, cue, unit=0.0, dual=1.0, normalised=False)
+    maps = mwp_maps(passes, units, layers, normalised=False)
+    duals = mwp_maps(passes, units, layers, unit=0.0, dual=1.0, normalised=False)
     return {layer: normalised(each) - normalised(duals[layer]) for layer, each in maps.items()}
 
 
-MWP: Method = Method(
-    "mwp",
-    "marginal winning probability: everything that excites the concept",
-    lambda view, cue: won(view, MWP, cue),
-    together=True,
-)
-C_MWP: Method = Method(
+def _two_scales(passes: Passes, units: Units, layers: Sequence[str], dual: float) -> Maps:
+    """The mean of the maps at both scales, which still is a share of the signal.
+
+    The smaller scale shows large objects whole with what is around them, the larger one small objects. Where they
+    agree they win.
+    """
+    small, large = (mwp_maps(passes, units, layers, scale, dual=dual) for scale in (1.0, LARGER))
+    return {layer: (_resized_share(small[layer], large[layer]) + large[layer].clamp(min=0)) / 2 for layer in large}
+
+
+def _resized_share(coarse: Tensor, fine: Tensor) -> Tensor:
+    """The positive part of a map at the size of a finer one, with the same sum."""
+    positive = coarse.clamp(min=0)
+    larger = resized(positive, fine.shape[-2:])
+    total = larger.sum((-2, -1), keepdim=True)
+    return larger * (positive.sum((-2, -1), keepdim=True) / total.clamp(min=1e-30))
+
+
+MWP = Method("mwp", "marginal winning probability: everything that excites the concept", mwp_maps)
+C_MWP = Method(
     "c-mwp",
     "contrastive MWP: what excites the concept more than its opposite (the default)",
-    lambda view, cue: won(view, C_MWP, cue, dual=-1.0),
-    together=True,
+    _contrastive,
     plain=MWP,
 )
 C_MWP_POST_NORM = Method(
     "c-mwp-post-norm", "ablation: c-mwp normalised only at the end, map and dual apart", _post_norm, plain=MWP
 )
 C_MWP_NO_NORM = Method("c-mwp-no-norm", "ablation: c-mwp never normalised", _no_norm, plain=MWP)
-
-
-# excite's own best: the contrastive map of two looks at the image, one from nearer.
-
-NEARER = 13 / 7  # a shorter side of 416 for networks made for 224: 13 places of stride 32 instead of 7
-
-
-def _mean(view: View, method: Method, cue: Cue, dual: float) -> dict[str, Tensor]:
-    """The mean of what arrives in both looks, so that it still is a share of the signal.
-
-    The wider look sees the whole of large objects and what is around them, the nearer one small things. Where they
-    agree they win.
-    """
-    wide, near = (won(view, method, cue, scale, dual=dual) for scale in method.scales)
-    return {layer: (_on_places_of(wide[layer], near[layer]) + near[layer].clamp(min=0)) / 2 for layer in near}
-
-
-def _on_places_of(coarse: Tensor, fine: Tensor) -> Tensor:
-    """The positive part of a map on the places of a finer one, with the same sum."""
-    positive = coarse.clamp(min=0)
-    wider = spread(positive, fine.shape[-2:])
-    total = wider.sum((1, 2), keepdim=True)
-    return wider * (positive.sum((1, 2), keepdim=True) / total.clamp(min=1e-30))
-
-
-PLAIN: Method = Method(
-    "excite-plain",
-    "the mean of MWP in two looks, one from nearer",
-    lambda view, cue: _mean(view, PLAIN, cue, dual=0.0),
-    scales=(1.0, NEARER),
-    together=True,
-)
-EXCITE: Method = Method(
+EXCITE = Method(
     "excite",
-    "our best: the mean of c-mwp in two looks at the image, one from nearer",
-    lambda view, cue: _mean(view, EXCITE, cue, dual=-1.0),
-    scales=(1.0, NEARER),
-    together=True,
-    plain=PLAIN,
+    "our best: the mean of c-mwp at two scales of the image",
+    lambda passes, units, layers: _two_scales(passes, units, layers, dual=-1.0),
+    scales=(1.0, LARGER),
+    plain=Method(
+        "excite-plain",
+        "the mean of MWP at two scales of the image",
+        lambda passes, units, layers: _two_scales(passes, units, layers, dual=0.0),
+        scales=(1.0, LARGER),
+    ),
 )

@@ -1,9 +1,9 @@
-"""The whole of the main object, for boxes: what wins, and whatever looks like it and not like the rest.
+"""The extent of the main object, for boxes.
 
-Winning probabilities show what convinced the network, often a part: a dog's face. Its activations know more of the
-extent: places on the same thing have similar activations. So a map of winners is multiplied by how much more each
-place is like the winners than like the losers, at a finer layer; two looks at the image are put together, one from
-nearer; and only the largest region above the mean is kept, because a box is for one object.
+Winning probabilities are highest on the most discriminative part, such as a dog's face. The activations carry more of
+the extent: positions on one object have similar activations. So the winning probability of each position is multiplied
+by how much more similar it is to the winners than to the losers, at a finer layer; the maps of two scales are averaged;
+and only the largest region above the mean is kept, because a box is for one object.
 """
 
 from __future__ import annotations
@@ -13,37 +13,34 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from excite.methods.base import Method, largest_region, spread
-from excite.methods.excitation import NEARER
+from excite.methods.base import Maps, Method, Passes, Units, largest_region, resized, signals_at
+from excite.methods.excitation import LARGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from torch import Tensor
 
-    from excite.methods.base import Cue
-    from excite.methods.view import View
 
-__all__ = ["EXTENT"]
-
-JOINT = "+"  # between layers: winners are read at all but the last, and places compared at the last
-SHARPER = 2  # the winners' own activation is the mean with these powers of the map as weights: its strongest places
+JOINT = "+"  # between layers: probabilities are read at all but the last, activations compared at the last
+SHARPER = 2  # the winners' own activation is the mean with these powers of the map as weights: its strongest positions
 LOSING = 0.3  # means of the map; what wins much less than that is background, all of it alike
+SCALES = (1.0, LARGER)
 BACKGROUND = 0.75  # how much being like the background takes away
 
 
-def taps(place: str) -> tuple[str, ...]:
-    """The layers behind a place such as ``layer4.1+layer3``: the last is where places are compared.
+def taps(layer: str) -> tuple[str, ...]:
+    """The layers of a joint layer such as ``layer4.1+layer3``; activations are compared at the last.
 
     Example:
         >>> taps("layer4.1+layer3")
         ('layer4.1', 'layer3')
     """
-    return tuple(place.split(JOINT))
+    return tuple(layer.split(JOINT))
 
 
 def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
-    """How much more each place is like the winners than like the losers, from 0 to 1.
+    """How much more similar each position is to the winners than to the losers, from 0 to 1.
 
     Args:
         activations: [images, channels, h, w].
@@ -61,33 +58,34 @@ def likeness(activations: Tensor, evidence: Tensor) -> Tensor:
     alike = (directions * (winner - BACKGROUND * loser)).sum(1)
     alike = alike - alike.amin(1, keepdim=True)
     top = alike.amax(1, keepdim=True)
-    return torch.where(top > 0, alike / top, 1.0).view_as(evidence)  # where all places are alike, none is left out
+    return torch.where(top > 0, alike / top, 1.0).view_as(evidence)  # where all are alike, none is left out
 
 
-def _extent(view: View, cue: Cue) -> dict[str, Tensor]:
-    return {place: _at(view, cue, taps(place)) for place in view.layers[EXTENT]}
+def _extent(passes: Passes, units: Units, layers: Sequence[str]) -> Maps:
+    return {layer: torch.stack([_at(passes, [each], taps(layer)) for each in units]) for layer in layers}
 
 
-def _at(view: View, cue: Cue, layers: tuple[str, ...]) -> Tensor:
-    looks = [_look(view, cue, layers, scale) for scale in EXTENT.scales]
-    grid = looks[-1][0].shape[-2:]
-    evidence, alike = (_mean(spread(look[k], grid) for look in looks) for k in (0, 1))
+def _at(passes: Passes, units: Units, layers: tuple[str, ...]) -> Tensor:
+    """The map [images, h, w] of one signal."""
+    scales = [_at_scale(passes, units, layers, scale) for scale in SCALES]
+    grid = scales[-1][0].shape[-2:]
+    evidence, alike = (_mean(resized(each[k], grid) for each in scales) for k in (0, 1))
     found = largest_region(evidence * alike)
     total = found.sum((1, 2), keepdim=True)
-    return torch.where(total > 0, found / total, 0) * _mean(look[2] for look in looks)
+    return torch.where(total > 0, found / total, 0) * _mean(each[2] for each in scales)
 
 
 def _mean(values: Iterable[Tensor]) -> Tensor:
     return torch.stack(list(values)).mean(dim=0)
 
 
-def _look(view: View, cue: Cue, layers: tuple[str, ...], scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The evidence in means of the map, the likeness of each place, and how much of the signal arrived."""
-    sweep = view.winners(scale)
-    arrived = sweep.down(cue(sweep.output), layers=layers[:-1] or layers)
+def _at_scale(passes: Passes, units: Units, layers: tuple[str, ...], scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The evidence in means of the map, the likeness of each position, and how much of the signal arrived."""
+    forward = passes.excitation(scale)
+    arrived = forward.down(signals_at(forward.output, units)[0], layers=layers[:-1] or layers)
     won = [each.detach().sum(dim=1).clamp(min=0) for each in arrived.values()]
-    activations = sweep.readings[layers[-1]].activation.detach().to(won[0])
-    evidence = _mean(_even(spread(each, activations.shape[-2:])) for each in won)
+    activations = forward.readings[layers[-1]].activation.detach().to(won[0])
+    evidence = _mean(_even(resized(each, activations.shape[-2:])) for each in won)
     return evidence, likeness(activations, evidence), won[0].sum((1, 2), keepdim=True)
 
 
@@ -97,11 +95,11 @@ def _even(maps: Tensor) -> Tensor:
     return torch.where(mean > 0, maps / mean, 0)
 
 
-EXTENT: Method = Method(
+EXTENT = Method(
     "extent",
-    "for boxes: the whole of the main object, what wins and what looks like it, in two looks",
+    "for boxes: the extent of the main object, from winners and similar activations at two scales",
     _extent,
     place="joint",
-    scales=(1.0, NEARER),
+    scales=SCALES,
     taps=taps,
 )

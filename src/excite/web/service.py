@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from excite.errors import ConceptError, ExciteError, LayerError, ModelError
-from excite.grounding.ground import GAMMA, METHOD, MOST, Study
+from excite.grounding.ground import GAMMA, METHOD, MOST, GroundingSession
 from excite.grounding.proposals import find_proposer
 from excite.methods import find_method
 from excite.models.layers import candidate_layers, default_layer, spatial_layers
-from excite.session_cache import Memory, Shelf
+from excite.session import ByteCache, SessionCache
 from excite.web.uploads import Desk, Limits
 
 if TYPE_CHECKING:
@@ -144,14 +144,14 @@ class Offer:
         self._choice = choice
         self._passes = passes
         self._lock = threading.Lock()
-        self.studies: Shelf[Study] = Shelf(passes)
+        self.studies: ByteCache[GroundingSession] = ByteCache(passes)
 
     @cached_property
-    def _memory(self) -> Memory:
-        return Memory(self._choice.load(), most_bytes=self._passes)
+    def _memory(self) -> SessionCache:
+        return SessionCache(self._choice.load(), most_bytes=self._passes)
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> SessionCache:
         """Answers questions about images, and remembers them."""
         with self._lock:  # it is loaded once, however many come first
             return self._memory
@@ -201,7 +201,7 @@ class Service:
         self.desk = Desk(self.limits)
         self.gate = Gate(self.limits.at_once, self.limits.waiting)
         self._slowly = Gate(max(1, self.limits.at_once - 1), self.limits.waiting)  # phrases take long: one turn is free
-        self._proposals: Shelf[Proposals] = Shelf(self.limits.pictures)
+        self._proposals: ByteCache[Proposals] = ByteCache(self.limits.pictures)
         self._trimmer = Trimmer()
 
     def offer(self, model: str | None = None) -> Offer:
@@ -279,7 +279,7 @@ class Service:
             key = sheet.key, chosen.name, layer
             study = offer.studies.get(key)
             if study is None:
-                study = Study(
+                study = GroundingSession(
                     offer.classifier, sheet.picture, self._proposals_of(sheet), method=chosen.name, layer=layer
                 )
             found = study.ground(phrases, gamma=gamma, most=most)

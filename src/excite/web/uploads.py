@@ -14,7 +14,7 @@ from PIL import Image
 from excite.errors import ExciteError, ImageError
 from excite.images import decode_image, find_images, read_image
 from excite.readouts.notebook import data_address, jpeg
-from excite.session_cache import Shelf
+from excite.session import ByteCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +70,7 @@ class Desk:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._shelf: Shelf[Sheet] = Shelf(limits.pictures)
+        self._shelf: ByteCache[Sheet] = ByteCache(limits.pictures)
 
     def take(self, content: bytes) -> Sheet:
         """Read an image file that somebody sent.

@@ -18,7 +18,7 @@ from excite.experiments.checks.mass import MASS, VALUES
 from excite.experiments.checks.randomization import CLASSES, RANDOMISATION
 from excite.experiments.checks.removal import REMOVAL
 from excite.experiments.checks.stability import STABILITY
-from excite.experiments.readable_layers import Places
+from excite.experiments.readable_layers import ReadableLayers
 from excite.images import file_state, find_images, read_image
 from excite.jobs import Executor, open_results
 from excite.jobs.loop import run
@@ -203,11 +203,11 @@ class Sanity:
         self.seed = seed
         self.failures: list[str] = []
         asked = [find_method(name) for name in dict.fromkeys([method, "mwp"])]
-        self.layers = dict(Places(classifier, asked, None if layer is None else [layer]).layers)
+        self.layers = dict(ReadableLayers(classifier, asked, None if layer is None else [layer]).layers)
         for each in asked:
             if each.name not in self.layers:
                 raise MethodError(f"{each.name} cannot be read on {classifier.name}, so there is nothing to check")
-        beside = Places(classifier, [find_method(name) for name in PEERS if name not in self.layers])
+        beside = ReadableLayers(classifier, [find_method(name) for name in PEERS if name not in self.layers])
         self.layers |= beside.layers
         self.unreadable = beside.unreadable
 

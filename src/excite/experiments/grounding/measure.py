@@ -22,7 +22,7 @@ import numpy as np
 from excite import __version__
 from excite.datasets.phrases import union
 from excite.errors import DataError, ModelError, ProposalError
-from excite.grounding import Gaze, Scorer
+from excite.grounding import PhraseSession, Scorer
 from excite.grounding.proposals import PROPOSERS, Proposals
 from excite.images import file_state, read_image
 from excite.methods import find_method
@@ -90,10 +90,10 @@ class Protocol:
         object.__setattr__(self, "question", json.dumps(facts))
         object.__setattr__(self, "labels", labels)
 
-    def look(self, picture: Image.Image, methods: Sequence[str]) -> Gaze:
+    def look(self, picture: Image.Image, methods: Sequence[str]) -> PhraseSession:
         """One look at an image, of which these methods can be asked."""
         layers: dict[Method, Sequence[str]] = {find_method(name): self.layers[name] for name in methods}
-        return Gaze(self.classifier, picture, list(layers), layer=layers, side=self.side)
+        return PhraseSession(self.classifier, picture, list(layers), layer=layers, side=self.side)
 
     def proposed(self, picture: Image.Image, task: Asked) -> tuple[Proposals, str]:
         """The candidates; without any, why there are none. The phrases of such an image are missed, not left out."""
@@ -331,10 +331,10 @@ class Work(ABC):
         """The maps of all phrases, one method after the other."""
         methods = list(self.protocol.layers)
         with _timed(seconds, "looking"):
-            gaze = self.protocol.look(picture, methods)
+            session = self.protocol.look(picture, methods)
         for method in methods:
             with _timed(seconds, "looking"):
-                maps = gaze.maps(find_method(method), readings, hints=self.protocol.hints)
+                maps = session.phrase_maps(find_method(method), readings, hints=self.protocol.hints)
             yield method, maps
 
 

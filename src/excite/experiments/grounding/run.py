@@ -41,7 +41,7 @@ from excite.experiments.grounding.scores import (
     spent,
     unknown_words,
 )
-from excite.experiments.readable_layers import Places
+from excite.experiments.readable_layers import ReadableLayers
 from excite.experiments.report.page import main_method
 from excite.grounding.ground import Grounded, rank
 from excite.grounding.phrase_maps import SIDE
@@ -182,7 +182,7 @@ class Grounding:
             reason = f": {self.failures[0]}" if self.failures else ""
             raise DataError(f"none of these {len(self.names)} images has phrases to look for{reason}")
         chosen = [find_method(name) for name in dict.fromkeys(methods)]
-        self.places = Places(enlarged(classifier, side), chosen, None if layer is None else [layer])
+        self.places = ReadableLayers(enlarged(classifier, side), chosen, None if layer is None else [layer])
         layers = {method: found[:1] for method, found in self.places.layers.items()}
         self.protocol = Protocol(classifier, layers, source, str(proposals), checked_trust(trust), side, hints)
         self.held = self._held()
@@ -286,7 +286,7 @@ class Grounding:
         task = next(task for task in self.tasks if task.name == image)
         picture, phrase = read_image(task.described.path), task.described.phrases[number]
         reading, chosen = read_phrase(phrase.text, self.protocol.labels), find_method(method)
-        (found,) = self.protocol.look(picture, [method]).maps(chosen, [reading], hints=self.protocol.hints)
+        (found,) = self.protocol.look(picture, [method]).phrase_maps(chosen, [reading], hints=self.protocol.hints)
         proposals, _ = self.protocol.proposed(picture, task)
         return Grounded(phrase.text, rank(self.protocol.scorer(proposals), found, gamma, most), found), phrase
 

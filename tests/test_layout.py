@@ -1,6 +1,11 @@
-"""Imports go one way: propagation <- methods <- session <- api <- cli."""
+"""The layout of the package: imports go one way, and its size stays within limits (`make house` prints the figures).
+
+Imports: propagation <- methods <- session <- api <- cli.
+"""
 
 import ast
+import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -21,14 +26,11 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "methods": {"propagation"},
     "models": {"io", "propagation", "vocabulary"},
     "metrics": {"datasets"},
-    "session": {"attention", "methods", "models", "propagation", "vocabulary"},
+    "session": {"attention", "images", "methods", "models", "propagation", "vocabulary"},
     "tags": {"images", "io", "jobs", "vocabulary"},
     "api": {"attention", "images", "methods", "models", "session"},
-    "training": {"datasets", "images", "io", "jobs", "metrics", "models", "propagation", "tags", "vocabulary"},
-    "autolabel": {"api", "attention", "images", "io", "jobs", "methods", "models", "readouts", "vocabulary"},
-    "export": {"api", "attention", "images", "io", "methods", "models", "propagation", "session"},
+    "export": {"attention", "images", "io", "methods", "models", "propagation", "session"},
     "grounding": {
-        "api",
         "attention",
         "datasets",
         "images",
@@ -36,13 +38,13 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "methods",
         "metrics",
         "models",
-        "propagation",
         "readouts",
         "session",
         "vocabulary",
     },
-    "session_cache": {"api", "attention", "images", "methods", "models", "propagation", "session"},
-    "__init__": {"api", "attention", "export", "grounding", "methods", "models", "propagation", "session_cache"},
+    "training": {"datasets", "images", "io", "jobs", "metrics", "models", "propagation", "tags", "vocabulary"},
+    "__init__": {"api", "attention", "export", "grounding", "methods", "models", "propagation", "session"},
+    "autolabel": {"api", "attention", "images", "io", "jobs", "methods", "models", "readouts", "vocabulary"},
     "experiments": {
         "attention",
         "datasets",
@@ -59,7 +61,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
         "session",
         "vocabulary",
     },
-    "web": {"attention", "grounding", "images", "io", "methods", "models", "readouts", "session_cache", "vocabulary"},
+    "web": {"attention", "grounding", "images", "io", "methods", "models", "readouts", "session", "vocabulary"},
     "cli": {
         "attention",
         "autolabel",
@@ -138,5 +140,79 @@ def test_the_reader_of_imports_sees_them(tmp_path):
         "import torch\nfrom excite.cli import main\ndef f():\n    from excite import load\n    import excite.autolabel"
     )
     assert set(parts_imported(file)) == {"cli", "__init__", "autolabel"}
-    assert {"propagation"} <= set(parts_imported(ROOT / "methods" / "view.py"))  # for typing only
+    assert {"propagation"} <= set(parts_imported(ROOT / "methods" / "base.py"))  # for typing only
     assert {"autolabel"} <= set(parts_imported(ROOT / "cli" / "attend.py"))  # inside a function
+
+
+LIMITS = {
+    "lines": 50_000,
+    "files": 270,
+    "entries of the package": 24,
+    "lines of the longest file": 520,
+    "modules with one importer": 80,
+    "files with one public definition": 80,
+    "lines of rules.py, operations.py and provenance.py": 1_100,
+    "files that attend and overlay run through": 24,
+    "functions that attend and overlay run through": 280,
+}
+
+
+def tree_figures():
+    """The size of the package, from its source alone."""
+    texts = {path: path.read_text(encoding="utf-8") for path in FILES}
+    names = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts): path for path in FILES}
+    importers = defaultdict(set)
+    for name, path in names.items():
+        for target in imported(path):
+            for module in (target, target.rpartition(".")[0]):
+                if module in names and module != name:
+                    importers[module].add(name)
+    definitions = [
+        sum(
+            isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")
+            for node in ast.parse(text).body
+        )
+        for text in texts.values()
+    ]
+    mechanism = (ROOT / "propagation" / name for name in ("rules.py", "operations.py", "provenance.py"))
+    lines = [len(text.splitlines()) for text in texts.values()]
+    return {
+        "lines": sum(lines),
+        "files": len(FILES),
+        "entries of the package": len({part_of(path) for path in FILES}),
+        "lines of the longest file": max(lines),
+        "modules with one importer": sum(len(found) == 1 for found in importers.values()),
+        "files with one public definition": definitions.count(1),
+        "lines of rules.py, operations.py and provenance.py": sum(len(texts[path].splitlines()) for path in mechanism),
+    }
+
+
+def walk_figures():
+    """The files and functions of the package that one attention map and its overlay run through."""
+    from skimage import data
+
+    functions = set()
+
+    def profile(frame, event, _argument):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(f"{ROOT}/") and code.co_name != "<module>":
+            functions.add((code.co_filename, code.co_qualname))
+
+    image = data.chelsea()
+    sys.setprofile(profile)
+    try:
+        excite.attend(excite.load(), image, ["cat"])[0].overlay()
+    finally:
+        sys.setprofile(None)
+    return {
+        "files that attend and overlay run through": len({file for file, _ in functions}),
+        "functions that attend and overlay run through": len(functions),
+    }
+
+
+def test_the_package_stays_within_its_limits():
+    figures = {**tree_figures(), **walk_figures()}
+    print()
+    for name, value in figures.items():
+        print(f"{name:52} {value:>7,} of {LIMITS[name]:>7,}")
+    assert {name: value for name, value in figures.items() if value > LIMITS[name]} == {}

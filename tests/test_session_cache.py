@@ -39,35 +39,35 @@ def same(found, expected):
 
 @pytest.mark.parametrize("method", ["c-mwp", "mwp", "excite", "grad", "guided"])
 def test_the_same_answers_from_one_look(classifier, method):
-    memory = excite.Memory(classifier)
+    memory = excite.SessionCache(classifier)
     for concepts in ("cat", ["dog", "owl"], None, "cat"):
         same(
             memory.attend(photo(1), concepts, method=method),
             excite.attend(classifier, photo(1), concepts, method=method),
         )
-    assert memory.looks == 1
+    assert memory.runs == 1
 
 
 def test_what_is_asked_decides_what_is_another_look(classifier):
-    memory = excite.Memory(classifier)
+    memory = excite.SessionCache(classifier)
     memory.attend(photo(1), "cat")
     memory.attend(photo(1).copy(), "dog")
-    assert memory.looks == 1
+    assert memory.runs == 1
     memory.attend(photo(2), "cat")
     memory.attend(photo(1), "cat", layer="3")
     memory.attend(photo(1), "cat", method="mwp")
     memory.attend(photo(1), "cat", against="dog")
-    assert memory.looks == 5
+    assert memory.runs == 5
     assert len(memory) == 5
 
 
 def test_changed_weights_are_looked_through_again(classifier):
-    memory = excite.Memory(classifier)
+    memory = excite.SessionCache(classifier)
     memory.attend(photo(1), "cat")
     with torch.no_grad():
         classifier.module[2].weight.neg_()
     same(memory.attend(photo(1), "cat"), excite.attend(classifier, photo(1), "cat"))
-    assert memory.looks == 2
+    assert memory.runs == 2
 
 
 def test_changed_statistics_are_looked_through_again():
@@ -80,39 +80,39 @@ def test_changed_statistics_are_looked_through_again():
         nn.Linear(8, 4),
     ]
     classifier = excite.wrap(nn.Sequential(*layers).eval(), labels=["cat", "dog", "owl", "cup"], layer="2")
-    memory = excite.Memory(classifier)
+    memory = excite.SessionCache(classifier)
     memory.attend(photo(1), "cat")
     classifier.module[1].running_mean.add_(1)
     same(memory.attend(photo(1), "cat"), excite.attend(classifier, photo(1), "cat"))
-    assert memory.looks == 2
+    assert memory.runs == 2
 
 
 def test_bytes_are_bounded_and_the_oldest_goes_first(classifier):
-    memory = excite.Memory(classifier)
+    memory = excite.SessionCache(classifier)
     memory.attend(photo(0), "cat")
     one = memory.size
     assert one > 0
-    memory = excite.Memory(classifier, most_bytes=int(2.5 * one))
+    memory = excite.SessionCache(classifier, most_bytes=int(2.5 * one))
     for seed in (0, 1, 0, 2):
         memory.attend(photo(seed), "cat")
     assert memory.size <= memory.most_bytes
-    assert (len(memory), memory.looks) == (2, 3)
+    assert (len(memory), memory.runs) == (2, 3)
     memory.attend(photo(0), "dog")  # used lately: still there
-    assert memory.looks == 3
+    assert memory.runs == 3
     memory.attend(photo(1), "dog")
-    assert memory.looks == 4
+    assert memory.runs == 4
 
 
 def test_a_picture_that_is_too_large_is_answered_and_forgotten(classifier):
-    memory = excite.Memory(classifier, most_bytes=0)
+    memory = excite.SessionCache(classifier, most_bytes=0)
     same(memory.attend(photo(1), "cat"), excite.attend(classifier, photo(1), "cat"))
     assert (len(memory), memory.size) == (0, 0)
     with pytest.raises(ExciteError, match="at least 0"):
-        excite.Memory(classifier, most_bytes=-1)
+        excite.SessionCache(classifier, most_bytes=-1)
 
 
 def test_a_question_that_fails_does_no_harm(classifier):
-    memory = excite.Memory(classifier)
+    memory = excite.SessionCache(classifier)
     with pytest.raises(ConceptError):
         memory.attend(photo(1), "unicorn")
     same(memory.attend(photo(1), "cat"), excite.attend(classifier, photo(1), "cat"))
@@ -121,7 +121,7 @@ def test_a_question_that_fails_does_no_harm(classifier):
 
 
 def test_threads_may_ask(classifier):
-    memory = excite.Memory(classifier)
+    memory = excite.SessionCache(classifier)
     concepts = ["cat", "dog", "owl", "cup"] * 6
     expected = {name: excite.attend(classifier, photo(1), name) for name in concepts}
     found = {}

@@ -6,10 +6,10 @@ from PIL import Image
 from torch import nn
 
 import excite
-from excite.methods import METHODS, View
-from excite.methods.excitation import NEARER
+from excite.experiments.readable_layers import open_session
+from excite.methods import METHODS
+from excite.methods.excitation import LARGER
 from excite.models import Preprocess
-from excite.propagation import prior
 
 
 class Network(nn.Module):
@@ -70,20 +70,20 @@ def test_against_another_concept_there_is_no_dual(classifier, picture):
 
 def test_the_nearer_look_keeps_nothing_for_methods_that_do_not_ask_for_it(classifier, picture):
     methods = {METHODS["excite"]: ["body.1"], METHODS["lrp"]: ["input"]}
-    view = View(classifier.module, lambda scale: classifier.prepared(picture, scale)[None], methods)
-    assert list(view.winners(1.0).readings) == ["body.1", "input"]
-    assert list(view.winners(NEARER).readings) == ["body.1"]
+    session = open_session(classifier, picture, list(methods), methods)
+    assert list(session.excitation(1.0).readings) == ["body.1", "input"]
+    assert list(session.excitation(LARGER).readings) == ["body.1"]
 
 
 def test_one_forward_pass_for_each_scale_and_way(classifier, picture):
     runs = []
     classifier.module.register_forward_hook(lambda *_: runs.append(1))
     layers = {METHODS[name]: ["body"] for name in ("excite", "c-mwp", "mwp", "grad-cam", "guided")}
-    view = View(classifier.module, lambda scale: classifier.prepared(picture, scale)[None], layers)
+    session = open_session(classifier, picture, list(layers), layers)
     for method in layers:
         for unit in range(4):
-            view.maps(method, lambda output, unit=unit: prior(output, {unit: 1.0}))
-    assert len(runs) == 3  # the winners of two looks, and gradients
+            session.maps(method, [[{unit: 1.0}]])
+    assert len(runs) == 3  # excitation at two scales, and gradients
 
 
 def test_an_empty_look_is_no_division_by_zero():

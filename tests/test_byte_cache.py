@@ -1,0 +1,64 @@
+"""What is kept within so many bytes, and what is forgotten."""
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from excite.session import ByteCache
+
+
+def test_the_least_recently_used_is_forgotten_first():
+    cache = ByteCache(most_bytes=3)
+    for key in "abc":
+        cache.put(key, key.upper(), 1)
+    assert cache.get("a") == "A"
+    cache.put("d", "D", 1)
+    assert [cache.get(key) for key in "abcd"] == ["A", None, "C", "D"]
+
+
+def test_what_is_too_large_is_not_kept():
+    cache = ByteCache(most_bytes=3)
+    cache.put("a", "A", 4)
+    assert cache.get("a") is None
+    assert (len(cache), cache.size) == (0, 0)
+
+
+def test_a_thing_may_grow():
+    cache = ByteCache(most_bytes=5)
+    cache.put("a", "A", 2)
+    cache.put("b", "B", 1)
+    cache.put("a", "AA", 5)
+    assert (cache.get("a"), cache.get("b"), cache.size) == ("AA", None, 5)
+    cache.clear()
+    assert (cache.get("a"), cache.size) == (None, 0)
+
+
+@given(st.integers(0, 20), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9))))
+def test_it_never_holds_more_than_it_may(most, steps):
+    cache = ByteCache(most)
+    sizes = {}
+    for key, size in steps:
+        cache.put(key, key, size)
+        sizes[key] = size
+        kept = [one for one in range(6) if cache._kept.get(one)]
+        assert cache.size == sum(sizes[one] for one in kept) <= most
+        assert size > most or key in kept
+
+
+@pytest.mark.parametrize("threads", [8])
+def test_several_threads(threads):
+    cache = ByteCache(most_bytes=50)
+
+    def use(seed):
+        for step in range(2000):
+            cache.put((seed * step) % 97, step, step % 5)
+            cache.get(step % 97)
+
+    started = [threading.Thread(target=use, args=(seed,)) for seed in range(1, threads + 1)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    assert cache.size == sum(size for _, size in cache._kept.values()) <= 50
