@@ -639,7 +639,7 @@ class TestNetworksOfOneSize:
     def test_a_method_that_looks_twice_needs_other_sizes(self):
         classifier = excite.wrap(self.network(), layer="1", preprocess=Preprocess(32, square=True))
         assert excite.attend(classifier, Image.new("RGB", (300, 200), "red"), 1)
-        with pytest.raises(ModelError, match="choose a method that looks once, such as c-mwp"):
+        with pytest.raises(ModelError, match="choose a method with one scale, such as c-mwp"):
             excite.attend(classifier, Image.new("RGB", (300, 200), "red"), 1, method="excite")
 
     def test_fully_convolutional_it_takes_them_all(self):

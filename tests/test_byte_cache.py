@@ -42,7 +42,7 @@ def test_it_never_holds_more_than_it_may(most, steps):
     for key, size in steps:
         cache.put(key, key, size)
         sizes[key] = size
-        kept = [one for one in range(6) if cache._kept.get(one)]
+        kept = [one for one in range(6) if cache._items.get(one)]
         assert cache.size == sum(sizes[one] for one in kept) <= most
         assert size > most or key in kept
 
@@ -61,4 +61,4 @@ def test_several_threads(threads):
         thread.start()
     for thread in started:
         thread.join()
-    assert cache.size == sum(size for _, size in cache._kept.values()) <= 50
+    assert cache.size == sum(size for _, size in cache._items.values()) <= 50

@@ -171,8 +171,8 @@ class Session:
         """
         wanted = []
         for k, cues in enumerate(concepts):
-            best = min(FINDINGS, len(self.labels)) if cues is None else 0
-            wanted.append([self.labels.find(cue) for cue in cues or self.probabilities[k].topk(best).indices.tolist()])
+            most_probable = self.probabilities[k].topk(min(FINDINGS, len(self.labels))).indices.tolist()
+            wanted.append([self.labels.find(cue) for cue in (most_probable if cues is None else cues)])
         rivals = [self.labels.find(rival) for rival in self._against]
         answers: list[list[AttentionMap]] = [[] for _ in wanted]
         signals = list(zip_longest(*wanted))  # the n-th concepts of all images are one signal

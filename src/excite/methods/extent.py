@@ -97,7 +97,7 @@ def _even(maps: Tensor) -> Tensor:
 
 EXTENT = Method(
     "extent",
-    "for boxes: the extent of the main object, from winners and similar activations at two scales",
+    "for boxes: the extent of the main object, from winners and similar activations",
     _extent,
     place="joint",
     scales=SCALES,

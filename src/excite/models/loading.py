@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import ModelError
-from excite.models import fully_convolutional as convolutional
 from excite.models.cards import MODELS, Card
 from excite.models.classifier import Classifier, Preprocess
 from excite.models.folder import FACTS, files_of, read_saved
+from excite.models.fully_convolutional import fully_convolutional as slide
 from excite.models.sources import caffe_card, timm_card, torchvision_card
 from excite.models.weights import (
     fill,
@@ -89,7 +89,7 @@ def load(  # noqa: PLR0913 - all but the name may be left out
     module, as_published = _network(card, file, None if words is None else len(words))
     prepare = preprocess or card.preprocess
     if card.fully_convolutional if fully_convolutional is None else fully_convolutional:
-        module = convolutional.fully_convolutional(module, _trained_side(card.preprocess))
+        module = slide(module, _trained_side(card.preprocess))
     return Classifier(
         module=module,
         preprocess=prepare if size is None else _resized(prepare, size),
@@ -138,7 +138,7 @@ def wrap(
     prepare = USUAL_PREPROCESS if preprocess is None else preprocess
     if fully_convolutional:
         side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
-        module = convolutional.fully_convolutional(module, side)
+        module = slide(module, side)
     return Classifier(
         module=module,
         preprocess=prepare,
