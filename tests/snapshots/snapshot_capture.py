@@ -31,7 +31,17 @@ from snapshot_pages import text_of_page  # noqa: E402
 import excite  # noqa: E402
 from excite.cli import main  # noqa: E402
 
-__all__ = ["make_world", "observe", "options_of", "run", "same_place", "subcommands"]
+__all__ = [
+    "array_facts",
+    "make_world",
+    "observe",
+    "options_of",
+    "picture_facts",
+    "quiet",
+    "run",
+    "same_place",
+    "subcommands",
+]
 
 MASKS = (
     (r"\(\d+ s\)", "(<time>)"),
@@ -189,21 +199,19 @@ class Describe:
         with Image.open(path) as image:
             if FIGURES.search(path.name):
                 return f"figure of {image.width} x {image.height}"
-            small = image.convert("L").resize((GRID, GRID), Image.Resampling.BOX)
-            rows = np.asarray(small, dtype=float).tolist()
-            return {"size": list(image.size), "mode": image.mode, "brightness": rows}
+            return picture_facts(image)
 
     _jpg = _jpeg = _png
 
     def _npy(self, path):
-        return _array(np.load(path))
+        return array_facts(np.load(path))
 
     def _safetensors(self, path):
         from safetensors import safe_open
 
         with safe_open(path, "pt") as file:
             facts = {name: self._maybe_json(text) for name, text in sorted((file.metadata() or {}).items())}
-            tensors = {name: _array(file.get_tensor(name).numpy()) for name in sorted(file.keys())}
+            tensors = {name: array_facts(file.get_tensor(name).numpy()) for name in sorted(file.keys())}
         return {"metadata": facts, "tensors": tensors}
 
     def _maybe_json(self, text):
@@ -236,11 +244,17 @@ def _without_numbers(text):
     return text if len(cells) == 1 else " | ".join(re.sub(r"^(#[^a-z]*)?$", "#", cell) for cell in cells)
 
 
-def _array(values):
+def picture_facts(image):
+    """What a picture looks like from afar."""
+    small = image.convert("L").resize((GRID, GRID), Image.Resampling.BOX)
+    return {"size": list(image.size), "mode": image.mode, "brightness": np.asarray(small, dtype=float).tolist()}
+
+
+def array_facts(values):
     """A summary of numbers that notices when some of them change or move."""
     flat = np.asarray(values, dtype=np.float64).ravel()
     ramp = np.linspace(-1, 1, flat.size) if flat.size else flat
-    summary = {"sum": flat.sum(), "square": (flat * flat).sum(), "ramp": (flat * ramp).sum()}
+    summary = {"sum": flat.sum(), "norm": np.sqrt((flat * flat).sum()), "ramp": (flat * ramp).sum()}
     return {"shape": list(values.shape), "type": str(values.dtype), **{k: float(v) for k, v in summary.items()}}
 
 

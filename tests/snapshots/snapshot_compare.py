@@ -73,7 +73,7 @@ def _same(old, new, where):
 def _moved(old, new):
     """Which entries went and came, where a list has become longer or shorter."""
     one, two = ([_short(each) for each in entries] for entries in (old, new))
-    lines = [line for line in difflib.unified_diff(one, two, "was", "is", n=1, lineterm="")]
+    lines = list(difflib.unified_diff(one, two, "was", "is", n=1, lineterm=""))
     return "\n".join(f"    {line}" for line in lines[2:MOST_LINES])
 
 
