@@ -41,7 +41,7 @@ CASES = {
         "attend cat.png --out out --json",
         "attend cat.png cat --against dog --no-overlays --json",
         "attend cat.png tabby 761 --model efficientnet-lite0 --layer blocks.10 --layer blocks.14 --no-contrast "
-        "--alpha 2 --out out --arrays --json",
+        "--alpha 2 --out lower --arrays --json",
         "attend cat.png tabby --model efficientnet-lite0 --method grad-cam --size 160 --no-overlays",
     ),
     "attend folder": case(
