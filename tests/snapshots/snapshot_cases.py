@@ -29,6 +29,7 @@ def case(*commands, **more):
 
 
 MODELS = "--model colours"
+CODE_KEY = ("", r"^[0-9a-f]{16}$")  # hashes the code that was run
 POINTING = f"bench pointing --data voc {MODELS} --methods c-mwp,mwp,grad,cam,center"
 LOCALIZATION = f"bench localization --data imagenet {MODELS} --methods mwp,extent,grad --held-out 0.4"
 GROUNDING = f"bench grounding --data rec {MODELS} --proposals boxes.json --side 48 --methods mwp,c-mwp,center"
@@ -113,12 +114,13 @@ CASES = {
         f"{GROUNDING} --out out --json",
         f"{GROUNDING} --out out",
         f"{GROUNDING} --gamma 0.5 --truth any --trust 0.5 --no-hints --no-page --out two --json",
-        masks=(("", r"proposals [\d.]+ %, looking [\d.]+ %, scoring [\d.]+ %"),),
+        masks=(("", r"proposals [\d.]+ %, looking [\d.]+ %, scoring [\d.]+ %"), CODE_KEY),
     ),
     "bench conservation": case(
         "bench conservation --family test_efficientnet --out out --markdown out/page.md --json",
         "bench conservation --family squeezenet --source torchvision --out out",
         "bench conservation --family resnet --source torchvision --list --json",
+        masks=(("", r"(?<= 0 )[0-9a-f]{12}$"),),
     ),
     "bench speed": case(
         "bench speed --model tiny --quick --batches 1,2 --seconds 0 --no-memory --out out --json",

@@ -62,7 +62,7 @@ def _asked(mine, cat):
     }
     several = excite.attend(mine, cat, 1, layer=["2", "5"], against="c")
     batch = excite.attend_batch(mine, [cat, cat.transpose(Image.Transpose.FLIP_LEFT_RIGHT)], "b")
-    memory = excite.Memory(mine)
+    memory = excite.SessionCache(mine)
     return {
         "attend": methods,
         "attend layers": [map_facts(each) for each in several],
