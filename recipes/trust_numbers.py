@@ -36,8 +36,8 @@ import excite
 from excite.benchmarks.conservation import FIELDS
 from excite.benchmarks.rounding_words import record
 from excite.ledger import open_ledger
-from excite.propagation import Sweep, prior
-from excite.propagation.finite import all_finite
+from excite.propagation import ExcitationPass, prior
+from excite.propagation.guard import all_finite
 from excite.readouts.save import save_text
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def checks(classifier: excite.Classifier) -> Facts:
     picture = classifier.prepared(Image.fromarray(data.chelsea()), 1.0)[None]
     layer = classifier.layer or ""
 
-    def a_map() -> tuple[Sweep, torch.Tensor]:
-        sweep = Sweep(classifier.module, picture, [layer])
+    def a_map() -> tuple[ExcitationPass, torch.Tensor]:
+        sweep = ExcitationPass(classifier.module, picture, [layer])
         return sweep, sweep.down(prior(sweep.output, {281: 1.0}), dual=-1.0)[layer]
 
     sweep, values = a_map()

@@ -19,7 +19,7 @@ from excite.looking import Look, layers_of, listed
 from excite.methods import View, find_method
 from excite.models import Preprocess
 from excite.models.identity import identity
-from excite.propagation.keeping import version_of
+from excite.propagation.rules import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

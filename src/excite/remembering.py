@@ -12,7 +12,7 @@ from excite.images import read_image
 from excite.looking import Look, listed
 from excite.methods import find_method
 from excite.propagation import held_bytes
-from excite.propagation.keeping import version_of
+from excite.propagation.rules import version_of
 from excite.shelf import Shelf
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from excite.benchmarks.randomising import fold_norms, randomise
 from excite.benchmarks.rounding import gaps
 from excite.errors import ExciteError, LayerError
 from excite.models.layers import default_layer, spatial_layers
-from excite.propagation import Sweep
-from excite.propagation.networks import main_output
+from excite.propagation import ExcitationPass
+from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +133,7 @@ def _measure(row: Row, network: nn.Module, picture: Tensor, seed: int) -> None:
     row["rounding"] = _rounding(network, picture, places, signals)
     row["turned"] = _turned(network, picture, layer, signals[0])
     randomise(network, picture, seed, biases=True)
-    row["biased"] = float(Sweep(network, picture, [layer]).down(signals[0])[layer].sum())
+    row["biased"] = float(ExcitationPass(network, picture, [layer]).down(signals[0])[layer].sum())
 
 
 def _places(network: nn.Module, picture: Tensor) -> dict[str, str]:
@@ -189,7 +189,7 @@ def _readings(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Ro
     expected = main_output(network(picture)).detach()
     signals = _signals(expected)
     before = state_of(network)
-    sweep = Sweep(network, picture, list(dict.fromkeys(places.values())))
+    sweep = ExcitationPass(network, picture, list(dict.fromkeys(places.values())))
     units = [sweep.down(signal) for signal in signals]
     duals = [sweep.down(signal, unit=0.0, dual=1.0) for signal in signals]
     row: Row = {
@@ -218,11 +218,11 @@ def _rounding(network: nn.Module, picture: Tensor, places: dict[str, str], signa
 
 def _turned(network: nn.Module, picture: Tensor, layer: str, signal: Tensor) -> float | None:
     """How far the map moves when convolutions do the scaling of their norms: not at all, if signs are read rightly."""
-    sweep = Sweep(network, picture, [layer])
+    sweep = ExcitationPass(network, picture, [layer])
     output, expected = sweep.output, sweep.down(signal)[layer]  # now: its rules refer to the weights that are changed
     if not fold_norms(network, picture):
         return None
-    sweep = Sweep(network, picture, [layer])
+    sweep = ExcitationPass(network, picture, [layer])
     if not torch.allclose(sweep.output, output, rtol=0.0, atol=1e-3 * float(output.abs().max())):
         return None  # not the same function: that convolution's own values are used elsewhere too
     return float((sweep.down(signal)[layer] - expected).abs().sum())
@@ -251,6 +251,6 @@ def versions() -> dict[str, str]:
 def _basis() -> str:
     """A digest of the packages and of the code that a row depends on."""
     own = Path(__file__).parent
-    code = [*Path(propagation.__file__).parent.glob("*.py"), *(own / f"{name}.py" for name in OWN_FILES)]
+    code = [*Path(propagation.__file__).parent.rglob("*.py"), *(own / f"{name}.py" for name in OWN_FILES)]
     content = repr(versions()).encode() + b"".join(path.read_bytes() for path in sorted(code))
     return hashlib.sha1(content, usedforsecurity=False).hexdigest()[:12]

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from torch.autograd import _get_sequence_nr as _nodes_made  # type: ignore[attr-defined]  # it has no public name
 
-from excite.propagation import Sweep
-from excite.propagation.affine import Affine
+from excite.propagation import ExcitationPass
 from excite.propagation.graph import rule_of
-from excite.propagation.rules import Tap
+from excite.propagation.rules import Affine, Tap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,7 +62,7 @@ def losses(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor, least:
     spans: list[Span] = []
     hooks = list(_timed(module, spans))
     try:
-        sweep = Sweep(module, inputs, [layer])
+        sweep = ExcitationPass(module, inputs, [layer])
     finally:
         for hook in hooks:
             hook.remove()
@@ -76,7 +75,7 @@ def losses(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor, least:
             kind = "Affine" if isinstance(rule, Affine) else type(rule or node).__name__
             found.append(Loss(_sum(above) - _sum(below), kind, place, type(module.get_submodule(place)).__name__))
 
-    sweep.carry(sweep.start(), signal[None], watch=compare)
+    sweep.propagate(sweep.start(), signal[None], observer=compare)
     return sorted((loss for loss in found if loss.share > least), key=lambda loss: -loss.share)
 
 
@@ -124,7 +123,7 @@ def explain(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor) -> di
         cause = _cause(loss, means=means)
         share, place = causes.get(cause, (0.0, loss.module))
         causes[cause] = share + loss.share, place
-    arrived = float(Sweep(module, inputs, [layer]).down(signal)[layer].double().sum())
+    arrived = float(ExcitationPass(module, inputs, [layer]).down(signal)[layer].double().sum())
     rest = float(signal.sum()) - arrived - sum(loss.share for loss in found)
     if rest > UNSEEN:
         causes["constant"] = rest, ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from excite.propagation import Sweep
+from excite.propagation import ExcitationPass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def gaps(network: nn.Module, picture: Tensor, layers: Sequence[str], signals: Se
         >>> gap["mwp"] < 1e-4
         True
     """
-    rough, exact = Sweep(network, picture, layers), Sweep(*in_double(network, picture), layers)
+    rough, exact = ExcitationPass(network, picture, layers), ExcitationPass(*in_double(network, picture), layers)
     found: dict[str, Row] = {layer: {"layer": layer, "moved": 0.0} for layer in layers}
     for name, (unit, dual) in SENT.items():
         for signal in signals:

@@ -11,7 +11,7 @@ from excite.benchmarks.speed_rounds import Contender
 from excite.compiling import Compiled
 from excite.models import wrap
 from excite.propagation import mwp, prior
-from excite.propagation.networks import main_output
+from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from excite.propagation.networks import find_layer
+from excite.propagation.taps import find_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ from excite.models.folder import files_of
 from excite.models.layers import default_layer
 from excite.models.loading import DEFAULT, RANDOM
 from excite.models.packages import torchvision_models
-from excite.propagation.networks import main_output
+from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
     from pathlib import Path

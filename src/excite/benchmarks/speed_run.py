@@ -178,6 +178,6 @@ def _basis() -> str:
     """A digest of torch and of the code that a time depends on."""
     own = Path(__file__).parent
     parts = [Path(str(part.__file__)).parent for part in (propagation, exporting)]
-    code = [*(file for part in parts for file in part.glob("*.py")), *(own / f"{name}.py" for name in OWN_FILES)]
+    code = [*(file for part in parts for file in part.rglob("*.py")), *(own / f"{name}.py" for name in OWN_FILES)]
     content = version("torch").encode() + b"".join(path.read_bytes() for path in sorted(code))
     return hashlib.sha1(content, usedforsecurity=False).hexdigest()[:12]

@@ -10,7 +10,7 @@ from excite.benchmarks.conservation import passes_everything
 from excite.checking.check import Check, Panel, Verdict
 from excite.checking.means import mean
 from excite.models.layers import spatial_layers
-from excite.propagation import Sweep, prior
+from excite.propagation import ExcitationPass, prior
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def mass_kept(seen: Seen) -> dict[str, Any]:
     reading = seen.layers["mwp"][0]
     above = names[names.index(reading) :] if reading in names else [reading]
     layers = [name for name in above if passes_everything(module, inputs, name)]
-    sweep = Sweep(module, inputs, list(dict.fromkeys([*layers, reading])))
+    sweep = ExcitationPass(module, inputs, list(dict.fromkeys([*layers, reading])))
     arrived = sweep.down(prior(sweep.output, dict.fromkeys(seen.finding.units, 1.0)))
     return {
         "reading": reading,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from excite.checking.check import Check, Verdict
-from excite.propagation import Sweep, prior
-from excite.propagation.networks import main_output
+from excite.propagation import ExcitationPass, prior
+from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def values_agree(seen: Seen) -> dict[str, Any]:
 
 def _explained(module: nn.Module, inputs: Tensor, layer: str, units: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """The answer, and the map of winning probabilities [h, w] in double precision."""
-    sweep = Sweep(module, inputs, [layer])
+    sweep = ExcitationPass(module, inputs, [layer])
     arrived = sweep.down(prior(sweep.output, dict.fromkeys(units, 1.0)))[layer]
     return sweep.output.detach(), arrived.double()
 

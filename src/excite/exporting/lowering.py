@@ -80,7 +80,7 @@ def _left_over(side: Any, places: Any, step: int, pad: int, kernel: int) -> int:
 def convolution_backward(
     signal: Tensor, child: Tensor, weight: Tensor, _bias: Any, *options: Any
 ) -> tuple[Tensor, None, None]:
-    """What `excite.propagation.products` asks for: only the children's share."""
+    """What `excite.propagation.fast.kernels` asks for: only the children's share."""
     stride, padding, dilation, _, _, groups, _ = options
     return transposed(signal, weight, child.shape[2:], stride, padding, dilation, groups), None, None
 

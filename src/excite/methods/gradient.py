@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from excite.methods.method import Cue, Place
     from excite.methods.view import View
-    from excite.propagation.gradients import Gradients
-    from excite.propagation.steps import Way
+    from excite.propagation.gradients import Gradients, Variant
 
     Maps = dict[str, Tensor]
     Make = Callable[[Gradients, Tensor, Sequence[str] | None], Maps]
@@ -48,7 +47,7 @@ def contrasted(make: Make) -> Make:
     return difference
 
 
-def _loudest(way: Way) -> Make:
+def _loudest(way: Variant) -> Make:
     """The largest magnitude over channels, smoothed."""
 
     def make(gradients: Gradients, signal: Tensor, layers: Sequence[str] | None) -> Maps:

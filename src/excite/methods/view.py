@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from excite.errors import LayerError
-from excite.propagation import Gradients, Sweep
+from excite.propagation import ExcitationPass, Gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ class View:
         self.module = module
         self.prepare = prepare
         self.layers = {method: tuple(names) for method, names in layers.items()}
-        self._winners: dict[float, Sweep] = {}
+        self._winners: dict[float, ExcitationPass] = {}
         self._gradients: dict[float, Gradients] = {}
 
     @property
@@ -54,10 +54,10 @@ class View:
         ways = {method.way for method in self.layers}
         return self.gradients().output if ways == {"gradients"} else self.winners().output
 
-    def winners(self, scale: float = 1.0) -> Sweep:
+    def winners(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass from which winning probabilities go down."""
         if scale not in self._winners:
-            sweep = Sweep(self.module, self.prepare(scale), self._read_by("winners", scale))
+            sweep = ExcitationPass(self.module, self.prepare(scale), self._read_by("winners", scale))
             check_spatial({layer: reading.probe for layer, reading in sweep.readings.items()})
             self._winners[scale] = sweep
         return self._winners[scale]
@@ -70,7 +70,7 @@ class View:
             self._gradients[scale] = gradients
         return self._gradients[scale]
 
-    def passes(self) -> list[Sweep | Gradients]:
+    def passes(self) -> list[ExcitationPass | Gradients]:
         """The forward passes so far."""
         return [*self._winners.values(), *self._gradients.values()]
 

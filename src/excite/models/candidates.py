@@ -9,7 +9,7 @@ from torch import nn
 
 from excite.errors import LayerError, SignalError
 from excite.models.layers import spatial_layers
-from excite.propagation import Sweep, prior
+from excite.propagation import ExcitationPass, prior
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,7 +91,7 @@ def _shortest_name(module: nn.Module, name: str, steps: Sequence[SpatialLayer]) 
 def _below_the_weights(module: nn.Module, inputs: Tensor, layers: list[SpatialLayer]) -> list[SpatialLayer]:
     """Leave out the top ones, which have no dual unit to contrast with because they lie above the last weights."""
     while layers:
-        sweep = Sweep(module, inputs, [layers[-1].name])
+        sweep = ExcitationPass(module, inputs, [layers[-1].name])
         try:
             sweep.down(prior(sweep.output, {0: 1.0}), dual=-1.0)
         except SignalError:

@@ -16,7 +16,7 @@ from torch import nn
 from excite.errors import ImageError, ModelError
 from excite.models.heads import head_of
 from excite.models.sliding import Sliding
-from excite.propagation.networks import main_output, plain_network
+from excite.propagation.taps import main_output, plain_network
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from excite.errors import LayerError
 from excite.models.heads import Recording, Window, step_of
 from excite.models.receptive import Receptive, view_of
-from excite.propagation.networks import as_found, plain_network
-from excite.propagation.notes import tensors_in
+from excite.propagation.provenance import tensors_in
+from excite.propagation.taps import as_found, plain_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from excite.models.views import WHOLE, Seeing, Side, View
-from excite.propagation.notes import tensors_in
+from excite.propagation.provenance import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

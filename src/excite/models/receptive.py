@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode
 
 from excite.models.reaching import REACHING
 from excite.models.views import Seeing, Side, set_view, view_of
-from excite.propagation.call import WRITING, operation_name
-from excite.propagation.notes import tensors_in
+from excite.propagation.mode import WRITING, operation_name
+from excite.propagation.provenance import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from excite.errors import ModelError
 from excite.models.heads import DRY_BATCH, Counting, Head, HeadCall, Key, Window
-from excite.propagation.call import operation_name
-from excite.propagation.notes import tensors_in
+from excite.propagation.mode import operation_name
+from excite.propagation.provenance import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from excite.propagation.notes import tensors_in
+from excite.propagation.provenance import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

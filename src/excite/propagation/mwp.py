@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
+from excite.propagation.excitation_pass import ExcitationPass
 from excite.propagation.signals import as_signal
-from excite.propagation.sweep import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,11 +53,11 @@ def mwp(
     """The marginal winning probability of every neuron of a layer, by Excitation Backprop.
 
     Args:
-        module: any network in plain PyTorch, [pictures, ...] -> [pictures, classes] or [pictures, classes, h, w]. It
+        module: any network in plain PyTorch, [images, ...] -> [images, classes] or [images, classes, h, w]. It
             is run once and left exactly as it was found.
         inputs: what it is called with: a batch, or a tuple of arguments.
         signal: the top-down signal P(A_0). A class index; weights for several classes, ``{cat: 1, dog: -1}`` (any
-            linear combination); a tensor of integers with one class for each picture; a tensor of floats with one
+            linear combination); a tensor of integers with one class for each image; a tensor of floats with one
             weight for each class, or of the output's shape, or several of those in a leading dimension.
         layer: the name of a module, as in ``module.named_modules()``; several names give a dict.
         contrastive: subtract the map of the dual unit, whose weights are the negatives (c-MWP). Signed, not truncated.
@@ -65,7 +65,7 @@ def mwp(
 
     Returns:
         the winning probabilities, of the shape of the layer's output, with a leading dimension where ``signal`` has
-        one. They sum to the signal that arrived: 1, less what units excited by their bias alone could not hand on.
+        one. They sum to 1, less what was lost at units that only their bias excites.
 
     Raises:
         NoRuleError: an operation between the layer and the output has no top-down rule.
@@ -79,10 +79,10 @@ def mwp(
         torch.Size([1, 2, 2, 2])
     """
     layers = [layer] if isinstance(layer, str) else list(layer)
-    sweep = Sweep(module, inputs, layers, again=False)
-    signals = as_signal(signal, sweep.output)
+    excitation = ExcitationPass(module, inputs, layers, reuse=False)
+    signals = as_signal(signal, excitation.output)
     sent = (0.0, 1.0) if dual else (1.0, -1.0 if contrastive else 0.0)
-    maps = sweep.down(signals, unit=sent[0], dual=sent[1])
-    several = isinstance(signal, torch.Tensor) and signal.dim() > sweep.output.dim()
+    maps = excitation.down(signals, unit=sent[0], dual=sent[1])
+    several = isinstance(signal, torch.Tensor) and signal.dim() > excitation.output.dim()
     result = {name: maps[name] if several else maps[name][0] for name in layers}
     return result[layer] if isinstance(layer, str) else result

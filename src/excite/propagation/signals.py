@@ -16,10 +16,10 @@ __all__ = ["as_signal", "check_shape", "prior"]
 
 
 def prior(output: Tensor, units: Mapping[int, float]) -> Tensor:
-    """A signal that cues some classes with given weights, the same for every picture of the batch.
+    """A signal that cues some classes with given weights, the same for every image of the batch.
 
     Where the output is a map (a fully convolutional network), the share of each class is spread over space in
-    proportion to ``exp(logit)``: the classifier's own confidence says where to look from (FIELD: the authors' code).
+    proportion to ``exp(logit)``, the classifier's own confidence at each position, as in the authors' code.
 
     Example:
         >>> prior(torch.zeros(1, 3), {0: 0.5, 2: 0.5})
@@ -46,16 +46,16 @@ def check_shape(signal: Tensor, output: Tensor) -> None:
 
 
 def as_signal(signal: Tensor | SupportsIndex | Mapping[int, float], output: Tensor) -> Tensor:
-    """What a user may mean by a signal, with a leading dimension for several signals.
+    """Any form of signal as a tensor with a leading dimension for several signals.
 
     Args:
         signal: a class; weights for several classes (their sum is one signal); a tensor of integers with one class
-            for each picture; a tensor of floats: one weight for each class, or of the output's shape, or several
+            for each image; a tensor of floats: one weight for each class, or of the output's shape, or several
             such in a leading dimension.
-        output: the network's output, [pictures, classes, ...].
+        output: the network's output, [images, classes, ...].
 
     Returns:
-        [signals, pictures, classes, ...]. A single signal is one signal.
+        [signals, images, classes, ...]. A single signal is one signal.
     """
     if isinstance(signal, SupportsIndex) and not isinstance(signal, Tensor):
         return prior(output, {index(signal): 1.0})[None]
