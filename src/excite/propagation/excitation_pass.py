@@ -116,7 +116,10 @@ class ExcitationPass:
             for rule in self._top:
                 rule.unit, rule.dual = unit * alpha - dual * beta, dual * alpha - unit * beta
             maps = (self._all_signals if normalised else self._scaled_signals)(signals, wanted)
-        return maps if several else {layer: each[0] for layer, each in maps.items()}
+        if not several:
+            for layer in wanted:
+                maps[layer] = maps[layer][0]
+        return maps
 
     def _all_signals(self, signals: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
         """All signals together, or some at a time where their tensors would be large."""

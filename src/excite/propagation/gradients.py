@@ -1,8 +1,8 @@
 """Gradients, deconvolution, guided backpropagation and the epsilon rule of relevance, after one forward pass.
 
 They use the same mode as the rules. Each operation keeps a small graph of its own, from its inputs to its output, so
-that its true gradient is at hand; and where a variant differs from the gradient, a rule says how. All rules of a forward
-pass read one `Switch`, so that every variant can be computed any number of times.
+that its true gradient is at hand; and where a variant differs from the gradient, a rule says how. All rules of a
+forward pass read one `Switch`, so that every variant can be computed any number of times.
 
 | | rectifier ``y = f(x)`` | weights ``y = W x + b`` | one-to-one ``y = f(x)`` | product of two activations |
 |---|---|---|---|---|
@@ -244,7 +244,7 @@ def _on_leaves(call: Call, children: Sequence[Tensor]) -> tuple[list[Tensor], Te
         return list(leaves.values()), call.function(*args, **kwargs)
 
 
-# --- which operation follows which rule: the column ``gradient`` of the table ------------------------------------------
+# --- which operation follows which rule: the column ``gradient`` of the table ----------------------------------------
 
 
 def _operations(switch: Switch) -> dict[str, Operation]:

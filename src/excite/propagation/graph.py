@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 import weakref
+from dataclasses import dataclass, field
+from itertools import filterfalse
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -173,14 +176,14 @@ class Subgraph:
     """
 
     def __init__(self, starts: Sequence[GradientEdge], probes: Sequence[Tensor]) -> None:
-        self.probes, self.starts = list(probes), [(edge.node, edge.output_nr) for edge in starts]
+        self.probes, self.starts = list(probes), list(map(attrgetter("node", "output_nr"), starts))
         wanted, leading = set(self.probes), set()
         self.steps: list[tuple[Any, Rule | None, list[tuple[int, Any, int]]]] = []
         for node in reversed(_top_down(self.starts)):
             below = []
             for k, (child, output) in enumerate(node.next_functions):
                 if child in leading:
-                    below.append((k, child, output))  # noqa: PERF401 - a comprehension would be one more frame for each
+                    below.append((k, child, output))
             if below or getattr(node, "variable", None) in wanted:
                 leading.add(node)
                 self.steps.append((node, rule_of(node), below))
@@ -194,15 +197,14 @@ class Subgraph:
 def _top_down(starts: Sequence[tuple[Any, int]]) -> list[Any]:
     """All nodes below some starts, each after every node above it."""
     parents: dict[Any, int] = {}  # of each node, those not yet in order
-    for start in dict.fromkeys(node for node, _ in starts):
+    for start, _ in starts:
         for node in nodes_below(start, set(parents)):
             parents.setdefault(node, 0)
     for node in list(parents):
         for child, _ in node.next_functions:
             if child is not None:
                 parents[child] = parents.get(child, 0) + 1
-    ready = [node for node, count in parents.items() if not count]
-    order = []
+    ready, order = list(filterfalse(parents.get, parents)), []
     while ready:
         node = ready.pop()
         order.append(node)
@@ -269,6 +271,7 @@ _USES = getattr(torch._C, "_storage_Use_Count", None)  # noqa: SLF001 - torch ha
 _OWN_USES = 2  # of memory that one tensor refers to: the tensor's own, and that of the storage asked for
 
 
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Saved:
     """A tensor whose content will not change: see `CopyOnWrite`.
 
@@ -277,23 +280,11 @@ class Saved:
         signed_inputs: its parts above and below 0, which `fast` shares between rules.
     """
 
-    __slots__ = ("__weakref__", "signed_inputs", "tensor")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-        self.signed_inputs: list[tuple[Tensor, int]] | None = None
-
-    def holds(self, tensor: Tensor) -> bool:
-        """Whether that is the same view of the same memory."""
-        mine = self.tensor
-        return (
-            mine.data_ptr() == tensor.data_ptr()
-            and mine.shape == tensor.shape
-            and mine.stride() == tensor.stride()
-            and mine.dtype == tensor.dtype
-        )
+    tensor: Tensor
+    signed_inputs: list[tuple[Tensor, int]] | None = None
 
 
+@dataclass(eq=False)
 class CopyOnWrite:
     """Saves tensors by reference, and copies them just before the network overwrites them.
 
@@ -301,8 +292,7 @@ class CopyOnWrite:
     needs them as they were.
     """
 
-    def __init__(self) -> None:
-        self._saved: dict[int, list[weakref.ref[Saved]]] = {}
+    _saved: dict[int, list[weakref.ref[Saved]]] = field(default_factory=dict)  # by the address of their memory
 
     def keep(self, tensor: Tensor) -> Saved:
         """The present content of ``tensor``; the same object for the same view of the same memory."""
@@ -310,7 +300,13 @@ class CopyOnWrite:
         if is_concrete():
             for reference in here:
                 saved = reference()
-                if saved is not None and saved.holds(tensor):
+                if (
+                    saved is not None
+                    and saved.tensor.data_ptr() == tensor.data_ptr()
+                    and saved.tensor.shape == tensor.shape
+                    and saved.tensor.stride() == tensor.stride()
+                    and saved.tensor.dtype == tensor.dtype
+                ):
                     return saved
         saved = Saved(tensor.detach())
         here.append(weakref.ref(saved))

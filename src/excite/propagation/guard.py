@@ -7,6 +7,7 @@ not finite the network runs once more, to find the layer.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,17 +38,17 @@ def all_finite(values: Tensor) -> bool:
     return bool(torch.isfinite(values).all())
 
 
+@dataclass(frozen=True)
 class Guard:
     """Checks the numbers of one forward pass.
 
-    Args:
+    Attributes:
         module: the network.
-        inputs: what it was called with.
+        inputs: what it was called with: a tensor, or a tuple of arguments.
     """
 
-    def __init__(self, module: nn.Module, inputs: Any) -> None:
-        self._module = module
-        self.arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    module: nn.Module
+    inputs: Any
 
     def check_output(self, output: Tensor) -> None:
         """Refuse an input or an output that is not finite; a logit of -inf is allowed.
@@ -57,7 +58,7 @@ class Guard:
         """
         if not is_concrete():
             return
-        first = self.arguments[0] if self.arguments else None
+        first = self.inputs[0] if isinstance(self.inputs, tuple) and self.inputs else self.inputs
         if isinstance(first, Tensor) and not all_finite(first):
             raise _in_input(first)
         if not all_finite(output) and bool((output.isnan() | (output == torch.inf)).any()):
@@ -74,14 +75,14 @@ class Guard:
 
     def explained(self, what: str) -> NumberError:
         """The error for a result that is not finite: where that began, and what to do."""
-        module = plain_network(self._module)
+        module = plain_network(self.module)
         for name, weight in module.named_parameters():
             if not all_finite(weight):
                 return NumberError(
                     f"{what} would not be finite: the network's weights hold {_kind(weight)} in {name!r}; load or "
                     "train them again"
                 )
-        begun = _begun(module, self.arguments)
+        begun = _begun(module, self.inputs if isinstance(self.inputs, tuple) else (self.inputs,))
         if begun is None:
             return NumberError(
                 f"{what} would not be finite, although all layers are: numbers on the way down leave the range of "

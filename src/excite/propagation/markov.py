@@ -1,7 +1,7 @@
 """The Markov chain of a network (paper, section 3.1): its matrices, and paths that are drawn from it.
 
-A path starts at an output unit drawn from the signal, steps from parent to child with the rules' probabilities, and ends
-at a unit of the lowest layer (or is lost at a unit that only its bias excites). In canonical form
+A path starts at an output unit drawn from the signal, steps from parent to child with the rules' probabilities, and
+ends at a unit of the lowest layer (or is lost at a unit that only its bias excites). In canonical form
 
     P = [ Q  R ]      N = (I - Q)^-1
         [ 0  I ]
@@ -106,8 +106,8 @@ def transition_matrix(module: nn.Module, inputs: Tensor, upper: str | None, lowe
 def absorbing_chain(module: nn.Module, inputs: Tensor, layers: Sequence[str]) -> AbsorbingChain:
     """The absorbing chain over the output units and the units of ``layers``, of which the last one absorbs.
 
-    ``layers`` are given from the top down. In networks with branches a step goes from a unit to the next of these layers
-    on its path, whichever branch it takes.
+    ``layers`` are given from the top down. In networks with branches a step goes from a unit to the next of these
+    layers on its path, whichever branch it takes.
 
     Example:
         >>> from torch import nn
@@ -161,8 +161,8 @@ class Walks:
 
     Attributes:
         visits: for each layer how many paths passed each of its units, in the layer's shape.
-        paths: for each path the unit it passed at each layer (its index in the layer's shape), None where it took another
-            branch or was lost before.
+        paths: for each path the unit it passed at each layer (its index in the layer's shape), None where it took
+            another branch or was lost before.
         count: how many paths were drawn.
     """
 
@@ -275,7 +275,7 @@ def winner_take_all(
 def _descend(
     excitation: ExcitationPass, start: list[tuple[int, list[int]]], choose: Choice
 ) -> dict[str, list[tuple[int, list[int]]]]:
-    """Draw paths from output units, with a choice among the children at each unit; for each layer which passed where."""
+    """Draw paths from output units, choosing among the children at each unit; for each layer which passed where."""
     if excitation.output.shape[0] != 1:
         raise SignalError(f"walks go through one picture at a time, but the batch has {excitation.output.shape[0]}")
     layers = {reading.probe: layer for layer, reading in excitation.readings.items()}

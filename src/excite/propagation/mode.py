@@ -181,7 +181,7 @@ class Call:
         positive, negative, *flipped = apply(
             rule, (node, node.detach(), node.detach(), node.detach())[: rule.outputs], inputs
         )
-        neuron = Neuron(positive, negative, flipped_rows=rule.flipped_rows(*flipped) if flipped else None)  # type: ignore[attr-defined]  # of `fast`
+        neuron = Neuron(positive, negative, flipped_rows=rule.flipped_rows(rule, *flipped) if flipped else None)  # type: ignore[attr-defined]  # of `fast`
         known = Provenance(neuron, known.parts, known.baseline, known.gate)
         return self.route(neuron, response, response if signed is None else signed, known, own=signed is None)
 
@@ -230,7 +230,7 @@ class RuleMode(TorchFunctionMode):
         self._run_below = choose(run_below)
         self._written: dict[int, StorageWeakRef] = {}  # memory that activations were written to, while it lasts
 
-    def __torch_function__(
+    def __torch_function__(  # noqa: PLR0911 - each return is one kind of call
         self,
         func: Callable[..., Any],
         types: Any,
@@ -286,7 +286,14 @@ class RuleMode(TorchFunctionMode):
     def run_plainly(self, call: Call) -> Any:
         """Run an operation without a rule and record what is known of its result."""
         if call.above_tap:
-            result = self._run_with_gradient(call)
+            args, kwargs = map_tensors(_without_parameters, (call.args, call.kwargs))
+            with torch.enable_grad(), self.memory.saving():
+                if call.name in WRITING:
+                    self.memory.before_writing(call.subject)
+                if call.in_place and call.name not in WRITING:  # not over what the gradient needs
+                    result = call.on(call.subject.clone())
+                else:
+                    result = call.function(*args, **kwargs)
         else:
             with torch.no_grad():
                 if call.in_place or call.name in WRITING:
@@ -302,20 +309,6 @@ class RuleMode(TorchFunctionMode):
         if call.in_place and call.above_tap and call.name not in WRITING:
             return self.write(call.subject, result)
         return result
-
-    def _run_with_gradient(self, call: Call) -> Any:
-        """Run an operation with autograd's gradient; on a copy where it would overwrite what the gradient needs."""
-
-        def without_parameters(tensor: Tensor) -> Tensor:
-            return tensor.detach() if tensor.requires_grad and not is_above_tap(tensor) else tensor
-
-        args, kwargs = map_tensors(without_parameters, (call.args, call.kwargs))
-        with torch.enable_grad(), self.memory.saving():
-            if call.name in WRITING:
-                self.memory.before_writing(call.subject)
-            elif call.in_place:
-                return call.on(call.subject.clone())
-            return call.function(*args, **kwargs)
 
     def module_name(self) -> str:
         """The name of the module whose code is running, read off the stack so that no hook is needed."""
@@ -374,13 +367,19 @@ class RuleMode(TorchFunctionMode):
         known = list(map(provenance_of, inputs))
         neuron, baseline, gate = known[0].neuron if moves else None, None, known[0].gate
         if neuron is not None:
-            neuron = neuron.moved(lambda tensor: tensors_in(call.on(tensor))[position])
+            neuron = neuron.moved(call.on, position)
         for each in known:
             gate = min(gate, each.gate)
             if each.baseline is not None and baseline is None:
                 args, kwargs = map_tensors(_baseline, (call.args, call.kwargs))
                 baseline = tensors_in(call.function(*args, **kwargs))[position]
-        return Provenance(neuron, _parts(call), baseline, gate)
+        parts = None
+        if call.name in {"cat", "concat", "concatenate"}:
+            tensors = tuple(call.argument(0, "tensors"))
+            if any(each.neuron is not None or each.parts is not None for each in known):
+                dim = call.argument(1, "dim", "axis", default=0)
+                parts = Parts(tensors, tuple(map(version_of, tensors)), dim)
+        return Provenance(neuron, parts, baseline, gate)
 
 
 def run_below(_name: str, _function: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Tensor | None:
@@ -402,16 +401,9 @@ def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
     return value
 
 
-def _parts(call: Call) -> Parts | None:
-    """What a concatenation is made of, where that can matter later."""
-    if call.name not in {"cat", "concat", "concatenate"}:
-        return None
-    tensors = tuple(call.argument(0, "tensors"))
-    for part in tensors:
-        known = provenance_of(part) if is_activation(part) else UNKNOWN
-        if known.neuron is not None or known.parts is not None:
-            return Parts(tensors, tuple(map(version_of, tensors)), call.argument(1, "dim", "axis", default=0))
-    return None
+def _without_parameters(tensor: Tensor) -> Tensor:
+    """Constants without their history: only activations carry the signal."""
+    return tensor.detach() if tensor.requires_grad and not is_above_tap(tensor) else tensor
 
 
 def _baseline(tensor: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ would pass through it, so operations beside the path of the signal (a comparison
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from excite.propagation.mode import Call
 
     Handler = Callable[[Call], Any]
+    Range = tuple[bool, bool, bool, Tensor]
 
 __all__ = ["NODES", "OPERATIONS", "Operation", "main_and_gate"]
 
@@ -63,7 +64,7 @@ class Operation(NamedTuple):
     gradient: str = ""
 
 
-# --- operations with several children for each unit (Eqns. 4, 5 and 10): weights, pooling, sums --------------------
+# Operations with several children for each unit (Eqns. 4, 5 and 10): weights, pooling, sums.
 
 
 def convolution(call: Call) -> Any:
@@ -116,38 +117,26 @@ def interpolation(call: Call) -> Any:
 
 def product(call: Call) -> Any:
     """A matrix product of an activation with weights, or with a gate (attention over values)."""
-    return _product(call, call.subject, call.argument(1, "mat2", "other", "vec2", "vec"), call.function)
-
-
-def einstein_sum(call: Call) -> Any:
-    """``einsum`` of two operands is a matrix product."""
-    equation, *operands = call.args
-    operands = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
-    if len(operands) != 2:
-        return call.plain()
-    function = call.function
-    return _product(call, *operands, lambda *both: function(equation, *both))
-
-
-def product_with_bias(call: Call) -> Any:
-    """``addmm``: a bias and a matrix product in one call."""
-    bias, left, right = call.args[:3]
-    scaled = call.kwargs.get("beta", 1) != 1 or call.kwargs.get("alpha", 1) != 1
-    if is_activation(bias) or is_activation(right) or scaled:
-        return call.plain()
-    return _product(call, left, right, torch.matmul)
-
-
-def _product(call: Call, left: Tensor, right: Tensor, multiply: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    multiply: Callable[..., Tensor] = call.function
+    left, right = call.subject, call.argument(1, "mat2", "other", "vec2", "vec")
+    if call.name == "einsum":
+        equation, *operands = call.args
+        operands = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
+        if len(operands) != 2:
+            return call.plain()
+        (left, right), multiply = operands, partial(call.function, equation)
+    elif call.name == "addmm":  # with a bias
+        bias, left, right = call.args[:3]
+        factors = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
+        if is_activation(bias) or is_activation(right) or factors != (1, 1):
+            return call.plain()
+        multiply = torch.matmul
     weight_first = _weighs(left, right)
     if weight_first == _weighs(right, left):
         return call.refuse("a product of two activations, none of them weights or a gate")
-    child, weight = (right, left) if weight_first else (left, right)
-
-    def operation(child: Tensor, weight: Any) -> Tensor:
-        return multiply(weight, child) if weight_first else multiply(child, weight)
-
-    return _affine(call, child, weight, operation, Hints())
+    if weight_first:
+        return _affine(call, right, left, lambda child, weight: multiply(weight, child), Hints())
+    return _affine(call, left, right, multiply, Hints())
 
 
 def _weighs(tensor: Tensor, other: Tensor) -> bool:
@@ -157,19 +146,15 @@ def _weighs(tensor: Tensor, other: Tensor) -> bool:
     return is_activation(other) and provenance_of(tensor).gate > provenance_of(other).gate
 
 
-def _affine(
-    call: Call, child: Tensor, weight: Tensor | None, function: Callable[[Tensor, Any], Tensor], hints: Hints
-) -> Any:
+def _affine(call: Call, child: Tensor, weight: Tensor | None, function: Callable[..., Tensor], hints: Hints) -> Any:
     """The response of ``function(child, weight)`` and a bias, with its `Affine` rule."""
     response = call.response()
     if weight is not None and not is_above_tap(child):  # where only the weights depend on the image they are a gate
         return set_provenance(response, PREACTIVATION)
     known = provenance_of(child) if is_activation(child) else UNKNOWN
     parameter = id(weight) in call.mode.state and weight is not None and not weight.is_inference()
-    weights = weight if weight is None or parameter else weight.detach()
-    rule = choose(Affine)(
-        function, call.mode.memory.keep(child), weights, known.baseline, hints._replace(parameter=parameter)
-    )
+    weights, saved = weight if weight is None or parameter else weight.detach(), call.mode.memory.keep(child)
+    rule = choose(Affine)(function, saved, weights, known.baseline, hints._replace(parameter=parameter))
     if weight is not None:
         return call.compete(rule, response, [child])
     if known.baseline is None:
@@ -219,7 +204,7 @@ def addition_of_product(call: Call) -> Any:
     return set_provenance(result, known)
 
 
-# --- operations with one child for each unit: the probability stays the same (paper: ReLU and LRN layers) ----------
+# Operations with one child for each unit: the probability stays the same (paper: ReLU and LRN layers).
 
 
 def activation(call: Call) -> Any:
@@ -257,7 +242,7 @@ def bounded_activation(call: Call) -> Any:
     return call.emit(Pass(call.subject.shape, signed > 0), response, [call.subject], known)
 
 
-def _range(call: Call) -> tuple[bool, bool, bool, Tensor]:
+def _range(call: Call) -> Range:
     """Of an increasing function: is it bounded below, and above, is its minimum other than 0, and that minimum."""
     args, kwargs = call.options
     dtype, device = call.subject.dtype, call.subject.device
@@ -268,18 +253,13 @@ def _range(call: Call) -> tuple[bool, bool, bool, Tensor]:
 
 
 @cache
-def _limits(
-    function: Callable[..., Tensor], args: Any, kwargs: Any, dtype: torch.dtype, device: torch.device
-) -> tuple[bool, bool, bool, Tensor]:
+def _limits(function: Callable[..., Tensor], args: Any, kwargs: Any, dtype: torch.dtype, device: torch.device) -> Range:
     """What the function tends to at both ends of the line; softsign's formula gives NaN there."""
-    ends = (
-        torch.full((1,), -math.inf, dtype=dtype, device=device),
-        torch.full((1,), math.inf, dtype=dtype, device=device),
-    )
+    least, most = torch.tensor([[-math.inf], [math.inf]], dtype=dtype, device=device)
     if function.__name__ == "softsign":
-        least, most = ends[0].sign(), ends[1].sign()
+        least, most = least.sign(), most.sign()
     else:
-        least, most = function(ends[0], *args, **dict(kwargs)), function(ends[1], *args, **dict(kwargs))
+        least, most = function(least, *args, **dict(kwargs)), function(most, *args, **dict(kwargs))
     return bool(torch.isfinite(least).all()), bool(torch.isfinite(most).all()), bool(least.any()), least
 
 
@@ -299,9 +279,8 @@ def dropout(call: Call) -> Any:
         return call.subject
     if "alpha" in call.name:  # moves dropped units to a value of its own
         return call.plain()
-    response = call.response()
-    mask = (response != 0) | (call.subject.detach() == 0)
-    return call.emit(Pass(call.subject.shape, mask), response, [call.subject])
+    response, child = call.response(), call.subject
+    return call.emit(Pass(child.shape, (response != 0) | (child.detach() == 0)), response, [child])
 
 
 def norm(call: Call) -> Any:
@@ -350,6 +329,9 @@ def _moved_baseline(call: Call, child: Tensor, baseline: Tensor | None, response
 
     Responses that are not negative have the baseline 0 (A1); with any that are, it is not known.
     """
+    own_statistics = call.name in {"rms_norm", "instance_norm"}
+    if own_statistics or (call.name == "batch_norm" and call.argument(5, "training", default=False)):
+        return None  # the level would have other statistics
     known = None
     if baseline is None:
         known = (child.detach() >= 0).flatten(1).all(1) if child.dim() > 1 else (child.detach() >= 0).all()
@@ -358,11 +340,6 @@ def _moved_baseline(call: Call, child: Tensor, baseline: Tensor | None, response
     level = torch.zeros_like(child.detach()) if baseline is None else baseline.clone()
     if call.name in {"layer_norm", "group_norm"}:
         moved = response - _slope(call) * (child.detach() - level)
-    elif (call.name == "batch_norm" and call.argument(5, "training", default=False)) or call.name in {
-        "rms_norm",
-        "instance_norm",
-    }:
-        return None  # their statistics are those of the child, which the level does not have
     else:  # the same call on the level
         kwargs = {name: level if argument is child else argument for name, argument in call.kwargs.items()}
         moved = call.function(*(level if argument is child else argument for argument in call.args), **kwargs).detach()
@@ -471,25 +448,15 @@ def _row(names: str, handler: Handler | None = None, *, nodes: str = "", **colum
     NODES.update(dict.fromkeys(nodes.split(), row))
 
 
-# fmt: off - one row of the table is one call
+# One row is one call.
+# fmt: off
 _row("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear", convolution, gradient="weights")
-_row("matmul mm bmm mv", product, gradient="product")
-_row("addmm", product_with_bias, gradient="product")
-_row("einsum", einstein_sum, gradient="product")
-_row(
-    "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum cumsum fold",
-    pooling,
-    linear=True,
-    nodes="""AvgPool2D AvgPool3D MkldnnAvgPool2D AdaptiveAvgPool2D AdaptiveAvgPool3D
-     MkldnnAdaptiveAvgPool2D Mean Sum Cumsum Col2Im""",
-)
-_row(
-    "interpolate upsample",
-    interpolation,
-    linear=True,
-    nodes="""UpsampleLinear1D UpsampleBilinear2D
-     UpsampleTrilinear3D UpsampleBicubic2D UpsampleBilinear2DAa UpsampleBicubic2DAa""",
-)
+_row("matmul mm bmm mv addmm einsum", product, gradient="product")
+_row("""avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum cumsum
+     fold""", pooling, linear=True, nodes="""AvgPool2D AvgPool3D MkldnnAvgPool2D AdaptiveAvgPool2D AdaptiveAvgPool3D
+     MkldnnAdaptiveAvgPool2D Mean Sum Cumsum Col2Im""")
+_row("interpolate upsample", interpolation, linear=True, nodes="""UpsampleLinear1D UpsampleBilinear2D
+     UpsampleTrilinear3D UpsampleBicubic2D UpsampleBilinear2DAa UpsampleBicubic2DAa""")
 _row("add sub", addition, linear=True, nodes="Add Sub")
 _row("rsub", reversed_subtraction, linear=True, nodes="Rsub")
 _row("addcmul", addition_of_product)
@@ -499,64 +466,39 @@ _row("sigmoid hardsigmoid", bounded_activation, gradient="one-to-one", gate=2)
 _row("tanh", bounded_activation, gradient="one-to-one", gate=1)
 _row("softsign clamp_max exp", bounded_activation, gradient="one-to-one")
 _row("hardtanh clamp clip clamp_min", bounded_activation, gradient="one-to-one", rectifies="from 0")
-_row(
-    "relu6 elu selu celu softplus", bounded_activation, gradient="one-to-one", rectifies="always", nodes="Elu Softplus"
-)
-_row(
-    "silu gelu hardswish mish leaky_relu prelu rrelu",
-    activation,
-    gradient="one-to-one",
-    rectifies="always",
-    nodes="LeakyRelu Gelu Silu Mish Hardswish PreluKernel",
-)
-_row(
-    """softshrink hardshrink tanhshrink logsigmoid log_softmax pow float_power sqrt rsqrt reciprocal rdiv square abs log
-     log1p expm1 normalize""",
-    activation,
-    gradient="one-to-one",
-)
+_row("relu6 elu selu celu softplus", bounded_activation, gradient="one-to-one", rectifies="always",
+     nodes="Elu Softplus")
+_row("silu gelu hardswish mish leaky_relu prelu rrelu", activation, gradient="one-to-one", rectifies="always",
+     nodes="LeakyRelu Gelu Silu Mish Hardswish PreluKernel")
+_row("""softshrink hardshrink tanhshrink logsigmoid log_softmax pow float_power sqrt rsqrt reciprocal rdiv square abs
+     log log1p expm1 normalize""", activation, gradient="one-to-one")
 _row("softmax softmin", activation, gradient="one-to-one", gate=2)
 _row("local_response_norm", response_norm)
 _row("batch_norm instance_norm group_norm layer_norm rms_norm", norm, gradient="one-to-one")
 _row("neg negative", negation, linear=True, nodes="Neg")
 _row("mul", multiplication, linear=True, gradient="multiplication", nodes="Mul")
 _row("div", division, linear=True, gradient="division", nodes="Div")
-_row(
-    "dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout feature_alpha_dropout",
-    dropout,
-    linear=True,
-    nodes="NativeDropout Lerp",
-)
+_row("dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout feature_alpha_dropout", dropout,
+     linear=True, nodes="NativeDropout Lerp")
 _row("maximum max", copies=True, gradient="maximum", nodes="Maximum Max")
 _row("max_pool2d", max_pooling, copies=True, nodes="MaxPool2DWithIndices MkldnnMaxPool2D")
-_row(
-    """view view_as reshape reshape_as flatten unflatten ravel permute transpose swapaxes swapdims movedim moveaxis
+_row("""view view_as reshape reshape_as flatten unflatten ravel permute transpose swapaxes swapdims movedim moveaxis
      squeeze unsqueeze contiguous clone t T mT getitem narrow select index_select tensor_split expand expand_as repeat
-     tile flip roll pad pixel_shuffle pixel_unshuffle channel_shuffle unfold to type float double half bfloat16 alias""",
-    copies=True,
-    moves=True,
-    nodes="""Alias AsStrided ChannelShuffle Clone ConstantPadNd Contiguous CopyBackwards
-     Diagonal Expand Flatten Flip Identity Im2Col Index IndexSelect Movedim NativeChannelShuffle Permute PixelShuffle
-     PixelUnshuffle ReflectionPad1D ReflectionPad2D ReflectionPad3D Repeat ReplicationPad1D ReplicationPad2D
-     ReplicationPad3D ReshapeAlias Roll Select Slice Squeeze T ToCopy Transpose Unfold UnsafeView Unsqueeze View""",
-)
+     tile flip roll pad pixel_shuffle pixel_unshuffle channel_shuffle unfold to type float double half bfloat16
+     alias""", copies=True, moves=True, nodes="""Alias AsStrided ChannelShuffle Clone ConstantPadNd Contiguous
+     CopyBackwards Diagonal Expand Flatten Flip Identity Im2Col Index IndexSelect Movedim NativeChannelShuffle Permute
+     PixelShuffle PixelUnshuffle ReflectionPad1D ReflectionPad2D ReflectionPad3D Repeat ReplicationPad1D
+     ReplicationPad2D ReplicationPad3D ReshapeAlias Roll Select Slice Squeeze T ToCopy Transpose Unfold UnsafeView Unsqueeze View""")
 _row("split chunk unbind split_with_sizes", copies=True, splits=True, nodes="Split SplitWithSizes Unbind UnsafeSplit")
 _row("index_put", index_put, copies=True, nodes="IndexPut")
 # Copies whose choice depends on values or arguments; the gradient of logsumexp is a distribution over its inputs.
-_row(
-    "",
-    copies=True,
-    nodes="""AccumulateGrad AdaptiveMaxPool2D AdaptiveMaxPool3D Amax Amin Cat CopySlices Gather Imag
+_row("", copies=True, nodes="""AccumulateGrad AdaptiveMaxPool2D AdaptiveMaxPool3D Amax Amin Cat CopySlices Gather Imag
      IndexCopy IndexFill Logsumexp MaskedFill MaskedScatter MaskedSelect MaxPool3DWithIndices Median Min Minimum Real
      RepeatInterleave Scatter Sort Stack Take Topk UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D
-     UpsampleNearestExact1D UpsampleNearestExact2D UpsampleNearestExact3D ViewAsComplex ViewAsReal Where""",
-)
+     UpsampleNearestExact1D UpsampleNearestExact2D UpsampleNearestExact3D ViewAsComplex ViewAsReal Where""")
 _row("detach data", same, gradient="same")
 _row("requires_grad", hidden_flag, gradient="same")
-_row(
-    """item tolist numpy __float__ __int__ __bool__ __index__ __complex__ __array__ zeros_like ones_like full_like
-     empty_like rand_like randn_like randint_like new_zeros new_ones new_full new_empty new_tensor""",
-    value,
-    gradient="same",
-)
+_row("""item tolist numpy __float__ __int__ __bool__ __index__ __complex__ __array__ zeros_like ones_like full_like
+     empty_like rand_like randn_like randint_like new_zeros new_ones new_full new_empty new_tensor""", value,
+     gradient="same")
 # fmt: on

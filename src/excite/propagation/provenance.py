@@ -57,13 +57,13 @@ class Neuron:
             polarity = polarity if self.polarity is None else polarity * self.polarity
             return replace(self, polarity=None if bool((polarity == 1).all()) else polarity)
 
-    def moved(self, move: Callable[[Tensor], Tensor]) -> Neuron:
-        """The same neuron after a change of shape, a selection of units, a copy."""
+    def moved(self, move: Callable[[Tensor], Any], number: int) -> Neuron:
+        """The same neuron after a change of shape, a selection of units, a copy: the output ``number`` of ``move``."""
         polarity = self.polarity
         if polarity is not None:
-            polarity = move(polarity.expand(self.positive.shape).contiguous())
+            polarity = tensors_in(move(polarity.expand(self.positive.shape).contiguous()))[number]
         with torch.enable_grad():
-            positive, negative = move(self.positive), move(self.negative)
+            positive, negative = tensors_in(move(self.positive))[number], tensors_in(move(self.negative))[number]
         return Neuron(positive, negative, polarity, self.starts)
 
 
@@ -86,7 +86,8 @@ class Parts:
 
         A part that is no neuron takes its probability whatever the sign of the response behind it.
         """
-        positive, negative, polarities, starts = [], [], [], []
+        positive, negative, polarities = [], [], []
+        starts: list[Start] = []
         for part, version in zip(self.tensors, self.versions, strict=True):
             if version_of(part) != version:
                 return None

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Affine", "Hints", "LinearOperation", "Pass", "ProductRule", "Refused", "Rule", "RuleFunction", "SignRouter", "Sum",
-    "Tap", "apply", "reduced", "scale_for", "scaled_by", "signed_part", "split_by_sign", "total_of", "version_of"]  # fmt: skip
+    "Tap", "apply", "reduced", "scale_for", "scaled_by", "signed_part", "split_by_sign", "total_of", "version_of",
+]  # fmt: skip
 
 Shares = tuple[Tensor | None, ...]
 
@@ -104,37 +106,37 @@ def apply(rule: Rule, outputs: tuple[Tensor, ...], inputs: Sequence[Tensor]) -> 
         torch._C._set_grad_enabled(before)  # noqa: SLF001 - as above
 
 
+@dataclass(eq=False)
 class LinearOperation:
     """W of one direction: z = W^T a for all children at once, and the way back W r.
 
     This plain implementation serves every operation: autograd transposes it, one signal at a time.
 
-    Args:
+    Attributes:
         function: (child, weight) -> response without bias, linear in the child.
         weights: for each kind of children (above and below their baseline) the weights that count.
     """
 
-    def __init__(self, function: Callable[[Tensor, Tensor | None], Tensor], weights: Sequence[Tensor | None]) -> None:
-        self.function, self.weights = function, weights
+    function: Callable[[Tensor, Tensor | None], Tensor]
+    weights: Sequence[Tensor | None]
 
     def totals(self, children: Tensor) -> Tensor:
         """W^T A: [kinds, *child] -> [*response]."""
         with torch.enable_grad():
             self._children = children.detach().requires_grad_()
-            pairs = zip(self._children, self.weights, strict=True)
-            self._response = total_of([self.function(child, weight) for child, weight in pairs])
+            self._response = total_of(list(map(self.function, self._children, self.weights)))
         return self._response.detach()
 
     def back(self, ratios: Tensor) -> Tensor:
         """W R: [signals, *response] -> [signals, kinds, *child]. `totals` comes first."""
-        shares = []
+        shares: list[Tensor] = []
         for ratio in ratios:
             shares += torch.autograd.grad(self._response, self._children, ratio, retain_graph=True)
         return torch.stack(shares) if len(shares) > 1 else shares[0][None]
 
 
 class Hints(NamedTuple):
-    """What is known of the weights of an `Affine`. The plain rule needs none of it; the kernels in `fast` do.
+    """What is known of the weights of an `Affine`: only for the kernels in `fast`.
 
     Attributes:
         row_dim: the output dimension whose units have one row of the weights each, where there is one.
@@ -149,34 +151,33 @@ class Hints(NamedTuple):
     parameter: bool = False
 
 
+@dataclass(eq=False)
 class Affine(Rule):
     """Convolutions, dense layers, pooling: children win in proportion to their excitation (Eqns. 4 and 10).
 
-    Args:
+    Attributes:
         function: (child, weight) -> response without bias.
         child: the activations a_j of the children.
         weight: w_ji; None for pooling, whose weights are all positive.
         baseline: lambda, the minimum of the children's activation function (Eqn. 5); None: 0.
         hints: only for the fast kernels.
+        unit: the factor for children that moved a unit in the direction of its response, and
+        dual: for those that moved it the other way. At the top, for the cued unit and its dual (c-MWP: 1 and -1).
     """
 
+    function: Callable[[Tensor, Tensor | None], Tensor]
+    child: Saved
+    weight: Tensor | None
+    baseline: Tensor | None
+    hints: Hints
+    unit: float = 1.0
+    dual: float = 0.0
     outputs = 2
 
-    def __init__(
-        self,
-        function: Callable[[Tensor, Tensor | None], Tensor],
-        child: Saved,
-        weight: Tensor | None,
-        baseline: Tensor | None,
-        hints: Hints,
-    ) -> None:
-        self.function, self.child, self.weight, self.baseline, self.hints = function, child, weight, baseline, hints
-        # What a unit hands to the children that moved it in its direction, and to those that moved it the other way.
-        # At the top: how much of the unit and of its dual is cued (c-MWP: 1 and -1).
-        self.unit, self.dual = 1.0, 0.0
-        half = child.tensor.dtype in {torch.float16, torch.bfloat16}  # cannot hold sums of many small products
-        self.dtype = torch.float32 if half else child.tensor.dtype
-        self._version = None if weight is None else version_of(weight)
+    def __post_init__(self) -> None:
+        half = self.child.tensor.dtype in {torch.float16, torch.bfloat16}  # cannot hold sums of many small products
+        self.dtype = torch.float32 if half else self.child.tensor.dtype
+        self._version = None if self.weight is None else version_of(self.weight)
 
     def down(self, *probabilities: Tensor | None) -> Shares:
         """The children's shares of units with a positive and of units with a negative response."""
@@ -195,10 +196,10 @@ class Affine(Rule):
         """The shares of the children whose contributions have that sign."""
         A, W = self._children(sign), LinearOperation(self.function, self._weights(sign))  # noqa: N806 - as above
         shares = A * W.back(P * self.reciprocal(W.totals(A), sign))  # A * W+ (P / (W+^T A)), Eqn. 10
-        return shares.sum(1)
+        return shares.sum(1)  # a child is above or below its baseline, so one of the two is 0
 
     def _children(self, sign: int) -> Tensor:
-        """a_j - lambda, those above 0 and those below: [2, *child]; of pooling only those with ``sign``: [1, *child]."""
+        """a_j - lambda, those above 0 and those below, [2, *child]; of pooling those with ``sign``, [1, *child]."""
         above, below = split_by_sign(self.child.tensor.detach().to(self.dtype), self.baseline)
         return torch.stack([above, below]) if self.weight is not None else (above if sign > 0 else below)[None]
 
@@ -217,19 +218,20 @@ class Affine(Rule):
             )
 
 
+@dataclass(eq=False)
 class Sum(Rule):
     """An element-wise sum: each term wins in proportion to what it added (as in Caffe's eltwise layer).
 
-    Args:
+    Attributes:
         terms: what each term contributes; broadcast shapes are allowed.
         traced: the terms that lead to a tapped layer, in the order of the inputs. The shares of the others end here.
         unchanged: the terms are the responses below as they are, neither negated nor taken from their baseline.
     """
 
+    terms: Sequence[Saved]
+    traced: Sequence[int]
+    unchanged: bool = False
     outputs = 2
-
-    def __init__(self, terms: Sequence[Saved], traced: Sequence[int], *, unchanged: bool = False) -> None:
-        self.terms, self.traced, self.unchanged = terms, traced, unchanged
 
     def down(self, *probabilities: Tensor | None) -> Shares:
         """P(term) = P(sum) * term / (sum of the terms with the sign of the response)."""
@@ -253,16 +255,17 @@ class Sum(Rule):
         return tuple(found)
 
 
+@dataclass(eq=False)
 class Pass(Rule):
     """One child for each unit takes its whole probability (paper: ReLU and LRN layers).
 
-    Args:
+    Attributes:
         shape: of the child, smaller than the output where it was broadcast.
         mask: which units can win at all; None: all.
     """
 
-    def __init__(self, shape: torch.Size, mask: Tensor | None = None) -> None:
-        self.shape, self.mask = shape, mask
+    shape: torch.Size
+    mask: Tensor | None = None
 
     def down(self, *probabilities: Any) -> Shares:
         """P(child) = P(parent), 0 where the child contributed nothing."""
@@ -272,33 +275,37 @@ class Pass(Rule):
         return (reduced(probability, self.shape),)
 
 
+@dataclass(eq=False)
 class ProductRule(Rule):
     """A product of two activations, neither of them a gate: without either it is 0, so each wins half."""
 
-    def __init__(self, left: torch.Size, right: torch.Size) -> None:
-        self.shapes = (left, right)
+    left: torch.Size
+    right: torch.Size
 
     def down(self, *probabilities: Any) -> Shares:
         """P(factor) = P(product) / 2."""
         (probability,) = probabilities
-        return tuple(reduced(probability / 2, shape) for shape in self.shapes)
+        return reduced(probability / 2, self.left), reduced(probability / 2, self.right)
 
 
+@dataclass(eq=False)
 class SignRouter(Rule):
     """The final response of a neuron: routes each probability to its positive or its negative input.
 
     The response may have been normalised, scaled or shifted by constants since the weighted sum (batch norm, a separate
     bias). Positive scales cancel in Eqn. 4, negative ones exchange excitation and inhibition.
 
-    Args:
+    Attributes:
         response: the response as it finally is; its sign is the neuron's.
         polarity: the sign of what the weighted sum was multiplied with; None: 1.
         bounded: the response cannot be negative, and 0 means that nothing excited the unit.
         own: the units give ``response`` itself, not their distance from a baseline.
     """
 
-    def __init__(self, response: Saved, polarity: Tensor | None, *, bounded: bool = False, own: bool = False) -> None:
-        self.response, self.polarity, self.bounded, self.own = response, polarity, bounded, own
+    response: Saved
+    polarity: Tensor | None
+    bounded: bool = False
+    own: bool = False
 
     def down(self, *probabilities: Any) -> Shares:
         """All to the input that explains the response, nothing where the scale is 0."""
@@ -329,11 +336,11 @@ class Tap(Rule):
         return (None if self.absorbing else probability, probability)
 
 
+@dataclass(eq=False)
 class Refused(Rule):
     """An operation that has a gradient but no rule. `graph.check` refuses it before any signal is propagated."""
 
-    def __init__(self, message: str) -> None:
-        self.message = message
+    message: str
 
     def down(self, *_probabilities: Tensor | None) -> Shares:
         """Refuse."""

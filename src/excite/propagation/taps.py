@@ -54,14 +54,18 @@ def forward_pass(
             mode.below = False
             read[INPUT], arguments[0] = _tap_input(arguments[0])
         output = main_output(module(*map(_activated, arguments)))
-    for layer, (child, call) in wanted.items():
-        read[layer] = _chosen(layer, calls[child], call)
+    for layer in layers:  # in their order
+        if layer in wanted:
+            child, call = wanted[layer]
+            read[layer] = _chosen(layer, calls[child], call)
+        else:
+            read[layer] = read.pop(layer)
     for child in modules:  # activations that a network keeps for itself (``self.last = x``) stay without our graph
         attributes = vars(child)
         for name in list(attributes):
             if attributes[name].__class__ not in _USUAL and is_activation(attributes[name]):
                 attributes[name] = attributes[name].detach()
-    return output, {layer: read[layer] for layer in layers}
+    return output, read
 
 
 def unread(layer: str) -> LayerError:
@@ -103,29 +107,29 @@ def _chosen(layer: str, readings: list[Reading | str], call: int) -> Reading:
 # --- taps ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class Start:
     """Where paths from the units of a layer start: below the layer's own tap.
 
-    The units of a neuron's response have a positive and a negative input below them. Which one counts is known only when
-    the whole neuron is: a norm behind the layer may change the sign. So the neuron's latest `SignRouter` is recorded.
+    The units of a neuron's response have a positive and a negative input below them. Which one counts is known only
+    when the whole neuron is: a norm behind the layer may change the sign. So its latest `SignRouter` is recorded.
 
-    Args:
+    Attributes:
         own: the edge below the response itself, the only one where no neuron is known; none at the lowest layer.
         inputs: the edges below the neuron's two inputs.
         tapped: the neuron's positive input, behind the tap.
     """
 
-    def __init__(
-        self, own: list[GradientEdge], inputs: list[GradientEdge] | None = None, tapped: Tensor | None = None
-    ) -> None:
-        self._own, self._inputs, self._tapped = own, inputs, tapped
-        self._final: tuple[SignRouter, Tensor] | None = None
-        self._direction: Tensor | None = None
+    own: list[GradientEdge]
+    inputs: list[GradientEdge] | None = None
+    tapped: Tensor | None = None
+    _final: tuple[SignRouter, Tensor] | None = None
+    _direction: Tensor | None = None
 
     @property
     def edges(self) -> list[GradientEdge]:
         """Where in autograd's graph the paths start."""
-        return self._own if self._inputs is None or self._final is None else self._inputs
+        return self.own if self.inputs is None or self._final is None else self.inputs
 
     @property
     def router(self) -> SignRouter | None:
@@ -138,13 +142,13 @@ class Start:
 
     def split(self, probability: Tensor) -> list[Tensor]:
         """The probability for each edge."""
-        if self._tapped is None or self._final is None:
+        if self.tapped is None or self._final is None:
             return [probability]
         if self._direction is None:
             router, positive = self._final
             self._direction = router.direction()
-            if positive is not self._tapped:  # seen through other taps or a change of shape: undo that
-                (self._direction,) = torch.autograd.grad(positive, self._tapped, self._direction, retain_graph=True)
+            if positive is not self.tapped:  # seen through other taps or a change of shape: undo that
+                (self._direction,) = torch.autograd.grad(positive, self.tapped, self._direction, retain_graph=True)
         return [probability * (self._direction > 0), probability * (self._direction < 0)]
 
 

@@ -1,8 +1,8 @@
 """The top-down pass with deferred products: `graph.carry` in fewer operations and less memory.
 
-A layer's share for a child is what a response of 1 would get, times the child's response a_j. The next layer multiplies
-that with its 1 / Z. Both factors are the same for all signals, so they are multiplied with each other first and with the
-signals once. And a share with the factor a_j is 0 wherever the child did not respond, so that no mask is needed there.
+A layer's share for a child is what a response of 1 would get, times the child's response a_j. The next layer
+multiplies that with its 1 / Z. Both factors are the same for all signals, so they are multiplied with each other first
+and with the signals once. And a share with the factor a_j is 0 wherever the child did not respond: no mask is needed.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ class Accumulator:
 
 
 @torch.no_grad()
-def carry(graph: Subgraph, signals: Sequence[Tensor], *, reuse: bool = True) -> list[Tensor]:
+def carry(  # noqa: C901, PLR0912 - one loop over the graph
+    graph: Subgraph, signals: Sequence[Tensor], *, reuse: bool = True
+) -> list[Tensor]:
     """As `excite.propagation.graph.carry`. ``reuse``: other signals may follow, so that normalisers are kept."""
     waiting: dict[Any, dict[int, Accumulator]] = {}
     found: dict[Tensor, Tensor] = {}
@@ -156,7 +158,7 @@ def carry(graph: Subgraph, signals: Sequence[Tensor], *, reuse: bool = True) -> 
     count = len(signals[0])
     maps = []
     for probe in graph.probes:
-        maps.append(found[probe] if probe in found else probe.new_zeros(count, *probe.shape))
+        maps.append(found[probe] if probe in found else probe.new_zeros(count, *probe.shape))  # noqa: PERF401 - one frame less
     return maps
 
 

@@ -1,7 +1,7 @@
 """`Affine` by faster kernels: the same shares from weights that are read once, in the order the CPU wants them.
 
-`affine` chooses. Dense layers and convolutions with many weights are read a block of rows at a time: each block is split
-by sign while it is in the CPU's cache and used there for the totals and for the way back. Other convolutions are
+`affine` chooses. Dense layers and convolutions with many weights are read a block of rows at a time: each is split by
+sign while it is in the CPU's cache and used there for the totals and for the way back. Other convolutions are
 transposed by calling torch's kernels directly, for all signals at once, with weights that are kept packed between
 images where that pays. All else is transposed by autograd, as in the plain rule.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -73,13 +73,6 @@ def affine(
     return kind(function, child, weight, baseline, hints)
 
 
-class Back(Protocol):
-    """The transpose of a linear operation."""
-
-    def __call__(self, ratios: Tensor, onto: Tensor | None = None) -> Tensor:
-        """From [signals, *response] to [signals, *child]; added to ``onto``, in place, where that is given."""
-
-
 class FastAffine(Affine):
     """An `Affine` that takes and gives deferred products, and keeps its normalisers for later signals.
 
@@ -88,36 +81,30 @@ class FastAffine(Affine):
     """
 
     reuse = True  # other signals may follow
+    scale = 1.0  # what the weights are multiplied with, which cancels in Eqn. 4
+    flipped_rows = FlippedRows
 
-    def __init__(
-        self,
-        function: Callable[[Tensor, Tensor | None], Tensor],
-        child: Saved,
-        weight: Tensor | None,
-        baseline: Tensor | None,
-        hints: Hints,
-    ) -> None:
-        super().__init__(function, child, weight, baseline, hints)
-        self.outputs = 2 if hints.row_dim is None else 4
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.outputs = 2 if self.hints.row_dim is None else 4
         self.orientation: Tensor | None = None  # of each row: -1 where a norm negates it
         self._inputs: list[Input] | None = None
-        self._scale: float | None = None
         self._normalisers: dict[tuple[Side, bool], Normaliser] = {}
-
-    def flipped_rows(self, positive: Tensor, negative: Tensor) -> FlippedRows:
-        """The two outputs for negated rows."""
-        return FlippedRows(self, positive, negative)
 
     def down(self, *probabilities: Tensor | None) -> Shares:
         """As the plain rule."""
         return (materialize(self.backward(*probabilities)),)
 
-    def backward(self, *arrived: Tensor | Deferred | None, onto: Deferred | None = None) -> Tensor | Deferred:
+    def backward(  # noqa: C901 - the cases of one loop
+        self, *arrived: Tensor | Deferred | None, onto: Deferred | None = None
+    ) -> Tensor | Deferred:
         """As `down`, with deferred products.
 
         ``onto`` is what the children have got already: it may be added to in place, and then its values are returned.
         """
         self.check_weights()
+        if self.weight is not None:
+            self.scale = weight_scale(self.weight) if self.normalised and is_concrete() else 1.0
         shares: list[Tensor | Deferred] = []
         for (direction, flipped), probability in zip(SIDES, arrived, strict=False):
             if probability is None:
@@ -162,38 +149,31 @@ class FastAffine(Affine):
         weight = None if self.weight is None else self.weight[rows]
         alone = type(self)(self.function, self.child, weight, self.baseline, self.hints._replace(parameter=False))
         alone.orientation = None if self.orientation is None else self.orientation[rows]
-        alone.normalised = self.normalised
-        alone._inputs = self.signed_inputs()
+        alone.normalised, alone.scale, alone.cued = self.normalised, self.scale, self.cued
+        alone._inputs, _ = self.signed_inputs()  # noqa: SLF001 - of the same class
         return alone
 
-    def signed_inputs(self) -> list[Input]:
-        """The children above their baseline, and those below it if there are any."""
-        inputs = self._inputs if self.baseline is not None or self._inputs is not None else self.child.signed_inputs
-        if inputs is None:
-            child = self.child.tensor.detach().to(self.dtype)
-            inputs = split(child if self.baseline is None else child - self.baseline)
-            if self.baseline is None:
-                self.child.signed_inputs = inputs  # shared with other rules of the same child
-        self._inputs = inputs
-        return inputs
+    def signed_inputs(self) -> tuple[list[Input], Tensor | None]:
+        """The children above their baseline, and those below it if there are any.
 
-    def responses(self) -> Tensor | None:
-        """The children's responses, where none is negative and their baseline is 0: a factor that can be deferred."""
-        (values, sign), *others = self.signed_inputs()
-        return values if sign > 0 and self.baseline is None and not others and is_concrete() else None
+        And the children's responses, where none is negative and their baseline is 0: a factor that can be deferred.
+        """
+        if self._inputs is None and self.baseline is None:
+            self._inputs = self.child.signed_inputs
+        if self._inputs is None:
+            child = self.child.tensor.detach().to(self.dtype)
+            self._inputs = split(child if self.baseline is None else child - self.baseline)
+            if self.baseline is None:
+                self.child.signed_inputs = self._inputs  # shared with other rules of the same child
+        defer = len(self._inputs) == 1 and self.baseline is None and is_concrete()
+        return self._inputs, self._inputs[0][0] if defer else None
 
     def part(self, sign: int, *, flipped: bool) -> SignedWeight:
         """The weights with that sign."""
         weight = cast("Tensor", self.weight)
         orientation = self.orientation if flipped else None
-        kept = self.hints.parameter and is_concrete() and self.scale() == 1
-        return SignedWeight(weight, sign, orientation, self.dtype, kept=kept, scale=self.scale())
-
-    def scale(self) -> float:
-        """What the weights are multiplied with, which cancels in Eqn. 4."""
-        if self._scale is None:
-            self._scale = weight_scale(cast("Tensor", self.weight)) if self.normalised and is_concrete() else 1.0
-        return self._scale
+        kept = self.hints.parameter and is_concrete() and self.scale == 1
+        return SignedWeight(weight, sign, orientation, self.dtype, kept=kept, scale=self.scale)
 
     def forget(self) -> None:
         """Release what is only kept for later signals."""
@@ -206,19 +186,25 @@ class Normaliser:
 
     def __init__(self, rule: FastAffine, side: Side) -> None:
         direction, flipped = side
-        self.shape = rule.child.tensor.shape
+        self.shape, totals = rule.child.tensor.shape, []
         self.backs: list[tuple[Tensor, Back]] = []
-        kernel = _kernel(rule)
-        totals = []
-        for values, sign in rule.signed_inputs():
+        inputs, self.responses = rule.signed_inputs()
+        self.autograd = rule.hints.convolution is None and rule.hints.row_dim != -1
+        for values, sign in inputs:
             if rule.weight is None and sign != direction:
                 continue  # positive weights: only children with that sign contribute
-            total, back = kernel(values, None if rule.weight is None else rule.part(direction * sign, flipped=flipped))
+            part = None if rule.weight is None else rule.part(direction * sign, flipped=flipped)
+            if part is None or self.autograd:
+                operation = LinearOperation(rule.function, [None if part is None else part.tensor()])
+                total, back = operation.totals(values[None]), cast("Back", operation.back)
+            elif rule.hints.convolution is None:  # a dense layer in a graph that is traced
+                weight = part.tensor()
+                total, back = functional.linear(values, weight), partial(_dense_back, weight)
+            else:
+                total, back = ConvolutionKernel(*rule.hints.convolution).both_ways(values, part)
             self.backs.append((values, back))
             totals.append(total)
         self.reciprocal = rule.reciprocal(total_of(totals), direction) if totals else None
-        self.fresh = kernel.fresh
-        self.responses = rule.responses()
 
     def shares(self, arrived: Tensor | Deferred, onto: Deferred | None) -> Tensor | Deferred:
         """The shares of all children, [signals, *child]; ``onto`` as in `FastAffine.backward`."""
@@ -227,26 +213,29 @@ class Normaliser:
             return some.new_zeros(len(some), *self.shape)
         values, by = arrived if isinstance(arrived, Deferred) else (arrived, None)
         ratio = values * (self.reciprocal if by is None else by * self.reciprocal)
-        if self.fresh and self.responses is not None and len(self.backs) == 1:
+        if self.responses is not None and not self.autograd:
             room = onto.values if onto is not None and onto.by is self.responses else None
-            return Deferred(self.backs[0][1](ratio, room), self.responses)
+            share = self.backs[0][1](ratio, room)
+            return Deferred(share if room is None or share is room else room.add_(share), self.responses)
         shares = []
         for inputs, back in self.backs:
             share = back(ratio)
-            shares.append(share.mul_(inputs) if self.fresh else share * inputs)
+            shares.append(
+                share[:, 0] * inputs if self.autograd else share.mul_(inputs)
+            )  # autograd may give its argument
         return total_of(shares)
 
 
 class DenseRule(FastAffine):
-    """A dense layer: only the rows of units that won are read, a block at a time."""
+    """A dense layer, or a convolution as a dense layer at each position: rows of the weights are read in blocks."""
 
     def _redistribute(self, side: Side, probability: Tensor | Deferred, onto: Deferred | None) -> Tensor | Deferred:
         if not is_concrete():  # then all rows at once
             return super()._redistribute(side, probability, onto)
         direction, flipped = side
-        won = self._units(materialize(probability))
+        won, (children, responses) = self._units(materialize(probability)), self.signed_inputs()
         inputs, signs, back = [], [], []
-        for values, sign in self.signed_inputs():
+        for values, sign in children:
             inputs.append(self._gather(values))
             signs.append(direction * sign)
             back.append(values.new_zeros(len(won) * len(inputs[-1]), inputs[-1].shape[1]))
@@ -257,8 +246,8 @@ class DenseRule(FastAffine):
             ratio = (_chosen(won, 2, rows) * self.reciprocal(total, direction)).flatten(0, 1)
             for each, part in zip(back, parts, strict=True):
                 each.addmm_(ratio, part)
-        shares, responses = [], self.responses()
-        for each, (values, _) in zip(back, self.signed_inputs(), strict=True):
+        shares = []
+        for each, (values, _) in zip(back, children, strict=True):
             share = self._scatter(each.view(len(won), -1, each.shape[1]))
             if responses is not None:
                 return Deferred(share, responses)
@@ -267,15 +256,30 @@ class DenseRule(FastAffine):
 
     def _gather(self, values: Tensor) -> Tensor:
         """The inputs of each position, [positions, inputs]."""
-        return values.reshape(-1, values.shape[-1])
+        if self.hints.convolution is None:
+            return values.reshape(-1, values.shape[-1])
+        steps = self.hints.convolution[1]
+        return values[:, :, *map(slice, [None] * len(steps), [None] * len(steps), steps)].movedim(1, -1).flatten(0, -2)
 
     def _units(self, won: Tensor) -> Tensor:
         """The probabilities as [signals, positions, outputs]."""
-        return won.reshape(len(won), -1, won.shape[-1])
+        if self.hints.row_dim == -1:
+            return won.reshape(len(won), -1, won.shape[-1])
+        positions = won.movedim(2, -1).flatten(2, -2) if is_channels_last(won) else _transposed(won.flatten(3))
+        return positions.flatten(1, 2)
 
     def _scatter(self, values: Tensor) -> Tensor:
         """From [signals, positions, inputs] to [signals, *child]."""
-        return values.view(len(values), *self.child.tensor.shape)
+        if self.hints.convolution is None:
+            return values.view(len(values), *self.child.tensor.shape)
+        images, channels, *sides = self.child.tensor.shape
+        steps = self.hints.convolution[1]
+        if max(steps) == 1:
+            return values.view(len(values), images, *sides, channels).movedim(-1, 2)
+        spread = zeros_channels_last(values, len(values), images, channels=channels, sides=tuple(sides))
+        visited = spread.movedim(2, -1)[:, :, *(slice(None, None, step) for step in steps)]
+        visited.copy_(values.view(visited.shape))
+        return spread
 
     def _blocks(self, won: Tensor, signs: Sequence[int], *, flipped: bool) -> Iterator[tuple[Rows, Sequence[Tensor]]]:
         """Some rows at a time, with their weights of those signs, always in the same memory."""
@@ -283,67 +287,29 @@ class DenseRule(FastAffine):
         some = max(1, BLOCK // weight.shape[1])
         scratch = []
         for number in range(len(signs)):
-            scratch.append(_scratch(weight, number, min(some, len(weight)), weight.shape[1]))
+            scratch.append(_scratch(weight, number, min(some, len(weight)), weight.shape[1]))  # noqa: PERF401 - one frame less
         for rows in self._rows(won, some):
-            count = len(rows) if isinstance(rows, Tensor) else min(rows.stop, len(weight)) - rows.start
+            count = len(rows) if isinstance(rows, Tensor) else rows.stop - rows.start
             chosen = _chosen(weight, 0, rows, out=scratch[-1][:count])
             if flipped and self.orientation is not None:
                 orientation = _chosen(self.orientation, 0, rows).to(weight.dtype)[:, None]
                 chosen = torch.mul(chosen, orientation, out=scratch[-1][:count])
-            chosen, parts = scaled_by(chosen, self.scale()), []
+            chosen, parts = scaled_by(chosen, self.scale), []
             for sign, space in zip(signs, scratch, strict=True):
                 limits = (0, None) if sign > 0 else (None, 0)
                 parts.append(torch.clamp(chosen, *limits, out=space[:count]).to(self.dtype))
             yield rows, parts
 
     def _rows(self, won: Tensor, some: int) -> Iterable[Rows]:
-        """The rows of the units that won."""
-        return torch.split(won.flatten(0, 1).any(0).nonzero()[:, 0], some)
+        """The rows of the units that won; all of a convolution, unless few channels are cued."""
+        if self.cued or self.hints.row_dim == -1:
+            return torch.split(won.flatten(0, 1).any(0).nonzero()[:, 0], some)
+        starts = range(0, won.shape[2], some)
+        return map(slice, starts, [*starts[1:], won.shape[2]])
 
 
-class StridedConvRule(DenseRule):
-    """A convolution with a stride: a dense layer of all inputs of a window, at each position.
-
-    That copies more of the children than other kernels do, but none of those is fast in both directions, and so many
-    weights are better read once than reordered twice.
-    """
-
-    def _gather(self, values: Tensor) -> Tensor:
-        return _transposed(functional.unfold(values, **self._window)).flatten(0, 1)
-
-    def _units(self, won: Tensor) -> Tensor:
-        positions = won.movedim(2, -1).flatten(2, -2) if is_channels_last(won) else _transposed(won.flatten(3))
-        return positions.flatten(1, 2)
-
-    def _scatter(self, values: Tensor) -> Tensor:
-        images, _, *sides = shape = self.child.tensor.shape
-        windows = _transposed(values.reshape(len(values) * images, -1, values.shape[2]))
-        return channels_last(functional.fold(windows, tuple(sides), **self._window)).view(len(values), *shape)
-
-    @property
-    def _window(self) -> dict[str, Any]:
-        """As torch's functions take it."""
-        _, stride, padding, dilation, _ = cast("tuple[Any, ...]", self.hints.convolution)
-        sides = cast("Tensor", self.weight).shape[2:]
-        return {"kernel_size": sides, "dilation": dilation, "padding": padding, "stride": stride}
-
-    def _rows(self, won: Tensor, some: int) -> Iterable[Rows]:
-        """All rows, in order: hardly a channel wins nowhere, unless few are cued."""
-        if self.cued:
-            return super()._rows(won, some)
-        return map(slice, range(0, won.shape[2], some), range(some, won.shape[2] + some, some))
-
-
-class PointwiseConvRule(StridedConvRule):
+class PointwiseConvRule(DenseRule):
     """A convolution with a 1 x 1 kernel: a dense layer of the channels, at each position."""
-
-    def _gather(self, values: Tensor) -> Tensor:
-        return values[:, :, *self._positions()].movedim(1, -1).flatten(0, -2)
-
-    def _positions(self) -> Iterable[slice]:
-        """The positions that the kernel visits."""
-        steps = cast("tuple[Any, ...]", self.hints.convolution)[1]
-        return map(slice, [None] * len(steps), [None] * len(steps), steps)
 
     def _blocks(self, won: Tensor, signs: Sequence[int], *, flipped: bool) -> Iterator[tuple[Rows, Sequence[Tensor]]]:
         """As for dense layers; but here all rows are used for every image, so they are split once and kept."""
@@ -357,14 +323,28 @@ class PointwiseConvRule(StridedConvRule):
         for rows in self._rows(won, max(1, BLOCK // kept[0].shape[1])):
             yield rows, kept if rows == slice(0, len(kept[0])) else [_chosen(each, 0, rows) for each in kept]
 
+
+class StridedConvRule(DenseRule):
+    """A convolution with a stride: a dense layer of all inputs of a window, at each position.
+
+    That copies more of the children than other kernels do, but none of those is fast in both directions, and so many
+    weights are better read once than reordered twice.
+    """
+
+    def _gather(self, values: Tensor) -> Tensor:
+        return _transposed(functional.unfold(values, **self._window)).flatten(0, 1)
+
     def _scatter(self, values: Tensor) -> Tensor:
-        images, channels, *sides = self.child.tensor.shape
-        if max(cast("tuple[Any, ...]", self.hints.convolution)[1]) == 1:
-            return values.view(len(values), images, *sides, channels).movedim(-1, 2)
-        spread = zeros_channels_last(values, len(values), images, channels=channels, sides=tuple(sides))
-        visited = spread.movedim(2, -1)[:, :, *self._positions()]
-        visited.copy_(values.view(visited.shape))
-        return spread
+        images, _, *sides = shape = self.child.tensor.shape
+        windows = _transposed(values.reshape(len(values) * images, -1, values.shape[2]))
+        return channels_last(functional.fold(windows, tuple(sides), **self._window)).view(len(values), *shape)
+
+    @property
+    def _window(self) -> dict[str, Any]:
+        """As torch's functions take it."""
+        _, stride, padding, dilation, _ = cast("tuple[Any, ...]", self.hints.convolution)
+        sides = cast("Tensor", self.weight).shape[2:]
+        return {"kernel_size": sides, "dilation": dilation, "padding": padding, "stride": stride}
 
 
 def split(child: Tensor) -> list[Input]:
@@ -390,7 +370,7 @@ def _scratch(like: Tensor, number: int, rows: int, columns: int) -> Tensor:
 
 def _chosen(values: Tensor, dim: int, rows: Rows, out: Tensor | None = None) -> Tensor:
     if isinstance(rows, slice):
-        return values.narrow(dim, rows.start, min(rows.stop, values.shape[dim]) - rows.start)
+        return values.narrow(dim, rows.start, rows.stop - rows.start)
     return torch.index_select(values, dim, rows, out=out)
 
 
@@ -402,53 +382,26 @@ def _transposed(values: Tensor) -> Tensor:
     return turned
 
 
-# --- kernels: (children, weights of one sign) -> totals, and the way back -------------------------------------------
+# --- convolutions: (children, weights of one sign) -> totals, and the way back ---------------------------------------
 
 
-def _kernel(rule: FastAffine) -> Any:
-    if rule.hints.convolution is not None:
-        return ConvolutionKernel(rule.hints.convolution)
-    return DenseKernel() if rule.hints.row_dim == -1 else AutogradKernel(rule.function)
+class Back(Protocol):
+    """The transpose of a linear operation."""
+
+    def __call__(self, ratios: Tensor, onto: Tensor | None = None, /) -> Tensor:
+        """From [signals, *response] to [signals, *child]; may add to ``onto`` in place, and then returns it."""
 
 
-class AutogradKernel:
-    """Any operation, transposed by autograd one signal at a time: see `LinearOperation`."""
+class ConvolutionKernel(NamedTuple):
+    """A convolution of a batch, in any number of dimensions: torch's function and its options."""
 
-    fresh = False  # the way back may give its argument itself, which must not be overwritten
+    function: Callable[..., Tensor]
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
+    groups: int
 
-    def __init__(self, function: Callable[[Tensor, Tensor | None], Tensor]) -> None:
-        self.function = function
-
-    def __call__(self, child: Tensor, part: SignedWeight | None) -> tuple[Tensor, Back]:
-        """Totals and the way back."""
-        operation = LinearOperation(self.function, [None if part is None else part.tensor()])
-        return operation.totals(child[None]), lambda ratios, onto=None: _added(operation.back(ratios)[:, 0], onto)
-
-
-class DenseKernel:
-    """A dense layer with all its rows, for graphs that are traced."""
-
-    fresh = True
-
-    def __call__(self, child: Tensor, part: SignedWeight) -> tuple[Tensor, Back]:
-        """Totals and the way back."""
-        weight = part.tensor()
-        return functional.linear(child, weight), lambda ratios, onto=None: _added(torch.matmul(ratios, weight), onto)
-
-
-class ConvolutionKernel:
-    """A convolution of a batch, in any number of dimensions.
-
-    Args:
-        convolution: torch's function, stride, padding, dilation and groups, a number for each dimension.
-    """
-
-    fresh = True
-
-    def __init__(self, convolution: tuple[Any, ...]) -> None:
-        self.function, self.stride, self.padding, self.dilation, self.groups = convolution
-
-    def __call__(self, child: Tensor, part: SignedWeight) -> tuple[Tensor, Back]:
+    def both_ways(self, child: Tensor, part: SignedWeight) -> tuple[Tensor, Back]:
         """Totals and the way back."""
         weight = part.weight
         pointwise = not any(self.padding) and weight[0, 0].numel() == 1
@@ -460,19 +413,17 @@ class ConvolutionKernel:
             return self._packed(child, part)
         if pointwise and self.groups == 1 and is_concrete():  # other runtimes have better convolutions than torch
             return self._pointwise(child, part)
-        return self._forward(child, part), lambda ratios, onto=None: self._back(ratios, child, part, onto)
+        total = self.function(child, part.tensor(), None, self.stride, self.padding, self.dilation, self.groups)
+        return total, partial(self._back, child, part)
 
-    def _forward(self, child: Tensor, part: SignedWeight) -> Tensor:
-        total: Tensor = self.function(child, part.tensor(), None, self.stride, self.padding, self.dilation, self.groups)
-        return total
-
-    def _back(self, ratios: Tensor, child: Tensor, part: SignedWeight, onto: Tensor | None) -> Tensor:
+    def _back(self, child: Tensor, part: SignedWeight, ratios: Tensor, _onto: Tensor | None = None) -> Tensor:
         """All signals of all images are one batch."""
         flat = ratios.flatten(0, 1)
         like = flat.new_empty(1).expand(flat.shape[0], *child.shape[1:])  # only its shape matters
         options = (self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups)
         shares = torch.ops.aten.convolution_backward(flat, like, part.tensor(), None, *options, (True, False, False))[0]
-        return _added(shares.view(*ratios.shape[:2], *shares.shape[1:]), onto)
+        given: Tensor = shares.view(*ratios.shape[:2], *shares.shape[1:])
+        return given
 
     def _pointwise(self, child: Tensor, part: SignedWeight) -> tuple[Tensor, Back]:
         """A 1 x 1 kernel mixes the channels at each position: a matrix product."""
@@ -487,22 +438,21 @@ class ConvolutionKernel:
             weight = once.pop() if once else part.rows()
             lead, sides = ratios.shape[:2], ratios.shape[3:]
             if not last:
-                shares = torch.matmul(weight.t(), ratios.flatten(3))
-                return _added(shares.view(*lead, weight.shape[1], *sides), onto)
+                return torch.matmul(weight.t(), ratios.flatten(3)).view(*lead, weight.shape[1], *sides)
             positions = ratios.movedim(2, -1).reshape(-1, ratios.shape[2])
             if onto is not None and onto.movedim(2, -1).is_contiguous():
                 onto.movedim(2, -1).view(-1, weight.shape[1]).addmm_(positions, weight)
                 return onto
-            return _added(torch.mm(positions, weight).view(*lead, *sides, weight.shape[1]).movedim(-1, 2), onto)
+            return torch.mm(positions, weight).view(*lead, *sides, weight.shape[1]).movedim(-1, 2)
 
         return total, back
 
     def _strided_pointwise(self, child: Tensor, part: SignedWeight) -> tuple[Tensor, Back]:
         """A 1 x 1 kernel with a stride: only the positions that it visits have a part in it."""
         visited = tuple(slice(None, None, step) for step in self.stride)
-        every = ConvolutionKernel((self.function, [1] * len(visited), self.padding, self.dilation, self.groups))
+        every = self._replace(stride=[1] * len(visited))
         order = torch.channels_last if is_channels_last(child) else torch.contiguous_format
-        total, back = every(child[:, :, *visited].contiguous(memory_format=order), part)
+        total, back = every.both_ways(child[:, :, *visited].contiguous(memory_format=order), part)
 
         def back_to_all(ratios: Tensor, onto: Tensor | None = None) -> Tensor:
             if onto is not None:
@@ -527,19 +477,19 @@ class ConvolutionKernel:
         """
         options = self.padding, self.stride, self.dilation, self.groups
         if child.shape[2] * child.shape[3] <= FEW_POSITIONS:
-            packed = part.form("forward", lambda: pack(part.tensor, *options, child.shape))
+            packed = part.form("forward", partial(pack, part.tensor, *options, child.shape))
             total = convolve(child, packed, *options)
         else:
-            total = self._forward(child, part)
+            total = self.function(child, part.tensor(), None, self.stride, self.padding, self.dilation, self.groups)
         if not self._transposes(part.weight):
-            return total, lambda ratios, onto=None: self._back(ratios, child, part, onto)
+            return total, partial(self._back, child, part)
         flipped = self._transposed_padding(part.weight), self.stride, self.dilation, self.groups
 
-        def back(ratios: Tensor, onto: Tensor | None = None) -> Tensor:
+        def back(ratios: Tensor, _onto: Tensor | None = None) -> Tensor:
             flat = ratios.flatten(0, 1)
-            packed = part.form("backward", lambda: pack(partial(_flipped_kernel, part), *flipped, flat.shape))
+            packed = part.form("backward", partial(pack, partial(_flipped_kernel, part), *flipped, flat.shape))
             shares = convolve(flat, packed, *flipped)
-            return _added(shares.view(*ratios.shape[:2], *shares.shape[1:]), onto)
+            return shares.view(*ratios.shape[:2], *shares.shape[1:])
 
         return total, back
 
@@ -549,9 +499,9 @@ class ConvolutionKernel:
         positions = part.form("positions", lambda: _by_position(part))
         flipped = positions.unbind()[::-1]
 
-        def back(ratios: Tensor, onto: Tensor | None = None) -> Tensor:
+        def back(ratios: Tensor, _onto: Tensor | None = None) -> Tensor:
             shares = convolve_shifted(ratios.flatten(0, 1), flipped, sides, padding, dilation)
-            return _added(shares.view(*ratios.shape[:2], *shares.shape[1:]), onto)
+            return shares.view(*ratios.shape[:2], *shares.shape[1:])
 
         return convolve_shifted(child, positions.mT.unbind(), sides, self.padding, dilation), back
 
@@ -564,8 +514,8 @@ class ConvolutionKernel:
         return [step * (side - 1) - pad for step, side, pad in each]
 
 
-def _added(shares: Tensor, onto: Tensor | None) -> Tensor:
-    return shares if onto is None else onto.add_(shares)
+def _dense_back(weight: Tensor, ratios: Tensor, _onto: Tensor | None = None) -> Tensor:
+    return torch.matmul(ratios, weight)
 
 
 def _dilated(shares: Tensor, stride: Sequence[int], sides: Sequence[int]) -> Tensor:

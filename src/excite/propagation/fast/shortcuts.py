@@ -92,26 +92,25 @@ class WeightCache:
             self._entries.move_to_end(id(weight))
             if (sign, form) not in entry.parts:
                 entry.parts[sign, form] = make()
-                self._make_room()
+                for key, other in list(self._entries.items()):
+                    if other.weight() is None:
+                        del self._entries[key]
+                while self.size > self.most_bytes and len(self._entries) > 1:
+                    self._entries.popitem(last=False)
             return entry.parts[sign, form]
 
     def parts(self) -> list[Tensor]:
         """All that is kept."""
         with self._lock:
-            return self._parts()
-
-    def _parts(self) -> list[Tensor]:
-        found: list[Tensor] = []
-        for entry in self._entries.values():
-            found.extend(entry.parts.values())
-        return found
+            return [part for entry in self._entries.values() for part in entry.parts.values()]
 
     @property
     def size(self) -> int:
         """How many bytes are kept."""
         size = 0
-        for part in self._parts():
-            size += part.numel() * part.element_size()
+        for entry in self._entries.values():
+            for part in entry.parts.values():
+                size += part.numel() * part.element_size()
         return size
 
     def clear(self) -> None:
@@ -119,21 +118,15 @@ class WeightCache:
         with self._lock:
             self._entries.clear()
 
-    def _make_room(self) -> None:
-        for key, entry in list(self._entries.items()):
-            if entry.weight() is None:
-                del self._entries[key]
-        while self.size > self.most_bytes and len(self._entries) > 1:
-            self._entries.popitem(last=False)
-
 
 CACHE = WeightCache()  # of all networks of this process
 
 
+@dataclass(frozen=True)
 class SignedWeight:
     """The positive or the negative weights of an `Affine`, in whichever form a kernel reads them.
 
-    Args:
+    Attributes:
         weight: all of them.
         sign: 1 or -1.
         orientation: of each row: -1 where it is negated first.
@@ -142,18 +135,12 @@ class SignedWeight:
         scale: what they are multiplied with: see `scale_for`.
     """
 
-    def __init__(
-        self,
-        weight: Tensor,
-        sign: int,
-        orientation: Tensor | None,
-        dtype: torch.dtype,
-        *,
-        kept: bool,
-        scale: float = 1.0,
-    ) -> None:
-        self.weight, self.sign, self.orientation, self.dtype, self.kept = weight, sign, orientation, dtype, kept
-        self.scale = scale
+    weight: Tensor
+    sign: int
+    orientation: Tensor | None
+    dtype: torch.dtype
+    kept: bool
+    scale: float = 1.0
 
     def tensor(self) -> Tensor:
         """In the shape of the weights; computed anew each time, because it is as large as the network itself."""
@@ -167,7 +154,7 @@ class SignedWeight:
         return self.tensor().flatten(1)
 
     def positions(self) -> Iterator[Tensor]:
-        """Those of each position of a kernel, [outputs, inputs], one after the other: that needs no copy of them all."""
+        """Those of each position of a kernel, [outputs, inputs], one after the other, without a copy of them all."""
         for position in self.weight.detach().flatten(2).unbind(2):
             oriented = position if self.orientation is None else position * self.orientation.to(position)[:, None]
             yield signed_part(oriented, self.sign)
@@ -291,10 +278,9 @@ def scaled_neuron(neuron: Neuron, scale: Tensor | float, like: Tensor, *, parame
 
 def run_below(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """The result of a call below all taps, with its provenance; None where the general way must decide that."""
-    known_below = _BELOW.get(name)
-    if known_below is None or not args or not is_activation(args[0]):
+    if name not in _BELOW or not args or not is_activation(args[0]):
         return None
-    known = known_below(args, kwargs)
+    known = known_below(name, args, kwargs)
     if known is None:
         return None
     before = torch.is_grad_enabled()
@@ -305,54 +291,28 @@ def run_below(name: str, function: Callable[..., Any], args: tuple[Any, ...], kw
         torch._C._set_grad_enabled(before)  # noqa: SLF001 - as above
 
 
-def _below_weights(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provenance | None:
-    """With constant weights."""
-    for argument in (*args[1:], *kwargs.values()):
-        if is_activation(argument):
-            return None
-    return PREACTIVATION if len(args) > 1 else None
+def known_below(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provenance | None:
+    """What is known of an output, from the arguments of the call; None: that is for the general way to say."""
+    known, found = provenance_of(args[0]), None
+    plain = known.baseline is None and not known.gate
+    if name in _WEIGHTS or name in _NORMS:  # with constant weights; a norm of a preactivation is still one
+        found = PREACTIVATION if name in _WEIGHTS or (known.preactivation and not known.gate) else None
+        for argument in (*args[1:], *kwargs.values()):
+            found = None if is_activation(argument) else found
+        found = found if len(args) > 1 else None
+    elif name == "add":  # so is a sum of activations with baseline 0
+        if plain and len(args) == 2 and not kwargs and is_activation(args[1]):
+            other = provenance_of(args[1])
+            found = PREACTIVATION if other.baseline is None and not other.gate else None
+    elif name == "relu":
+        found = UNKNOWN if plain else None
+    elif name == "pad":
+        found = (UNKNOWN, BOUNDED, None)[known.gate] if known.baseline is None else None
+    elif name == "relu6" or (args[1] if len(args) > 1 else kwargs.get("min_val", -1.0)) == 0:  # a hardtanh from 0
+        found = BOUNDED
+    return found
 
 
-def _below_norm(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provenance | None:
-    """A norm of a preactivation is still one."""
-    known = provenance_of(args[0])
-    return _below_weights(args, kwargs) if known.preactivation and not known.gate else None
-
-
-def _below_sum(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provenance | None:
-    """So is a sum of activations with baseline 0."""
-    if len(args) != 2 or kwargs or not is_activation(args[1]):
-        return None
-    left, right = provenance_of(args[0]), provenance_of(args[1])
-    zero = left.baseline is None and right.baseline is None
-    return PREACTIVATION if zero and not left.gate and not right.gate else None
-
-
-def _below_relu(args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Provenance | None:
-    """The baseline stays 0."""
-    known = provenance_of(args[0])
-    return UNKNOWN if known.baseline is None and not known.gate else None
-
-
-def _below_clamp(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provenance | None:
-    """ReLU6 and others that cut at 0."""
-    least = args[1] if len(args) > 1 else kwargs.get("min_val", -1.0)
-    return BOUNDED if least == 0 else None
-
-
-def _below_padding(args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Provenance | None:
-    """The same, but no preactivation."""
-    known = provenance_of(args[0])
-    return (UNKNOWN, BOUNDED, None)[known.gate] if known.baseline is None else None
-
-
-_WEIGHTS = "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear".split()
-_BELOW: dict[str, Callable[[tuple[Any, ...], dict[str, Any]], Provenance | None]] = {
-    **dict.fromkeys(_WEIGHTS, _below_weights),
-    **dict.fromkeys(["batch_norm", "group_norm", "layer_norm"], _below_norm),
-    "add": _below_sum,
-    "relu": _below_relu,
-    "relu6": lambda _args, _kwargs: BOUNDED,
-    "hardtanh": _below_clamp,
-    "pad": _below_padding,
-}
+_WEIGHTS = frozenset("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear".split())
+_NORMS = frozenset(["batch_norm", "group_norm", "layer_norm"])
+_BELOW = _WEIGHTS | _NORMS | {"add", "relu", "relu6", "hardtanh", "pad"}
