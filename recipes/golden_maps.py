@@ -25,7 +25,7 @@ from torch.nn import functional
 
 import excite
 from excite.io.files import atomic_write, save_text
-from excite.propagation import Sweep, prior
+from excite.propagation import ExcitationPass, prior
 
 FOLDER = Path(__file__).parents[1] / "tests" / "golden"
 PLACES = 28
@@ -80,7 +80,7 @@ def _answer(found: excite.AttentionMap) -> Case:
 def network_cases(dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Case]]:
     """The same for the networks with random weights: what arrives at each place of the first layer."""
     for name, make in NETWORKS.items():
-        sweep = Sweep(make().to(dtype), PICTURE.to(dtype), ["first"])
+        sweep = ExcitationPass(make().to(dtype), PICTURE.to(dtype), ["first"])
         signal = prior(sweep.output, {1: 1.0})
         for method, dual in (("mwp", 0.0), ("c-mwp", -1.0)):
             arrived = sweep.down(signal, dual=dual)["first"][0].double().sum(dim=0)

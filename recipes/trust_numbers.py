@@ -37,8 +37,8 @@ from excite.experiments.conservation.page import record
 from excite.experiments.conservation.run import FIELDS
 from excite.io.files import save_text
 from excite.jobs import open_results
-from excite.propagation import Sweep, prior
-from excite.propagation.finite import all_finite
+from excite.propagation import ExcitationPass, prior
+from excite.propagation.guard import all_finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,8 +130,8 @@ def checks(classifier: excite.Classifier) -> Facts:
     picture = classifier.prepared(Image.fromarray(data.chelsea()), 1.0)[None]
     layer = classifier.layer or ""
 
-    def a_map() -> tuple[Sweep, torch.Tensor]:
-        sweep = Sweep(classifier.module, picture, [layer])
+    def a_map() -> tuple[ExcitationPass, torch.Tensor]:
+        sweep = ExcitationPass(classifier.module, picture, [layer])
         return sweep, sweep.down(prior(sweep.output, {281: 1.0}), dual=-1.0)[layer]
 
     sweep, values = a_map()

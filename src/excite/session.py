@@ -26,8 +26,8 @@ from excite.images import read_image
 from excite.methods import find_method
 from excite.methods.extent import JOINT
 from excite.models.layers import default_layer, layer_pair, top_layer
-from excite.propagation import Gradients, Sweep, held_bytes
-from excite.propagation.keeping import version_of
+from excite.propagation import ExcitationPass, Gradients, held_bytes
+from excite.propagation.rules import version_of
 from excite.vocabulary import Concept
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Session:
         self._against = as_list(against) or ()
         self._forms: dict[Method, Method] = {}
         self.layers: dict[Method, list[str]] = {}
-        self._excitation: dict[float, Sweep] = {}
+        self._excitation: dict[float, ExcitationPass] = {}
         self._gradients: dict[float, Gradients] = {}
         with self._network_errors():
             for method in methods:
@@ -99,10 +99,10 @@ class Session:
                     recommended_layers(form, classifier, inputs[1.0]) if named is None else _named(named)
                 )
 
-    def excitation(self, scale: float = 1.0) -> Sweep:
+    def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop; made when it is first needed."""
         if scale not in self._excitation:
-            forward = Sweep(self.classifier.module, self.inputs[scale], self._layers_read("excitation", scale))
+            forward = ExcitationPass(self.classifier.module, self.inputs[scale], self._layers_read("excitation", scale))
             for layer, reading in forward.readings.items():
                 check_spatial(layer, reading.probe)
             self._excitation[scale] = forward

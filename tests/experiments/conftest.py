@@ -5,7 +5,7 @@ from annotated import colour_classifier, make_voc, scenes
 
 import excite.session
 from excite.datasets import open_dataset
-from excite.propagation import Sweep
+from excite.propagation import ExcitationPass
 
 
 @pytest.fixture
@@ -22,5 +22,9 @@ def dataset(tmp_path):
 def looks(monkeypatch):
     """How often the network runs."""
     seen = []
-    monkeypatch.setattr(excite.session, "Sweep", lambda *arguments, **more: seen.append(1) or Sweep(*arguments, **more))
+    monkeypatch.setattr(
+        excite.session,
+        "ExcitationPass",
+        lambda *arguments, **more: seen.append(1) or ExcitationPass(*arguments, **more),
+    )
     return seen

@@ -21,8 +21,8 @@ from excite.experiments.conservation.run import (
     passes_everything,
     status,
 )
-from excite.propagation import Sweep
-from excite.propagation.notes import Turning
+from excite.propagation import ExcitationPass
+from excite.propagation.fast.shortcuts import FlippedRows
 
 try:
     torchvision, timm = torchvision_models(), timm_models()
@@ -251,19 +251,19 @@ def test_a_network_that_is_refused_says_why():
 
 def test_signs_that_are_not_read_are_noticed(monkeypatch):
     """The mass would still be 1: only the folded network tells."""
-    monkeypatch.setattr(Turning, "turn", lambda *_: True)  # says that it turned the rows, and did not
+    monkeypatch.setattr(FlippedRows, "flip", lambda *_: True)  # says that it turned the rows, and did not
     row = measured("test_resnet")
     assert row["status"] == "wrong"
     assert row["turned"] > 0.05
 
 
 def test_other_values_and_things_left_behind_are_noticed(monkeypatch):
-    class Careless(Sweep):
+    class Careless(ExcitationPass):
         def __init__(self, module, inputs, layers):
             super().__init__(module, inputs, layers)
             module.conv1[0].weight.data.mul_(1.5)
 
-    monkeypatch.setattr(conservation, "Sweep", Careless)
+    monkeypatch.setattr(conservation, "ExcitationPass", Careless)
     row = measured("test_resnet")
     assert row["as_found"] is False
     assert row["status"] == "wrong"
@@ -273,7 +273,7 @@ def test_a_crash_is_a_row(monkeypatch):
     def crash(*_arguments):
         raise ZeroDivisionError("seven\nlines")
 
-    monkeypatch.setattr(conservation, "Sweep", crash)
+    monkeypatch.setattr(conservation, "ExcitationPass", crash)
     row = measured("test_resnet")
     assert row["status"] == "wrong"
     assert row["crash"] == "ZeroDivisionError: seven"
@@ -355,7 +355,7 @@ def test_a_part_of_the_signal_is_in_brackets():
 
 def test_rounding_that_moves_maps_is_measured(monkeypatch):
     """Half of the signal turned away from where double precision has it."""
-    down = Sweep.down
+    down = ExcitationPass.down
 
     def careless(sweep, signal, **options):
         maps = down(sweep, signal, **options)
@@ -365,7 +365,7 @@ def test_rounding_that_moves_maps_is_measured(monkeypatch):
     randomise(net, PICTURE, seed=0)
     signals = [torch.eye(5)[:1]]
     honest = gaps(net, PICTURE, ["0"], signals)["0"]
-    monkeypatch.setattr(Sweep, "down", careless)
+    monkeypatch.setattr(ExcitationPass, "down", careless)
     found = gaps(net, PICTURE, ["0"], signals)["0"]
     assert honest["mwp"] < 1e-6
     assert found["mwp"] > 0.1

@@ -1,6 +1,7 @@
 """The golden maps: this version answers as the one that wrote them, within tolerances that a real change leaves."""
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ import torch
 pytest.importorskip("skimage.data")
 
 import excite
-from excite.propagation import affine, signed_weights
-from excite.propagation.rules import Rule
+from excite.propagation import plain_kernels, rules
+from excite.propagation.fast import kernels, shortcuts
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 RENEW = "\nIf you meant this, renew them: python recipes/golden_maps.py --write, and say why in the commit."
@@ -35,6 +36,14 @@ def chosen(golden, made):
     return {name: golden[name] for name in made}
 
 
+@pytest.fixture(params=["fast", "plain"])
+def on_both(request):
+    """The golden maps hold for the fast kernels and for the plain ones."""
+    with plain_kernels() if request.param == "plain" else nullcontext():
+        yield request.param
+
+
+@pytest.mark.usefixtures("on_both")
 def test_every_answer_is_golden(recipe, golden):
     said = recipe.differences(golden, recipe.all_cases())
     assert not said, "\n".join(said) + RENEW
@@ -65,18 +74,30 @@ def slightly(part):
     return part.sign() * part.abs() ** 1.01
 
 
-CHANGED = {  # a rule by 1 %: how much heavier weights win, the normaliser, and how children above rest are taken
-    "weights": (signed_weights, "signed_part", lambda old: lambda *given: slightly(old(*given))),
-    "normaliser": (Rule, "earned", lambda old: lambda rule, total, sign: old(rule, total, sign) * 1.01),
-    "children": (affine, "_apart", lambda old: lambda child: [(slightly(push), sign) for push, sign in old(child)]),
+def slightly_split(old):
+    return lambda *given: [(slightly(part), sign) for part, sign in old(*given)]
+
+
+CHANGED = {  # a rule by 1 %: how much heavier weights win, the normaliser, and how children above their baseline are taken
+    "weights": [
+        (owner, "signed_part", lambda old: lambda *given: slightly(old(*given))) for owner in (rules, shortcuts)
+    ],
+    "normaliser": [
+        (rules.Rule, "reciprocal", lambda old: lambda rule, total, sign: old(rule, total, sign) * 1.01),
+    ],
+    "children": [
+        (rules, "split_by_sign", lambda old: lambda *given: tuple(map(slightly, old(*given)))),
+        (kernels, "split", slightly_split),
+    ],
 }
 
 
+@pytest.mark.usefixtures("on_both")
 @pytest.mark.parametrize("change", CHANGED)
 def test_a_rule_that_is_off_by_one_percent_is_noticed(recipe, golden, monkeypatch, change):
     """In each network that has such a rule below its head."""
-    owner, name, made = CHANGED[change]
-    monkeypatch.setattr(owner, name, made(getattr(owner, name)))
+    for owner, name, made in CHANGED[change]:
+        monkeypatch.setattr(owner, name, made(getattr(owner, name)))
     found = dict(recipe.network_cases())
     changed = {said.partition(":")[0] for said in recipe.differences(chosen(golden, found), found)}
     assert len(changed) > len(found) / 2

@@ -12,7 +12,7 @@ from zoo import timm_models, torchvision_models
 from excite.errors import ImageError, ModelError
 from excite.models import load
 from excite.models.fully_convolutional import fully_convolutional
-from excite.propagation import Sweep, mwp, prior
+from excite.propagation import ExcitationPass, mwp, prior
 
 SIZE, STRIDE = 14, 2  # of the network below: its last map is 4 x 4 there, and one pixel less would do
 
@@ -366,7 +366,9 @@ class TestTopDown:
         net = load().module
         picture = torch.linspace(-1, 1, 101).expand(1, 3, 64, 101).clone()
         picture[..., 20:40, 30:60] = 1
-        ours, expected = (Sweep(one, picture, ["blocks.10"]) for one in (fully_convolutional(net, 64), ByHand(net)))
+        ours, expected = (
+            ExcitationPass(one, picture, ["blocks.10"]) for one in (fully_convolutional(net, 64), ByHand(net))
+        )
         assert ours.output.shape == (1, 1000, 1, 3)
         torch.testing.assert_close(ours.output, expected.output, rtol=1e-4, atol=1e-5)
         for dual in (0.0, -1.0):
@@ -439,7 +441,7 @@ def test_of_well_known_networks(package, name):
     layer, size = (TORCHVISION if package == "torchvision" else TIMM)[name]
     converted = fully_convolutional(net, size)
     picture = torch.rand(1, 3, size, size)
-    plain, sliding = (Sweep(network, picture, [layer]) for network in (net, converted))
+    plain, sliding = (ExcitationPass(network, picture, [layer]) for network in (net, converted))
     assert torch.equal(sliding.output.flatten(1), plain.output)
     for dual in (0.0, -1.0):
         expected = plain.down(prior(plain.output, {3: 1.0}), dual=dual)[layer]
@@ -447,7 +449,7 @@ def test_of_well_known_networks(package, name):
             sliding.down(prior(sliding.output, {3: 1.0}), dual=dual)[layer], expected, rtol=1e-6, atol=1e-6
         )
     mass = float(plain.down(prior(plain.output, {3: 1.0}))[layer].sum())
-    longer = Sweep(converted, torch.rand(1, 3, size, size + 64), [layer])
+    longer = ExcitationPass(converted, torch.rand(1, 3, size, size + 64), [layer])
     assert longer.output.shape[:3] == (1, 1000, 1)
     assert longer.output.shape[3] > 1
     assert abs(float(longer.down(prior(longer.output, {3: 1.0}))[layer].sum()) - mass) < 0.05 * mass

@@ -7,7 +7,7 @@ from torch.nn.utils import parametrize
 from zoo import torchvision_models
 
 from excite.errors import NoRuleError
-from excite.propagation import Sweep, mwp, prior
+from excite.propagation import ExcitationPass, mwp, prior
 
 try:
     models = torchvision_models()
@@ -66,7 +66,7 @@ def test_nothing_is_lost(name):
     """Mass 1 at an early layer; the contrastive map sums to 0; the output is the network's own to the bit."""
     net, x = network(name), picture(name)
     layer = NON_NEGATIVE[name]
-    sweep = Sweep(net, x, [layer])
+    sweep = ExcitationPass(net, x, [layer])
     assert torch.equal(sweep.output, net(x))
     cued = prior(sweep.output, {7: 1.0})
     plain = sweep.down(cued)[layer]
@@ -83,7 +83,7 @@ def test_nothing_is_lost(name):
 def test_signed_networks_keep_most(name):
     net, x = network(name), picture(name)
     layer = SIGNED[name]
-    sweep = Sweep(net, x, [layer])
+    sweep = ExcitationPass(net, x, [layer])
     assert torch.equal(sweep.output, net(x))
     plain = sweep.down(prior(sweep.output, {7: 1.0}))[layer]
     assert torch.isfinite(plain).all()

@@ -10,8 +10,8 @@ from torch import nn
 
 from excite.errors import NumberError
 from excite.propagation import (
+    ExcitationPass,
     Gradients,
-    Sweep,
     absorbing_chain,
     mwp,
     prior,
@@ -19,8 +19,9 @@ from excite.propagation import (
     transition_matrix,
     winner_take_all,
 )
-from excite.propagation.extreme import scale_for, weight_scale
-from excite.propagation.finite import all_finite
+from excite.propagation.fast.shortcuts import weight_scale
+from excite.propagation.guard import all_finite
+from excite.propagation.rules import scale_for
 
 NAN, INFINITY = math.nan, math.inf
 
@@ -113,7 +114,7 @@ def test_ordinary_weights_that_become_extreme():
 
 @pytest.mark.parametrize(("largest", "scale"), [(1.0, 1.0), (0.0, 1.0), (INFINITY, 1.0), (NAN, 1.0), (0.75e30, None)])
 def test_scales(largest, scale):
-    found = scale_for(largest)
+    found = scale_for(torch.zeros(1), largest)
     assert found == (2.0**-100 if scale is None else scale)
 
 
@@ -124,6 +125,7 @@ def test_weights_that_are_not_there():
 @pytest.mark.parametrize(("net", "picture"), [(scaled(network(), fc=0.0), PICTURE), (network(), PICTURE * 0)])
 def test_nothing_to_explain_is_an_empty_map(net, picture):
     """All weights 0, all pixels 0: every logit is exactly 0, also in double precision."""
+    net = copy.deepcopy(net)
     assert not mwp(net, picture, 2, layer="stem").any()
     assert not mwp(net.double(), picture.double(), 2, layer="stem").any()
 
@@ -147,7 +149,7 @@ def with_value(values, value):
 ASKED = {
     "mwp": lambda net, x: mwp(net, x, 2, layer="stem"),
     "c-mwp": lambda net, x: mwp(net, x, 2, layer="stem", contrastive=True),
-    "unnormalised": lambda net, x: Sweep(net, x, ["stem"]).down(torch.eye(4)[:1], normalised=False),
+    "unnormalised": lambda net, x: ExcitationPass(net, x, ["stem"]).down(torch.eye(4)[:1], normalised=False),
     "gradients": lambda net, x: Gradients(net, x, ["stem"]).down(torch.eye(4)[:1]),
     "sample_winners": lambda net, x: sample_winners(net, x, 2, layers=["pool"], count=3),
     "winner_take_all": lambda net, x: winner_take_all(net, x, 2, layers=["pool"]),
@@ -245,5 +247,5 @@ def test_a_sum_that_overflows_is_looked_at_again():
 
 def test_signals_of_every_kind_are_checked():
     net = network()
-    sweep = Sweep(net, PICTURE, ["stem"])
+    sweep = ExcitationPass(net, PICTURE, ["stem"])
     assert all_finite(sweep.down(prior(sweep.output, {0: 1e30, 1: -1e30}))["stem"])

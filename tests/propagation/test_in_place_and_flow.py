@@ -12,7 +12,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 from excite.errors import NoRuleError
-from excite.propagation import Sweep, mwp
+from excite.propagation import ExcitationPass, mwp
 
 SHAPE = (4, 4, 4)
 
@@ -38,7 +38,7 @@ def same(unusual, plain, width=64, seeds=range(4)):
         second = randomise(Net(plain, width, **parts()), seed)
         x = picture(seed)
         untouched = x.clone()
-        sweep = Sweep(first, x, ["tap"])
+        sweep = ExcitationPass(first, x, ["tap"])
         with torch.no_grad():  # some of these bodies cannot be trained
             assert torch.equal(sweep.output, first(x))
             torch.testing.assert_close(sweep.output, second(x), rtol=1e-12, atol=1e-12)
@@ -563,7 +563,7 @@ def test_a_sweep_made_inside_one_mode_and_asked_in_another():
     net, x = deep(), picture()
     expected = mwp(net, x, 1, layer="tap")
     with torch.inference_mode():
-        sweep = Sweep(net, x, ["tap"])
+        sweep = ExcitationPass(net, x, ["tap"])
     signal = torch.tensor([[0.0, 1.0, 0.0]] * 2, dtype=torch.float64)
     torch.testing.assert_close(sweep.down(signal)["tap"], expected)
     with torch.no_grad():

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from excite.errors import ExciteError
 from excite.propagation import (
+    ExcitationPass,
     Gradients,
-    Sweep,
     absorbing_chain,
     mwp,
     sample_winners,
@@ -177,7 +177,7 @@ def test_the_output_is_the_networks_own_to_the_bit(state, surroundings, layers):
         expected = twin(x)
     torch.manual_seed(3)
     with surroundings():
-        sweep = Sweep(net, x, layers)
+        sweep = ExcitationPass(net, x, layers)
     assert torch.equal(sweep.output, expected)
     assert not sweep.output.requires_grad
     for layer in layers:
@@ -224,7 +224,7 @@ def test_activations_that_a_network_stores_do_not_carry_our_graph():
 
 def test_nothing_stays_in_memory():
     net = Small().eval()
-    sweep = Sweep(net, picture(), ["bn"])
+    sweep = ExcitationPass(net, picture(), ["bn"])
     sweep.down(torch.eye(2, 5))
     traces = [weakref.ref(sweep.readings["bn"].probe), weakref.ref(sweep)]
     del sweep
@@ -232,7 +232,7 @@ def test_nothing_stays_in_memory():
     assert [trace() for trace in traces] == [None, None]
 
 
-@pytest.mark.parametrize("look", [Sweep, Gradients])
+@pytest.mark.parametrize("look", [ExcitationPass, Gradients])
 def test_nothing_waits_for_the_garbage_collector(look):
     """Python cannot know how large a tensor is: in a cycle it may stay for a hundred images."""
     gc.collect()

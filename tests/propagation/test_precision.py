@@ -8,7 +8,7 @@ from oracle import randomise
 from torch import nn
 from torch.nn import functional as F
 
-from excite.propagation import Sweep, mwp, prior
+from excite.propagation import ExcitationPass, mwp, prior
 
 CLOSE = {torch.float16: 2e-2, torch.bfloat16: 1e-1, torch.float32: 1e-4}
 
@@ -185,7 +185,7 @@ def test_a_batch_equals_its_pictures_in_single_precision(batch):
 
 def test_half_precision_sweeps_can_be_asked_for_contrast():
     net = scaled_down(network()).half()
-    sweep = Sweep(net, picture().half(), ["0"])
+    sweep = ExcitationPass(net, picture().half(), ["0"])
     signal = prior(sweep.output, {3: 1.0})
     plain, dual = (sweep.down(signal, unit=u, dual=d)["0"].float() for u, d in ((1.0, 0.0), (0.0, 1.0)))
     contrast = sweep.down(signal, unit=1.0, dual=-1.0)["0"].float()

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from excite.errors import LayerError, ModelError, NoRuleError, SignalError, SizeError
 from excite.propagation import (
-    Sweep,
+    ExcitationPass,
     absorbing_chain,
     mwp,
     prior,
@@ -285,7 +285,7 @@ def test_signals_that_do_not_fit(signal):
 
 
 def test_a_sweep_checks_its_signal():
-    sweep = Sweep(Layers(), torch.rand(2, 4), ["a"])
+    sweep = ExcitationPass(Layers(), torch.rand(2, 4), ["a"])
     with pytest.raises(SignalError, match=r"\(3,\).*\(2, 3\)"):
         sweep.down(torch.rand(3))
     with pytest.raises(SignalError):
@@ -325,7 +325,7 @@ def test_no_walk_starts_at_the_lowest_layer():
 def test_weights_changed_after_the_look():
     """A map of old responses and new weights would be a map of no network."""
     net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2)).eval()
-    sweep = Sweep(net, torch.rand(1, 2, 2, 2), ["1"])
+    sweep = ExcitationPass(net, torch.rand(1, 2, 2, 2), ["1"])
     signal = torch.tensor([[1.0, 0.0]])
     assert float(sweep.down(signal)["1"].sum()) > 0
     with torch.no_grad():

@@ -4,7 +4,7 @@ import torch
 from oracle import randomise
 from torch import nn
 
-from excite.propagation import Gradients, Sweep, mwp, sample_winners
+from excite.propagation import ExcitationPass, Gradients, mwp, sample_winners
 
 
 def network():
@@ -36,10 +36,10 @@ def test_gradients_twice():
 
 def test_one_sweep_for_many_signals_and_one_for_each():
     net, x = network(), pictures(1)
-    sweep = Sweep(net, x, ["1"])
+    sweep = ExcitationPass(net, x, ["1"])
     together = sweep.down(torch.eye(5)[:, None])["1"]
     for k, values in enumerate(together):
-        alone = Sweep(net, x, ["1"]).down(torch.eye(5)[k : k + 1])["1"]
+        alone = ExcitationPass(net, x, ["1"]).down(torch.eye(5)[k : k + 1])["1"]
         assert float((values - alone).abs().sum()) < 1e-5
 
 

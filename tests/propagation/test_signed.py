@@ -9,7 +9,7 @@ from oracle import Net, Units, affine, agree, cue, descend, facing, flat, layer,
 from torch import nn
 from torch.nn import functional as F
 
-from excite.propagation import Sweep, mwp, prior
+from excite.propagation import ExcitationPass, mwp, prior
 
 
 def tensor(*rows):
@@ -287,7 +287,7 @@ def test_a_sweep_can_be_asked_again_and_again():
     """Signals, contrasts and duals in any order do not disturb each other."""
     net = deep(3)
     x = torch.rand(1, 2, 6, 6, dtype=torch.float64)
-    sweep = Sweep(net, x, ["tap"])
+    sweep = ExcitationPass(net, x, ["tap"])
     cued = prior(sweep.output, {1: 1.0})
     plain = sweep.down(cued)["tap"]
     contrast = sweep.down(cued, unit=1.0, dual=-1.0)["tap"]

@@ -31,7 +31,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from excite.errors import LayerError
-from excite.propagation import Sweep, mwp, transition_matrix
+from excite.propagation import ExcitationPass, mwp, transition_matrix
 
 SHAPE = (2, 4, 4)
 SIZE = 32
@@ -735,7 +735,7 @@ def test_addcmul_is_a_product_and_a_sum(terms):
 
     fused, plain = (Fused(fused=one).eval() for one in (True, False))
     x = torch.rand(2, 2, 3, 3)
-    sweep = Sweep(fused, x, ["body"])
+    sweep = ExcitationPass(fused, x, ["body"])
     assert torch.equal(sweep.output, fused(x))
     for unit in range(3):
         won = mwp(fused, x, unit, layer="body")

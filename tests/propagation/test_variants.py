@@ -11,7 +11,9 @@ from torch import nn
 from zoo import torchvision_models
 
 from excite.errors import SignalError
-from excite.propagation import Sweep, mwp
+from excite.propagation import ExcitationPass, mwp
+from excite.propagation.graph import nodes_below, rule_of
+from excite.propagation.rules import Affine
 
 VARIANTS = {"alpha": 2.0, "beta": 1.0}, {"alpha": 1.5, "beta": 0.5}, {"alpha": 1.0, "beta": 0.0}
 
@@ -21,7 +23,7 @@ def picture(*shape, seed=1):
 
 
 def down(net, x, layers, cued=1, **options):
-    sweep = Sweep(net, x, layers)
+    sweep = ExcitationPass(net, x, layers)
     signal = torch.zeros_like(sweep.output)
     signal[:, cued] = 1
     return sweep.down(signal, **options)
@@ -181,13 +183,13 @@ def test_pooling_and_sums_share_as_always():
 @pytest.mark.parametrize("options", [{"alpha": 2.0, "beta": 1.0}, {"normalised": False}, {"dual": -1.0}])
 def test_a_variant_leaves_no_trace(options):
     net, x = randomise(NETS["deep"][0]().eval(), 4), picture().float()
-    sweep = Sweep(net, x, ["features.4", "features.1"])
+    sweep = ExcitationPass(net, x, ["features.4", "features.1"])
     signal = torch.eye(4)[:2]
     before = sweep.down(signal)
     sweep.down(signal, **options)
     for name, values in sweep.down(signal).items():
         assert torch.equal(values, before[name])
-        assert torch.equal(values, Sweep(net, x, [name]).down(signal)[name])
+        assert torch.equal(values, ExcitationPass(net, x, [name]).down(signal)[name])
         assert torch.equal(values, sweep.down(signal, layers=[name])[name])
     with pytest.raises(SignalError):
         sweep.down(signal[:1], **options)
@@ -196,13 +198,16 @@ def test_a_variant_leaves_no_trace(options):
 def test_only_the_layers_asked_for_are_computed():
     net, x = randomise(NETS["deep"][0]().double().eval(), 4), picture()
     for options in ({}, {"alpha": 2.0, "beta": 1.0}, {"normalised": False}):
-        sweep = Sweep(net, x, ["input", "features.4"])
-        lowest = next(
-            rule for rule in sweep._rules if rule.__dict__.get("row_dim") and rule.child.tensor.shape == x.shape
-        )
+        sweep = ExcitationPass(net, x, ["input", "features.4"])
+        rules = [rule for node in nodes_below(sweep.top) if isinstance(rule := rule_of(node), Affine)]
+        (lowest,) = (rule for rule in rules if rule.child.tensor.shape == x.shape)
+        used = []
+        lowest.check_weights = lambda used=used: used.append(True)
         found = sweep.down(torch.eye(4, dtype=torch.float64)[:2], layers=["features.4"], **options)
         assert list(found) == ["features.4"]
-        assert not lowest._contests
+        assert not used
+        sweep.down(torch.eye(4, dtype=torch.float64)[:2], **options)
+        assert used
 
 
 class Deep(nn.Module):

@@ -1,7 +1,7 @@
 """The whole course of a map, from image and signal to probabilities, written down as one graph.
 
 The forward pass and the way down are plain torch code. They run once on tensors that have shapes and no values, and
-every operation is noted. Nothing may then depend on values: `excite.propagation.deciding` sees to that.
+every operation is noted. Nothing may then depend on values: `excite.propagation.fast` sees to that.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from excite.errors import ExciteError, MethodError, ModelError
 from excite.export.factors import factored
 from excite.export.lowering import Lowered
 from excite.export.simplify import simplify
-from excite.propagation.deciding import for_all_pictures
-from excite.propagation.networks import main_output
-from excite.propagation.sweep import Sweep
+from excite.propagation.excitation_pass import ExcitationPass
+from excite.propagation.fast import tracing
+from excite.propagation.taps import main_output
 from excite.session import check_spatial
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Unknowns:
 # The whole course of a map, from image and signal to probabilities, written down as one graph.
 #
 # The forward pass and the way down are plain torch code. They run once on tensors that have shapes and no values, and
-# every operation is noted. Nothing may then depend on values: `excite.propagation.deciding` sees to that.
+# every operation is noted. Nothing may then depend on values: `excite.propagation.fast` sees to that.
 
 DUALS = {"mwp": 0.0, "c-mwp": -1.0}  # how much of the dual units is sent
 
@@ -156,7 +156,7 @@ class Looking(nn.Module):
 
     def forward(self, picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
         """The map [N, h, w], summed over channels and signed where it is contrastive, and the output."""
-        sweep = Sweep(self.network, picture, [self.layer])
+        sweep = ExcitationPass(self.network, picture, [self.layer])
         check_spatial(self.layer, sweep.readings[self.layer].probe)
         arrived = sweep.down(signal, dual=DUALS[self.method])[self.layer]
         return arrived.sum(1), sweep.output
@@ -230,7 +230,7 @@ def _written(looking: Looking, sizes: Sizes, channels: int) -> Written | None:
         picture, output = _answer(looking.network, unknowns, channels)
         with unknowns.mode:
             signal = torch.empty(output.shape)
-        with for_all_pictures():
+        with tracing():
             graph = _traced(looking, picture, signal)
         if unknowns.least() is None:
             return None

@@ -16,7 +16,7 @@ from excite.propagation import prior
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from excite.propagation import Gradients, Sweep
+    from excite.propagation import ExcitationPass, Gradients
 
 Place = Literal["layer", "input", "top", "joint"]
 Forward = Literal["excitation", "gradients"]
@@ -38,7 +38,7 @@ class Passes(Protocol):
 
     inputs: Mapping[float, Tensor]
 
-    def excitation(self, scale: float = 1.0) -> Sweep:
+    def excitation(self, scale: float = 1.0) -> ExcitationPass:
         """The forward pass for Excitation Backprop."""
 
     def gradients(self, scale: float = 1.0) -> Gradients:

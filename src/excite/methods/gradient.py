@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from excite.methods.base import Place
-    from excite.propagation.gradients import Gradients
-    from excite.propagation.steps import Way
+    from excite.propagation.gradients import Gradients, Variant
 
     Make = Callable[[Gradients, Tensor, Sequence[str]], Maps]
 
@@ -52,7 +51,7 @@ def contrasted(make: Make) -> Make:
     return difference
 
 
-def _largest_magnitude(way: Way) -> Make:
+def _largest_magnitude(way: Variant) -> Make:
     """The largest magnitude over channels, smoothed."""
 
     def make(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Maps:

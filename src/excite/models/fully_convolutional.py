@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from excite.errors import ImageError, ModelError
 from excite.models.head import DRY_BATCH, Counting, Head, HeadCall, Key, Window, head_of
-from excite.propagation.call import operation_name
-from excite.propagation.networks import main_output, plain_network
-from excite.propagation.notes import tensors_in
+from excite.propagation.mode import operation_name
+from excite.propagation.provenance import tensors_in
+from excite.propagation.taps import main_output, plain_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

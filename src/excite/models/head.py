@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from excite.errors import ModelError
-from excite.propagation.call import WRITING, operation_name
-from excite.propagation.networks import as_found, main_output, running_module
-from excite.propagation.notes import tensors_in
+from excite.propagation.mode import WRITING, operation_name, running_module
+from excite.propagation.provenance import tensors_in
+from excite.propagation.taps import as_found, main_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from excite.errors import LayerError, SignalError
 from excite.models.head import Recording, Window, step_of
 from excite.models.receptive_field import Receptive, view_of
-from excite.propagation import Sweep, prior
-from excite.propagation.networks import as_found, plain_network
-from excite.propagation.notes import tensors_in
+from excite.propagation import ExcitationPass, prior
+from excite.propagation.provenance import tensors_in
+from excite.propagation.taps import as_found, plain_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -304,7 +304,7 @@ def _shortest_name(module: nn.Module, name: str, steps: Sequence[SpatialLayer]) 
 def _below_the_weights(module: nn.Module, inputs: Tensor, layers: list[SpatialLayer]) -> list[SpatialLayer]:
     """Leave out the top ones, which have no dual unit to contrast with because they lie above the last weights."""
     while layers:
-        sweep = Sweep(module, inputs, [layers[-1].name])
+        sweep = ExcitationPass(module, inputs, [layers[-1].name])
         try:
             sweep.down(prior(sweep.output, {0: 1.0}), dual=-1.0)
         except SignalError:

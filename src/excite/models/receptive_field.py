@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from excite.propagation.call import WRITING, operation_name
-from excite.propagation.notes import tensors_in
+from excite.propagation.mode import WRITING, operation_name
+from excite.propagation.provenance import tensors_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,23 +1,31 @@
-"""The mechanism: Excitation Backprop for any network in plain PyTorch."""
+"""The mechanism: Excitation Backprop for any network in plain PyTorch. `docs/mechanism.md` leads through it."""
 
-from excite.propagation.chain import AbsorbingChain, absorbing_chain, transition_matrix
+from excite.propagation.excitation_pass import ExcitationPass
+from excite.propagation.fast import plain_kernels
 from excite.propagation.gradients import Gradients
-from excite.propagation.holding import held_bytes
+from excite.propagation.graph import held_bytes
+from excite.propagation.markov import (
+    AbsorbingChain,
+    Walks,
+    absorbing_chain,
+    sample_winners,
+    transition_matrix,
+    winner_take_all,
+)
 from excite.propagation.mwp import mwp
 from excite.propagation.operations import OPERATIONS
 from excite.propagation.signals import prior
-from excite.propagation.sweep import Sweep
-from excite.propagation.walks import Walks, sample_winners, winner_take_all
 
 __all__ = [
     "OPERATIONS",
     "AbsorbingChain",
+    "ExcitationPass",
     "Gradients",
-    "Sweep",
     "Walks",
     "absorbing_chain",
     "held_bytes",
     "mwp",
+    "plain_kernels",
     "prior",
     "sample_winners",
     "transition_matrix",

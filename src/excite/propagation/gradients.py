@@ -1,31 +1,59 @@
-"""One look at an image for the methods that follow gradients: the network runs once, then signals go down any way."""
+"""Gradients, deconvolution, guided backpropagation and the epsilon rule of relevance, after one forward pass.
+
+They use the same mode as the rules. Each operation keeps a small graph of its own, from its inputs to its output, so
+that its true gradient is at hand; and where a variant differs from the gradient, a rule says how. All rules of a
+forward pass read one `Switch`, so that every variant can be computed any number of times.
+
+| | rectifier ``y = f(x)`` | weights ``y = W x + b`` | one-to-one ``y = f(x)`` | product of two activations |
+|---|---|---|---|---|
+| grad | f'(x) g | W' g | f'(x) g | to both |
+| deconv | max(g, 0) | W' g | f'(x) g | to both |
+| guided | f'(x) max(g, 0) | W' g | f'(x) g | to both |
+| lrp | g y / x | W' (g y / (y + e sign y)) | g y / x | to what is gated, or half to each |
+
+For ReLU f'(x) is its mask, and these are the rules as published (Simonyan 2014; Zeiler and Fergus 2014; Springenberg
+2015; Bach 2015). The functions that replaced ReLU (leaky ReLU, ELU, GELU, SiLU, ReLU6 and the like) are rectifiers as
+well, with their derivative in the place of the mask; sigmoid, tanh and softmax do not rectify.
+
+For ``lrp`` the signal is ``g = R / activation``, relevance for each unit of activation, because then everything that is
+linear without weights of its own (sums, pooling, concatenation, dropout) passes it on by its plain gradient.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from excite.errors import LayerError, MethodError
-from excite.propagation.finite import Asked
-from excite.propagation.forward import forward_pass, unread
-from excite.propagation.graph import nodes_below
+from excite.errors import LayerError, MethodError, NoRuleError
+from excite.propagation.graph import copies, hidden, node_name, nodes_below, refusal, rule_of
+from excite.propagation.guard import Guard
+from excite.propagation.mode import map_tensors
+from excite.propagation.operations import NODES, OPERATIONS, Operation, main_and_gate
+from excite.propagation.provenance import Provenance, is_above_tap, provenance_of, set_provenance
+from excite.propagation.rules import Rule, Shares
 from excite.propagation.signals import check_shape
-from excite.propagation.steps import Switch, Way
-from excite.propagation.ways import operations, refuse_unruled
+from excite.propagation.taps import forward_pass, unread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["Gradients"]
+    from excite.propagation.mode import Call
+
+__all__ = ["Gradients", "Variant"]
+
+Variant = Literal["grad", "deconv", "guided", "lrp"]
 
 
 class Gradients:
-    """The forward pass of a network, kept so that signals can go down from its output by gradients and their kin.
+    """The forward pass of a network, and the gradients of its output with respect to its layers, in four variants.
 
     ReLUs are found wherever they are called (``F.relu``, ``x.relu_()``, one module used many times), so the network
-    needs no preparation. See `excite.propagation.steps` for what each way does at each operation.
+    needs no preparation.
 
     Attributes:
         output: the network's output units, exactly as the network gives them.
@@ -34,7 +62,7 @@ class Gradients:
     Args:
         module: any network in plain PyTorch. It is left exactly as it was found.
         inputs: what it is called with: a tensor, or a tuple of arguments.
-        layers: as in `Sweep`; ``input`` is the image itself.
+        layers: as in `ExcitationPass`; ``input`` is the image itself.
 
     Example:
         >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
@@ -48,65 +76,281 @@ class Gradients:
 
     def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str]) -> None:
         self._switch = Switch()
-        self._traced, readings = forward_pass(module, inputs, layers, operations(self._switch))
+        self._traced, readings = forward_pass(module, inputs, layers, _operations(self._switch))
         self.output = self._traced.detach()
-        asked = Asked(module, inputs)
-        asked.check_output(self.output)
-        self._check_maps = asked.check_maps
+        guard = Guard(module, inputs)
+        guard.check_output(self.output)
+        self._check_maps = guard.check_maps
         self.activations = {layer: reading.activation for layer, reading in readings.items()}
         self._probes = {layer: reading.probe for layer, reading in readings.items()}
         reached = {getattr(node, "variable", None) for node in nodes_below(self._traced.grad_fn)}
         for layer, probe in self._probes.items():
             if probe not in reached:
                 raise unread(layer)
-        self._judged: set[Way] = set()
+        self._checked: set[Variant] = set()
 
     @property
     def top(self) -> Any:
-        """Where the graph of the forward pass begins, in autograd's terms."""
+        """The node of autograd's graph that made the output."""
         return self._traced.grad_fn
 
     def down(
-        self, signal: Tensor, way: Way = "grad", *, epsilon: float = 1e-9, layers: Sequence[str] | None = None
+        self, signal: Tensor, variant: Variant = "grad", *, epsilon: float = 1e-9, layers: Sequence[str] | None = None
     ) -> dict[str, Tensor]:
-        """Send a signal down and read what arrives at the layers.
+        """The gradient of the signal's weighted sum of output units, or a variant of it, at the layers.
 
         Args:
-            signal: how much of each output unit is sent, of the output's shape.
-            way: ``grad``: the gradient of the signal's weighted sum of output units. ``deconv``: the same, but at
-                rectifiers positive signals pass and negative ones do not, whether or not the rectifier was active
-                (Zeiler and Fergus 2014). ``guided``: positive signals pass where it was active (Springenberg 2015).
-                ``lrp``: relevance by the epsilon rule (Bach 2015). There a unit of relevance starts at each cued
-                output, so the relevances of a layer sum to the signal, less what biases and the epsilon took. Where
-                an output is exactly 0 there is nothing to explain, and nothing starts.
-            epsilon: of the way ``lrp``, in units of the responses that it stabilises.
+            signal: the weight of each output unit, of the output's shape.
+            variant: ``grad``: the gradient. ``deconv``: the same, but at rectifiers positive signals pass and negative
+                ones do not, whether or not the rectifier was active (Zeiler and Fergus 2014). ``guided``: positive
+                signals pass where it was active (Springenberg 2015). ``lrp``: relevance by the epsilon rule (Bach
+                2015). There a unit of relevance starts at each cued output, so the relevances of a layer sum to the
+                signal, less what biases and the epsilon took. Where an output is exactly 0 nothing starts.
+            epsilon: of ``lrp``, in units of the responses that it stabilises.
             layers: the layers to read; None: all. What lies below them is not computed.
 
         Returns:
             for each layer a tensor of the shape of its output.
         """
         check_shape(signal, self.output)
-        self._judge(way)
+        if variant not in get_args(Variant):
+            raise MethodError(f"there is no way down named {variant!r}: use one of {', '.join(get_args(Variant))}")
+        if variant not in self._checked:
+            _refuse_unruled(self._traced, variant)
+            self._checked.add(variant)
         wanted = list(self._probes) if layers is None else list(layers)
         if not wanted:
             raise LayerError("no layer is read: name at least one")
-        self._switch.way, self._switch.epsilon = way, epsilon
+        self._switch.variant, self._switch.epsilon = variant, epsilon
         start = signal.to(self.output.dtype)
-        if way == "lrp":
+        if variant == "lrp":
             start = torch.where(self.output == 0, 0, start / self.output)
         with torch.inference_mode(mode=False):
             probes = [self._probes[layer] for layer in wanted]
             found = torch.autograd.grad(self._traced, probes, start, retain_graph=True, materialize_grads=True)
         arrived = dict(zip(wanted, found, strict=True))
-        if way == "lrp":
+        if variant == "lrp":
             arrived = {layer: self.activations[layer] * each for layer, each in arrived.items()}
         self._check_maps(arrived.values())
         return arrived
 
-    def _judge(self, way: Way) -> None:
-        """Refuse a way that this network has no rules for; a network is judged once."""
-        if way not in get_args(Way):
-            raise MethodError(f"there is no way down named {way!r}: use one of {', '.join(get_args(Way))}")
-        if way not in self._judged:
-            refuse_unruled(self._traced, way)
-            self._judged.add(way)
+
+# --- the rules -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Switch:
+    """The variant that all rules of a forward pass compute at present."""
+
+    variant: Variant = "grad"
+    epsilon: float = 0.0
+
+
+class Step(Rule):
+    """An operation with a small graph of its own: its true gradient, unless a variant differs.
+
+    Args:
+        switch: of the forward pass.
+        call: the operation.
+        children: its inputs above the taps.
+        main: which child takes the relevance; the others (weights made of the image, gates) only scale it.
+    """
+
+    def __init__(self, switch: Switch, call: Call, children: Sequence[Tensor], main: int | None) -> None:
+        self.switch, self.main = switch, main
+        self.leaves, self.result = _on_leaves(call, children)
+        keep = call.mode.memory.keep
+        self.child, self.response = keep(self.leaves[main or 0]), keep(self.result)
+
+    def down(self, *signals: Any) -> Shares:
+        """The signals of the children, in the variant of the switch."""
+        (signal,) = signals
+        return self.relevance(signal) if self.switch.variant == "lrp" else self.gradient(signal)
+
+    def gradient(self, signal: Tensor) -> Shares:
+        """The vector-Jacobian product."""
+        return torch.autograd.grad(self.result, self.leaves, signal, retain_graph=True, allow_unused=True)
+
+    def relevance(self, signal: Tensor) -> Shares:
+        """All to the main child, by its weights."""
+        return self.only_main(self.gradient(self._stabilised(signal))[self.main or 0])
+
+    def only_main(self, share: Tensor | None) -> Shares:
+        """That share for the main child, nothing for the others."""
+        return tuple(share if k == self.main else None for k in range(len(self.leaves)))
+
+    def _stabilised(self, signal: Tensor) -> Tensor:
+        """The epsilon takes relevance from units that hardly responded: g y / (y + e sign y)."""
+        response = self.response.tensor
+        epsilon = torch.full((), self.switch.epsilon, dtype=response.dtype, device=response.device)
+        return signal * (response / (response + torch.copysign(epsilon, response))).nan_to_num(nan=0.0)
+
+
+class OneToOne(Step):
+    """A unit with one child, which takes its relevance whatever the function."""
+
+    def relevance(self, signal: Tensor) -> Shares:
+        """R stays the same: g y / x, and 0 where x = 0."""
+        child = self.child.tensor
+        relevance = (signal * self.response.tensor).sum_to_size(child.shape)
+        return self.only_main(torch.where(child == 0, 0, relevance / child))
+
+
+class Rectifier(OneToOne):
+    """ReLU and its kind, at which deconvolution and guided backpropagation let only positive signals through."""
+
+    def down(self, *signals: Any) -> Shares:
+        """The signals of the children, in the variant of the switch."""
+        (signal,) = signals
+        if self.switch.variant == "deconv":
+            return self.only_main(signal.clamp(min=0))
+        return super().down(signal.clamp(min=0) if self.switch.variant == "guided" else signal)
+
+
+class Product(Step):
+    """Two activations that are multiplied, of which one may gate the other."""
+
+    def relevance(self, signal: Tensor) -> Shares:
+        """All to what is gated; without a gate the two are equally needed: half to each."""
+        shares = self.gradient(signal if self.main is not None else signal / 2)
+        return shares if self.main is None else self.only_main(shares[self.main])
+
+
+class NoRelevance(Step):
+    """A sum of products of activations, none of them a gate: whose relevance it is is not defined."""
+
+    def __init__(self, switch: Switch, call: Call, children: Sequence[Tensor], main: int | None) -> None:
+        super().__init__(switch, call, children, main)
+        reason = "a product of two activations, none of them weights or a gate"
+        self.message = refusal(call.name, call.mode.module_name(), reason)
+
+    def relevance(self, _signal: Tensor) -> Shares:
+        """Refused."""
+        raise NoRuleError(self.message)
+
+
+def _on_leaves(call: Call, children: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+    """Run a call in a graph of its own that begins at its children; an in-place call gets a copy to write to."""
+    leaves = {id(child): child.detach().requires_grad_() for child in children}
+
+    def leaf_of(tensor: Tensor) -> Tensor:
+        leaf = leaves.get(id(tensor))
+        if leaf is None:
+            return tensor.detach() if tensor.requires_grad else tensor
+        return leaf.clone() if call.in_place and tensor is call.subject else leaf
+
+    args, kwargs = map_tensors(leaf_of, (call.args, call.kwargs))
+    with torch.enable_grad(), call.mode.memory.saving():
+        return list(leaves.values()), call.function(*args, **kwargs)
+
+
+# --- which operation follows which rule: the column ``gradient`` of the table ----------------------------------------
+
+
+def _operations(switch: Switch) -> dict[str, Operation]:
+    """The table of operations with the rules of this module; "same": as it is, "": the plain gradient."""
+    handlers = {kind: partial(handler, switch) for kind, handler in _HANDLERS.items()}
+    return {
+        name: row if row.gradient == "same" else row._replace(handler=handlers.get(row.gradient))
+        for name, row in OPERATIONS.items()
+    }
+
+
+def _step(kind: type[Step], switch: Switch, call: Call, main: Tensor | None) -> Any:
+    """Give the response of a call a rule of that kind; ``main`` is the child that takes the relevance."""
+    children = list({id(tensor): tensor for tensor in call.tensors if is_above_tap(tensor)}.values())
+    known = Provenance(gate=call.operation.gate)
+    if not children:
+        return set_provenance(call.response(), known)
+    rule = kind(switch, call, children, next((k for k, child in enumerate(children) if child is main), None))
+    return call.emit(rule, rule.result.detach(), children, known)
+
+
+def _weights(switch: Switch, call: Call) -> Any:
+    """Convolutions and dense layers."""
+    return _step(Step, switch, call, call.subject)
+
+
+def _product(switch: Switch, call: Call) -> Any:
+    """Matrix products: with weights, with a gate (attention over values), or of two activations."""
+    above = list({id(tensor): tensor for tensor in call.tensors if is_above_tap(tensor)}.values())
+    if len(above) < 2:
+        return _step(Step, switch, call, above[0] if above else None)
+    ranks = [provenance_of(tensor).gate for tensor in above]
+    if ranks.count(min(ranks)) > 1 or len(ranks) > 2:
+        return _step(NoRelevance, switch, call, None)
+    return _step(Product, switch, call, above[ranks.index(min(ranks))])
+
+
+def _multiplication(switch: Switch, call: Call) -> Any:
+    """A multiple is linear; two activations are a product; a square is a function of one."""
+    left, right = call.subject, call.argument(1, "other")
+    if not (is_above_tap(left) and is_above_tap(right)):
+        return call.plain()
+    if left is right:
+        return _step(OneToOne, switch, call, left)
+    return _step(Product, switch, call, main_and_gate(left, right)[0])
+
+
+def _division(switch: Switch, call: Call) -> Any:
+    """A divisor only scales."""
+    above, below = call.subject, call.argument(1, "other")
+    if not is_above_tap(below):
+        return call.plain()
+    return _step(Product, switch, call, above) if is_above_tap(above) else _step(OneToOne, switch, call, below)
+
+
+def _one_to_one(switch: Switch, call: Call) -> Any:
+    """Activation functions, norms, softmax; a norm with fixed statistics has weights."""
+    if call.name == "batch_norm" and not call.argument(5, "training", default=False):
+        return _weights(switch, call)
+    rectifies = call.operation.rectifies == "always" or (call.operation.rectifies == "from 0" and _least(call) == 0)
+    return _step(Rectifier if rectifies else OneToOne, switch, call, call.subject)
+
+
+def _least(call: Call) -> float:
+    """The least value of an increasing function, where its bounds are the same for all units; else NaN."""
+    args, kwargs = call.options
+    least = call.function(call.subject.detach().new_full((1,), -math.inf), *args, **kwargs)
+    return float(least.flatten()[0]) if bool((least == least.flatten()[0]).all()) else math.nan
+
+
+def _maximum(switch: Switch, call: Call) -> Any:
+    """``maximum(x, 0)`` is ReLU; any other maximum copies values."""
+    other = call.argument(1, "other", "dim")
+    operands = [call.subject, other] if isinstance(other, Tensor) else []
+    main = [tensor for tensor in operands if is_above_tap(tensor)]
+    if len(main) == 1 and not any(bool(tensor.any()) for tensor in operands if tensor is not main[0]):
+        return _step(Rectifier, switch, call, main[0])
+    return call.plain()
+
+
+_HANDLERS: dict[str, Callable[[Switch, Call], Any]] = {
+    "weights": _weights,
+    "product": _product,
+    "one-to-one": _one_to_one,
+    "multiplication": _multiplication,
+    "division": _division,
+    "maximum": _maximum,
+}
+
+
+def _refuse_unruled(output: Tensor, variant: Variant) -> None:
+    """Refuse a variant that would meet operations without a rule for it. The true gradient needs no rules."""
+
+    def below(node: Any) -> list[Any]:
+        """Relevance does not pass into gates and divisors."""
+        rule, children = rule_of(node), [child for child, _ in node.next_functions]
+        main = rule.main if variant == "lrp" and isinstance(rule, Step) else None
+        return children if main is None else [children[main]]
+
+    for node in [] if variant == "grad" else nodes_below(output.grad_fn, below=below):
+        name = node_name(node)
+        row = NODES.get(name, Operation())
+        ruled = copies(node) or row.linear
+        if variant == "lrp" and not ruled:
+            raise NoRuleError(node.metadata.get("excite") or hidden(name))
+        # A custom autograd.Function or TorchScript may hold a rectifier.
+        foreign = isinstance(node, torch.autograd.function.BackwardCFunction) or "jit" in type(node).__name__
+        if variant != "lrp" and (row.rectifies or (not ruled and foreign)):
+            raise NoRuleError(hidden(name))

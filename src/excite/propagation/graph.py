@@ -1,77 +1,107 @@
-"""The graph of a forward pass: what may be in it, where its top is, and what must be refused.
+"""Autograd's graph of a forward pass: which nodes may be in it, what they save, and the plain top-down pass through it.
 
 The mode sees every torch call made from Python. What it cannot see (TorchScript, custom autograd functions) still
-leaves its mark in autograd's graph. So before any signal goes down, every node on its way is checked: it is one of
-our rules, or an operation of autograd that copies values. Anything else would give wrong maps without a word.
+leaves nodes in autograd's graph. So before any signal is propagated every node on its path is checked: it has one of
+our rules, or it copies values. Anything else would give wrong maps without notice.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+import weakref
+from dataclasses import dataclass, field
+from itertools import filterfalse
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from excite.errors import NoRuleError
-from excite.propagation.affine import Affine
-from excite.propagation.notes import is_traced
-from excite.propagation.rules import Refused, Rule
+from excite.propagation.fast import is_concrete
+from excite.propagation.operations import NODES, Operation
+from excite.propagation.provenance import is_above_tap
+from excite.propagation.rules import Affine, Refused, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from torch import Tensor
+    from torch import nn
+    from torch.autograd.graph import GradientEdge
 
-    from excite.propagation.call import Call
+    from excite.propagation.mode import Call
+    from excite.propagation.rules import Shares
+
+    # A node of the graph, the probabilities that arrived at its outputs, and its shares for its inputs.
+    Observer = Callable[[Any, Sequence[Tensor], Shares], None]
 
 __all__ = [
-    "check",
-    "children_of",
-    "copies",
-    "hidden",
-    "name_unruled",
-    "node_name",
-    "nodes_below",
-    "outputs_of",
-    "refusal",
-    "rule_of",
-    "top_down",
-    "top_of",
-]
+    "CopyOnWrite", "Saved", "Subgraph", "carry", "check", "copies", "down", "held_bytes", "hidden", "is_exchangeable",
+    "memory_of", "name_unruled", "node_name", "nodes_below", "outputs_of", "refusal", "rule_of", "top_of"]  # fmt: skip
 
-# Operations whose outputs are copies of single inputs (or, for logsumexp, whose gradient already is a distribution
-# over the inputs): their gradient is their transition matrix.
-_COPYING = frozenset(
-    """
-    AccumulateGrad AdaptiveMaxPool2D AdaptiveMaxPool3D Alias Amax Amin AsStrided Cat ChannelShuffle Clone
-    ConstantPadNd Contiguous CopyBackwards CopySlices Diagonal Expand Flatten Flip Gather Identity Im2Col Imag Index
-    IndexCopy IndexFill IndexPut IndexSelect Logsumexp MaskedFill MaskedScatter MaskedSelect Max
-    MaxPool2DWithIndices MaxPool3DWithIndices Maximum Median Min Minimum MkldnnMaxPool2D Movedim
-    NativeChannelShuffle Permute PixelShuffle PixelUnshuffle Real ReflectionPad1D ReflectionPad2D ReflectionPad3D
-    Relu Repeat RepeatInterleave ReplicationPad1D ReplicationPad2D ReplicationPad3D ReshapeAlias Roll Scatter Select
-    Slice Sort Split SplitWithSizes Squeeze Stack T Take Threshold ToCopy Topk Transpose Unbind Unfold UnsafeSplit
-    UnsafeView Unsqueeze UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleNearestExact1D
-    UpsampleNearestExact2D UpsampleNearestExact3D View ViewAsComplex ViewAsReal Where
-    """.split()
-)
+_UNLISTED = Operation()
+
+# --- nodes ---------------------------------------------------------------------------------------------------------
 
 
 def rule_of(node: Any) -> Rule | None:
-    """Our rule at a node of the graph, or None where autograd's own gradient serves."""
+    """Our rule at a node, or None where autograd's own gradient serves."""
     rule = getattr(node, "rule", None)
     return rule if isinstance(rule, Rule) else None
 
 
+def node_name(node: Any) -> str:
+    """What torch calls the operation of a node."""
+    return type(node).__name__.rstrip("0123456789").removesuffix("Backward")
+
+
+def outputs_of(node: Any) -> Any:
+    """Shape, dtype and device of each output of a node's operation."""
+    return node._input_metadata  # noqa: SLF001 - torch has no public way to ask
+
+
+def copies(node: Any) -> bool:
+    """Whether the gradient of a node is its transition matrix: by its rule, or because it copies values."""
+    if isinstance(node, BackwardCFunction):  # written in Python: ours has a rule, any other is unknown
+        return rule_of(node) is not None
+    return NODES.get(node_name(node), _UNLISTED).copies
+
+
+def nodes_below(
+    start: Any, ends: set[Any] | None = None, below: Callable[[Any], Iterable[Any]] | None = None
+) -> Iterator[Any]:
+    """All nodes below and including ``start``, without ``ends`` and what lies below them.
+
+    ``below`` gives the nodes to visit next after a node; None: all its inputs.
+    """
+    waiting, seen = [start], set(ends or ())
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        yield node
+        if below is not None:
+            waiting.extend(below(node))
+            continue
+        for child, _ in node.next_functions:
+            waiting.append(child)
+
+
+# --- checks --------------------------------------------------------------------------------------------------------
+
+
 def check(output: Tensor) -> set[Tensor]:
-    """Refuse a graph that has a node without a rule on the way down from ``output``; give the probes it reaches."""
+    """Refuse a graph with a node below ``output`` that has no rule; give the probes that it reaches."""
     reached = set()
     for node in nodes_below(output.grad_fn):
         rule = rule_of(node)
         if isinstance(rule, Refused):
             raise NoRuleError(rule.message)
-        if not copies(node):
+        if rule is None and not copies(node):
             raise NoRuleError(node.metadata.get("excite") or hidden(type(node).__name__))
-        if hasattr(node, "variable"):  # the end of a way: a leaf of autograd's graph
+        if hasattr(node, "variable"):  # a leaf of autograd's graph
             reached.add(node.variable)
     return reached
 
@@ -79,45 +109,38 @@ def check(output: Tensor) -> set[Tensor]:
 def top_of(output: Tensor) -> tuple[list[Affine], set[Tensor]]:
     """The classifier's own weighted operations, and the probes that lie above them.
 
-    All rules down to there are marked as cued: the signal says that these units are on, whatever they answered.
+    All rules down to there are marked as cued: the signal decides that these units are on, whatever their response.
     """
     top: list[Affine] = []
-
-    def above(node: Any) -> list[Any]:
+    probes: set[Tensor] = set()
+    waiting, seen = [output.grad_fn], set()
+    while waiting:
+        node: Any = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
         rule = rule_of(node)
         if rule is not None:
             rule.cued = True
         if isinstance(rule, Affine) and rule.weight is not None:
             top.append(rule)
-            return []
-        return children_of(node)
-
-    probes = {node.variable for node in nodes_below(output.grad_fn, above) if hasattr(node, "variable")}
+            continue
+        if hasattr(node, "variable"):
+            probes.add(node.variable)
+        for child, _ in node.next_functions:
+            waiting.append(child)
     return top, probes
 
 
-def top_down(*tops: Any) -> list[Any]:
-    """All nodes from ``tops`` down, each after every node above it."""
-    below = {node: None for top in tops for node in nodes_below(top)}
-    waiting = Counter(child for node in below for child in children_of(node))
-    ready, order = [top for top in tops if not waiting[top]], []
-    while ready:
-        node = ready.pop()
-        order.append(node)
-        for child in children_of(node):
-            if child is not None:
-                waiting[child] -= 1
-                if not waiting[child]:
-                    ready.append(child)
-    return order
-
-
-def name_unruled(result: Tensor, call: Call, module_name: Callable[[], str]) -> None:
-    """Remember which call made the nodes that do more than copy, for the error if a signal ever meets them."""
-    origins = {tensor.grad_fn for tensor in call.tensors if is_traced(tensor)}
-    for node in nodes_below(result.grad_fn, lambda node: [] if node in origins else children_of(node)):
-        if node not in origins and not copies(node) and "excite" not in node.metadata:
-            node.metadata["excite"] = refusal(call.name, module_name())
+def name_unruled(result: Tensor, call: Call) -> None:
+    """Record which call made the nodes that do more than copy, for the error if a signal ever meets them."""
+    origins = set()
+    for tensor in call.tensors:
+        if is_above_tap(tensor):
+            origins.add(tensor.grad_fn)
+    for node in nodes_below(result.grad_fn, origins):
+        if not copies(node) and "excite" not in node.metadata:
+            node.metadata["excite"] = refusal(call.name, call.mode.module_name())
 
 
 def refusal(operation: str, module: str, reason: str = "") -> str:
@@ -131,42 +154,257 @@ def refusal(operation: str, module: str, reason: str = "") -> str:
 
 
 def hidden(node: str) -> str:
-    """The one line for what the mode has not seen."""
+    """The one line for an operation that the mode has not seen."""
     return (
         f"no top-down rule for {node!r}, made by code that hides its operations (TorchScript, a custom "
         "autograd.Function): use the same module in plain PyTorch, or read a layer above it"
     )
 
 
-def copies(node: Any) -> bool:
-    """Whether the gradient of a node is its transition matrix: by its rule, or because it copies values."""
-    if isinstance(node, BackwardCFunction):  # written in Python: ours has a rule, any other is unknown
-        return rule_of(node) is not None
-    return node_name(node) in _COPYING
+# --- the top-down pass ---------------------------------------------------------------------------------------------
 
 
-def node_name(node: Any) -> str:
-    """What torch calls the operation of a node."""
-    return type(node).__name__.rstrip("0123456789").removesuffix("Backward")
+class Subgraph:
+    """The nodes between some starts and some probes, each after every node above it.
+
+    Attributes:
+        starts: where signals enter: a node and which of its outputs.
+        probes: where probabilities are read.
+        steps: for each node its rule, and for each input that leads to a probe: its number, the node below and which
+            output of that.
+        largest: the number of elements of the largest tensor, for one signal.
+    """
+
+    def __init__(self, starts: Sequence[GradientEdge], probes: Sequence[Tensor]) -> None:
+        self.probes, self.starts = list(probes), list(map(attrgetter("node", "output_nr"), starts))
+        wanted, leading = set(self.probes), set()
+        self.steps: list[tuple[Any, Rule | None, list[tuple[int, Any, int]]]] = []
+        for node in reversed(_top_down(self.starts)):
+            below = []
+            for k, (child, output) in enumerate(node.next_functions):
+                if child in leading:
+                    below.append((k, child, output))
+            if below or getattr(node, "variable", None) in wanted:
+                leading.add(node)
+                self.steps.append((node, rule_of(node), below))
+        self.steps.reverse()
+        self.largest = 0
+        for node, _, _ in self.steps if is_concrete() else ():
+            for meta in outputs_of(node):
+                self.largest = max(self.largest, math.prod(meta.shape))
 
 
-def children_of(node: Any) -> list[Any]:
-    """The nodes just below one; None where a tensor needs no gradient."""
-    return [child for child, _ in node.next_functions]
+def _top_down(starts: Sequence[tuple[Any, int]]) -> list[Any]:
+    """All nodes below some starts, each after every node above it."""
+    parents: dict[Any, int] = {}  # of each node, those not yet in order
+    for start, _ in starts:
+        for node in nodes_below(start, set(parents)):
+            parents.setdefault(node, 0)
+    for node in list(parents):
+        for child, _ in node.next_functions:
+            if child is not None:
+                parents[child] = parents.get(child, 0) + 1
+    ready, order = list(filterfalse(parents.get, parents)), []
+    while ready:
+        node = ready.pop()
+        order.append(node)
+        for child, _ in node.next_functions:
+            if child is not None:
+                parents[child] -= 1
+                if not parents[child]:
+                    ready.append(child)
+    return order
 
 
-def outputs_of(node: Any) -> Any:
-    """What is known of each output of a node's operation: shape, dtype and device."""
-    return node._input_metadata  # noqa: SLF001 - torch has no public way to ask
+@torch.no_grad()
+def carry(
+    graph: Subgraph, signals: Sequence[Tensor], *, reuse: bool = True, observer: Observer | None = None
+) -> list[Tensor]:
+    """The top-down pass (Eqn. 1): probabilities [signals, *probe] at each probe, from [signals, *output] at each start.
 
-
-def nodes_below(start: Any, below: Callable[[Any], Iterable[Any]] = children_of) -> Iterator[Any]:
-    """All nodes below and including ``start``; ``below`` says where to go on from a node."""
-    waiting, seen = [start], set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
+    ``observer`` is called for every node. ``reuse``: other signals may follow (`fast` then keeps what they share).
+    """
+    del reuse
+    waiting: dict[Any, dict[int, Tensor]] = {}
+    found: dict[Tensor, Tensor] = {}
+    for (node, output), signal in zip(graph.starts, signals, strict=True):
+        waiting.setdefault(node, {})[output] = signal
+    for node, rule, below in graph.steps:
+        arrived = waiting.pop(node, None)
+        if arrived is None:
             continue
-        seen.add(node)
-        yield node
-        waiting.extend(below(node))
+        if hasattr(node, "variable"):
+            found[node.variable] = arrived[0].contiguous()
+            continue
+        shares = down(node, arrived, rule)
+        if observer is not None:
+            observer(node, list(arrived.values()), shares)
+        for k, child, output in below:
+            share = shares[k]
+            if share is not None:  # several parents: their shares are summed, in the type of the child
+                share = share.to(outputs_of(child)[output].dtype)
+                at_child = waiting.setdefault(child, {})
+                at_child[output] = at_child[output] + share if output in at_child else share
+    count = len(signals[0])
+    return [found[probe] if probe in found else probe.new_zeros(count, *probe.shape) for probe in graph.probes]
+
+
+def down(node: Any, arrived: Mapping[int, Tensor], rule: Rule | None) -> Shares:
+    """The shares of a node's inputs: by its rule, or because it copies values by its gradient, one signal at a time."""
+    outputs = outputs_of(node)
+    if rule is not None:
+        return rule.down(*map(arrived.get, range(len(outputs))))
+    each = []
+    for k in range(len(next(iter(arrived.values())))):
+        signals = (
+            arrived[output][k] if output in arrived else torch.zeros(meta.shape, dtype=meta.dtype, device=meta.device)
+            for output, meta in enumerate(outputs)
+        )
+        shares = node(*signals)
+        each.append(shares if isinstance(shares, tuple) else (shares,))
+    return tuple(None if shares[0] is None else torch.stack(shares) for shares in zip(*each, strict=True))
+
+
+# --- what the graph saves ------------------------------------------------------------------------------------------
+
+_USES = getattr(torch._C, "_storage_Use_Count", None)  # noqa: SLF001 - torch has no public name for it
+_OWN_USES = 2  # of memory that one tensor refers to: the tensor's own, and that of the storage asked for
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Saved:
+    """A tensor whose content will not change: see `CopyOnWrite`.
+
+    Attributes:
+        tensor: the content.
+        signed_inputs: its parts above and below 0, which `fast` shares between rules.
+    """
+
+    tensor: Tensor
+    signed_inputs: list[tuple[Tensor, int]] | None = None
+
+
+@dataclass(eq=False)
+class CopyOnWrite:
+    """Saves tensors by reference, and copies them just before the network overwrites them.
+
+    Networks written for inference overwrite tensors freely (``nn.ReLU(inplace=True)``, ``out += identity``), but a rule
+    needs them as they were.
+    """
+
+    _saved: dict[int, list[weakref.ref[Saved]]] = field(default_factory=dict)  # by the address of their memory
+
+    def keep(self, tensor: Tensor) -> Saved:
+        """The present content of ``tensor``; the same object for the same view of the same memory."""
+        here = self._saved.setdefault(memory_of(tensor), [])
+        if is_concrete():
+            for reference in here:
+                saved = reference()
+                if (
+                    saved is not None
+                    and saved.tensor.data_ptr() == tensor.data_ptr()
+                    and saved.tensor.shape == tensor.shape
+                    and saved.tensor.stride() == tensor.stride()
+                    and saved.tensor.dtype == tensor.dtype
+                ):
+                    return saved
+        saved = Saved(tensor.detach())
+        here.append(weakref.ref(saved))
+        return saved
+
+    def before_writing(self, target: Tensor) -> None:
+        """Copy whatever is saved in the memory of ``target``, which is about to be overwritten."""
+        for reference in self._saved.pop(memory_of(target), ()):
+            saved = reference()
+            if saved is not None:
+                saved.tensor = saved.tensor.clone()
+
+    def only_saved(self, target: Tensor) -> bool:
+        """Whether nothing but ``target`` and what is saved here refers to that memory.
+
+        Then it need not be overwritten: ``target`` can be given other memory, and what is saved stays where it is.
+        """
+        if _USES is None or not is_concrete() or target._is_view():  # noqa: SLF001 - it has no public name
+            return False
+        own = _OWN_USES
+        for reference in self._saved.get(memory_of(target), ()):
+            own += reference() is not None
+        uses: int = _USES(target.untyped_storage()._cdata)  # noqa: SLF001 - as above
+        return uses == own
+
+    def saving(self) -> torch.autograd.graph.saved_tensors_hooks:
+        """Have autograd's own nodes save their tensors here as well, instead of refusing overwritten ones."""
+        return torch.autograd.graph.saved_tensors_hooks(self.keep, lambda saved: saved.tensor)
+
+
+def is_exchangeable(mine: Tensor, other: Tensor) -> bool:
+    """Whether two tensors can be swapped without a visible difference to anything else."""
+    return (
+        type(mine) is type(other) is Tensor
+        and mine.shape == other.shape
+        and mine.stride() == other.stride()
+        and mine.dtype == other.dtype
+        and mine.device == other.device
+        and mine._use_count() == other._use_count() == 1  # type: ignore[attr-defined]  # noqa: SLF001 - no public name
+        and not (mine.is_leaf or other.is_leaf or weakref.getweakrefs(mine) or weakref.getweakrefs(other))
+    )
+
+
+def memory_of(tensor: Tensor) -> int:
+    """The address of a tensor's memory; while a graph is traced it has none, only an owner."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr() if is_concrete() else storage._cdata  # noqa: SLF001 - it has no public name
+
+
+def held_bytes(module: nn.Module, passes: Iterable[Any]) -> int:
+    """The bytes of all tensors that forward passes of a network hold, each memory counted once.
+
+    Without the network's own tensors, and without what is cached of its weights for all images.
+
+    Args:
+        module: the network.
+        passes: each an `ExcitationPass` or `Gradients` of it.
+
+    Example:
+        >>> from excite.propagation import ExcitationPass
+        >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2)).eval()
+        >>> 0 < held_bytes(net, [ExcitationPass(net, torch.ones(1, 2), ["1"])]) < 1000
+        True
+    """
+    from excite.propagation.fast.shortcuts import CACHE
+
+    found: list[Tensor] = []
+    seen: set[int] = set()
+    for each in passes:
+        found.append(each.output)
+        for node in nodes_below(each.top):
+            _collect(rule_of(node), found, seen)
+            for name in dir(node):
+                if name == "variable" or name.startswith("_saved_"):
+                    _collect(getattr(node, name), found, seen)
+    known = {
+        memory_of(each) for each in (*module.parameters(), *module.buffers(), *CACHE.parts()) if not each.is_mkldnn
+    }
+    sizes = {memory_of(each): each.untyped_storage().nbytes() for each in found if not each.is_mkldnn}
+    return sum(size for memory, size in sizes.items() if memory not in known)
+
+
+def _collect(value: Any, found: list[Tensor], seen: set[int]) -> None:
+    """All tensors that a value refers to through its attributes, lists, dicts and closures."""
+    if isinstance(value, Tensor):
+        found.append(value)
+        return
+    if value is None or isinstance(value, (str, int, float, bool, type)) or id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, dict):
+        parts: Iterable[Any] = value.values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        parts = value
+    elif callable(value) and getattr(value, "__closure__", None):
+        parts = [cell.cell_contents for cell in value.__closure__ or ()]
+    else:
+        slots = (getattr(value, name, None) for name in getattr(type(value), "__slots__", ()) if name != "__weakref__")
+        parts = [*getattr(value, "__dict__", {}).values(), *slots]
+    for part in parts:
+        _collect(part, found, seen)

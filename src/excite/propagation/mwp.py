@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
+from excite.propagation.excitation_pass import ExcitationPass
 from excite.propagation.signals import as_signal
-from excite.propagation.sweep import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,7 @@ def mwp(
 
     Returns:
         the winning probabilities, of the shape of the layer's output, with a leading dimension where ``signal`` has
-        one. They sum to the signal that arrived: 1, less what units excited by their bias alone could not hand on.
+        one. They sum to 1, less what was lost at units that only their bias excites.
 
     Raises:
         NoRuleError: an operation between the layer and the output has no top-down rule.
@@ -79,10 +79,10 @@ def mwp(
         torch.Size([1, 2, 2, 2])
     """
     layers = [layer] if isinstance(layer, str) else list(layer)
-    sweep = Sweep(module, inputs, layers, again=False)
-    signals = as_signal(signal, sweep.output)
+    excitation = ExcitationPass(module, inputs, layers, reuse=False)
+    signals = as_signal(signal, excitation.output)
     sent = (0.0, 1.0) if dual else (1.0, -1.0 if contrastive else 0.0)
-    maps = sweep.down(signals, unit=sent[0], dual=sent[1])
-    several = isinstance(signal, torch.Tensor) and signal.dim() > sweep.output.dim()
+    maps = excitation.down(signals, unit=sent[0], dual=sent[1])
+    several = isinstance(signal, torch.Tensor) and signal.dim() > excitation.output.dim()
     result = {name: maps[name] if several else maps[name][0] for name in layers}
     return result[layer] if isinstance(layer, str) else result

@@ -1,300 +1,400 @@
-"""The rules: how the winning probability of an operation's outputs is handed down to its inputs.
+"""The rules: from the winning probabilities of an operation's outputs to those of its inputs.
 
-Every unit of a network is a state of a Markov chain. When a unit wins, it draws the next winner among its children
-with probability P(a_j | a_i), so the marginal winning probability (MWP) of all units of a layer is (paper, Eqn. 1)
+Every unit of a network is a state of a Markov chain. A unit a_i that wins draws the next winner among its children
+with probability P(a_j | a_i), so the marginal winning probability (MWP) of a layer is (paper, Eqn. 1)
 
-    P(a_j) = sum_i P(a_j | a_i) P(a_i).
+    P(a_j) = sum_i P(a_j | a_i) P(a_i),        P(a_j | a_i) = a_j w_ji+ / sum_k a_k w_ki+       (Eqn. 4)
 
-This has the form of a vector-Jacobian product in which the Jacobian is replaced by a transition matrix. So autograd
-can carry the probabilities: `Winners` returns the true response on the way up and applies a rule on the way down,
-and where a unit has several parents autograd adds what they send, which is the sum above. Operations that copy each
-output from one input (ReLU, max pooling, reshaping, concatenation, padding) need no rule: their gradient is already
-the transition matrix of a unit with a single child.
+and for a whole layer with activations A and weights W (Eqn. 10)
 
-The paper assumes non-negative responses (A1): the children of a unit compete with their excitatory contributions
-``x_j * w_ji`` where ``w_ji >= 0`` (Eqn. 4). Networks without that property are met with the same idea: the winners
-are the children that pushed the unit the way it responded, that is the contributions ``x_j * w_ji`` that have the
-sign of its response. With non-negative inputs and a positive response this is Eqn. 4 to the letter.
+    P_n = A * W+ (P_{n-1} / (W+^T A)).
 
-Which way a unit responded is not always seen in its own value: behind a convolution may stand a batch norm with a
-negative scale or a large shift, and the two are one neuron. So an operation with competing children (`Affine`,
-`Sum`) has two ports, one for the probability of units that won by being pushed up and one for those pushed down, and
-`Facing` sends what arrives at the final response to one or the other. Where a norm turns some rows of the weights
-round, `Affine` has two more ports, to the same competition with those rows turned.
+Eqn. 1 has the form of a vector-Jacobian product, with a transition matrix in the place of the Jacobian. So autograd's
+graph carries the probabilities: `RuleFunction` computes the true response in the forward pass and applies a rule in
+the top-down pass, and where a unit has several parents their shares are summed. Operations that copy each output from
+one input (ReLU, max pooling, reshaping, concatenation, padding) need no rule: their gradient is the transition matrix.
+
+Signs. The paper assumes non-negative responses (A1). Without that assumption the winners are the children that moved
+the unit in the direction of its response: the contributions x_j w_ji with the sign of y_i, that is x+ W+ and x- W-
+where y_i > 0, x+ W- and x- W+ where y_i < 0. With non-negative x and y this is Eqn. 4.
+
+The sign of a response may be decided after the weighted sum: a batch norm with a negative scale or a large shift is
+part of the same neuron. So `Affine` and `Sum` have a positive and a negative input for probabilities, and a
+`SignRouter` at the final response of the neuron sends each probability to one of them.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from excite.errors import NoRuleError
-from excite.propagation.deciding import is_known, may_be
-from excite.propagation.layout import is_side_by_side, side_by_side
-from excite.propagation.shares import Share, whole
+from excite.errors import NoRuleError, SignalError
+from excite.propagation.fast import is_concrete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from excite.propagation.keeping import Kept
+    from excite.propagation.graph import Saved
 
-__all__ = ["Facing", "Halves", "Pass", "Refused", "Rule", "Sum", "Tap", "follow", "ports", "summed", "total_of"]
+__all__ = [
+    "Affine", "Hints", "LinearOperation", "Pass", "ProductRule", "Refused", "Rule", "RuleFunction", "SignRouter", "Sum",
+    "Tap", "apply", "reduced", "scale_for", "scaled_by", "signed_part", "split_by_sign", "total_of", "version_of",
+]  # fmt: skip
 
 Shares = tuple[Tensor | None, ...]
 
 
 class Rule(ABC):
-    """One operation's way down: from the probabilities of its outputs to those of its traced inputs."""
+    """The transition of one operation: probabilities of its outputs -> probabilities of its inputs."""
 
-    cued = False  # set above and at the classifier's own weights: the signal says that these units are on
-    normalised = True  # the paper's rules; without, the normaliser Z of Eqn. 4 is left out (the ablation "w/o norm")
+    cued = False  # at and above the classifier's own weights, where the signal decides that a unit is on
+    normalised = True  # False leaves out the normaliser Z of Eqn. 4 (the ablation "without normalisation")
+    outputs = 1  # how many outputs the operation has in the graph; 2: a positive and a negative input
 
     @abstractmethod
     def down(self, *probabilities: Tensor | None) -> Shares:
-        """Hand the probabilities of the outputs down: one tensor for each input.
+        """One tensor [signals, *input] for each input, from [signals, *output] for each output.
 
-        Each has a leading dimension, one place for each signal. Something arrived at one output at least; None stands
-        for outputs where nothing did.
+        None stands for an output that nothing arrived at; at least one is not None.
         """
 
-    def hand_down(self, *arrived: Tensor | Share | None) -> tuple[Tensor | Share | None, ...]:
-        """As `down`, for rules that can take or give what is not multiplied out yet."""
-        return self.down(*(whole(each) for each in arrived))
-
-    def earned(self, total: Tensor, sign: int) -> Tensor:
-        """What a push of 1 earns of a probability of 1: one over the total of all pushes, which all have that sign.
-
-        It is the paper's Z, 0 where there is no excitation (that floats can divide by): one over infinity.
-        """
+    def reciprocal(self, total: Tensor, sign: int) -> Tensor:
+        """1 / Z for totals Z of that sign, and 0 where Z = 0 (a unit that only its bias excites)."""
         if not self.normalised:
             return total.sign()
         size = total if sign > 0 else -total
-        earned = functional.threshold(size, torch.finfo(total.dtype).tiny, torch.inf).reciprocal_()
-        return earned if sign > 0 else earned.neg_()
+        inverse = functional.threshold(size, torch.finfo(total.dtype).tiny, torch.inf).reciprocal_()
+        return inverse if sign > 0 else inverse.neg_()
 
 
-class Winners(torch.autograd.Function):
-    """An operation that gives its true response going up and follows its rule going down."""
+class RuleFunction(torch.autograd.Function):
+    """A node of autograd's graph: the true response forward, a rule backward."""
 
     @staticmethod
-    def forward(ctx: Any, rule: Rule, response: Callable[[], Any], *_inputs: Tensor) -> Any:
-        """Compute the response; ``_inputs`` only tell autograd where the rule's shares go."""
+    def forward(ctx: Any, rule: Rule, outputs: tuple[Tensor, ...], *_inputs: Tensor) -> Any:
+        """Return ``outputs``, already computed; ``_inputs`` are where the rule's shares go."""
         ctx.rule = rule
         ctx.set_materialize_grads(False)
-        return response()
+        return outputs if len(outputs) > 1 else outputs[0]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *probabilities: Tensor | None) -> Any:
-        """Hand the probabilities down by the rule."""
+        """Apply the rule."""
         if all(probability is None for probability in probabilities):  # an absorbing layer lies above
             return (None,) * len(ctx.needs_input_grad)
         return (None, None, *ctx.rule.down(*probabilities))
 
 
 # torch's own ``apply`` looks for functorch's wrappers in every argument, which takes longer than all the rest.
-_APPLY: Callable[..., Any] = super(torch.autograd.Function, Winners).apply
+_APPLY: Callable[..., Any] = super(torch.autograd.Function, RuleFunction).apply
 
 
-def follow(rule: Rule, response: Callable[[], Any], inputs: Sequence[Tensor]) -> Any:
-    """The response, with ``rule`` as its way down to ``inputs``."""
+def apply(rule: Rule, outputs: tuple[Tensor, ...], inputs: Sequence[Tensor]) -> Any:
+    """``outputs`` with ``rule`` as their transition to ``inputs``; a single output as it is, several as a tuple."""
     before = torch.is_grad_enabled()
     torch._C._set_grad_enabled(True)  # noqa: SLF001 - what enable_grad does, without its ten lines of Python a call
     try:
-        return _APPLY(rule, response, *inputs)
+        return _APPLY(rule, outputs, *inputs)
     finally:
         torch._C._set_grad_enabled(before)  # noqa: SLF001 - as above
 
 
-def ports(rule: Rule, like: Tensor, inputs: Sequence[Tensor], count: int = 2) -> tuple[Tensor, ...]:
-    """The ports of an operation whose children compete: only their places in the graph matter, not their values."""
-    first = like.new_zeros(()).expand(like.shape)
-    made: tuple[Tensor, ...] = follow(rule, lambda: (first, *(first.detach() for _ in range(count - 1))), inputs)
-    return made
+@dataclass(eq=False)
+class LinearOperation:
+    """W of one direction: z = W^T a for all children at once, and the way back W r.
+
+    This plain implementation serves every operation: autograd transposes it, one signal at a time.
+
+    Attributes:
+        function: (child, weight) -> response without bias, linear in the child.
+        weights: for each kind of children (above and below their baseline) the weights that count.
+    """
+
+    function: Callable[[Tensor, Tensor | None], Tensor]
+    weights: Sequence[Tensor | None]
+
+    def totals(self, children: Tensor) -> Tensor:
+        """W^T A: [kinds, *child] -> [*response]."""
+        with torch.enable_grad():
+            self._children = children.detach().requires_grad_()
+            self._response = total_of(list(map(self.function, self._children, self.weights)))
+        return self._response.detach()
+
+    def back(self, ratios: Tensor) -> Tensor:
+        """W R: [signals, *response] -> [signals, kinds, *child]. `totals` comes first."""
+        shares: list[Tensor] = []
+        for ratio in ratios:
+            shares += torch.autograd.grad(self._response, self._children, ratio, retain_graph=True)
+        return torch.stack(shares) if len(shares) > 1 else shares[0][None]
 
 
+class Hints(NamedTuple):
+    """What is known of the weights of an `Affine`: only for the kernels in `fast`.
+
+    Attributes:
+        row_dim: the output dimension whose units have one row of the weights each, where there is one.
+        grouped: each row sees only some of the children's channels, so that it cannot stand alone.
+        convolution: torch's function, stride, padding, dilation and groups, a number for each dimension.
+        parameter: the weights are a parameter of the network, the same for the next image.
+    """
+
+    row_dim: int | None = None
+    grouped: bool = False
+    convolution: tuple[Any, ...] | None = None
+    parameter: bool = False
+
+
+@dataclass(eq=False)
+class Affine(Rule):
+    """Convolutions, dense layers, pooling: children win in proportion to their excitation (Eqns. 4 and 10).
+
+    Attributes:
+        function: (child, weight) -> response without bias.
+        child: the activations a_j of the children.
+        weight: w_ji; None for pooling, whose weights are all positive.
+        baseline: lambda, the minimum of the children's activation function (Eqn. 5); None: 0.
+        hints: only for the fast kernels.
+        unit: the factor for children that moved a unit in the direction of its response, and
+        dual: for those that moved it the other way. At the top, for the cued unit and its dual (c-MWP: 1 and -1).
+    """
+
+    function: Callable[[Tensor, Tensor | None], Tensor]
+    child: Saved
+    weight: Tensor | None
+    baseline: Tensor | None
+    hints: Hints
+    unit: float = 1.0
+    dual: float = 0.0
+    outputs = 2
+
+    def __post_init__(self) -> None:
+        half = self.child.tensor.dtype in {torch.float16, torch.bfloat16}  # cannot hold sums of many small products
+        self.dtype = torch.float32 if half else self.child.tensor.dtype
+        self._version = None if self.weight is None else version_of(self.weight)
+
+    def down(self, *probabilities: Tensor | None) -> Shares:
+        """The children's shares of units with a positive and of units with a negative response."""
+        self.check_weights()
+        shares = []
+        for direction, probability in zip((1, -1), probabilities, strict=True):
+            for factor, sign in ((self.unit, direction), (self.dual, -direction)):
+                if probability is not None and factor:
+                    shares.append(self._shares(probability.to(self.dtype), sign) * factor)
+        if not shares:
+            some = next(each for each in probabilities if each is not None)
+            return (some.new_zeros(len(some), *self.child.tensor.shape),)
+        return (total_of(shares),)
+
+    def _shares(self, P: Tensor, sign: int) -> Tensor:  # noqa: N803 - the paper's symbols
+        """The shares of the children whose contributions have that sign."""
+        A, W = self._children(sign), LinearOperation(self.function, self._weights(sign))  # noqa: N806 - as above
+        shares = A * W.back(P * self.reciprocal(W.totals(A), sign))  # A * W+ (P / (W+^T A)), Eqn. 10
+        return shares.sum(1)  # a child is above or below its baseline, so one of the two is 0
+
+    def _children(self, sign: int) -> Tensor:
+        """a_j - lambda, those above 0 and those below, [2, *child]; of pooling those with ``sign``, [1, *child]."""
+        above, below = split_by_sign(self.child.tensor.detach().to(self.dtype), self.baseline)
+        return torch.stack([above, below]) if self.weight is not None else (above if sign > 0 else below)[None]
+
+    def _weights(self, sign: int) -> list[Tensor | None]:
+        """For children above their baseline the weights with ``sign``, for those below it the others."""
+        if self.weight is None:
+            return [None]
+        scale = scale_for(self.weight) if self.normalised else 1.0
+        return [scaled_by(signed_part(self.weight, each).to(self.dtype), scale) for each in (sign, -sign)]
+
+    def check_weights(self) -> None:
+        """Refuse a top-down pass with other weights than the forward pass had."""
+        if self.weight is not None and self._version != version_of(self.weight):
+            raise SignalError(
+                "the network's weights were changed since its forward pass: run it again (a new ExcitationPass)"
+            )
+
+
+@dataclass(eq=False)
+class Sum(Rule):
+    """An element-wise sum: each term wins in proportion to what it added (as in Caffe's eltwise layer).
+
+    Attributes:
+        terms: what each term contributes; broadcast shapes are allowed.
+        traced: the terms that lead to a tapped layer, in the order of the inputs. The shares of the others end here.
+        unchanged: the terms are the responses below as they are, neither negated nor taken from their baseline.
+    """
+
+    terms: Sequence[Saved]
+    traced: Sequence[int]
+    unchanged: bool = False
+    outputs = 2
+
+    def down(self, *probabilities: Tensor | None) -> Shares:
+        """P(term) = P(sum) * term / (sum of the terms with the sign of the response)."""
+        return self.shares([term.tensor for term in self.terms], probabilities)
+
+    def shares(self, terms: Sequence[Tensor], probabilities: Sequence[Tensor | None]) -> Shares:
+        """The same for given ``terms``; nothing where no term has that sign."""
+        found: list[Tensor | None] = [None] * len(self.traced)
+        for sign, probability in zip((1, -1), probabilities, strict=True):
+            if probability is None:
+                continue
+            sizes = [(term if sign > 0 else -term).clamp(min=0) for term in terms]
+            if self.cued and sign > 0:  # a cued unit is on even if no term is positive: then all terms count
+                silent = total_of(sizes) == 0
+                sizes = [torch.where(silent, term.abs(), size) for term, size in zip(terms, sizes, strict=True)]
+            total = functional.threshold(total_of(sizes), 0.0, torch.inf) if self.normalised else None
+            for number, k in enumerate(self.traced):
+                share = reduced(probability * (sizes[k] if total is None else sizes[k] / total), terms[k].shape)
+                before = found[number]
+                found[number] = share if before is None else before + share
+        return tuple(found)
+
+
+@dataclass(eq=False)
 class Pass(Rule):
-    """A unit with one child hands its whole probability to it (paper: ReLU and LRN layers)."""
+    """One child for each unit takes its whole probability (paper: ReLU and LRN layers).
 
-    def __init__(self, shape: torch.Size, winning: Tensor | None = None) -> None:
-        self.shape = shape  # of the child: smaller than the output when it was broadcast
-        self.winning = winning  # which units can win at all; None: every one
+    Attributes:
+        shape: of the child, smaller than the output where it was broadcast.
+        mask: which units can win at all; None: all.
+    """
+
+    shape: torch.Size
+    mask: Tensor | None = None
 
     def down(self, *probabilities: Any) -> Shares:
-        """P(child) = P(parent), zero where the child contributed nothing."""
+        """P(child) = P(parent), 0 where the child contributed nothing."""
         (probability,) = probabilities
-        if self.winning is not None and not self.cued:
-            probability = probability * self.winning
-        return (summed(probability, self.shape),)
+        if self.mask is not None and not self.cued:
+            probability = probability * self.mask
+        return (reduced(probability, self.shape),)
 
 
-class Halves(Rule):
-    """A product of two activations, none of them a gate: without either there is no product, so each wins half."""
+@dataclass(eq=False)
+class ProductRule(Rule):
+    """A product of two activations, neither of them a gate: without either it is 0, so each wins half."""
 
-    def __init__(self, left: torch.Size, right: torch.Size) -> None:
-        self.shapes = (left, right)
+    left: torch.Size
+    right: torch.Size
 
     def down(self, *probabilities: Any) -> Shares:
         """P(factor) = P(product) / 2."""
         (probability,) = probabilities
-        return tuple(summed(probability / 2, shape) for shape in self.shapes)
+        return reduced(probability / 2, self.left), reduced(probability / 2, self.right)
 
 
-class Facing(Rule):
-    """A neuron's final response: it won by being pushed up or by being pushed down.
+@dataclass(eq=False)
+class SignRouter(Rule):
+    """The final response of a neuron: routes each probability to its positive or its negative input.
 
-    The response may have been normalised, scaled or shifted by constants since its children competed (batch norm, a
-    separate bias). Positive scales cancel in the competition, negative ones turn inhibition into excitation.
+    The response may have been normalised, scaled or shifted by constants since the weighted sum (batch norm, a separate
+    bias). Positive scales cancel in Eqn. 4, negative ones exchange excitation and inhibition.
+
+    Attributes:
+        response: the response as it finally is; its sign is the neuron's.
+        polarity: the sign of what the weighted sum was multiplied with; None: 1.
+        bounded: the response cannot be negative, and 0 means that nothing excited the unit.
+        own: the units give ``response`` itself, not their distance from a baseline.
     """
 
-    def __init__(self, rate: Kept, polarity: Tensor | None, *, bounded: bool = False) -> None:
-        self.rate = rate  # the response as it finally is; its sign says which way the neuron responded
-        self.bounded = bounded  # the rate cannot be negative, and where it is 0 the unit has not responded at all
-        self.polarity = polarity  # the sign of what it was multiplied with since the competition; None: 1
-        self.own_rate = False  # the rate is what the units give: a share has nothing where that is not above 0
-
-    def hand_down(self, *arrived: Any) -> tuple[Tensor | Share | None, ...]:
-        """As `down`."""
-        if self.own_rate and self.polarity is None and isinstance(arrived[0], Share):
-            return arrived[0], None
-        return super().hand_down(*arrived)
+    response: Saved
+    polarity: Tensor | None
+    bounded: bool = False
+    own: bool = False
 
     def down(self, *probabilities: Any) -> Shares:
-        """All to the port that explains the response, nothing where the scale is 0."""
+        """All to the input that explains the response, nothing where the scale is 0."""
         (probability,) = probabilities
-        if self.polarity is None:
-            return self._by_rate(probability)
-        facing = self.direction()
-        downward = probability * (facing < 0)
-        return probability * (facing > 0), downward if may_be(downward.any) else None
-
-    def _by_rate(self, probability: Tensor) -> Shares:
-        if self.cued:
-            return probability, None
-        rate = self.rate.tensor
-        if is_side_by_side(probability):  # two orders in memory at once take several times as long
-            rate = side_by_side(rate)
-        if self.bounded:
-            return _where_positive(probability, rate), None
-        negative = rate < 0
-        if not may_be(negative.any):
-            return probability, None
-        downward = probability * negative
-        return (probability - downward, downward) if may_be(downward.any) else (probability, None)
+        direction = self.direction()
+        return probability * (direction > 0), probability * (direction < 0)
 
     def direction(self) -> Tensor:
-        """For each unit 1 where it was pushed up, -1 where it was pushed down, 0 where its children had no say."""
-        rate = self.rate.tensor
+        """Of each unit: 1 for its positive input, -1 for its negative input, 0 for none."""
+        response = self.response.tensor
         if self.cued:
-            direction = torch.ones_like(rate)
+            direction = torch.ones_like(response)
         elif self.bounded:
-            direction = (rate > 0).to(rate.dtype)
+            direction = (response > 0).to(response.dtype)
         else:
-            direction = (rate >= 0).to(rate.dtype) * 2 - 1
-        return direction if self.polarity is None else direction * self.polarity.to(rate.dtype)
-
-
-def _where_positive(probability: Tensor, rate: Tensor) -> Tensor:
-    """The probability of units whose rate is above 0; torch has that in one step, as the way back through a ReLU."""
-    if is_known() and probability.dtype == rate.dtype:
-        kept: Tensor = torch.ops.aten.threshold_backward(probability, rate, 0)
-        return kept
-    return probability * (rate > 0)
+            direction = (response >= 0).to(response.dtype) * 2 - 1
+        return direction if self.polarity is None else direction * self.polarity.to(response.dtype)
 
 
 class Tap(Rule):
-    """A place where probabilities are read: they are recorded at the probe and handed on unchanged."""
+    """A layer that is read: the probability is recorded at a probe and passed on unchanged."""
 
-    absorbing = False  # an absorbing layer keeps what arrives: the walk ends here
+    absorbing = False  # an absorbing layer passes nothing on: paths end here
 
     def down(self, *probabilities: Tensor | None) -> Shares:
-        """Record at the probe (second input) and go on (first input)."""
+        """The second input is the probe."""
         (probability,) = probabilities
         return (None if self.absorbing else probability, probability)
 
-    def hand_down(self, *arrived: Tensor | Share | None) -> tuple[Tensor | Share | None, ...]:
-        """As `down`."""
-        return (None if self.absorbing else arrived[0], arrived[0])
 
-
+@dataclass(eq=False)
 class Refused(Rule):
-    """An operation that has no rule although autograd has a gradient for it: `graph.check` says so."""
+    """An operation that has a gradient but no rule. `graph.check` refuses it before any signal is propagated."""
 
-    def __init__(self, message: str) -> None:
-        self.message = message
+    message: str
 
     def down(self, *_probabilities: Tensor | None) -> Shares:
-        """Never asked: the graph is checked before any signal goes down."""
+        """Refuse."""
         raise NoRuleError(self.message)
 
 
-class Sum(Rule):
-    """An element-wise sum: each term wins in proportion to what it added (FIELD: Caffe's eltwise)."""
-
-    def __init__(self, terms: Sequence[Kept], traced: Sequence[int], *, plain: bool = False) -> None:
-        self.plain = plain  # the terms are what the units below give: none was turned round, or is seen from its rest
-        self.terms = terms  # what each term contributes, broadcast shapes allowed
-        self.traced = traced  # the terms that lead to a tap, in the order of the inputs; the others' shares end here
-
-    def down(self, *probabilities: Tensor | None) -> Shares:
-        """P(term) = P(sum) * term / (sum of the terms that pushed the same way)."""
-        return tuple(map(whole, self.hand_down(*probabilities)))
-
-    def hand_down(self, *arrived: Tensor | Share | None) -> tuple[Tensor | Share | None, ...]:
-        """As `down`; of units that were pushed up, terms that did not push up get nothing."""
-        probabilities = upward, downward = (whole(arrived[0]), whole(arrived[1]))
-        terms = [term.tensor for term in self.terms]
-        if is_side_by_side(next(each for each in probabilities if each is not None)):
-            terms = [side_by_side(term) for term in terms]
-        pushes = []
-        if upward is not None:
-            pushes.append((upward, self._of_all(self._raising(terms), 1)))
-        if downward is not None:
-            pushes.append((downward, self._of_all([term.clamp(max=0) for term in terms], -1)))
-        shares = [
-            summed(total_of([probability * parts[k] for probability, parts in pushes]), terms[k].shape)
-            for k in self.traced
-        ]
-        silent = self.plain and downward is None and not self.cued
-        return tuple(Share(share, None) for share in shares) if silent else tuple(shares)
-
-    def _of_all(self, parts: Sequence[Tensor], sign: int) -> list[Tensor]:
-        """What each term is of all that pushed its way, however faint they are; nothing where nobody pushed."""
-        if not self.normalised:
-            return [part.abs() for part in parts]
-        total = total_of(parts)
-        if not is_known():
-            total = total.masked_fill(total == 0, torch.inf)
-        elif sign > 0:
-            total = functional.threshold(total, 0.0, torch.inf)
-        else:
-            total = functional.threshold(-total, 0.0, torch.inf).neg_()
-        return [part / total for part in parts]
-
-    def _raising(self, terms: Sequence[Tensor]) -> list[Tensor]:
-        """What each term added. A cued unit is on even if no term said so: then each speaks as loud as it spoke."""
-        raising = [term.clamp(min=0) for term in terms]
-        if not self.cued:
-            return raising
-        silent = total_of(raising) == 0
-        return [torch.where(silent, term.abs(), part) for term, part in zip(terms, raising, strict=True)]
-
-
 def total_of(terms: Sequence[Tensor]) -> Tensor:
-    """The sum of some tensors, not copied where there is only one."""
+    """The sum of some tensors; a single one is not copied."""
     total = terms[0]
     for term in terms[1:]:
         total = total + term
     return total
 
 
-def summed(probabilities: Tensor, shape: torch.Size) -> Tensor:
-    """What units get that were broadcast, each signal for itself: [signals, *wide] to [signals, *shape]."""
+def reduced(probabilities: Tensor, shape: torch.Size) -> Tensor:
+    """The sum over broadcast dimensions, for each signal: [signals, *broadcast] -> [signals, *shape]."""
     if probabilities.shape[1:] == shape:
         return probabilities
     wide = [1] * (probabilities.dim() - 1 - len(shape)) + list(shape)
     return probabilities.sum_to_size(len(probabilities), *wide).reshape(len(probabilities), *shape)
+
+
+def signed_part(weight: Tensor, sign: int) -> Tensor:
+    """W+ (sign 1) or W- (sign -1)."""
+    return weight.detach().clamp(min=0) if sign > 0 else weight.detach().clamp(max=0)
+
+
+def split_by_sign(child: Tensor, baseline: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The parts of ``child`` above and below its baseline, scaled where they are extreme."""
+    child = child if baseline is None else child - baseline
+    child = scaled_by(child, scale_for(child))
+    return child.clamp(min=0), child.clamp(max=0)
+
+
+def scale_for(values: Tensor, largest: float | None = None) -> float:
+    """A power of two that brings extreme values to where floats are dense; 1 for ordinary ones.
+
+    Eqn. 4 depends neither on the scale of the children nor on that of the weights. Without this a total of extreme
+    values would be rounded to 0 or infinity. A product of two values within the limits, summed a million times, is
+    still a number of float32. ``largest`` is the largest magnitude, where that is known.
+    """
+    if largest is None:
+        if not is_concrete() or not values.numel():
+            return 1.0
+        least, most = values.detach().aminmax()
+        largest = max(-float(least), float(most))
+    return math.ldexp(1.0, -math.frexp(largest)[1]) if 0 < largest < 1e-15 or 1e15 < largest < math.inf else 1.0
+
+
+def scaled_by(values: Tensor, scale: float) -> Tensor:
+    """The values times a scale that float32 may not hold."""
+    return values if scale == 1 else (values.to(torch.float64) * scale).to(values.dtype)
+
+
+def version_of(tensor: Tensor) -> int:
+    """Torch's counter of in-place changes to a tensor's memory; 0 for tensors made in inference mode."""
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - it has no public name

@@ -19,7 +19,7 @@ def prior(output: Tensor, units: Mapping[int, float]) -> Tensor:
     """A signal that cues some classes with given weights, the same for every image of the batch.
 
     Where the output is a map (a fully convolutional network), the share of each class is spread over space in
-    proportion to ``exp(logit)``: the classifier's own confidence says where to look from (FIELD: the authors' code).
+    proportion to ``exp(logit)``, the classifier's own confidence at each position, as in the authors' code.
 
     Example:
         >>> prior(torch.zeros(1, 3), {0: 0.5, 2: 0.5})
@@ -46,7 +46,7 @@ def check_shape(signal: Tensor, output: Tensor) -> None:
 
 
 def as_signal(signal: Tensor | SupportsIndex | Mapping[int, float], output: Tensor) -> Tensor:
-    """What a user may mean by a signal, with a leading dimension for several signals.
+    """Any form of signal as a tensor with a leading dimension for several signals.
 
     Args:
         signal: a class; weights for several classes (their sum is one signal); a tensor of integers with one class

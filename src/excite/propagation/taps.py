@@ -1,79 +1,160 @@
-"""Reading layers: taps on a network's modules, and where walks from those layers start."""
+"""One forward pass of a network with taps on its layers; the network is left as it was found."""
 
 from __future__ import annotations
 
+import difflib
+from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
+from excite.errors import LayerError, ModelError
 from excite.propagation.graph import rule_of
-from excite.propagation.notes import Note, is_live, leads_to_tap, note_of, set_note
-from excite.propagation.rules import Facing, Tap, follow
+from excite.propagation.mode import RuleMode
+from excite.propagation.provenance import UNKNOWN, is_activation, leads_to_tap, provenance_of, set_provenance
+from excite.propagation.rules import SignRouter, Tap, apply, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from torch import nn
     from torch.autograd.graph import GradientEdge
 
-    from excite.propagation.notes import Neuron
+    from excite.propagation.operations import Operation
 
-__all__ = ["Reading", "Start", "tap_on", "tapped"]
+__all__ = [
+    "INPUT", "Reading", "Start", "as_found", "find_layer", "forward_pass", "main_output", "plain_modules",
+    "plain_network", "unread"]  # fmt: skip
+
+INPUT = "input"  # as a layer: what the network is given (a module of that name is still there as ``input#0``)
+_USUAL = frozenset([bool, int, float, str, tuple, list, dict, set, OrderedDict, type(None)])  # what modules are made of
 
 
+def forward_pass(
+    module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str], operations: Mapping[str, Operation]
+) -> tuple[Tensor, dict[str, Reading]]:
+    """The network's output units, with the graph down to the taps on its layers, and the tap of each layer."""
+    modules = plain_modules(module)
+    module = modules[0]
+    wanted: dict[str, tuple[nn.Module, int]] = {}
+    calls: dict[nn.Module, list[Reading | str]] = {}
+    for layer in layers:
+        if layer != INPUT:
+            wanted[layer] = find_layer(module, layer)
+            calls[wanted[layer][0]] = []
+    arguments = list(inputs) if isinstance(inputs, tuple) else [inputs]
+    read: dict[str, Reading] = {}
+    mode = RuleMode(operations, module, modules)
+    with torch.inference_mode(mode=False), torch.enable_grad(), as_found(modules), _tapped(calls, mode), mode:
+        if INPUT in layers:
+            mode.below = False
+            read[INPUT], arguments[0] = _tap_input(arguments[0])
+        output = main_output(module(*map(_activated, arguments)))
+    for layer in layers:  # in their order
+        if layer in wanted:
+            child, call = wanted[layer]
+            read[layer] = _chosen(layer, calls[child], call)
+        else:
+            read[layer] = read.pop(layer)
+    for child in modules:  # activations that a network keeps for itself (``self.last = x``) stay without our graph
+        attributes = vars(child)
+        for name in list(attributes):
+            if attributes[name].__class__ not in _USUAL and is_activation(attributes[name]):
+                attributes[name] = attributes[name].detach()
+    return output, read
+
+
+def unread(layer: str) -> LayerError:
+    """The error for a layer that has no part in the output."""
+    return LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
+
+
+def _tap_input(first: Any) -> tuple[Reading, Tensor]:
+    if not isinstance(first, Tensor) or not first.is_floating_point():
+        raise LayerError("the input of this network is no tensor of floats and cannot be read: choose a layer")
+    with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
+        return tap_on(first.clone() if first.is_inference() else first.detach())
+
+
+def _activated(argument: Any) -> Any:
+    """An argument of the network as an activation (an alias: the user's own tensor is not marked)."""
+    if is_activation(argument):
+        return argument
+    if isinstance(argument, Tensor):
+        return set_provenance(argument.clone() if argument.is_inference() else argument.detach(), UNKNOWN)
+    if type(argument) in {tuple, list}:
+        return type(argument)(_activated(item) for item in argument)
+    return {key: _activated(item) for key, item in argument.items()} if type(argument) is dict else argument
+
+
+def _chosen(layer: str, readings: list[Reading | str], call: int) -> Reading:
+    if not readings:
+        raise LayerError(f"layer {layer!r} was not used for this input: choose another layer")
+    if call >= len(readings):
+        raise LayerError(
+            f"layer {layer!r}: that module was called {len(readings)} times, so its last call is #{len(readings) - 1}"
+        )
+    reading = readings[call]
+    if isinstance(reading, str):
+        raise LayerError(f"layer {layer!r} returns {reading}, not a tensor: choose a layer inside it")
+    return reading
+
+
+# --- taps ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
 class Start:
-    """Where a walk from the units of a layer goes on: below the layer's own tap.
+    """Where paths from the units of a layer start: below the layer's own tap.
 
-    The units of a neuron's response have two ports, and which one they leave by is known only when the whole neuron is
-    known: a norm behind the layer may turn it round. So the latest norm or activation of the neuron is remembered.
+    The units of a neuron's response have a positive and a negative input below them. Which one counts is known only
+    when the whole neuron is: a norm behind the layer may change the sign. So its latest `SignRouter` is recorded.
+
+    Attributes:
+        own: the edge below the response itself, the only one where no neuron is known; none at the lowest layer.
+        inputs: the edges below the neuron's two inputs.
+        tapped: the neuron's positive input, behind the tap.
     """
 
-    def __init__(
-        self,
-        own: list[GradientEdge],
-        ports: list[GradientEdge] | None = None,
-        tapped_port: Tensor | None = None,
-    ) -> None:
-        self._own = own  # the way down from the layer's own response, the only one where no neuron is known
-        self._ports = ports
-        self.tapped_port = tapped_port
-        self._final: tuple[Facing, Tensor] | None = None
-        self._direction: Tensor | None = None
+    own: list[GradientEdge]
+    inputs: list[GradientEdge] | None = None
+    tapped: Tensor | None = None
+    _final: tuple[SignRouter, Tensor] | None = None
+    _direction: Tensor | None = None
 
     @property
     def edges(self) -> list[GradientEdge]:
-        """Where in autograd's graph the walk goes on; nothing at the lowest layer."""
-        return self._own if self._ports is None or self._final is None else self._ports
+        """Where in autograd's graph the paths start."""
+        return self.own if self.inputs is None or self._final is None else self.inputs
 
     @property
-    def facing(self) -> Facing | None:
-        """The neuron's latest norm or activation."""
+    def router(self) -> SignRouter | None:
+        """The neuron's latest norm or activation function."""
         return None if self._final is None else self._final[0]
 
-    def continue_with(self, facing: Facing, port: Tensor) -> None:
-        """A norm or an activation joined the neuron; ``port`` is the tapped port in its shape."""
-        self._final = facing, port
+    def continue_with(self, router: SignRouter, positive: Tensor) -> None:
+        """A norm or an activation function joined the neuron; ``positive`` is its positive input, in its shape."""
+        self._final = router, positive
 
     def split(self, probability: Tensor) -> list[Tensor]:
         """The probability for each edge."""
-        if self.tapped_port is None or self._final is None:
+        if self.tapped is None or self._final is None:
             return [probability]
         if self._direction is None:
-            facing, port = self._final
-            self._direction = facing.direction()
-            if port is not self.tapped_port:  # seen through other taps or a change of shape: undo that
-                (self._direction,) = torch.autograd.grad(port, self.tapped_port, self._direction, retain_graph=True)
+            router, positive = self._final
+            self._direction = router.direction()
+            if positive is not self.tapped:  # seen through other taps or a change of shape: undo that
+                (self._direction,) = torch.autograd.grad(positive, self.tapped, self._direction, retain_graph=True)
         return [probability * (self._direction > 0), probability * (self._direction < 0)]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A tapped layer: its tap, the probe that records, its own output, and where walks from it start."""
+    """A tapped layer: its tap, the probe that records, its own output, and where paths from it start."""
 
     tap: Tap
     probe: Tensor
@@ -82,27 +163,26 @@ class Reading:
 
 
 @contextmanager
-def tapped(calls: dict[nn.Module, list[Reading | str]], begin: Callable[[], None]) -> Iterator[None]:
-    """Read those modules, at each of their calls, while their network runs (a str: it gave that type, no tensor).
-
-    ``begin`` is called at each tap: what comes after it is above.
-    """
+def _tapped(calls: dict[nn.Module, list[Reading | str]], mode: RuleMode) -> Iterator[None]:
+    """Tap each call of some modules while their network runs; a str stands for an output that is no tensor."""
     thread = get_ident()
 
     def read(module: nn.Module, _arguments: Any, answer: Any) -> Any:
-        if get_ident() != thread:  # somebody else runs the same network just now
+        if get_ident() != thread:  # the same network runs in another thread as well
             return answer
         with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
             if not isinstance(answer, Tensor):
                 calls[module].append(type(answer).__name__)
                 return answer
-            begin()
+            mode.below = False
             reading, given = tap_on(answer)
             calls[module].append(reading)
             return given
 
-    handles = [module.register_forward_hook(read) for module in calls]
+    handles = []
     try:
+        for module in calls:
+            handles.append(module.register_forward_hook(read))  # noqa: PERF401 - those before an error are removed
         yield
     finally:
         for handle in handles:
@@ -110,27 +190,129 @@ def tapped(calls: dict[nn.Module, list[Reading | str]], begin: Callable[[], None
 
 
 def tap_on(answer: Tensor) -> tuple[Reading, Tensor]:
-    """Read an activation here. What the network goes on with is a copy, so that it may overwrite it."""
-    note = replace(note_of(answer), fresh=False) if is_live(answer) else Note()
+    """Read an activation here. The network continues with a copy, so that it may overwrite it."""
+    known = replace(provenance_of(answer), preactivation=False) if is_activation(answer) else UNKNOWN
     answer = answer if leads_to_tap(answer) else answer.detach()
     tap = Tap()
     probe = torch.empty_like(answer.detach()).requires_grad_()
-    given: Tensor = follow(tap, answer.detach().clone, [answer, probe])
+    given: Tensor = apply(tap, (answer.detach().clone(),), [answer, probe])
     start = Start([get_gradient_edge(answer)] if answer.requires_grad else [])
-    neuron = note.made_by() if answer.requires_grad else None
-    if neuron is not None:  # a norm that joins the neuron later must come by this tap too
-        ports = (neuron.up, neuron.down)
-        up, down = (follow(tap, port.detach, [port, probe]) for port in ports)
-        start = Start([get_gradient_edge(answer)], [get_gradient_edge(port) for port in ports], up)
+    neuron = known.made_by() if answer.requires_grad else None
+    if neuron is not None:  # a norm that joins the neuron later must pass this tap too
+        inputs = (neuron.positive, neuron.negative)
+        positive, negative = (apply(tap, (each.detach(),), [each, probe]) for each in inputs)
+        start = Start([get_gradient_edge(answer)], [get_gradient_edge(each) for each in inputs], positive)
         final = rule_of(answer.grad_fn)
         if isinstance(final, Tap) and neuron.starts:  # the same tensor is tapped twice: a module within a module
-            final = neuron.starts[-1].facing
-        if isinstance(final, Facing):
-            start.continue_with(final, up)
-        note = replace(note, neuron=_seen(neuron, up, down, start), parts=None)
-    return Reading(tap, probe, answer.detach(), start), set_note(given, note)
+            final = neuron.starts[-1].router
+        if isinstance(final, SignRouter):
+            start.continue_with(final, positive)
+        behind = replace(
+            neuron, positive=positive, negative=negative, starts=(*neuron.starts, start), flipped_rows=None
+        )
+        known = replace(known, neuron=behind, parts=None)
+    return Reading(tap, probe, answer.detach(), start), set_provenance(given, known)
 
 
-def _seen(neuron: Neuron, up: Tensor, down: Tensor, start: Start) -> Neuron:
-    """The neuron behind a tap: whatever joins it comes by the tap, so no other ports may be used."""
-    return replace(neuron, up=up, down=down, starts=(*neuron.starts, start), turning=None)
+# --- a user's network ----------------------------------------------------------------------------------------------
+
+
+def plain_network(module: nn.Module) -> nn.Module:
+    """The network in plain PyTorch: without torch.compile's wrapper; TorchScript is refused by name."""
+    return plain_modules(module)[0]
+
+
+def plain_modules(module: nn.Module) -> list[nn.Module]:
+    """The same with all its modules, itself first."""
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"expected a torch.nn.Module, got {type(module).__name__}")
+    module = getattr(module, "_orig_mod", module)
+    modules = list(module.modules())
+    for child in modules:
+        if isinstance(child, torch.jit.ScriptModule):
+            name = next(name for name, each in module.named_modules() if each is child)
+            where = f"its module {name!r} is" if name else "it is"
+            raise ModelError(
+                f"this network cannot be explained because {where} TorchScript, which hides its operations: "
+                "load the same network as plain PyTorch code (TorchScript files keep no such code)"
+            )
+    return modules
+
+
+def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
+    """A layer's module, and which of its calls is meant (``relu#0`` is the first; plain ``relu`` the last, -1).
+
+    Where Caffe's names describe how a layer is made, as in ``pool2/3x3_s2``, the paper's ``pool2`` will do.
+    """
+    name, _, call = layer.partition("#")
+    number = int(call) if call.isdecimal() else -1
+    if name and (not call or call.isdecimal()):
+        child: nn.Module | None = module
+        for part in name.split("."):  # getattr would also find what is no module
+            child = None if child is None else child._modules.get(part)  # noqa: SLF001 - torch lists only all of them
+        if child is not None:
+            return child, number
+    modules = dict(module.named_modules(remove_duplicate=False))
+    if name not in modules and name:
+        within = [known for known in modules if known.startswith(f"{name}/")]
+        name = within[0] if len(within) == 1 else name
+    if name in modules and name and (not call or call.isdecimal()):
+        return modules[name], number
+    names = [known for known in modules if known]
+    close = difflib.get_close_matches(layer, names, n=3)
+    hint = f" (closest: {', '.join(close)})" if close else ""
+    raise LayerError(f"no layer {layer!r} in this network{hint}; its layers: {_outline(names)}")
+
+
+def _outline(names: list[str], most: int = 60) -> str:
+    """The layers' names, the upper levels first where there are too many to list."""
+    depth = 1
+    while depth < 10 and sum(name.count(".") <= depth for name in names) <= most:
+        depth += 1
+    shown = [name for name in names if name.count(".") < depth]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f", and {more} more inside them (`excite ls layers MODEL` lists all)" if more else "")
+
+
+def main_output(answer: Any) -> Tensor:
+    """The tensor of output units in whatever a network returns."""
+    if isinstance(answer, Tensor):
+        return answer
+    for name in ("logits", "out"):
+        value = answer.get(name) if isinstance(answer, dict) else getattr(answer, name, None)
+        if isinstance(value, Tensor):
+            return value
+    if isinstance(answer, (tuple, list)) and answer and isinstance(answer[0], Tensor):
+        return answer[0]
+    raise ModelError(
+        f"the network returned {type(answer).__name__}, in which no output units were found: wrap it in a module "
+        "that returns one tensor with a score for each class"
+    )
+
+
+@contextmanager
+def as_found(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Restore whatever a forward pass changes in a network's buffers.
+
+    Norms in training mode always write to their running statistics, so there the network works on copies. Otherwise
+    writing is rare: it is undone where it happened, and nothing is touched where it did not, so that several threads
+    can explain one network.
+    """
+    buffers = []
+    training = False
+    for child in modules:
+        training = training or child.training
+        for name, buffer in child._buffers.items():  # noqa: SLF001 - setting them must not run a user's __setattr__
+            if buffer is not None:
+                buffers.append((child, name, buffer, buffer.clone(), version_of(buffer)))
+    try:
+        if training:
+            for child, name, _, copy, _ in buffers:
+                child._buffers[name] = copy  # noqa: SLF001 - as above
+        yield
+    finally:
+        for child, name, buffer, copy, version in buffers:
+            child._buffers[name] = buffer  # noqa: SLF001 - as above
+            if version_of(buffer) != version:
+                with torch.no_grad():
+                    buffer.copy_(copy)

@@ -16,8 +16,8 @@ from torch.overrides import TorchFunctionMode
 
 from excite.errors import ModelError
 from excite.models.weights import fill
-from excite.propagation.networks import main_output
-from excite.propagation.notes import tensors_in
+from excite.propagation.provenance import tensors_in
+from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ import torch
 
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.zoo import CNN_S, GOOGLENET, VGG16, cnn_s, googlenet, vgg16
-from excite.propagation import Sweep, mwp
+from excite.propagation import ExcitationPass, mwp
 
 BUILDERS = {"cnn_s": cnn_s, "vgg16": vgg16, "googlenet": googlenet}
 COUNTS = {"cnn_s": 102_908_520, "vgg16": 138_357_544, "googlenet": 6_998_552}  # as published
@@ -213,7 +213,7 @@ def pictures(number=1):
 
 def check_maps(network, layer):
     """Without biases no unit can win by itself: all of the signal arrives, that of the dual unit too."""
-    sweep = Sweep(network, pictures(), [layer])
+    sweep = ExcitationPass(network, pictures(), [layer])
     signal = torch.zeros(1, 1000)
     signal[0, 283] = 1
     assert sweep.output.shape == signal.shape

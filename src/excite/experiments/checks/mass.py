@@ -11,8 +11,8 @@ from excite.experiments.checks.base import Check, Panel, Verdict
 from excite.experiments.conservation.run import passes_everything
 from excite.metrics.statistics import mean
 from excite.models.layers import spatial_layers
-from excite.propagation import Sweep, prior
-from excite.propagation.networks import main_output
+from excite.propagation import ExcitationPass, prior
+from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def mass_kept(seen: Seen) -> dict[str, Any]:
     reading = seen.layers["mwp"][0]
     above = names[names.index(reading) :] if reading in names else [reading]
     layers = [name for name in above if passes_everything(module, inputs, name)]
-    sweep = Sweep(module, inputs, list(dict.fromkeys([*layers, reading])))
+    sweep = ExcitationPass(module, inputs, list(dict.fromkeys([*layers, reading])))
     arrived = sweep.down(prior(sweep.output, dict.fromkeys(seen.finding.units, 1.0)))
     return {
         "reading": reading,
@@ -109,7 +109,7 @@ def values_agree(seen: Seen) -> dict[str, Any]:
 
 def _explained(module: nn.Module, inputs: Tensor, layer: str, units: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """The answer, and the map of winning probabilities [h, w] in double precision."""
-    sweep = Sweep(module, inputs, [layer])
+    sweep = ExcitationPass(module, inputs, [layer])
     arrived = sweep.down(prior(sweep.output, dict.fromkeys(units, 1.0)))[layer]
     return sweep.output.detach(), arrived.double()
 

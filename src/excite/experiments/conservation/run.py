@@ -26,11 +26,10 @@ from excite import propagation
 from excite.errors import ExciteError, LayerError
 from excite.experiments.conservation.networks import fold_norms, randomise
 from excite.models.layers import default_layer, spatial_layers
-from excite.propagation import Sweep
-from excite.propagation.affine import Affine
+from excite.propagation import ExcitationPass
 from excite.propagation.graph import rule_of
-from excite.propagation.networks import main_output
-from excite.propagation.rules import Tap
+from excite.propagation.rules import Affine, Tap
+from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +84,7 @@ def losses(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor, least:
     spans: list[Span] = []
     hooks = list(_timed(module, spans))
     try:
-        sweep = Sweep(module, inputs, [layer])
+        sweep = ExcitationPass(module, inputs, [layer])
     finally:
         for hook in hooks:
             hook.remove()
@@ -98,7 +97,7 @@ def losses(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor, least:
             kind = "Affine" if isinstance(rule, Affine) else type(rule or node).__name__
             found.append(Loss(_sum(above) - _sum(below), kind, place, type(module.get_submodule(place)).__name__))
 
-    sweep.carry(sweep.start(), signal[None], watch=compare)
+    sweep.propagate(sweep.start(), signal[None], observer=compare)
     return sorted((loss for loss in found if loss.share > least), key=lambda loss: -loss.share)
 
 
@@ -146,7 +145,7 @@ def explain(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor) -> di
         cause = _cause(loss, means=means)
         share, place = causes.get(cause, (0.0, loss.module))
         causes[cause] = share + loss.share, place
-    arrived = float(Sweep(module, inputs, [layer]).down(signal)[layer].double().sum())
+    arrived = float(ExcitationPass(module, inputs, [layer]).down(signal)[layer].double().sum())
     rest = float(signal.sum()) - arrived - sum(loss.share for loss in found)
     if rest > UNSEEN:
         causes["constant"] = rest, ""
@@ -222,7 +221,7 @@ def gaps(network: nn.Module, picture: Tensor, layers: Sequence[str], signals: Se
         >>> gap["mwp"] < 1e-4
         True
     """
-    rough, exact = Sweep(network, picture, layers), Sweep(*in_double(network, picture), layers)
+    rough, exact = ExcitationPass(network, picture, layers), ExcitationPass(*in_double(network, picture), layers)
     found: dict[str, Row] = {layer: {"layer": layer, "moved": 0.0} for layer in layers}
     for name, (unit, dual) in SENT.items():
         for signal in signals:
@@ -351,7 +350,7 @@ def _measure(row: Row, network: nn.Module, picture: Tensor, seed: int) -> None:
     row["rounding"] = _rounding(network, picture, places, signals)
     row["turned"] = _turned(network, picture, layer, signals[0])
     randomise(network, picture, seed, biases=True)
-    row["biased"] = float(Sweep(network, picture, [layer]).down(signals[0])[layer].sum())
+    row["biased"] = float(ExcitationPass(network, picture, [layer]).down(signals[0])[layer].sum())
 
 
 def _places(network: nn.Module, picture: Tensor) -> dict[str, str]:
@@ -407,7 +406,7 @@ def _readings(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Ro
     expected = main_output(network(picture)).detach()
     signals = _signals(expected)
     before = state_of(network)
-    sweep = Sweep(network, picture, list(dict.fromkeys(places.values())))
+    sweep = ExcitationPass(network, picture, list(dict.fromkeys(places.values())))
     units = [sweep.down(signal) for signal in signals]
     duals = [sweep.down(signal, unit=0.0, dual=1.0) for signal in signals]
     row: Row = {
@@ -436,11 +435,11 @@ def _rounding(network: nn.Module, picture: Tensor, places: dict[str, str], signa
 
 def _turned(network: nn.Module, picture: Tensor, layer: str, signal: Tensor) -> float | None:
     """How far the map moves when convolutions do the scaling of their norms: not at all, if signs are read rightly."""
-    sweep = Sweep(network, picture, [layer])
+    sweep = ExcitationPass(network, picture, [layer])
     output, expected = sweep.output, sweep.down(signal)[layer]  # now: its rules refer to the weights that are changed
     if not fold_norms(network, picture):
         return None
-    sweep = Sweep(network, picture, [layer])
+    sweep = ExcitationPass(network, picture, [layer])
     if not torch.allclose(sweep.output, output, rtol=0.0, atol=1e-3 * float(output.abs().max())):
         return None  # not the same function: that convolution's own values are used elsewhere too
     return float((sweep.down(signal)[layer] - expected).abs().sum())

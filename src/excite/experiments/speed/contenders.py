@@ -17,7 +17,7 @@ from excite.models import wrap
 from excite.models.layers import top_layer
 from excite.models.sources import torchvision_models
 from excite.propagation import mwp, prior
-from excite.propagation.networks import main_output
+from excite.propagation.taps import main_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

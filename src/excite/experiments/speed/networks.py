@@ -21,7 +21,7 @@ from excite.models.folder import files_of
 from excite.models.layers import candidate_layers, default_layer, spatial_layers
 from excite.models.loading import DEFAULT, RANDOM
 from excite.models.sources import torchvision_models
-from excite.propagation.networks import find_layer, main_output
+from excite.propagation.taps import find_layer, main_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,12 +6,12 @@ from oracle import randomise
 from torch import nn
 from torch.nn import functional as F
 
-from excite.propagation import Sweep, competing, layout, mwp, products
-from excite.propagation.affine import Affine
-from excite.propagation.connected import Windows
+from excite.propagation import ExcitationPass, mwp
+from excite.propagation.fast import kernels
+from excite.propagation.fast.carry import Accumulator, Deferred, is_channels_last, materialize
+from excite.propagation.fast.kernels import FastAffine, StridedConvRule, convolve_shifted
 from excite.propagation.graph import nodes_below, rule_of
-from excite.propagation.shares import Pile, Share, added, whole
-from excite.propagation.shifting import convolve_shifted
+from excite.propagation.rules import Affine
 
 
 class Net(nn.Module):
@@ -69,16 +69,16 @@ SIGNALS = torch.rand(3, 2, 5, generator=torch.Generator().manual_seed(6), dtype=
 
 def the_long_way(net, x, signals, layer="stem"):
     """Who watches is shown everything multiplied out: nothing is put off."""
-    sweep = Sweep(net, x, [layer])
+    sweep = ExcitationPass(net, x, [layer])
     for rule in sweep._top:
         rule.dual = -1.0
-    return sweep.carry(sweep.start(), signals, watch=lambda *_: None)[layer]
+    return sweep.propagate(sweep.start(), signals, observer=lambda *_: None)[layer]
 
 
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_put_off_comes_to_the_same(name, seed, monkeypatch):
-    monkeypatch.setattr(competing, "MANY", 16)  # so that no convolution is too small for any way
+    monkeypatch.setattr(kernels, "MANY", 16)  # so that no convolution is too small for any way
     net, x = network(name, seed), pictures()
     wanted = the_long_way(net, x, SIGNALS)
     found = mwp(net, x, SIGNALS, layer="stem", contrastive=True)
@@ -91,10 +91,10 @@ def test_what_is_put_off_comes_to_the_same(name, seed, monkeypatch):
 def test_channels_side_by_side(name, way, monkeypatch):
     net, x = network(name), pictures()
     wanted = the_long_way(net, x, SIGNALS)
-    monkeypatch.setattr(products, "LARGE", 1 if way == "shifted" else 2**30)
-    monkeypatch.setattr("excite.propagation.packing.LEAST", 1)
+    monkeypatch.setattr(kernels, "LARGE", 1 if way == "shifted" else 2**30)
+    monkeypatch.setattr(kernels, "LEAST_PACKED", 1)
     if way == "windows":
-        monkeypatch.setattr(competing, "MANY", 16)
+        monkeypatch.setattr(kernels, "MANY", 16)
     found = mwp(net.float(), x.float(), SIGNALS.float(), layer="stem", contrastive=True)
     scale = wanted.abs().max()
     torch.testing.assert_close(found.double() / scale, wanted / scale, rtol=0, atol=2e-5)
@@ -102,26 +102,26 @@ def test_channels_side_by_side(name, way, monkeypatch):
 
 def test_the_way_down_is_side_by_side_and_its_end_is_not(monkeypatch):
     net, x = network("chain").float(), pictures().float()
-    monkeypatch.setattr("excite.propagation.packing.LEAST", 1)
+    monkeypatch.setattr(kernels, "LEAST_PACKED", 1)
     seen = []
-    once = Affine.hand_down
+    once = FastAffine.backward
 
     def noted(self, *arrived, **more):
         shares = once(self, *arrived, **more)
-        seen.append(layout.is_side_by_side(whole(shares[0])))
+        seen.append(is_channels_last(materialize(shares)))
         return shares
 
-    monkeypatch.setattr(Affine, "hand_down", noted)
+    monkeypatch.setattr(FastAffine, "backward", noted)
     assert mwp(net, x, 1, layer="stem").is_contiguous()
     assert seen.count(True) >= 2
 
 
 def test_kernels_with_steps_and_many_weights_read_them_where_they_lie(monkeypatch):
-    monkeypatch.setattr(competing, "MANY", 16)
-    sweep = Sweep(network("residual with steps"), pictures(), ["stem"])
+    monkeypatch.setattr(kernels, "MANY", 16)
+    sweep = ExcitationPass(network("residual with steps"), pictures(), ["stem"])
     rules = [type(rule_of(node)).__name__ for node in nodes_below(sweep.top)]
-    assert rules.count(Windows.__name__) == 1
-    assert rules.count("Mixing") == 1
+    assert rules.count(StridedConvRule.__name__) == 1
+    assert rules.count("PointwiseConvRule") == 1
 
 
 def competitions(sweep):
@@ -130,15 +130,15 @@ def competitions(sweep):
 
 @pytest.mark.parametrize("name", ["inception", "residual with steps"])
 def test_what_nobody_needs_again_is_let_go_and_can_be_had_again(name):
-    sweep = Sweep(network(name), pictures(), ["stem"], again=False)
+    sweep = ExcitationPass(network(name), pictures(), ["stem"], reuse=False)
     found = sweep.down(SIGNALS)["stem"]
     below = [rule for rule in competitions(sweep) if not rule.cued]
-    assert all(not rule._contests for rule in below)
-    assert sum(rule.child.pushes is not None for rule in below) <= 2  # those of the layer that is read
+    assert all(not rule._normalisers for rule in below)
+    assert sum(rule.child.signed_inputs is not None for rule in below) <= 2  # those of the layer that is read
     assert torch.equal(sweep.down(SIGNALS)["stem"], found)
-    kept = Sweep(network(name), pictures(), ["stem"])
+    kept = ExcitationPass(network(name), pictures(), ["stem"])
     assert torch.equal(kept.down(SIGNALS)["stem"], found)
-    assert any(rule._contests for rule in competitions(kept))
+    assert any(rule._normalisers for rule in competitions(kept))
 
 
 @pytest.mark.parametrize("padding", [(0, 0), (1, 1), (0, 2)])
@@ -154,25 +154,28 @@ def test_shifted_convolutions(padding, sides, dilation):
 def test_piles_add_up_whatever_comes():
     by, other = torch.tensor([3.0, 0.0]), torch.tensor([2.0, 5.0])
     ones = torch.ones(1, 2)
-    pile = Pile()
-    for each in (Share(ones, by), Share(ones, other), ones, Share(ones, by), Share(ones, None)):
+    pile = Accumulator()
+    for each in (Deferred(ones, by), Deferred(ones, other), ones, Deferred(ones, by), Deferred(ones, None)):
         pile.add(each)
-    found = pile.taken()
+    found = pile.total()
     assert isinstance(found, torch.Tensor)  # one of them was not known to be nothing anywhere
     assert found.tolist() == [[3 + 2 + 1 + 3 + 1, 0 + 5 + 1 + 0 + 1]]
     assert ones.tolist() == [[1, 1]]  # nobody's own was written to
-    silent = added([Share(torch.ones(1, 2), by), Share(torch.ones(1, 2), other)])
-    assert isinstance(silent, Share)
+    pile = Accumulator()
+    for each in (Deferred(torch.ones(1, 2), by), Deferred(torch.ones(1, 2), other)):
+        pile.add(each, owned=True)
+    silent = pile.total()
+    assert isinstance(silent, Deferred)
     assert silent.by is None
     assert silent.values.tolist() == [[5, 5]]
 
 
 def test_only_what_nobody_else_sees_is_added_to_in_place():
     by, mine = torch.tensor([1.0]), torch.ones(1, 1)
-    pile = Pile()
-    pile.add(Share(mine, by))
+    pile = Accumulator()
+    pile.add(Deferred(mine, by))
     assert pile.room() is None
-    pile.add(Share(mine, by))  # now the sum is the pile's own
+    pile.add(Deferred(mine, by))  # now the sum is the pile's own
     room = pile.room()
     assert room is not None
     assert room.values.item() == 2

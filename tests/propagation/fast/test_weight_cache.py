@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from excite.errors import SignalError
-from excite.propagation import Sweep, competing, mwp
-from excite.propagation.signed_weights import KEPT, SignedWeights, signed_part
+from excite.propagation import ExcitationPass, mwp
+from excite.propagation.fast import kernels
+from excite.propagation.fast.shortcuts import CACHE, SignedWeight, WeightCache
 
 
 def network(side=3):
@@ -26,6 +27,10 @@ def net():
 
 
 X = torch.rand(1, 3, 6, 6)
+
+
+def signed_part(weight, sign, orientation=None):
+    return SignedWeight(weight, sign, orientation, weight.dtype, kept=False).tensor()
 
 
 def kept_part(kept, weight, sign, turns=None):
@@ -97,18 +102,18 @@ CHANGES = [
 @pytest.mark.parametrize("side", [1, 3])
 @pytest.mark.parametrize("change", [rows(change) for change in CHANGES])
 def test_changed_weights_are_never_used(side, change, monkeypatch):
-    monkeypatch.setattr(competing, "MANY", 16)  # so that kernels of one place are kept, too
+    monkeypatch.setattr(kernels, "MANY", 16)  # so that kernels of one place are kept, too
     net = network(side)
     before = mwp(net, X, 1, layer="1", contrastive=True)
     change(net)
     found = mwp(net, X, 1, layer="1", contrastive=True)
-    KEPT.clear()
+    CACHE.clear()
     assert torch.equal(found, mwp(net, X, 1, layer="1", contrastive=True))
     assert not torch.allclose(found, before)
 
 
 def test_a_change_between_up_and_down_is_refused(net):
-    sweep = Sweep(net, X, ["1"])
+    sweep = ExcitationPass(net, X, ["1"])
     in_place(net)
     with pytest.raises(SignalError, match="weights were changed"):
         sweep.down(torch.eye(4)[:1])
@@ -116,41 +121,41 @@ def test_a_change_between_up_and_down_is_refused(net):
 
 def test_they_are_kept(net):
     """For the way up and the way down, in the forms that kernels read."""
-    KEPT.clear()
+    CACHE.clear()
     mwp(net, X, 1, layer="1")
-    first = [id(part) for part in KEPT.parts()]
+    first = [id(part) for part in CACHE.parts()]
     assert len(first) == 2
     mwp(net, X, 2, layer="1")
-    assert [id(part) for part in KEPT.parts()] == first
+    assert [id(part) for part in CACHE.parts()] == first
 
 
 def test_rows_of_kernels_of_one_place_are_kept(monkeypatch):
-    monkeypatch.setattr(competing, "MANY", 16)
-    KEPT.clear()
+    monkeypatch.setattr(kernels, "MANY", 16)
+    CACHE.clear()
     net = network(side=1)
     found = mwp(net, X, 1, layer="1", contrastive=True)
-    kept = KEPT.parts()
+    kept = CACHE.parts()
     assert kept
     assert all(part.shape == (64, 64) for part in kept)
-    monkeypatch.setattr("excite.propagation.signed_weights.signed_part", None)  # they are not split again
+    monkeypatch.setattr("excite.propagation.fast.shortcuts.signed_part", None)  # they are not split again
     assert torch.equal(mwp(net, X, 1, layer="1", contrastive=True), found)
-    assert [id(part) for part in KEPT.parts()] == [id(part) for part in kept]
+    assert [id(part) for part in CACHE.parts()] == [id(part) for part in kept]
 
 
 def test_they_go_with_the_network():
-    KEPT.clear()
+    CACHE.clear()
     net = network()
     mwp(net, X, 1, layer="1")
-    assert KEPT.size == 2 * net[2].weight.numel() * 4
+    assert CACHE.size == 2 * net[2].weight.numel() * 4
     del net
     gc.collect()
     other = nn.Parameter(torch.ones(1, 1))
-    kept_part(KEPT, other, 1)
-    assert KEPT.size == 4
+    kept_part(CACHE, other, 1)
+    assert CACHE.size == 4
 
 
 def test_the_least_recently_used_are_forgotten_first():
-    kept = SignedWeights(most_bytes=100)
+    kept = WeightCache(most_bytes=100)
     weights = [nn.Parameter(torch.randn(2, 5)) for _ in range(4)]  # 40 bytes each
     parts = [kept_part(kept, weight, 1) for weight in weights[:2]]
     kept_part(kept, weights[0], 1)
@@ -166,7 +171,7 @@ def test_the_least_recently_used_are_forgotten_first():
 @pytest.mark.parametrize("sign", [1, -1])
 def test_turned_rows(sign):
     weight = nn.Parameter(torch.randn(3, 4, 2, 2))
-    kept, turns = SignedWeights(), torch.tensor([1.0, -1.0, -1.0])
+    kept, turns = WeightCache(), torch.tensor([1.0, -1.0, -1.0])
     expected = weight.detach().numpy() * np.array([1, -1, -1])[:, None, None, None]
     expected = np.maximum(expected, 0) if sign > 0 else np.minimum(expected, 0)
     for _ in range(2):

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from excite.propagation import mwp, packing, products
-from excite.propagation.connected import Mixing
-from excite.propagation.signed_weights import KEPT
+from excite.propagation import mwp
+from excite.propagation.fast import kernels
+from excite.propagation.fast.kernels import PointwiseConvRule
+from excite.propagation.fast.shortcuts import CACHE
 
 KERNELS = {
     "three by three": nn.Conv2d(64, 64, 3, padding=1),
@@ -37,18 +38,18 @@ def network(kernel):
     return net
 
 
-@pytest.mark.skipif(packing._REORDER is None or packing._CONVOLVE is None, reason="this torch has no oneDNN")
+@pytest.mark.skipif(kernels._REORDER is None or kernels._CONVOLVE is None, reason="this torch has no oneDNN")
 @pytest.mark.parametrize("name", KERNELS)
 def test_packed_as_plain(name, monkeypatch):
-    net, used = network(KERNELS[name]), []
-    monkeypatch.setattr(products, "pack", lambda *arguments: used.append(name) or packing.pack(*arguments))
+    net, used, pack = network(KERNELS[name]), [], kernels.pack
+    monkeypatch.setattr(kernels, "pack", lambda *arguments: used.append(name) or pack(*arguments))
     signals = torch.rand(3, 2, 5)
     pictures = [torch.randn(2, 3, 12, 12), torch.randn(2, 3, 15, 13)]  # packed for one size, used for two
-    KEPT.clear()
+    CACHE.clear()
     found = [mwp(net, x, signals, layer="1", contrastive=True) for x in pictures]
     assert bool(used) == ("one place" not in name)  # those read their weights in blocks
-    monkeypatch.setattr(products, "can_pack", lambda *_: False)
-    KEPT.clear()
+    monkeypatch.setattr(kernels, "can_pack", lambda *_: False)
+    CACHE.clear()
     for x, maps in zip(pictures, found, strict=True):
         exact = mwp(net.double(), x.double(), signals.double(), layer="1", contrastive=True)
         net.float()
@@ -60,22 +61,22 @@ def test_packed_as_plain(name, monkeypatch):
 
 def test_small_and_exact_weights_are_not_packed():
     x = torch.randn(1, 64, 8, 8)
-    assert not packing.can_pack(x, torch.randn(4, 64, 3, 3))
-    assert not packing.can_pack(x, torch.randn(64, 64, 1, 1))
-    assert not packing.can_pack(x.double(), torch.randn(64, 64, 3, 3).double())
+    assert not kernels.can_pack(x, torch.randn(4, 64, 3, 3))
+    assert not kernels.can_pack(x, torch.randn(64, 64, 1, 1))
+    assert not kernels.can_pack(x.double(), torch.randn(64, 64, 3, 3).double())
 
 
 def test_of_the_cued_channels_only_their_rows_are_read(monkeypatch):
     """A classifier that answers place by place ends in a kernel of one place with a row for each class."""
     torch.manual_seed(4)
     net = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 4096, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    blocks, read = Mixing._blocks, []
+    blocks, read = PointwiseConvRule._blocks, []
 
     def noted(self, *arguments, **more):
         for rows, parts in blocks(self, *arguments, **more):
             read.append(parts[0].shape[0])
             yield rows, parts
 
-    monkeypatch.setattr(Mixing, "_blocks", noted)
+    monkeypatch.setattr(PointwiseConvRule, "_blocks", noted)
     mwp(net.eval(), torch.randn(1, 3, 12, 12), {7: 0.5, 9: 0.5}, layer="1", contrastive=True)
     assert read == [2, 2]  # the units and their duals

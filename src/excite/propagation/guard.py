@@ -1,32 +1,33 @@
-"""Numbers that are none: NaN and infinity are never handed on in silence, and who made the first one is named.
+"""NaN and infinity are refused, with the name of the layer that made the first one.
 
-What is looked at each time costs next to nothing: the input, the output and the maps, each by its sum. Only where one
-of them is not finite the network runs once more, to find out where that began.
+The input, the output and the maps are each checked by their sum, which costs next to nothing. Only where one of them is
+not finite the network runs once more, to find the layer.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from excite.errors import NumberError
-from excite.propagation.deciding import is_known
-from excite.propagation.networks import as_found, plain_network
-from excite.propagation.notes import tensors_in
+from excite.propagation.fast import is_concrete
+from excite.propagation.provenance import tensors_in
+from excite.propagation.taps import as_found, plain_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Asked", "all_finite"]
+__all__ = ["Guard", "all_finite"]
 
 WIDER = {torch.float16: "float()", torch.bfloat16: "float()", torch.float32: "double()"}
 
 
 def all_finite(values: Tensor) -> bool:
-    """Whether no value is NaN or infinity. A finite sum says so at once.
+    """Whether no value is NaN or infinity: a finite sum is enough.
 
     Example:
         >>> all_finite(torch.tensor([1.0, -1.0])), all_finite(torch.tensor([1.0, float("nan")]))
@@ -37,32 +38,27 @@ def all_finite(values: Tensor) -> bool:
     return bool(torch.isfinite(values).all())
 
 
-class Asked:
-    """What a network was asked, so that it can be asked again where an answer is not finite.
+@dataclass(frozen=True)
+class Guard:
+    """Checks the numbers of one forward pass.
 
-    Args:
+    Attributes:
         module: the network.
-        inputs: what it was called with.
+        inputs: what it was called with: a tensor, or a tuple of arguments.
     """
 
-    def __init__(self, module: nn.Module, inputs: Any) -> None:
-        self._module = module
-        self.arguments = inputs if isinstance(inputs, tuple) else (inputs,)
-
-    @property
-    def module(self) -> nn.Module:
-        """The network in plain PyTorch."""
-        return plain_network(self._module)
+    module: nn.Module
+    inputs: Any
 
     def check_output(self, output: Tensor) -> None:
-        """Refuse an input or an answer that is not finite; -inf is an answer: no, in no case.
+        """Refuse an input or an output that is not finite; a logit of -inf is allowed.
 
         Raises:
-            NumberError: with the first place where a number is none.
+            NumberError: with the first layer that gives NaN or infinity.
         """
-        if not is_known():  # the graph is written down for all images
+        if not is_concrete():
             return
-        first = self.arguments[0] if self.arguments else None
+        first = self.inputs[0] if isinstance(self.inputs, tuple) and self.inputs else self.inputs
         if isinstance(first, Tensor) and not all_finite(first):
             raise _in_input(first)
         if not all_finite(output) and bool((output.isnan() | (output == torch.inf)).any()):
@@ -74,19 +70,19 @@ class Asked:
         Raises:
             NumberError: as above.
         """
-        if is_known() and not all(map(all_finite, maps)):
+        if is_concrete() and not all(map(all_finite, maps)):
             raise self.explained("the map")
 
     def explained(self, what: str) -> NumberError:
-        """The error for an answer that is not finite: where that began, and what to do."""
-        module = self.module
+        """The error for a result that is not finite: where that began, and what to do."""
+        module = plain_network(self.module)
         for name, weight in module.named_parameters():
             if not all_finite(weight):
                 return NumberError(
                     f"{what} would not be finite: the network's weights hold {_kind(weight)} in {name!r}; load or "
                     "train them again"
                 )
-        begun = _begun(module, self.arguments)
+        begun = _begun(module, self.inputs if isinstance(self.inputs, tuple) else (self.inputs,))
         if begun is None:
             return NumberError(
                 f"{what} would not be finite, although all layers are: numbers on the way down leave the range of "
@@ -100,7 +96,7 @@ class Asked:
 
 
 def _begun(module: nn.Module, arguments: tuple[Any, ...]) -> tuple[str, str, str] | None:
-    """The first layer that gives numbers that are none, which, and whether it made them or what runs before it."""
+    """The first layer that gives NaN or infinity, which of them, and whether it arose in or before that layer."""
     begun: list[tuple[str, str, str]] = []
 
     def look(name: str) -> Any:
@@ -137,7 +133,7 @@ def _kind(values: Tensor) -> str:
 
 
 def _remedy(module: nn.Module) -> str:
-    """What to do about numbers that are too large for their type."""
+    """The remedy for numbers that are too large for their type."""
     types = [weight.dtype for weight in module.parameters() if weight.is_floating_point()]
     wider = WIDER.get(types[0] if types else torch.float32)
     use = f"use a wider type (module.{wider}, and the input likewise), or " if wider else ""

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from excite.propagation import Sweep, quick
+from excite.propagation import ExcitationPass
+from excite.propagation.fast import pooling as quick
 
 
 @settings(max_examples=120, deadline=None)
@@ -101,4 +102,4 @@ def test_a_network_gives_its_own_output_above_and_below_the_tap():
     x = torch.randn(2, 3, 20, 23)
     expected = net(x).detach()
     for layer in ("0", "2", "3", "5", "7"):
-        assert torch.equal(Sweep(net, x, [layer]).output, expected)
+        assert torch.equal(ExcitationPass(net, x, [layer]).output, expected)

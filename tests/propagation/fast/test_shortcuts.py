@@ -6,9 +6,10 @@ from oracle import Net, randomise
 from torch import nn
 from torch.nn import functional as F
 
-from excite.propagation import Sweep, below, mwp, signs
-from excite.propagation.descent import handed_down
-from excite.propagation.keeping import Keeper, is_exchangeable
+from excite.propagation import ExcitationPass, mwp
+from excite.propagation.fast import shortcuts
+from excite.propagation.fast.carry import _copied
+from excite.propagation.graph import CopyOnWrite, is_exchangeable
 
 SHAPE = (4, 8, 8)
 
@@ -25,22 +26,22 @@ def made():
 
 
 def test_who_looks_at_a_memory():
-    keeper, alone = Keeper(), made()
-    assert keeper.alone_keeps(alone)
+    keeper, alone = CopyOnWrite(), made()
+    assert keeper.only_saved(alone)
     kept = keeper.keep(alone)
-    assert keeper.alone_keeps(alone)  # what the keeper keeps stays where it is
+    assert keeper.only_saved(alone)  # what the keeper keeps stays where it is
     alias = alone.detach()
-    assert not keeper.alone_keeps(alone)
+    assert not keeper.only_saved(alone)
     del alias
-    assert keeper.alone_keeps(alone)
+    assert keeper.only_saved(alone)
     assert torch.equal(kept.tensor, alone)
 
 
 def test_views_and_what_has_views_keep_their_memory():
-    keeper, base = Keeper(), made()
+    keeper, base = CopyOnWrite(), made()
     view = base[1:]
-    assert not keeper.alone_keeps(view)
-    assert not keeper.alone_keeps(base)
+    assert not keeper.only_saved(view)
+    assert not keeper.only_saved(base)
 
 
 @pytest.mark.parametrize("other", [torch.ones(4), torch.ones(3, dtype=torch.float64), torch.ones(3, 2)[:, 0]])
@@ -87,7 +88,7 @@ def test_in_place_calls_are_seen_by_all_who_look(name):
         found, wanted = (mwp(net, x, 1, layer="tap", contrastive=True) for net in (first, second))
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
         with torch.no_grad():
-            assert torch.equal(Sweep(first, x, ["tap"]).output, first(x))
+            assert torch.equal(ExcitationPass(first, x, ["tap"]).output, first(x))
 
 
 # --- below the taps -------------------------------------------------------------------------------------------------
@@ -132,8 +133,7 @@ def test_below_the_taps_the_quick_way_knows_what_the_general_way_knows(name, mon
         net(picture())
     net = randomise(net, 3)
     quick = mwp(net, picture(), 1, layer="tap")
-    monkeypatch.setattr(below, "BELOW", {})
-    monkeypatch.setattr("excite.propagation.mode.BELOW", {})
+    monkeypatch.setattr(shortcuts, "_BELOW", {})
     torch.testing.assert_close(mwp(net, picture(), 1, layer="tap"), quick, rtol=1e-12, atol=1e-14)
 
 
@@ -158,16 +158,16 @@ def test_signs_that_changed_are_found_anew(change):
         else:
             scale[1].neg_()
     found = mwp(net, picture(), 1, layer="1")
-    signs._seen.clear()
+    shortcuts._SIGNS.clear()
     assert torch.equal(found, mwp(net, picture(), 1, layer="1"))
     assert not torch.allclose(found, before)
 
 
 def test_signs_of_many_norms_are_forgotten_in_time(monkeypatch):
-    monkeypatch.setattr(signs, "MOST", 3)
+    monkeypatch.setattr(shortcuts, "MOST_NORMS", 3)
     scales = [torch.tensor([1.0, -float(k)]) for k in range(9)]
-    assert [signs.signs_of(scale, kept=True).all_positive for scale in scales] == [False] * 9
-    assert len(signs._seen) <= 3
+    assert [shortcuts.signs_of(scale, parameter=True).all_positive for scale in scales] == [False] * 9
+    assert len(shortcuts._SIGNS) <= 3
 
 
 # --- max pooling ----------------------------------------------------------------------------------------------------
@@ -184,6 +184,6 @@ def test_max_pooling_on_flat_memory_is_its_gradient(shape, count):
     while "MaxPool" not in type(node).__name__:  # torch adds and takes away the batch of one
         (node,) = (below for below, _ in node.next_functions)
     along = signals.unsqueeze(1) if len(shape) == 3 else signals
-    (found,) = handed_down(node, {0: along}, None)
+    (found,) = _copied(node, "MaxPool2DWithIndices", along, 1)
     wanted = [torch.autograd.grad(pooled, child, each, retain_graph=True)[0] for each in signals]
     torch.testing.assert_close(found.view(count, *shape), torch.stack(wanted))

@@ -1,0 +1,270 @@
+"""One forward pass of a network, kept so that any number of signals can be propagated top-down."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
+
+from excite.errors import LayerError, SignalError
+from excite.propagation.fast import choose, is_concrete
+from excite.propagation.graph import Subgraph, carry, check, down, nodes_below, outputs_of, rule_of, top_of
+from excite.propagation.guard import Guard
+from excite.propagation.operations import OPERATIONS
+from excite.propagation.provenance import leads_to_tap
+from excite.propagation.rules import Affine
+from excite.propagation.signals import check_shape
+from excite.propagation.taps import Start, forward_pass, unread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from excite.propagation.graph import Observer
+
+__all__ = ["ExcitationPass"]
+
+AT_ONCE = 2**24  # elements of the largest tensor when several signals are propagated together: 64 MB
+
+
+class ExcitationPass:
+    """The forward pass of a network, and the winning probabilities of its layers for any signal over its output.
+
+    Attributes:
+        output: the network's output units, exactly as the network gives them.
+        readings: for each layer its tap and its activation.
+        check_maps: refuses what is not finite, and names the layer where that began.
+
+    Args:
+        module: any network in plain PyTorch. It is left exactly as it was found.
+        inputs: what it is called with: a tensor, or a tuple of arguments.
+        layers: names of the modules to read (as in ``module.named_modules()``). A module that is called several
+            times is read at its last call; ``name#0`` is its first call, ``name#1`` its second. ``input`` is what the
+            network is given.
+        reuse: signals will be propagated more than once. Otherwise the normalisers that they share are not kept, which
+            takes less memory.
+
+    Example:
+        >>> net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
+        >>> excitation = ExcitationPass(net, torch.ones(1, 1, 4, 4), ["1"])
+        >>> excitation.down(torch.tensor([[1.0, 0.0, 0.0]]))["1"].shape
+        torch.Size([1, 2, 2, 2])
+    """
+
+    def __init__(
+        self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str], *, reuse: bool = True
+    ) -> None:
+        self._reuse, self._carry = reuse, choose(carry)
+        self._traced, self.readings = forward_pass(module, inputs, layers, OPERATIONS)
+        self.output = self._traced.detach()
+        guard = Guard(module, inputs)
+        guard.check_output(self.output)
+        self.check_maps = guard.check_maps
+        reached = check(self._traced) if leads_to_tap(self._traced) else set()
+        for layer, reading in self.readings.items():
+            if reading.probe not in reached:
+                raise unread(layer)
+        self._top, self._above = top_of(self._traced)
+        self._subgraphs: dict[tuple[Any, ...], Subgraph] = {}
+
+    @property
+    def top(self) -> Any:
+        """The node of autograd's graph that made the output."""
+        return self._traced.grad_fn
+
+    def down(
+        self,
+        signal: Tensor,
+        *,
+        unit: float = 1.0,
+        dual: float = 0.0,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        normalised: bool = True,
+        layers: Sequence[str] | None = None,
+    ) -> dict[str, Tensor]:
+        """The winning probabilities of every tapped layer for a signal P(A_0) over the output units.
+
+        Args:
+            signal: the probability of each output unit, of the output's shape; any linear combination of such. Or
+                several in a leading dimension, which costs less than one after the other.
+            unit: how much of the cued units themselves is propagated,
+            dual: and how much of their dual units, whose weights are the negatives (paper, section 3.3). The
+                contrastive map is ``unit=1, dual=-1``.
+            alpha: at every operation with weights, the factor for the children that moved a unit in the direction of
+                its response,
+            beta: and what is taken from those that moved it the other way: layer-wise relevance propagation without
+                biases (Bach et al. 2015, usually with ``alpha=2, beta=1``). Where no child moved it the other way
+                nothing is taken. Sums and pooling have no weights and share as always.
+            normalised: False leaves out the normaliser Z of the paper's Eqn. 4. The map of a layer then has no
+                meaningful scale, and is given with its largest value between 1/2 and 1.
+            layers: the layers to read; None: all. What lies below them is not computed.
+
+        Returns:
+            for each layer a tensor of the shape of its output, with a leading dimension where ``signal`` has one.
+        """
+        several = signal.dim() > self.output.dim()
+        signals = signal if several else signal[None]
+        check_shape(signals[0] if len(signals) else signal, self.output)
+        if dual:
+            self._check_contrast()
+        wanted = list(self.readings) if layers is None else list(layers)
+        with self._sharing(alpha, beta, normalised=normalised):
+            for rule in self._top:
+                rule.unit, rule.dual = unit * alpha - dual * beta, dual * alpha - unit * beta
+            maps = (self._all_signals if normalised else self._scaled_signals)(signals, wanted)
+        if not several:
+            for layer in wanted:
+                maps[layer] = maps[layer][0]
+        return maps
+
+    def _all_signals(self, signals: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+        """All signals together, or some at a time where their tensors would be large."""
+        start = self.start()
+        if not is_concrete():
+            return self.propagate(start, signals, layers=layers)
+        most = max(1, AT_ONCE // max(1, self._subgraph(start, layers).largest))  # an empty batch has no elements
+        if len(signals) <= most:
+            return self.propagate(start, signals, layers=layers, reuse=self._reuse)
+        parts = [self.propagate(start, some, layers=layers) for some in torch.split(signals, most)]
+        return {layer: torch.cat([part[layer] for part in parts]) for layer in layers}
+
+    def _scaled_signals(self, signals: Tensor, layers: Sequence[str]) -> dict[str, Tensor]:
+        graph = self._subgraph(self.start(), layers)
+        with torch.inference_mode(mode=False):
+            each = [carry_scaled(graph, signal.to(self.output.dtype)) for signal in signals]
+        self.check_maps(values for maps in each for values in maps)
+        return {layer: torch.stack(values) for layer, values in zip(layers, zip(*each, strict=True), strict=True)}
+
+    def _subgraph(self, start: Start, layers: Sequence[str]) -> Subgraph:
+        """The nodes between a start and some layers: the same for all signals."""
+        edges = start.edges
+        key = (*layers, *edges)
+        if key not in self._subgraphs:
+            probes = []
+            for layer in layers:
+                probes.append(self.readings[layer].probe)  # noqa: PERF401 - a comprehension would be one more frame
+            self._subgraphs[key] = Subgraph(edges, probes)
+        return self._subgraphs[key]
+
+    @contextmanager
+    def _sharing(self, alpha: float, beta: float, *, normalised: bool) -> Iterator[None]:
+        """Change the factors or the normaliser of all rules, for one signal."""
+        rules = []
+        if (alpha, beta, normalised) != (1, 0, True):
+            rules = [rule for node in nodes_below(self.top) if (rule := rule_of(node)) is not None]
+        try:
+            for rule in rules:
+                rule.normalised = normalised
+                if isinstance(rule, Affine) and rule.weight is not None:
+                    rule.unit, rule.dual = alpha, -beta
+            yield
+        finally:
+            for rule in rules:
+                rule.normalised = True
+                if isinstance(rule, Affine):
+                    rule.unit, rule.dual = 1.0, 0.0
+
+    def propagate(
+        self,
+        start: Start,
+        probabilities: Tensor,
+        *,
+        absorbing: bool = False,
+        layers: Sequence[str] | None = None,
+        observer: Observer | None = None,
+        reuse: bool = True,
+    ) -> dict[str, Tensor]:
+        """Winning probabilities of tapped layers, from those [signals, *units] of the units at ``start``.
+
+        Where the ``layers`` (None: all) are ``absorbing``, each keeps what arrives, and gets only what passed no other.
+        ``observer`` is called for every node between with what it got and gave. ``reuse``: other signals follow.
+        """
+        scale = 4096.0 if self.output.dtype == torch.float16 else 1.0  # float16 cannot hold small probabilities
+        wanted = list(self.readings) if layers is None else list(layers)
+        graph = self._subgraph(start, wanted)
+        with torch.inference_mode(mode=False):
+            parts = start.split((probabilities * scale).to(self.output.dtype))
+            try:
+                for reading in self.readings.values():
+                    reading.tap.absorbing = absorbing
+                if observer is None:
+                    shares = self._carry(graph, parts, reuse=reuse)
+                else:
+                    shares = carry(graph, parts, observer=observer)
+            finally:
+                for reading in self.readings.values():
+                    reading.tap.absorbing = False
+        shares = shares if scale == 1 else [share.float() / scale for share in shares]
+        self.check_maps(shares)
+        return dict(zip(wanted, shares, strict=True))
+
+    def start(self, layer: str | None = None) -> Start:
+        """Where paths from the units of a layer start; None: from the output units."""
+        if not self.readings:
+            raise LayerError("no layer is read: name at least one")
+        start = Start([get_gradient_edge(self._traced)]) if layer is None else self.readings[layer].start
+        if not start.edges:
+            raise LayerError(f"layer {layer!r} is the lowest one that is read: no walk can start there")
+        return start
+
+    def _check_contrast(self) -> None:
+        for layer, reading in self.readings.items():
+            if reading.probe in self._above:
+                raise SignalError(
+                    f"layer {layer!r} lies above the classifier's weights, where there is no dual unit to contrast "
+                    "with: choose a lower layer, or a map without contrast"
+                )
+
+
+# Without the normaliser of Eqn. 4 the values grow or shrink by a factor at every layer, and over fifty layers they
+# leave the range of floats. So every tensor gets an exponent of its own: the pass is linear in the signal.
+
+
+class Scaled(NamedTuple):
+    """``values * 2 ** exponent``, the largest of the values between 1/2 and 1."""
+
+    values: Tensor
+    exponent: int
+
+    @classmethod
+    def of(cls, values: Tensor, exponent: int = 0) -> Scaled:
+        """Move the scale of ``values`` into the exponent."""
+        _, more = math.frexp(float(values.abs().max()) if values.numel() else 0.0)
+        return cls(values * math.ldexp(1.0, -more), exponent + more)
+
+    def at(self, exponent: int) -> Tensor:
+        """The values in units of another exponent."""
+        return self.values * math.ldexp(1.0, self.exponent - exponent)
+
+
+@torch.no_grad()
+def carry_scaled(graph: Subgraph, signal: Tensor) -> list[Tensor]:
+    """As `graph.carry`, for one signal and with values that no float could hold; each probe at a scale of its own."""
+    ((top, top_output),) = graph.starts
+    waiting: dict[Any, dict[int, Scaled]] = {top: {top_output: Scaled.of(signal)}}
+    found: dict[Tensor, Tensor] = {}
+    for node, rule, below in graph.steps:
+        arrived = waiting.pop(node, None)
+        if arrived is None:
+            continue
+        if hasattr(node, "variable"):
+            found[node.variable] = arrived[0].values
+            continue
+        exponent = max(each.exponent for each in arrived.values())
+        shares = down(node, {output: each.at(exponent)[None] for output, each in arrived.items()}, rule)
+        for k, child, output in below:
+            share = shares[k]
+            if share is not None:
+                mine, at_child = (
+                    Scaled.of(share[0].to(outputs_of(child)[output].dtype), exponent),
+                    waiting.setdefault(child, {}),
+                )
+                if output in at_child:
+                    common = max(mine.exponent, at_child[output].exponent)
+                    mine = Scaled.of(mine.at(common) + at_child[output].at(common), common)
+                at_child[output] = mine
+    return [found.get(probe, torch.zeros_like(probe)) for probe in graph.probes]

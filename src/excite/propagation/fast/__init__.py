@@ -1,0 +1,118 @@
+"""The wall: everything in this package is only speed, and nothing outside needs it to be understood.
+
+`choose` is the one place where a plain implementation is exchanged for a fast one; `plain_kernels` switches that off.
+Also here: whether values are known at all. While a graph is traced for export they are not, and data-dependent
+shortcuts are off.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+__all__ = ["choose", "constants", "is_concrete", "plain_kernels", "possibly", "tracing"]
+
+Implementation = TypeVar("Implementation")
+
+_plain: ContextVar[bool] = ContextVar("excite_plain_kernels", default=False)
+_tracing: ContextVar[bool] = ContextVar("excite_tracing", default=False)
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Use only the plain implementations: for forward passes that begin within, no code of `fast` runs.
+
+    Example:
+        >>> with plain_kernels():
+        ...     choose(torch.nn.functional.max_pool2d) is torch.nn.functional.max_pool2d
+        True
+    """
+    token = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(token)
+
+
+def choose(plain: Implementation) -> Implementation:
+    """The fast implementation of ``plain``, or ``plain`` itself where there is none or within `plain_kernels`."""
+    return plain if _plain.get() else _fast().get(plain, plain)
+
+
+@cache
+def _fast() -> dict[Any, Any]:
+    """All that is exchanged: plain implementation -> fast one, with the same arguments and the same result."""
+    from excite.propagation import graph, mode, provenance, rules
+    from excite.propagation.fast import carry, kernels, pooling, shortcuts
+
+    return {
+        rules.Affine: kernels.affine,
+        graph.carry: carry.carry,
+        mode.run_below: shortcuts.run_below,
+        provenance.Neuron.scaled: shortcuts.scaled_neuron,
+        torch.nn.functional.max_pool2d: pooling.max_pool2d,
+        torch.nn.functional.local_response_norm: pooling.local_response_norm,
+    }
+
+
+def is_concrete() -> bool:
+    """Whether tensors have values, so that these may decide how the work is done; not while a graph is traced.
+
+    Example:
+        >>> is_concrete()
+        True
+    """
+    return not _tracing.get()
+
+
+def possibly(condition: Callable[[], Tensor | bool]) -> bool:
+    """Whether the condition holds; while a graph is traced it may, so True.
+
+    Example:
+        >>> possibly(lambda: False)
+        False
+        >>> with tracing():
+        ...     possibly(lambda: False)
+        True
+    """
+    return True if _tracing.get() else bool(condition())
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """A graph for all images is traced within (`excite export`): no shortcut may depend on values."""
+    token = _tracing.set(True)
+    try:
+        yield
+    finally:
+        _tracing.reset(token)
+
+
+@contextmanager
+def constants(given: Any = None) -> Iterator[None]:
+    """Compute at once, also while a graph is traced: for what depends on no image.
+
+    Not so where ``given`` holds a symbolic size, or a tensor that was made with one.
+
+    Example:
+        >>> with tracing(), constants():
+        ...     bool((torch.tensor([2.0]).sign() == 1).all())
+        True
+    """
+    if not _tracing.get() or any(isinstance(leaf, (torch.SymInt, FakeTensor)) for leaf in tree_leaves(given)):
+        yield
+        return
+    with _disable_current_modes():  # those that record the graph
+        yield

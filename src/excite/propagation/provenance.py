@@ -1,0 +1,193 @@
+"""What is known of an activation beside its values: its neuron, its baseline (lambda), whether it is a gate, its sign.
+
+A tensor that depends on the network's input carries a `Provenance` as an attribute. It decides which rule the next
+operation gets: a batch norm of a convolution's response belongs to the neuron of the convolution, a product with a
+sigmoid is gated by it, and the children of a layer behind tanh are counted from -1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from excite.propagation.fast import constants
+from excite.propagation.rules import Rule, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from excite.propagation.fast.shortcuts import FlippedRows
+    from excite.propagation.taps import Start
+
+__all__ = [
+    "BOUNDED", "PREACTIVATION", "UNKNOWN", "Neuron", "Parts", "Provenance", "is_above_tap", "is_activation",
+    "leads_to_tap", "provenance_of", "set_provenance", "tensors_in"]  # fmt: skip
+
+_ATTRIBUTE = "_excite_provenance"
+
+
+@dataclass(frozen=True)
+class Neuron:
+    """The weighted sum behind a tensor. A norm, a scale or a shift of its response is part of the same neuron.
+
+    Attributes:
+        positive: the input for the probability of units with a positive response; only its node in the graph matters.
+        negative: the same for units with a negative response.
+        polarity: the sign of what the response was multiplied with since; None: 1.
+        starts: of the taps on the response before it was normalised.
+        flipped_rows: two more inputs of an untouched response; only for `fast`.
+    """
+
+    positive: Tensor
+    negative: Tensor
+    polarity: Tensor | None = None
+    starts: tuple[Start, ...] = ()
+    flipped_rows: FlippedRows | None = None
+
+    def scaled(self, scale: Tensor | float, like: Tensor, *, parameter: bool = False) -> Neuron:  # noqa: ARG002 - see `fast`
+        """The same neuron after its response was multiplied with a constant: only the sign of that matters.
+
+        ``parameter``: the constant is the network's own, the same for the next image.
+        """
+        with constants((scale, self.polarity)):
+            polarity = torch.as_tensor(scale, dtype=like.dtype, device=like.device).detach().sign()
+            polarity = polarity if self.polarity is None else polarity * self.polarity
+            return replace(self, polarity=None if bool((polarity == 1).all()) else polarity)
+
+    def moved(self, move: Callable[[Tensor], Any], number: int) -> Neuron:
+        """The same neuron after a change of shape, a selection of units, a copy: the output ``number`` of ``move``."""
+        polarity = self.polarity
+        if polarity is not None:
+            polarity = tensors_in(move(polarity.expand(self.positive.shape).contiguous()))[number]
+        with torch.enable_grad():
+            positive, negative = tensors_in(move(self.positive))[number], tensors_in(move(self.negative))[number]
+        return Neuron(positive, negative, polarity, self.starts)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a tensor was concatenated from: a norm behind it is part of the neurons of its parts (DenseNet).
+
+    Attributes:
+        tensors: the parts.
+        versions: torch's counters of in-place changes at the concatenation.
+        dim: along which they were concatenated.
+    """
+
+    tensors: tuple[Tensor, ...]
+    versions: tuple[int, ...]
+    dim: int
+
+    def joined(self) -> Neuron | None:
+        """The neurons of all parts as one; None if a part was overwritten since.
+
+        A part that is no neuron takes its probability whatever the sign of the response behind it.
+        """
+        positive, negative, polarities = [], [], []
+        starts: list[Start] = []
+        for part, version in zip(self.tensors, self.versions, strict=True):
+            if version_of(part) != version:
+                return None
+            neuron = provenance_of(part).made_by() if is_activation(part) else None
+            positive.append(part if neuron is None else neuron.positive)
+            negative.append(part if neuron is None else neuron.negative)
+            polarities.append(None if neuron is None else neuron.polarity)
+            starts.extend(() if neuron is None else neuron.starts)
+        polarity = None
+        if any(each is not None for each in polarities):
+            both = zip(self.tensors, polarities, strict=True)
+            polarity = torch.cat(
+                [torch.ones_like(part.detach()) if sign is None else sign.expand(part.shape) for part, sign in both],
+                self.dim,
+            )
+        with torch.enable_grad():
+            return Neuron(torch.cat(positive, self.dim), torch.cat(negative, self.dim), polarity, tuple(starts))
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What is known of an activation.
+
+    Attributes:
+        neuron: the weighted sum whose (perhaps normalised) response this is, without an activation function.
+        parts: what it was concatenated from, where a part is such a response.
+        baseline: the value of a unit that nothing excited, where that is not 0: the minimum of its activation function
+            (lambda, Eqn. 5), scaled and shifted as the unit was since.
+        gate: how likely it is a gate in a product of two activations: 2 sigmoid or softmax, 1 bounded otherwise, 0 not.
+        preactivation: below all taps, where no neuron is recorded: it is such a response.
+    """
+
+    neuron: Neuron | None = None
+    parts: Parts | None = None
+    baseline: Tensor | None = None
+    gate: int = 0
+    preactivation: bool = False
+
+    def made_by(self) -> Neuron | None:
+        """The neuron that a norm, scale or shift of this tensor is part of."""
+        return self.parts.joined() if self.neuron is None and self.parts is not None else self.neuron
+
+
+UNKNOWN = Provenance()  # an activation with baseline 0
+PREACTIVATION = Provenance(preactivation=True)
+BOUNDED = Provenance(gate=1)  # baseline 0, and bounded above
+
+
+def provenance_of(tensor: Tensor) -> Provenance:
+    """What is known of an activation; nothing of one whose memory was overwritten since."""
+    known: Provenance
+    known, version = getattr(tensor, _ATTRIBUTE)
+    return known if version == version_of(tensor) else UNKNOWN
+
+
+def set_provenance(tensor: Tensor, provenance: Provenance) -> Tensor:
+    """Mark ``tensor`` as an activation, with torch's present counter of in-place changes of its memory."""
+    setattr(tensor, _ATTRIBUTE, (provenance, version_of(tensor)))
+    return tensor
+
+
+def is_activation(value: Any) -> bool:
+    """Whether ``value`` is a tensor that depends on the network's input."""
+    return isinstance(value, Tensor) and hasattr(value, _ATTRIBUTE)
+
+
+def is_above_tap(value: Any) -> bool:
+    """Whether ``value`` is an activation that depends on a tapped layer."""
+    return isinstance(value, Tensor) and hasattr(value, _ATTRIBUTE) and leads_to_tap(value)
+
+
+def leads_to_tap(tensor: Tensor) -> bool:
+    """Whether a tapped layer lies below ``tensor``: a history alone may be that of a custom function's parameters."""
+    top = tensor.grad_fn
+    if top is None or isinstance(getattr(top, "rule", None), Rule):  # nearly always
+        return top is not None
+    waiting: list[Any] = [top]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(getattr(node, "rule", None), Rule):
+            return True
+        if node is not None and node not in seen:
+            seen.add(node)
+            for below, _ in node.next_functions:
+                waiting.append(below)
+    return False
+
+
+def tensors_in(value: Any, found: list[Tensor] | None = None) -> list[Tensor]:
+    """All tensors in nested tuples, lists and dicts; added to ``found``, where that is given."""
+    found = [] if found is None else found
+    values: Iterable[Any] = (value,)
+    if isinstance(value, (tuple, list)):
+        values = value
+    elif isinstance(value, dict):
+        values = value.values()
+    for item in values:
+        if isinstance(item, Tensor):
+            found.append(item)
+        elif isinstance(item, (tuple, list, dict)):
+            tensors_in(item, found)
+    return found
