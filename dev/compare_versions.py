@@ -3,8 +3,8 @@
     python dev/compare_versions.py OTHER_CHECKOUT [--rounds 15] [--seconds 40]
 
 The package of the other checkout is copied and renamed to ``excite_before``, so that both can be imported. In each
-round both compute the same contrastive map of the same network and image, in turns; printed are the median ratio of times
-(this checkout over the other one) with its 95 % interval, and the largest difference of the maps.
+round both compute the same contrastive map of the same network and image, in turns; printed are the median ratio of
+times (this checkout over the other one) with its 95 % interval, and the largest difference of the maps.
 """
 
 import argparse

@@ -133,7 +133,7 @@ def demo(place: Place) -> dict[str, object]:
     start = time.monotonic()
     answer = ended(place.run("python demo.py"))
     picture = (place.work / "excite-out" / "demo.png").is_file()
-    return {"demo": answer, "seconds": round(time.monotonic() - start, 1), "drew an image": picture}
+    return {"demo": answer, "seconds": round(time.monotonic() - start, 1), "drew a picture": picture}
 
 
 def ended(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
@@ -153,7 +153,7 @@ def wrong(record: dict) -> list[str]:
             faults.append(f"excite {command}: it should say in one line: pip install 'excite[{extra}]'")
     for kind in ("wheel[demo]", "sdist[demo]"):
         answer = record[kind]["demo"]
-        if answer["code"] or not record[kind]["drew an image"] or "cat " not in answer["printed"][0]:
+        if answer["code"] or not record[kind]["drew a picture"] or "cat " not in answer["printed"][0]:
             faults.append(f"{kind}: the demo did not do its job")
     if record["wheel[demo]"]["demo"] != record["sdist[demo]"]["demo"]:
         faults.append("the wheel and the sdist do not give the same answer")

@@ -47,7 +47,7 @@ also almost already always just only even ever still again very really quite rat
 few fewer less least lot lots several various different multiple numerous couple pair bunch group number set kind type
 types sort piece pieces part parts
 zero two three four five six seven eight nine ten first second third dozen half
-image images photo photos photograph photographs image images view views shot scene caption
+picture pictures photo photos photograph photographs image images view views shot scene caption
 close closeup close-up next front back top bottom side sides left right middle center edge end
 show shows showing shown see sees seen seem seems appear appears appearing look looks looking like use used uses using
 make makes making made take takes taking taken give go goes going come comes coming put puts
