@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from excite.errors import ExciteError
-from excite.training.features import Shelf
+from excite.training.features import FeatureStore
 
 
 def entry(number):
@@ -15,11 +15,11 @@ def entry(number):
 @pytest.fixture
 def shelf(tmp_path):
     """Features of two images, kept by an earlier run."""
-    shelf = Shelf(tmp_path / "features")
+    shelf = FeatureStore(tmp_path / "features")
     for number in (1, 2):
         shelf.add(entry(number))
     shelf.close()
-    return Shelf(tmp_path / "features")
+    return FeatureStore(tmp_path / "features")
 
 
 def numbers(shelf, *keys):
@@ -41,13 +41,13 @@ def test_a_line_whose_numbers_got_lost_is_forgotten(shelf):
         file.truncate(20)
     assert set(shelf.read()) == {"k1"}
     shelf.add(entry(3))
-    assert set(Shelf(shelf.numbers.parent).read()) == {"k1", "k3"}
+    assert set(FeatureStore(shelf.numbers.parent).read()) == {"k1", "k3"}
     assert numbers(shelf, "k1", "k3") == [1, 3]
 
 
 def test_two_runs_at_once(shelf):
     shelf.add(entry(3))
-    other = Shelf(shelf.numbers.parent)
+    other = FeatureStore(shelf.numbers.parent)
     with pytest.raises(ExciteError, match="another run is writing"):
         other.add(entry(4))
     shelf.close()

@@ -6,7 +6,7 @@ from torch import nn
 
 from excite.errors import ModelError
 from excite.training.output_layer import Output
-from excite.training.sgd import Descent, Fit, plateaued, usual_batch
+from excite.training.sgd import OutputTrainer, SGDOptions, plateaued, usual_batch
 
 
 def lesson(pictures=40, categories=3, features=5, seed=0):
@@ -18,7 +18,7 @@ def lesson(pictures=40, categories=3, features=5, seed=0):
 
 def fit(**options):
     torch.manual_seed(0)
-    return Fit(Output(nn.Linear(5, 3), ()), Descent(**options))
+    return OutputTrainer(Output(nn.Linear(5, 3), ()), SGDOptions(**options))
 
 
 def weights(trained):

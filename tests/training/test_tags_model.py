@@ -11,8 +11,8 @@ UNITS = torch.tensor([[3, 0, 22, -1, -1], [4, 4, 4, 4, 4], [-1, -1, -1, -1, -1],
 
 
 @pytest.fixture(params=[1, 7, 50, 10**6])
-def pieces(request, monkeypatch):
-    monkeypatch.setattr(loss, "PIECE", request.param)
+def row_groups(request, monkeypatch):
+    monkeypatch.setattr(loss, "CHUNK", request.param)
 
 
 @pytest.fixture
