@@ -110,9 +110,9 @@ def _model():
 
 
 def _checkpoints():
-    standing = TrainingState(step=3, loss=1.5, pictures=7)
-    standing.failures.rows.add(4)
-    return [_saved_by(lambda place: save_checkpoint(place, KEY, _model(), standing))]
+    state = TrainingState(step=3, loss=1.5, pictures=7)
+    state.failures.rows.add(4)
+    return [_saved_by(lambda place: save_checkpoint(place, KEY, _model(), state))]
 
 
 def _ledger_lines():
@@ -120,9 +120,9 @@ def _ledger_lines():
 
 
 def _features(folder):
-    shelf = FeatureStore(folder / "kept")
-    found = shelf.read()
-    return [shelf.features([key]) for key in found]
+    store = FeatureStore(folder / "kept")
+    found = store.read()
+    return [store.features([key]) for key in found]
 
 
 def _feature_lines():

@@ -1,4 +1,4 @@
-"""A corpus is cleaned exactly as the rules say, whatever it is stored in and whoever does the work."""
+"""A cleaning follows the rules exactly, whatever the format of the corpus and the executor."""
 
 import json
 import pickle
@@ -196,9 +196,9 @@ class TestSameWhateverTheForm:
 
     def test_stopped_anywhere(self, records, whole, tmp_path, monkeypatch):
         source = write(records, tmp_path / "corpus.parquet", rows=500)
-        looked = []
+        surveyed = []
         honest = survey.survey
-        monkeypatch.setattr("excite.tags.cleaning.steps.survey", lambda *given: looked.append(1) or honest(*given))
+        monkeypatch.setattr("excite.tags.cleaning.steps.survey", lambda *given: surveyed.append(1) or honest(*given))
 
         class Stopped(Exception):
             pass
@@ -220,7 +220,7 @@ class TestSameWhateverTheForm:
                 assert not (tmp_path / "kept.parquet").exists()
         assert stop > 20
         self.same(tmp_path, whole)
-        assert len(looked) == len(records) // 500  # each piece once
+        assert len(surveyed) == len(records) // 500  # each row group once
 
     def test_shuffling_pictures_of_different_users(self, records, whole, tmp_path):
         """The order within a user counts, and which of two images of one name comes first; nothing else does."""
@@ -338,7 +338,7 @@ class TestOddInput:
                 Rules(**wrong)
 
 
-class TestAlike:
+class TestDuplicates:
     def test_pictures_that_look_the_same_and_ones_that_cannot_be_read(self, tmp_path):
         (photos := tmp_path / "photos").mkdir()
         random = np.random.default_rng(0)
@@ -352,8 +352,8 @@ class TestAlike:
         (tmp_path / "outside.png").write_bytes((photos / "one.png").read_bytes())
         names = ["two.png", "one.png", "broken.jpg", "../outside.png", "again.jpg"]
         rows = [(name, [*"zyxw", str(number)], f"user {number}") for number, name in enumerate(names)]
-        alike = DuplicateFilter(open_images(photos))
-        report = cleaned(write(rows, tmp_path / "c.parquet"), tmp_path, duplicates=alike)
+        duplicates = DuplicateFilter(open_images(photos))
+        report = cleaned(write(rows, tmp_path / "c.parquet"), tmp_path, duplicates=duplicates)
         assert [row["image"] for row in kept(tmp_path)] == ["two.png", "one.png"]
         assert report["dropped"] == {
             "no_image": 0,
@@ -365,7 +365,7 @@ class TestAlike:
             "near_duplicate": 1,
         }
         assert verdicts(tmp_path, 5)[4] == ("near_duplicate", 1)
-        assert len(alike.failures) == 2
+        assert len(duplicates.failures) == 2
 
 
 class TestGenerating:

@@ -140,6 +140,7 @@ def test_singular_done_twice_is_the_same_and_leaves_three_letters(tag):
     assert once == tag or len(word) >= 3
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=12)), st.integers(1, 10))
 def test_what_is_seen_to_be_in_order_needs_nothing(tags, longest):
     normalise = TagNormaliser(longest=longest)

@@ -174,7 +174,7 @@ def test_stats_for_programs(corpus, tmp_path):
 def test_stats_for_people(corpus, tmp_path):
     (tmp_path / "own.csv").write_text("tag,count\ndog,1\ngnu,1\n")
     said = run(stats_command, corpus, "--dictionary", "own.csv", "--top", "1").stdout
-    assert "8 images of 2 users (1 images of nobody); 25 tags listed, 9 distinct" in said
+    assert "8 images of 2 users (1 images without a user); 25 tags listed, 9 distinct" in said
     assert "dictionary: 2 tags, 28.0 % of all listed (1 of its tags are never listed)" in said
     assert "visual words, named (words for what a classifier knows): 50.0 % of 2 tags, 100.0 % of how often" in said
     assert "next: excite tags show dog" in said

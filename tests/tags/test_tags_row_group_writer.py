@@ -1,4 +1,4 @@
-"""A Parquet file written batch by batch: whole or not there, whoever else writes it."""
+"""A Parquet file written batch by batch: complete or missing, also with several writers."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq

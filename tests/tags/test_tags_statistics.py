@@ -9,7 +9,7 @@ import pytest
 
 from excite.errors import DataError
 from excite.models.architectures.embedded import everyday_labels
-from excite.tags import statistics as tallies
+from excite.tags import statistics
 from excite.tags.corpus import Corpus, schema
 from excite.tags.dictionary import Dictionary
 from excite.tags.statistics import TextCounter, quantile, statistics_of, zipf_slope
@@ -88,7 +88,7 @@ def test_as_counted_one_by_one(tmp_path):
 def test_the_same_however_it_is_cut_up(tmp_path, group, monkeypatch):
     rows = random_rows(150)
     whole = counted(tmp_path, rows)
-    monkeypatch.setattr(tallies, "UNMERGED", 50)  # so that counts are merged on the way
+    monkeypatch.setattr(statistics, "UNMERGED", 50)  # so that counts are merged on the way
     parts = counted(tmp_path, rows, group)
     assert len(Corpus(tmp_path / "corpus.parquet").row_groups) > 1
     assert parts.summary() == whole.summary()

@@ -1,4 +1,4 @@
-"""Features on disk after a kill, a power cut, and with two runs at once: never one image's for another's."""
+"""Features on disk after a kill, a power cut, and with two concurrent runs."""
 
 import numpy as np
 import pytest
@@ -13,43 +13,43 @@ def entry(number):
 
 
 @pytest.fixture
-def shelf(tmp_path):
+def store(tmp_path):
     """Features of two images, kept by an earlier run."""
-    shelf = FeatureStore(tmp_path / "features")
+    store = FeatureStore(tmp_path / "features")
     for number in (1, 2):
-        shelf.add(entry(number))
-    shelf.close()
+        store.add(entry(number))
+    store.close()
     return FeatureStore(tmp_path / "features")
 
 
-def numbers(shelf, *keys):
-    return shelf.features(keys)[:, 0, 0].tolist()
+def numbers(store, *keys):
+    return store.features(keys)[:, 0, 0].tolist()
 
 
-def test_numbers_without_a_line_are_dropped(shelf):
+def test_numbers_without_a_line_are_dropped(store):
     """A kill between the two."""
-    with shelf.numbers.open("ab") as file:
+    with store.numbers.open("ab") as file:
         file.write(b"half of th")
-    shelf.add(entry(3))
-    assert numbers(shelf, "k1", "k2", "k3") == [1, 2, 3]
-    assert shelf.numbers.stat().st_size == 3 * 16
+    store.add(entry(3))
+    assert numbers(store, "k1", "k2", "k3") == [1, 2, 3]
+    assert store.numbers.stat().st_size == 3 * 16
 
 
-def test_a_line_whose_numbers_got_lost_is_forgotten(shelf):
+def test_a_line_whose_numbers_got_lost_is_forgotten(store):
     """A power cut: the numbers of the second image were never on the disk. Those of the third come in their place."""
-    with shelf.numbers.open("ab") as file:
+    with store.numbers.open("ab") as file:
         file.truncate(20)
-    assert set(shelf.read()) == {"k1"}
-    shelf.add(entry(3))
-    assert set(FeatureStore(shelf.numbers.parent).read()) == {"k1", "k3"}
-    assert numbers(shelf, "k1", "k3") == [1, 3]
+    assert set(store.read()) == {"k1"}
+    store.add(entry(3))
+    assert set(FeatureStore(store.numbers.parent).read()) == {"k1", "k3"}
+    assert numbers(store, "k1", "k3") == [1, 3]
 
 
-def test_two_runs_at_once(shelf):
-    shelf.add(entry(3))
-    other = FeatureStore(shelf.numbers.parent)
+def test_two_runs_at_once(store):
+    store.add(entry(3))
+    other = FeatureStore(store.numbers.parent)
     with pytest.raises(ExciteError, match="another run is writing"):
         other.add(entry(4))
-    shelf.close()
+    store.close()
     other.add(entry(4))
     assert numbers(other, "k1", "k2", "k3", "k4") == [1, 2, 3, 4]

@@ -119,12 +119,12 @@ class TestLearning:
         assert torch.equal(one["conv.weight"], two["conv.weight"])
 
     def test_held_out_pictures(self, data, tmp_path):
-        kept, aside = read_examples(data, "train").split(0.4)
-        assert len(aside.pictures) > 2
+        kept, held_out = read_examples(data, "train").split(0.4)
+        assert len(held_out.pictures) > 2
         work = FineTuning(learning.NAME, kept, tmp_path / "out")
         work.train()
-        measured = work.measure(aside)
-        assert measured["held_out"] == len(aside.pictures)
+        measured = work.measure(held_out)
+        assert measured["held_out"] == len(held_out.pictures)
         assert measured["map"] > 0.9
         assert measured["map"] == sum(measured["precision"].values()) / 2
 
@@ -175,15 +175,15 @@ class TestDeterminism:
 
 @pytest.mark.usefixtures("few_epochs")
 class TestKeptFeatures:
-    def looked_at(self, monkeypatch):
+    def images_read(self, monkeypatch):
         seen = []
         original = features.read_image
         monkeypatch.setattr(features, "read_image", lambda path: seen.append(path.stem) or original(path))
         return seen
 
-    def test_nothing_is_looked_at_twice(self, data, tmp_path, monkeypatch):
+    def test_nothing_is_read_twice(self, data, tmp_path, monkeypatch):
         tuning(data, tmp_path / "out").train()
-        seen = self.looked_at(monkeypatch)
+        seen = self.images_read(monkeypatch)
         tuning(data, tmp_path / "out", sgd=SGDOptions(rate=0.2)).train()
         assert seen == []
 
@@ -193,7 +193,7 @@ class TestKeptFeatures:
         (tmp_path / "other/JPEGImages/000003.jpg").replace(data / "JPEGImages/000003.jpg")
         with (tmp_path / "out" / FEATURES / "features.bin").open("r+b") as file:
             file.truncate(file.seek(0, 2) - 1)  # the last image's are not all there
-        seen = self.looked_at(monkeypatch)
+        seen = self.images_read(monkeypatch)
         tuning(data, tmp_path / "out").train()
         assert seen == ["000003", "000011"]
         seen.clear()
@@ -219,11 +219,11 @@ class TestKeptFeatures:
 
     def test_all_views_of_all_pictures(self, data, tmp_path):
         tuning(data, tmp_path / "out", views=3).train()
-        shelf = FeatureStore(tmp_path / "out" / FEATURES)
-        keys = list(shelf.read())
+        store = FeatureStore(tmp_path / "out" / FEATURES)
+        keys = list(store.read())
         assert len(keys) == 12
-        assert shelf.features(keys).shape == (12, 3, 8)
-        assert shelf.features(keys).dtype is torch.float16
+        assert store.features(keys).shape == (12, 3, 8)
+        assert store.features(keys).dtype is torch.float16
 
     def test_new_views_leave_one_epoch_at_most(self, data, tmp_path):
         tuning(data, tmp_path / "out", augment=True).train()

@@ -1,4 +1,4 @@
-"""Pictures for the steps: their order, who reads them, and what happens to bad ones."""
+"""The batches of a training: their order, their decoding, and unreadable images."""
 
 from pathlib import Path
 
@@ -36,8 +36,8 @@ class TestOrder:
         assert groups[order[0]] not in groups[order[30:]]
 
 
-class Shelves:
-    """Pictures in two places; the rest is nowhere."""
+class TwoGroups:
+    """Images in two groups; the rest is missing."""
 
     groups = 2
 
@@ -50,7 +50,7 @@ class Shelves:
 def test_groups_of_all_pictures():
     names, nothing = pa.array(["1/a", "0/b", "lost", "1/c"]), np.zeros((4, 2))
     dataset = TagDataset(names, nothing, nothing, nothing, {})
-    assert image_groups(dataset, Shelves()).tolist() == [1, 0, 0, 1]
+    assert image_groups(dataset, TwoGroups()).tolist() == [1, 0, 0, 1]
 
 
 @pytest.fixture

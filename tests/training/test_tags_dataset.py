@@ -1,4 +1,4 @@
-"""A corpus as arrays: which tags are learnt, who is left out, who is kept aside."""
+"""A corpus as arrays: the tags learnt, the rows left out, the validation split."""
 
 import numpy as np
 import pyarrow as pa
@@ -39,9 +39,9 @@ class TestWhatIsLearnt:
             ("b", ["日本"]),
             ("c", ["emu", None, "dog"]),
         ]
-        learnt, aside = read_tag_dataset(write(tmp_path / "c.parquet", rows), TAGS)
+        learnt, held_out = read_tag_dataset(write(tmp_path / "c.parquet", rows), TAGS)
         assert units(learnt) == {"a": [1, -1, 0, -1, -1], "b": [3, -1, -1, -1, -1], "c": [-1, -1, 0, -1, -1]}
-        assert len(aside) == 0
+        assert len(held_out) == 0
         assert learnt.counts(5).tolist() == [2, 1, 0, 1, 0]
         assert learnt.units.dtype == np.int32
 
@@ -84,27 +84,29 @@ class TestWhatIsLearnt:
                     tags for name, tags in rows if name == dataset.name(row) and set(tags[:5]) & set(TAGS.tags)
                 )
                 assert set(dataset.units[row]) - {-1} == {TAGS.units[tag] for tag in listed[:5] if tag in TAGS.units}
-        aside = many[1]
-        for row in range(len(aside)):
-            listed = next(tags for name, tags in rows if name == aside.name(row) and set(tags[:5]) & set(TAGS.tags))
-            found = aside.pairs[aside.pairs[:, 0] == row, 1].tolist()
+        held_out = many[1]
+        for row in range(len(held_out)):
+            listed = next(tags for name, tags in rows if name == held_out.name(row) and set(tags[:5]) & set(TAGS.tags))
+            found = held_out.pairs[held_out.pairs[:, 0] == row, 1].tolist()
             assert found == sorted({TAGS.units[tag] for tag in listed if tag in TAGS.units})
 
 
-class TestKeptAside:
+class TestValidationSplit:
     def test_by_name_alone(self, tmp_path):
         rows = [(f"{k}.jpg", ["dog", "emu", "cat"]) for k in range(400)]
-        kept, aside = read_tag_dataset(write(tmp_path / "c.parquet", rows), TAGS, 1, 0.1)
-        few, aside_of_few = read_tag_dataset(write(tmp_path / "d.parquet", rows[::-3]), TAGS, 1, 0.1)
-        assert len(kept) + len(aside) == 400
-        assert 20 < len(aside) < 60
-        assert set(units(aside)) == {name for name, _ in rows if uniform_hash(name) < 0.1}
-        assert set(units(aside_of_few)) <= set(units(aside))
+        kept, held_out = read_tag_dataset(write(tmp_path / "c.parquet", rows), TAGS, 1, 0.1)
+        few, held_out_of_few = read_tag_dataset(write(tmp_path / "d.parquet", rows[::-3]), TAGS, 1, 0.1)
+        assert len(kept) + len(held_out) == 400
+        assert 20 < len(held_out) < 60
+        assert set(units(held_out)) == {name for name, _ in rows if uniform_hash(name) < 0.1}
+        assert set(units(held_out_of_few)) <= set(units(held_out))
         assert set(units(few)) <= set(units(kept))
-        assert aside.pairs.tolist() == [[row, unit] for row in range(len(aside)) for unit in (0, 1)]  # all listed tags
+        assert held_out.pairs.tolist() == [
+            [row, unit] for row in range(len(held_out)) for unit in (0, 1)
+        ]  # all listed tags
         assert len(kept.pairs) == 0
 
-    def test_other_tags_or_order_are_other_lessons(self, tmp_path):
+    def test_other_tags_or_order_are_another_dataset(self, tmp_path):
         def digest(rows):
             return read_tag_dataset(write(tmp_path / "c.parquet", rows), TAGS)[0].digest()
 

@@ -30,7 +30,7 @@ from excite.models.folder import FACTS, WEIGHTS, read_saved
 from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary
 from excite.tags.images import open_images
-from excite.training.tags import loop as courses
+from excite.training.tags import loop
 from excite.training.tags.distributed import distributed
 from excite.training.tags.run import CHECKPOINT, CURVES, TagTraining
 from excite.training.tags.setup import TrainingOptions
@@ -145,7 +145,7 @@ class TestLearning:
         network.out.weight.data.normal_(std=0.01, generator=torch.Generator().manual_seed(0))
         network.out.bias.data = ((truth.sum(0) + 0.5) / 41).logit()
         sgd = torch.optim.SGD((network.out if layers == "output" else network).parameters(), lr=0.05, momentum=0.9)
-        views = courses.epoch_order(np.zeros(40, np.int64), 0, 0)
+        views = loop.epoch_order(np.zeros(40, np.int64), 0, 0)
         seen = excite.training.augmentation.Views(learning.TINY.preprocess)
         for start in range(0, 40, 8):
             names = [(k, rows[k]["image"]) for k in views[start : start + 8]]
@@ -284,7 +284,7 @@ sys.path.insert(0, {tests!r})
 import learning, time
 from excite.models import MODELS
 from excite.tags.corpus import Corpus
-from excite.tags.images import open_pictures
+from excite.tags.images import open_images
 from excite.training.tags.setup import TrainingOptions
 from excite.training.tags.run import TagTraining
 from excite.training.tags.distributed import distributed
@@ -298,7 +298,7 @@ MODELS[learning.NAME] = learning.TINY
 options = TrainingOptions(epochs=2, batch=12, rate=0.05, held_out=0.25, checks=2)
 with distributed() as processes:
     TagTraining(
-        Corpus(Path("c.parquet")), open_pictures("photos"), Path({out!r}), options, learning.NAME, min_count=2,
+        Corpus(Path("c.parquet")), open_images("photos"), Path({out!r}), options, learning.NAME, min_count=2,
         save_every=0, processes=processes, progress=slowly,
     ).train()
 """

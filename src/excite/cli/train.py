@@ -48,7 +48,6 @@ Examples:
 OutFolder = Annotated[
     Path, typer.Option(help="The folder for the new classifier; a run that was stopped goes on there.")
 ]
-Rate = Annotated[float, typer.Option(min=0, help="The learning rate.")]
 HeldOut = Annotated[
     float, typer.Option(min=0, max=0.9, metavar="SHARE", help="The share of held-out images, to measure on.")
 ]
@@ -184,7 +183,7 @@ def finetune_command(
     batch: Annotated[
         int | None, typer.Option(min=1, help="Images per step; by default as in the paper, 64 or, for vgg16, 32.")
     ] = None,
-    rate: Rate = 0.01,
+    rate: Annotated[float, typer.Option(min=0, help="The learning rate.")] = 0.01,
     views: Annotated[int, typer.Option(min=1, help="Random views of each image, computed once.")] = 4,
     augment: Annotated[
         bool, typer.Option("--augment", help="New random views in each epoch: the paper's procedure, and slow.")

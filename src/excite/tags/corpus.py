@@ -24,12 +24,7 @@ SEPARATORS = r"\s*[,;|\t\n]\s*"  # between tags that are a single text
 
 
 def schema() -> Any:
-    """The columns of a corpus; an unknown user is null.
-
-    Example:
-        >>> schema().names
-        ['image', 'tags', 'user']
-    """
+    """The columns of a corpus; an unknown user is null."""
     pa = arrow()
     return pa.schema([("image", pa.string()), ("tags", pa.list_(pa.string())), ("user", pa.string())])
 
@@ -60,11 +55,6 @@ class ColumnNames:
 
         Raises:
             DataError: a required column is missing.
-
-        Example:
-            >>> from pathlib import Path
-            >>> ColumnNames(users_needed=False).found_in(Path("a.csv"), ["image", "tags"]).names
-            ['image', 'tags']
         """
         wanted = self if self.users_needed or self.user in names else replace(self, user=None)
         missing = [name for name in wanted.names if name not in names]
@@ -154,29 +144,26 @@ def _row_groups(path: Path, columns: ColumnNames) -> Iterator[RowGroup]:
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise DataError(f"there is no .parquet file in {path}: give a corpus, or the folder of its parts")
-    first = 0
+    pa, first = arrow(), 0
     for file in files:
-        metadata, names = _facts(file)
+        try:
+            with pa.parquet.ParquetFile(file) as opened:
+                metadata, names = opened.metadata, opened.schema_arrow.names
+        except FileNotFoundError:
+            raise DataError(f"there is no corpus {str(file)!r}") from None
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last, for the names of its columns
+            reason = " ".join(str(error).split())[:200]
+            if not isinstance(error, pa.ArrowInvalid):
+                raise DataError(f"cannot read {file} as Parquet: {reason}") from None
+            if file.suffix in {".parquet", ".pq"}:
+                raise DataError(f"{file} is damaged: {reason}") from None
+            remedy = f"`excite tags clean {file} --out kept.parquet` makes one"
+            raise DataError(f"{file} is no Parquet file: {remedy}") from None
         columns.found_in(file, names)
         for group in range(metadata.num_row_groups):
             rows = metadata.row_group(group).num_rows
             yield RowGroup(file, group, first, rows)
             first += rows
-
-
-def _facts(file: Path) -> tuple[Any, list[str]]:
-    pa = arrow()
-    try:
-        with pa.parquet.ParquetFile(file) as opened:
-            return opened.metadata, opened.schema_arrow.names
-    except FileNotFoundError:
-        raise DataError(f"there is no corpus {str(file)!r}") from None
-    except pa.ArrowInvalid as error:
-        if file.suffix in {".parquet", ".pq"}:
-            raise DataError(f"{file} is damaged: {' '.join(str(error).split())[:200]}") from None
-        raise DataError(f"{file} is no Parquet file: `excite tags clean {file} --out kept.parquet` makes one") from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last, for the names of its columns
-        raise DataError(f"cannot read {file} as Parquet: {' '.join(str(error).split())[:200]}") from None
 
 
 def _leaves(path: Path, column: str) -> list[str]:
@@ -307,7 +294,7 @@ class RowGroupWriter:
         """Close an unfinished file; its footer cannot be written where the rest could not."""
         with suppress(OSError):
             self._writer.close()
-        self._writer.is_open = False  # or it would try again when nobody uses it any more
+        self._writer.is_open = False  # or its destructor would try again
 
     def _unwritten(self, error: OSError) -> ExciteError:
         return ExciteError(f"cannot write {str(self.path)!r}: {error.strerror or error}; is there room for it?")
@@ -326,6 +313,6 @@ def _sorted_words(column: Any) -> Any:
     used = np.flatnonzero(np.bincount(numbers, minlength=len(column.dictionary)))
     words = column.dictionary.take(pa.array(used))
     order = pa.compute.sort_indices(words).to_numpy()
-    places = np.zeros(len(column.dictionary), np.int32)
-    places[used[order]] = np.arange(len(order))
-    return pa.DictionaryArray.from_arrays(pa.array(places[numbers]), words.take(pa.array(order)))
+    ranks = np.zeros(len(column.dictionary), np.int32)
+    ranks[used[order]] = np.arange(len(order))
+    return pa.DictionaryArray.from_arrays(pa.array(ranks[numbers]), words.take(pa.array(order)))

@@ -82,23 +82,12 @@ class Dictionary:
 
     @cached_property
     def units(self) -> Mapping[str, int]:
-        """The output of each tag.
-
-        Example:
-            >>> Dictionary(("dog", "cat"), (5, 3)).units["cat"]
-            1
-        """
+        """The output of each tag."""
         return {tag: unit for unit, tag in enumerate(self.tags)}
 
 
 def dictionary_beside(corpus: Path) -> Path:
-    """The path of the dictionary of a cleaned corpus.
-
-    Example:
-        >>> from pathlib import Path
-        >>> dictionary_beside(Path("out/kept.parquet"))
-        PosixPath('out/kept.tags.csv')
-    """
+    """The path of the dictionary of a cleaned corpus."""
     return corpus.with_suffix(".tags.csv")
 
 
@@ -179,13 +168,7 @@ def _visible(tag: str) -> str:
 
 
 def are_normalised(tags: Any, normaliser: TagNormaliser) -> NDArray[np.bool_]:
-    """Which tags of an Arrow array are surely in normal form, by a regular expression: nearly all are.
-
-    Example:
-        >>> from excite.jobs.parquet import arrow
-        >>> are_normalised(arrow().array(["cat", "Cat", "big  cat"]), TagNormaliser()).tolist()
-        [True, False, False]
-    """
+    """Which tags of an Arrow array are surely in normal form, by a regular expression: nearly all are."""
     if normaliser.plurals:
         return np.zeros(len(tags), bool)
     functions = arrow().compute

@@ -83,7 +83,14 @@ def frequency_curve(counts: NDArray[np.int64], thresholds: Sequence[int], slope:
     axes.set_ylabel("times listed", color=INK)
     fitted = "" if slope is None else f"; slope {slope:.2f} over the ranks 10 to 1000"
     axes.set_title(f"{len(counts):,} distinct tags, listed {counts.sum():,} times{fitted}", fontsize=10, color=INK)
-    _plain(axes)
+    axes.grid(visible=True, which="major", color=FAINT, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.minorticks_off()
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[:].set_color(INK)
+    axes.tick_params(colors=INK, labelsize=9)
     return figure
 
 
@@ -101,29 +108,13 @@ def _mark(axes: Any, least: int, above: int) -> None:
 
 
 def apart(thresholds: Iterable[int], least: int, most: int) -> list[int]:
-    """The thresholds whose labels have room between the least and the most count; earlier ones take precedence.
-
-    Example:
-        >>> apart([1200, 10, 1000, 100_000], 1, 20_000)
-        [1200, 10]
-    """
+    """The thresholds whose labels have room between the least and the most count; earlier ones take precedence."""
     room = LABEL * (math.log(most) - math.log(least))
     kept: list[int] = []
     for one in thresholds:
         if least <= one <= most and all(abs(math.log(one / other)) >= room for other in kept):
             kept.append(one)
     return kept
-
-
-def _plain(axes: Any) -> None:
-    axes.grid(visible=True, which="major", color=FAINT, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.minorticks_off()
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[:].set_color(INK)
-    axes.tick_params(colors=INK, labelsize=9)
 
 
 @dataclass(frozen=True)
@@ -189,18 +180,16 @@ def _placed(counts: dict[str, int], size: tuple[int, int]) -> list[Word]:
         min_font_size=min(SMALLEST, height // 20),
         max_font_size=round(LARGEST * height / SIZE[1]),
         relative_scaling=0.6,
-        prefer_horizontal=1.0,  # nobody likes to read sideways
+        prefer_horizontal=1.0,
         random_state=0,
     )
     maker.generate_from_frequencies(counts)
-    return [_word(text, letters, place) for (text, _), letters, place, _, _ in maker.layout_]
-
-
-def _word(text: str, letters: int, place: tuple[int, int]) -> Word:
-    """A word whose ink begins at the given position: the package ignores the bearing of the letters."""
-    top, left = (int(number) for number in place)
-    box = ImageFont.truetype(font_file(), letters).getbbox(text)
-    return Word(text, letters, (left, top, left + int(box[2] - box[0]), top + int(box[3] - box[1])))
+    words = []
+    for (text, _), letters, (top, left), _, _ in maker.layout_:  # the ink begins there, without the letters' bearing
+        box = ImageFont.truetype(font_file(), letters).getbbox(text)
+        right, bottom = int(left) + int(box[2] - box[0]), int(top) + int(box[3] - box[1])
+        words.append(Word(text, letters, (int(left), int(top), right, bottom)))
+    return words
 
 
 def cloud_figure(cloud: Cloud, path: Path, is_visual: Callable[[str], bool], size: tuple[int, int] = SIZE) -> Path:

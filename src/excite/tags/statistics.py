@@ -30,15 +30,7 @@ FEWEST_RANKS = 20  # for a slope
 
 
 class TextCounter:
-    """Counts texts, as Arrow columns.
-
-    Example:
-        >>> tally = TextCounter()
-        >>> tally.add(arrow().array(["cat", "dog"]), [2, 3])
-        >>> tally.add(arrow().array(["cat"]), [4])
-        >>> tally.ranked().to_pydict()
-        {'text': ['cat', 'dog'], 'count': [6, 3]}
-    """
+    """Counts texts, as Arrow columns."""
 
     def __init__(self) -> None:
         self._texts: list[Any] = []
@@ -52,6 +44,16 @@ class TextCounter:
         self._waiting += len(texts)
         if self._waiting > max(UNMERGED, len(self._texts[0])):  # so that each text is merged a few times only
             self._merge()
+
+    def count(self, texts: Any, codes: NDArray[np.integer[Any]]) -> None:
+        """Count distinct texts by the codes (indices) of their occurrences."""
+        counts = np.bincount(codes, minlength=len(texts))
+        self.add(texts.filter(arrow().array(counts > 0)), counts[counts > 0])
+
+    def count_column(self, column: Any) -> None:
+        """Count the values of a column, without null."""
+        encoded = column.drop_null().dictionary_encode()
+        self.count(encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False))
 
     def ranked(self) -> Any:
         """A table of text and count in the order of a Dictionary: the most frequent first, ties in code point order."""
@@ -104,33 +106,11 @@ class TagColumn:
         positions = np.arange(len(rows)) - starts[rows]
         return cls(texts, codes, rows, positions, lengths, int((~kept).sum()))
 
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """How often each of the texts is listed."""
-        return np.bincount(self.codes, minlength=len(self.texts))
-
-    def count_into(self, tally: TextCounter) -> None:
-        """Add the listed tags to a counter."""
-        add_seen(tally, self.texts, self.counts)
-
     def once_a_picture(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and codes of the tags, each once per image."""
         pairs = self.rows.astype(np.int64) * len(self.texts) + self.codes
         rows, codes = np.divmod(arrow().array(pairs).unique().to_numpy(), max(1, len(self.texts)))
         return rows, codes
-
-
-def count_users(column: Any, tally: TextCounter) -> None:
-    """Count a column of users, without null."""
-    encoded = column.drop_null().dictionary_encode()
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
-    add_seen(tally, encoded.dictionary, np.bincount(codes, minlength=len(encoded.dictionary)))
-
-
-def add_seen(tally: TextCounter, texts: Any, counts: NDArray[np.int64]) -> None:
-    """Add the texts with a positive count to a counter."""
-    seen = counts > 0
-    tally.add(texts.filter(arrow().array(seen)), counts[seen])
 
 
 @dataclass(frozen=True)
@@ -154,7 +134,8 @@ class Statistics:
     @property
     def counts(self) -> NDArray[np.int64]:
         """How often each distinct tag is listed, falling."""
-        return _numbers(self.tags)
+        counts: NDArray[np.int64] = self.tags["count"].to_numpy()
+        return counts
 
     @property
     def listed(self) -> int:
@@ -178,7 +159,7 @@ class Statistics:
 
     def summary(self, thresholds: Iterable[int] = THRESHOLDS) -> dict[str, Any]:
         """All numbers, for JSON."""
-        counts, owned = self.counts, _numbers(self.users)
+        counts, owned = self.counts, self.users["count"].to_numpy()
         unigrams = _unigrams(self.tags["text"])
         return {
             "pictures": self.pictures,
@@ -223,13 +204,13 @@ def statistics_of(corpus: Corpus, row_groups: Iterable[RowGroup] | None = None) 
     lengths: Counter[int] = Counter()
     pictures = blank = 0
     for batch in corpus.batches(row_groups):
-        listing = TagColumn.of(batch)
-        listing.count_into(tags)
-        count_users(batch.column("user"), users)
-        found, times = np.unique(listing.lengths, return_counts=True)
+        column = TagColumn.of(batch)
+        tags.count(column.texts, column.codes)
+        users.count_column(batch.column("user"))
+        found, times = np.unique(column.lengths, return_counts=True)
         lengths.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
         pictures += batch.num_rows
-        blank += listing.blank
+        blank += column.blank
     if not pictures:
         raise DataError(f"{corpus.path} has no rows: there is nothing to count")
     return Statistics(pictures, lengths, blank, tags.ranked(), users.ranked())
@@ -250,9 +231,9 @@ def quantile(counted: Mapping[int, int], share: float) -> float | None:
     ends = np.cumsum([counted[value] for value in values])
     if not len(ends):
         return None
-    place = share * (ends[-1] - 1)
-    below, above = (values[np.searchsorted(ends, whole, side="right")] for whole in (np.floor(place), np.ceil(place)))
-    return float(below + (above - below) * (place % 1))
+    rank = share * (ends[-1] - 1)
+    below, above = (values[np.searchsorted(ends, whole, side="right")] for whole in (np.floor(rank), np.ceil(rank)))
+    return float(below + (above - below) * (rank % 1))
 
 
 def zipf_slope(counts: NDArray[np.int64]) -> float | None:
@@ -270,11 +251,6 @@ def zipf_slope(counts: NDArray[np.int64]) -> float | None:
         return None
     slope, _ = np.polyfit(np.log(ranks), np.log(counts[ranks - 1]), 1, w=ranks**-0.5)
     return float(slope)
-
-
-def _numbers(table: Any) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = table["count"].to_numpy()
-    return numbers
 
 
 def dictionary_of(table: Any) -> Dictionary:

@@ -73,27 +73,22 @@ KINDS = (
     Kind("of nobody", 0.005, "plain"),  # the same five as a plain one, but without a user
     Kind("picture named again", 0.005, "plain", 0, "repeated_image", "repeated_image"),
 )
-PLACES = {kind.name: place for place, kind in enumerate(KINDS)}
-PLAIN = PLACES["plain"]
+INDICES = {kind.name: index for index, kind in enumerate(KINDS)}
+PLAIN = INDICES["plain"]
 
 
 def kinds_of(users: Rows, random: np.random.Generator) -> tuple[Rows, Rows]:
     """The kind of each image, and the image it is derived from (-1: none); images are ordered by user.
 
     An image whose user has no earlier image to derive it from becomes a plain one.
-
-    Example:
-        >>> kinds, made_from = kinds_of(np.zeros(1000, np.int64), np.random.default_rng(0))
-        >>> bool((made_from < np.arange(1000)).all())
-        True
     """
     shares = np.array([kind.share for kind in KINDS])
     kinds = random.choice(len(KINDS), len(users), p=shares / shares.sum())
     made_from = np.full(len(users), -1)
-    for place, kind in enumerate(KINDS):  # each is derived from a kind above it, which is settled
+    for index, kind in enumerate(KINDS):  # each is derived from a kind above it, which is settled
         if kind.made_from:
-            mine = np.flatnonzero(kinds == place)
-            last = _last_before(kinds == PLACES[kind.made_from], users)[mine]
+            mine = np.flatnonzero(kinds == index)
+            last = _last_before(kinds == INDICES[kind.made_from], users)[mine]
             if kind.once:
                 last[1:][last[1:] == last[:-1]] = -1
             made_from[mine] = last
@@ -103,8 +98,8 @@ def kinds_of(users: Rows, random: np.random.Generator) -> tuple[Rows, Rows]:
 
 def _last_before(chosen: NDArray[np.bool_], users: Rows) -> Rows:
     """For each image the last chosen one before it by the same user; -1 for none."""
-    places = np.where(chosen, np.arange(len(chosen)), -1)
-    last = np.maximum.accumulate(np.concatenate([[-1], places[:-1]]))
+    rows = np.where(chosen, np.arange(len(chosen)), -1)
+    last = np.maximum.accumulate(np.concatenate([[-1], rows[:-1]]))
     return np.where((last >= 0) & (users[last] == users), last, -1)
 
 
@@ -120,9 +115,9 @@ def firsts_of(kinds: Rows, made_from: Rows, own: Rows, marks: Rows, random: np.r
     """
     firsts = own.copy()
     firsts[:, :2] = marks
-    for place, kind in enumerate(KINDS):
+    for index, kind in enumerate(KINDS):
         if kind.made_from:
-            mine = np.flatnonzero(kinds == place)
+            mine = np.flatnonzero(kinds == index)
             firsts[mine] = firsts[made_from[mine]]
             if kind.replaced == 1:  # a copy of a plain one replaces one of the last four, a copy of that the first
                 column: Any = 0 if kind.made_from != "plain" else random.integers(1, FIRST, len(mine))
@@ -231,8 +226,8 @@ class _Block:
         lists = self._common_lists()
         marks = wanted.tags + (2 * np.arange(rows)[:, None] + np.arange(2)) % wanted.marks
         firsts = firsts_of(kinds, made_from, lists[:, :FIRST], marks, random)
-        places = random.permutation(rows)  # mixes the users, and keeps the order of each one's images
-        self._places = places[np.lexsort((places, users))]
+        order = random.permutation(rows)  # mixes the users, and keeps the order of each one's images
+        self._order = order[np.lexsort((order, users))]
         self._kinds, self._users, self._made_from = kinds, users, made_from
         self.flat, self._lengths = self._listed(firsts, lists[:, FIRST:], kinds, made_from)
 
@@ -253,29 +248,27 @@ class _Block:
         short = self._random.random(len(kinds)) < SHORT
         lengths[short] = self._random.integers(SHORTEST, USUAL, int(short.sum()))
         lengths[names == "few"] = self._random.integers(0, SHORTEST, int((names == "few").sum()))
-        tags = np.concatenate([self._random.permuted(firsts, axis=1), np.where(_in(rests, firsts), -1, rests)], axis=1)
+        again = (rests[:, :, None] == firsts[:, None]).any(axis=2)
+        tags = np.concatenate([self._random.permuted(firsts, axis=1), np.where(again, -1, rests)], axis=1)
         tags = np.take_along_axis(tags, np.argsort(tags < 0, axis=1, kind="stable"), axis=1)
         lengths = np.minimum(lengths, (tags >= 0).sum(axis=1))
         tags[np.arange(tags.shape[1]) >= lengths[:, None]] = -1
-        self._sort(tags, names == "sorted")
+        chosen = names == "sorted"
+        order = np.argsort(self._ranks(tags[chosen]), axis=1, kind="stable")
+        tags[chosen] = np.take_along_axis(tags[chosen], order, axis=1)
         follows = np.flatnonzero(names == "as a sorted one")
         tags[follows, :FIRST] = tags[made_from[follows], :FIRST]
         lengths[follows] = FIRST
         tags[follows, FIRST:] = -1
-        self._unsort(tags, ~np.isin(names, ["sorted", "few"]))
-        ordered = self._mixed(tags)
-        return ordered[ordered >= 0], (ordered >= 0).sum(axis=1)
-
-    def _sort(self, tags: Numbers, chosen: Numbers) -> None:
-        last = len(self._words.rank)
-        ranks = np.where(tags[chosen] >= 0, self._words.rank[tags[chosen]], last)
-        tags[chosen] = np.take_along_axis(tags[chosen], np.argsort(ranks, axis=1, kind="stable"), axis=1)
-
-    def _unsort(self, tags: Numbers, chosen: Numbers) -> None:
-        """Break alphabetical order that arose by chance."""
-        ranks = np.where(tags >= 0, self._words.rank[tags], len(self._words.rank))
-        ordered = chosen & (ranks[:, 1:] >= ranks[:, :-1]).all(axis=1)
+        ranks = self._ranks(tags)  # no other list is in alphabetical order, even by chance
+        ordered = ~np.isin(names, ["sorted", "few"]) & (ranks[:, 1:] >= ranks[:, :-1]).all(axis=1)
         tags[ordered, :2] = tags[ordered, 1::-1]
+        tags = self._mixed(tags)
+        return tags[tags >= 0], (tags >= 0).sum(axis=1)
+
+    def _ranks(self, tags: Numbers) -> Numbers:
+        """The alphabetical rank of each tag; padding comes last."""
+        return np.where(tags >= 0, self._words.rank[tags], len(self._words.rank))
 
     def corpus(self, schema: Any) -> Any:
         """The images as a record batch."""
@@ -293,13 +286,13 @@ class _Block:
     def _mixed(self, values: Numbers) -> Numbers:
         """Values of the images in the order of the corpus."""
         mixed = np.empty_like(values)
-        mixed[self._places] = values
+        mixed[self._order] = values
         return mixed
 
     def _images(self) -> list[str]:
         again = np.array([kind.seen == "repeated_image" for kind in KINDS])[self._kinds]
         source = np.where(again, self._made_from, np.arange(self._rows))
-        numbers = self._mixed(self._first + self._places[source])
+        numbers = self._mixed(self._first + self._order[source])
         return [f"{number // 1000:06d}/{number:09d}.jpg" for number in numbers.tolist()]
 
     def _owners(self) -> Any:
@@ -313,11 +306,3 @@ class _Block:
         kinds = pa.array(self._mixed(self._kinds))
         columns = [[kind.name for kind in KINDS], [kind.seen for kind in KINDS], [kind.kept for kind in KINDS]]
         return pa.record_batch([pa.array(words).take(kinds) for words in columns], schema=schema)
-
-
-def _in(rests: Numbers, firsts: Numbers) -> NDArray[np.bool_]:
-    """Where a tag is among the first ones of the same image."""
-    found = np.zeros(rests.shape, bool)
-    for column in range(firsts.shape[1]):
-        found |= rests == firsts[:, column : column + 1]
-    return found

@@ -26,7 +26,7 @@ import numpy as np
 
 from excite.errors import DataError
 from excite.jobs.parquet import arrow
-from excite.tags.statistics import Statistics, TagColumn, TextCounter, add_seen, count_users, dictionary_of
+from excite.tags.statistics import Statistics, TagColumn, TextCounter, dictionary_of
 from excite.vocabulary.labels import fold, singulars
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ class _ProfileBuilder:
         """Count the rows of a batch."""
         self._rows += batch.num_rows
         column = TagColumn.of(batch)
-        column.count_into(self._listed)
+        self._listed.count(column.texts, column.codes)
         rows, codes = column.once_a_picture()
         texts = column.texts
-        add_seen(self._in_pictures, texts, np.bincount(codes, minlength=len(texts)))
+        self._in_pictures.count(texts, codes)
         code = arrow().compute.index(texts, self._tag).as_py()
         if code < 0:
             return
@@ -123,8 +123,8 @@ class _ProfileBuilder:
         self._places += np.bincount(np.minimum(places, FIRST_PLACES), minlength=len(self._places))
         with_it = np.zeros(batch.num_rows, bool)
         with_it[column.rows[column.codes == code]] = True
-        add_seen(self._together, texts, np.bincount(codes[with_it[rows]], minlength=len(texts)))
-        count_users(batch.column("user").filter(arrow().array(with_it)), self._users)
+        self._together.count(texts, codes[with_it[rows]])
+        self._users.count_column(batch.column("user").filter(arrow().array(with_it)))
         among_first = (column.codes == code) & (column.positions < FIRST_PLACES)
         self._sample(batch, np.unique(column.rows[among_first]))
 
@@ -176,9 +176,9 @@ def _not_there(tag: str, everything: Statistics) -> str:
     alike = set(get_close_matches(wanted, written, 50, 0.6))
     nearest = [one for one in written if one in alike]  # by rank
     nearest.sort(key=lambda one: -SequenceMatcher(None, wanted, one).ratio())
-    told = f"the nearest tags are {', '.join(repr(written[one]) for one in nearest[:5])}"
+    similar = f"the nearest tags are {', '.join(repr(written[one]) for one in nearest[:5])}"
     none = "no frequent tag is written alike: `excite tags stats` lists them"
-    return f"no image lists {tag[:LONGEST_SHOWN]!r}; {told if nearest else none}"
+    return f"no image lists {tag[:LONGEST_SHOWN]!r}; {similar if nearest else none}"
 
 
 def shown(text: str) -> str:

@@ -82,11 +82,7 @@ class MomentumSGD:
         return weights | {f"speed.{name}": speed for name, speed in self._speeds.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set all tensors to those of `state`.
-
-        Raises:
-            KeyError, ValueError: one is missing, or has another shape.
-        """
+        """Set all tensors to those of `state`; an error if one is missing (KeyError) or has another shape."""
         own = self.state()
         if any(tensors[name].shape != tensor.shape for name, tensor in own.items()):
             raise ValueError("it is of another training")

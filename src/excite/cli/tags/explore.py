@@ -71,7 +71,7 @@ def stats_command(
     if dictionary is not None and min_count is not None:
         raise typer.BadParameter("--dictionary already says which tags: leave --min-count out")
     started = time.monotonic()
-    place = _place(pictures, out)
+    images = _image_source(pictures, out)
     learnt = None if measures is None else learnt_tags(measures)
     given = None if dictionary is None else Dictionary.read(dictionary)
     rows = Corpus(corpus, columns_of(columns, users_needed=False))
@@ -89,8 +89,8 @@ def stats_command(
         files = [] if min_count is None else [judged.save(out / "dictionary.csv")]
         figures, answer["cloud"] = _draw_stats(counted, thresholds, is_named, out)
         files += figures
-        if place is not None:
-            failures = _examples(rows, place, out / "examples.png")
+        if images is not None:
+            failures = _examples(rows, images, out / "examples.png")
             files.append(out / "examples.png")
         answer["unreadable_pictures"] = len(failures)
         answer["files"] = [str(file) for file in [*files, out / "stats.json"]]
@@ -107,7 +107,7 @@ def note_unreadable(failures: Sequence[str]) -> None:
         typer.echo(f"excite: note: left out of the figure: {failures[0]}{more}", err=True)
 
 
-def _place(pictures: str | None, out: Path | None) -> ImageSource | None:
+def _image_source(pictures: str | None, out: Path | None) -> ImageSource | None:
     """The image source; fails before the work if a package for the figures is missing."""
     from excite.tags.figures import check_figures
     from excite.tags.images import open_images
@@ -165,12 +165,12 @@ def _draw_stats(
     return [curve, drawn], {"tags": len(cloud.words), **left_out}
 
 
-def _examples(rows: Corpus, place: ImageSource, path: Path) -> list[str]:
+def _examples(rows: Corpus, images: ImageSource, path: Path) -> list[str]:
     """Draw some images with their tags; returns the reasons why others cannot be read."""
     from excite.io.files import save_png
     from excite.tags.contact_sheet import contact_sheet, read_images, sample_rows
 
-    tagged, failures = read_images(sample_rows(rows, SPARE * EXAMPLES_SHOWN), place, EXAMPLES_SHOWN)
+    tagged, failures = read_images(sample_rows(rows, SPARE * EXAMPLES_SHOWN), images, EXAMPLES_SHOWN)
     title = f"{rows.path.name}: {len(tagged)} of {rows.rows:,} images with their first five tags"
     save_png(contact_sheet(tagged, title), path)
     return failures
@@ -218,7 +218,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     unknown, blank = answer["pictures_without_user"], answer["blank_tags"]
     yield (
         f"{answer['pictures']:,} images of {answer['users']:,} users"
-        + (f" ({unknown:,} images of nobody)" if unknown else "")
+        + (f" ({unknown:,} images without a user)" if unknown else "")
         + f"; {answer['tags_listed']:,} tags listed, {answer['distinct_tags']:,} distinct"
         + (f" ({blank:,} blank ones not counted)" if blank else "")
     )
@@ -274,10 +274,10 @@ def show_command(
     columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """How often is a tag listed, at which place, by whom, and with which others?
+    """How often is a tag listed, at which position, by whom, and with which others?
 
-    The lift of another tag says how many times more images list both than if the two had nothing to do with each
-    other: 1 is chance, 20 is company. The figure shows images that list the tag among the first five.
+    The lift of another tag is the number of images that list both, relative to independent tags: 1 is chance, 20 a
+    close relation. The figure shows images that list the tag among the first five.
     """
     from dataclasses import asdict
 
@@ -290,20 +290,20 @@ def show_command(
         raise typer.BadParameter("a figure needs both: --pictures ROOT and --out FILE.png")
     if out is not None:
         check_figures()
-    place = None if pictures is None else open_images(pictures)
+    images = None if pictures is None else open_images(pictures)
     rows = Corpus(corpus, columns_of(columns, users_needed=False))
     facts = tag_profile(tag, rows, progress(rows.row_groups, len(rows.row_groups), "row groups"), samples=SPARE * limit)
     answer = asdict(facts) | {"places": dict(zip(PLACES, facts.places, strict=True))}
     del answer["samples"]
     failures = []
-    if place is not None and out is not None:
-        failures = _draw_shown(facts, place, limit, corpus.name, out)
+    if images is not None and out is not None:
+        failures = _draw_shown(facts, images, limit, corpus.name, out)
         answer |= {"unreadable_pictures": len(failures), "files": [str(out)]}
     typer.echo(json.dumps(answer)) if as_json else _print_shown(answer)
     note_unreadable(failures)
 
 
-def _draw_shown(facts: TagProfile, place: ImageSource, limit: int, corpus: str, out: Path) -> list[str]:
+def _draw_shown(facts: TagProfile, images: ImageSource, limit: int, corpus: str, out: Path) -> list[str]:
     """Draw images that list the tag; returns the reasons why others cannot be read."""
     from excite.errors import DataError
     from excite.io.files import save_png
@@ -312,7 +312,7 @@ def _draw_shown(facts: TagProfile, place: ImageSource, limit: int, corpus: str, 
 
     if not facts.samples:
         raise DataError(f"no image lists {shown(facts.tag)!r} among its first five tags: leave --pictures out")
-    tagged, failures = read_images(facts.samples, place, limit)
+    tagged, failures = read_images(facts.samples, images, limit)
     title = f"{corpus}: {len(tagged)} images that list “{shown(facts.tag)}” among the first five tags"
     save_png(contact_sheet(tagged, title, facts.tag), out)
     return failures

@@ -107,7 +107,7 @@ def _duplicate_filter(pictures: str | None, near: int | None, *, urls: bool) -> 
     if near is None:
         return None
     if pictures is None:
-        raise typer.BadParameter("--near compares the images: give their place with --pictures")
+        raise typer.BadParameter("--near compares the images: name their folder or shards with --pictures")
     return DuplicateFilter(open_images(pictures, urls=urls), near)
 
 
@@ -236,7 +236,7 @@ def shards_command(
     from excite.tags.images.shard_writer import SIZE, ShardWriter
 
     if size is not None and rows is not None:
-        raise typer.BadParameter("--rows already says when a shard is full: leave --size out")
+        raise typer.BadParameter("--rows already limits a shard: leave --size out")
     room = None if rows is not None else SIZE if size is None else _bytes(size)
     writer = ShardWriter(
         Corpus(corpus, columns_of(columns, users_needed=False)),

@@ -63,12 +63,7 @@ class DuplicateFilter:
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """For each image the index of the one it repeats, or -1; and which images can be read at all.
 
-        Args:
-            names: of the images, distinct, in the order of the corpus.
-            total: their number.
-            store: a file for the hashes, from which a stopped run is resumed.
-            workers: the number of processes, or an executor.
-            progress: reports the progress.
+        The names are distinct, in the order of the corpus; the hashes are stored, so that a stopped run is resumed.
         """
         hashes, known, read = np.zeros(total, np.uint64), np.zeros(total, bool), np.zeros(total, bool)
         waiting: dict[str, int] = {}
@@ -148,9 +143,6 @@ def near_duplicates(hashes: Hashes, most: int = MOST_BITS, known: NDArray[np.boo
         most: the number of bits that may differ.
         known: which images have a hash; the others are always kept. All, if None.
 
-    Returns:
-        The row of the image that each repeats, or -1.
-
     Raises:
         DataError: ``most`` is out of range.
 
@@ -166,9 +158,9 @@ def near_duplicates(hashes: Hashes, most: int = MOST_BITS, known: NDArray[np.boo
     order = np.argsort(first)  # the distinct hashes in the order of the corpus
     double = _first_kept(distinct[order], most)
     # equal hashes share the fate of the first of them, and those of a kept one repeat it
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    mine = place[which]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    mine = rank[which]
     kept = np.where(double[mine] < 0, mine, double[mine])
     origin = rows[first[order]][kept]
     answer[rows] = np.where(origin == rows, -1, origin)

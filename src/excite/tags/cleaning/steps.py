@@ -126,13 +126,7 @@ def dropped_schema() -> Any:
 
 
 class TextIds:
-    """Consecutive numbers for distinct texts.
-
-    Example:
-        >>> ids = TextIds()
-        >>> ids(["sea", "sky"]).tolist(), ids(["sun", "sea"]).tolist()
-        ([0, 1], [2, 0])
-    """
+    """Consecutive numbers for distinct texts."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -144,12 +138,7 @@ class TextIds:
 
 
 def repeated(images: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which images, as 128-bit hashes of their names [images, 2], have an earlier duplicate.
-
-    Example:
-        >>> repeated(np.array([[1, 2], [3, 4], [1, 2], [1, 5]], np.uint64)).tolist()
-        [False, False, True, False]
-    """
+    """Which images, as 128-bit hashes of their names [images, 2], have an earlier duplicate."""
     order = np.lexsort((images[:, 1], images[:, 0]))  # stable
     again = np.zeros(len(images), bool)
     ordered = images[order]

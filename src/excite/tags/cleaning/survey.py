@@ -51,10 +51,6 @@ class Rules:
         first: the number of compared tags
         overlap: more than so many are those of an earlier image of the same user.
         against: the earlier images compared: "seen", all that reach this rule, or "kept" ones.
-
-    Example:
-        >>> Rules().shared
-        4
     """
 
     least_count: int = 1000
@@ -288,12 +284,7 @@ def _hashes(names: list[str | None]) -> NDArray[np.uint64]:
 
 
 def candidate_type(first: int) -> np.dtype[Any]:
-    """The NumPy type of an image to be compared: its row, its user and its first tags, as numbers.
-
-    Example:
-        >>> candidate_type(5).names
-        ('row', 'user', 'tags')
-    """
+    """The NumPy type of an image to be compared: its row, its user and its first tags, as numbers."""
     return np.dtype([("row", np.int64), ("user", np.int32), ("tags", np.int32, (first,))])
 
 
@@ -337,12 +328,7 @@ def _sets(candidates: NDArray[Any], shared: int) -> tuple[NDArray[np.int32], NDA
 
 
 def equal_rows(rows: NDArray[np.int32]) -> NDArray[np.int64]:
-    """For each row of a matrix the index of the first equal row, by 64-bit hashes; collisions are detected.
-
-    Example:
-        >>> equal_rows(np.array([[1, 2], [3, 4], [1, 2]], np.int32)).tolist()
-        [0, 1, 0]
-    """
+    """For each row of a matrix the index of the first equal row, by 64-bit hashes; collisions are detected."""
     for seed in range(SEEDS):
         keys = _mixed(rows, seed)
         order = np.argsort(keys, kind="stable")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
@@ -16,13 +17,13 @@ from excite.tags.formats.rows import ROW_LIMIT, bounded_line, csv_columns, json_
 from excite.vocabulary.word_lists import STOP_WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
 
-Captioned = tuple[str, list[str]]
-"""An image and some of its captions: those of one line, others may follow."""
+Rows = Iterator[tuple[Any, Any]]
+"""Images and captions, unchecked; others of the same image may follow."""
 
 IMAGE_NAMES = ("image", "file", "file_name")
 STOP_WORDS_LIMIT = 2**20  # bytes of a file
@@ -49,7 +50,7 @@ def read_captions(path: Path, skipped: Counter[str]) -> dict[str, list[str]]:
     if reader is None:
         raise DataError(f"cannot tell what {path} is by its name: it must end in one of {', '.join(CAPTIONED)}, or .gz")
     captions: dict[str, list[str]] = {}
-    for image, some in reader(path, skipped):
+    for image, some in _valid(reader(path, skipped), skipped):
         captions.setdefault(image, []).extend(some)
     if not captions:
         reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common())
@@ -57,7 +58,7 @@ def read_captions(path: Path, skipped: Counter[str]) -> dict[str, list[str]]:
     return captions
 
 
-def _coco(path: Path, skipped: Counter[str]) -> Iterator[Captioned]:
+def _coco(path: Path, skipped: Counter[str]) -> Rows:
     """COCO's file: images with numbers, captions with the numbers of their images."""
     with opened(path) as file:
         content = file.read()
@@ -77,40 +78,36 @@ def _coco(path: Path, skipped: Counter[str]) -> Iterator[Captioned]:
             together[number].append(caption)
         else:
             skipped["no_image"] += 1
-    yield from _valid(((names[number], some) for number, some in together.items()), skipped)
+    for number, some in together.items():
+        yield names[number], some
 
 
-def _json_lines(path: Path, skipped: Counter[str]) -> Iterator[Captioned]:
-    objects = json_objects(path, skipped)
-    named = ((next((one[name] for name in IMAGE_NAMES if name in one), None), one) for one in objects)
-    yield from _valid(((image, one.get("captions", one.get("caption"))) for image, one in named), skipped)
+def _json_lines(path: Path, skipped: Counter[str]) -> Rows:
+    for one in json_objects(path, skipped):
+        image = next((one[name] for name in IMAGE_NAMES if name in one), None)
+        yield image, one.get("captions", one.get("caption"))
 
 
-def _csv(path: Path, skipped: Counter[str]) -> Iterator[Captioned]:
-    columns = ColumnNames(tags="caption", user=None)
-    yield from _valid(((image, caption) for image, caption in csv_columns(path, columns, skipped)), skipped)
+def _csv(path: Path, skipped: Counter[str]) -> Rows:
+    for row in csv_columns(path, ColumnNames(tags="caption", user=None), skipped):
+        yield row[0], row[1]
 
 
-def _tokens(path: Path, skipped: Counter[str]) -> Iterator[Captioned]:
+def _tokens(path: Path, skipped: Counter[str]) -> Rows:
     """Flickr30k's lines: ``1000092795.jpg#0``, a tab, the caption."""
-    split = (line.partition("\t") for line in _lines(path, skipped))
-    rows = ((name.rpartition("#")[0], caption if tab else None) for name, tab, caption in split)
-    yield from _valid(rows, skipped)
-
-
-def _lines(path: Path, skipped: Counter[str]) -> Iterator[str]:
     with opened(path) as file:
         while line := bounded_line(file):
             try:
                 if len(line) > ROW_LIMIT:
                     skipped["too_long"] += 1
                 elif not line.isspace():
-                    yield line.decode().strip()
+                    name, tab, caption = line.decode().strip().partition("\t")
+                    yield name.rpartition("#")[0], caption if tab else None
             except UnicodeDecodeError:
                 skipped["not_utf8"] += 1
 
 
-def _valid(rows: Iterator[tuple[Any, Any]], skipped: Counter[str]) -> Iterator[Captioned]:
+def _valid(rows: Rows, skipped: Counter[str]) -> Iterator[tuple[str, list[str]]]:
     """The images with their captions; bad ones are counted by reason."""
     for image, captions in rows:
         some: list[Any] = captions if isinstance(captions, list) else [captions]
@@ -122,7 +119,7 @@ def _valid(rows: Iterator[tuple[Any, Any]], skipped: Counter[str]) -> Iterator[C
             yield image, some
 
 
-CAPTIONED: dict[str, Callable[[Path, Counter[str]], Iterator[Captioned]]] = {
+CAPTIONED: dict[str, Callable[[Path, Counter[str]], Rows]] = {
     ".json": _coco,
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,

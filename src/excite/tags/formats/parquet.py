@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from dataclasses import asdict
@@ -143,12 +144,7 @@ def _split(texts: list[str], separators: str) -> Any:
 
 
 def file_kind(path: Path) -> str:
-    """The suffix of a file that determines its format, without a final .gz.
-
-    Example:
-        >>> file_kind(Path("tags.CSV.gz"))
-        '.csv'
-    """
+    """The suffix of a file that determines its format, without a final .gz."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
@@ -175,21 +171,15 @@ def import_text(path: Path, out: Path, columns: ColumnNames = USUAL, separators:
     if reader is None:
         raise DataError(f"cannot tell what {path} is by its name: it must end in one of {', '.join(READERS)}, or .gz")
     skipped: Counter[str] = Counter()
-    records = _some(reader(path, columns, skipped), path, skipped)
-    write_corpus(records, out, separators)
-    return skipped
-
-
-def _some(records: Iterator[Record], path: Path, skipped: Counter[str]) -> Iterator[Record]:
-    """The records, of which there must be one."""
+    records = reader(path, columns, skipped)
     first = next(records, None)
     if first is None and skipped:
         reasons = ", ".join(f"{count} {reason}" for reason, count in skipped.most_common())
         raise DataError(f"{path} has no row that can be used ({reasons}): it takes a header and CSV, or JSON Lines")
     if first is None:
         raise DataError(f"{path} is empty: there is no image in it")
-    yield first
-    yield from records
+    write_corpus(itertools.chain([first], records), out, separators)
+    return skipped
 
 
 def open_corpus(path: Path, columns: ColumnNames, work: Path) -> tuple[Corpus, Counter[str]]:

@@ -11,7 +11,7 @@ import gzip
 import json
 import zlib
 from collections import deque
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from excite.errors import DataError
@@ -71,13 +71,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def bounded_line(file: BinaryIO) -> bytes:
-    r"""The next line; of a longer one than `ROW_LIMIT` only the beginning, which is longer than `ROW_LIMIT`.
-
-    Example:
-        >>> import io
-        >>> bounded_line(io.BytesIO(b"cat\ndog"))
-        b'cat\n'
-    """
+    """The next line; of a longer one than `ROW_LIMIT` only the beginning, which is longer than `ROW_LIMIT`."""
     line = file.readline(ROW_LIMIT + 1)
     end = line
     while len(line) > ROW_LIMIT and end and not end.endswith(b"\n"):
@@ -91,10 +85,6 @@ def record(image: object, tags: object, user: object) -> Record:
     Raises:
         BadRow: there is no image, the tags are neither a list of texts and numbers nor a text, or the user is neither
             text nor number.
-
-    Example:
-        >>> record("1.jpg", ["cat", "dog"], "")
-        ('1.jpg', ['cat', 'dog'], None)
     """
     if not isinstance(image, str) or not image or image.isspace():
         raise BadRow("no_image")
@@ -180,20 +170,11 @@ class _Lines:
         return line
 
 
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Raise the process-wide limit of `csv` for the length of a field."""
-    before = csv.field_size_limit(ROW_LIMIT)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
 def _rows(path: Path, skipped: Counter[str]) -> Iterator[list[str]]:
     """All rows with the header; bad ones are counted by reason, empty lines skipped."""
     tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
-    with opened(path) as file, _long_fields():
+    with opened(path) as file, ExitStack() as ending:
+        ending.callback(csv.field_size_limit, csv.field_size_limit(ROW_LIMIT))  # a limit of the whole process
         lines = _Lines(file)
         reader = csv.reader(lines, delimiter="\t" if tabs else ",", strict=True)
         while True:
@@ -224,18 +205,16 @@ def csv_columns(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Iter
         return
     if header is None or skipped:
         raise DataError(f"{path} must begin with a line of its columns' names, in UTF-8, as in image,tags,user")
-    places = [_place(path, header, name) for name in columns.found_in(path, header).names]
+    names = columns.found_in(path, header).names
+    for name in names:
+        if header.count(name) > 1:
+            raise DataError(f"{path} has more than one column {name!r}: give them different names")
+    indices = [header.index(name) for name in names]
     for row in rows:
         if len(row) == len(header):
-            yield [row[place] for place in places]
+            yield [row[index] for index in indices]
         else:
             skipped["wrong_columns"] += 1
-
-
-def _place(path: Path, header: list[str], name: str) -> int:
-    if header.count(name) > 1:
-        raise DataError(f"{path} has more than one column {name!r}: give them different names")
-    return header.index(name)
 
 
 def csv_records(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Iterator[Record]:

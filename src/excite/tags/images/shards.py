@@ -29,7 +29,7 @@ from excite.io.files import save_npy
 from excite.tags.images.base import MOST_BYTES, WEB, FetchCache, ImageSource, read_at, shown, too_large
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 
 Numbers = NDArray[np.uint64]
@@ -71,24 +71,14 @@ def _quoted(text: str) -> str:
 
 
 def split_key(member: str) -> tuple[str, str]:
-    """The key of a file's sample, and the rest after the dot.
-
-    Example:
-        >>> split_key("v1.2/cat.seg.png")
-        ('v1.2/cat', 'seg.png')
-    """
+    """The key of a file's sample, and the rest after the dot."""
     folder, slash, file = member.rpartition("/")
     key, _, rest = file.partition(".")
     return folder + slash + key, rest
 
 
 def possible_names(name: str) -> Iterator[str]:
-    r"""The entries under which an index may hold an image: its name, the key derived from it, and its name as a key.
-
-    Example:
-        >>> list(possible_names("cat.png"))
-        ['cat.png', '\x00cat%2Epng', '\x00cat.png']
-    """
+    """The entries under which an index may hold an image: its name, the key derived from it, and its name as a key."""
     name = name.removeprefix("./")
     yield name
     yield f"\0{key_of(name)}"  # no name of a file has a zero byte
@@ -243,9 +233,18 @@ class Shards(ImageSource):
         raise ImageError(f"there is no image {shown(name)} in {self._described}")
 
     def encoded(self, name: str) -> bytes:
-        """The bytes of the file in its shard."""
+        """The bytes of the file in its shard, which stays readable while it is open even if it is removed."""
         number = self.group(name)
-        return self._opened(number, lambda file: self._bytes(number, name, file))
+        source = self.sources[number]
+        for _ in range(ATTEMPTS):
+            try:
+                with self._local(source).open("rb", buffering=0) as file:
+                    return self._bytes(number, name, file.fileno())
+            except FileNotFoundError:  # removed just now to make room
+                continue
+            except OSError as error:
+                raise ImageError(f"cannot read the shard {source}: {error.strerror}") from None
+        raise ImageError(f"the shard {source} is gone; if it was fetched, let its cache have more room")
 
     def state(self, name: str) -> str:
         """The part of the shard, and its modification time."""
@@ -267,25 +266,7 @@ class Shards(ImageSource):
             raise ImageError(f"{shown(name)} is cut off in the shard {self.sources[number]}: copy it again")
         return content
 
-    def _opened(self, number: int, use: Callable[[int], bytes]) -> bytes:
-        """Read from a shard's open file, which stays readable even if it is removed."""
-        for _ in range(ATTEMPTS):
-            try:
-                file = os.open(self._local(number), os.O_RDONLY)
-            except FileNotFoundError:  # removed just now to make room
-                continue
-            except OSError as error:
-                raise ImageError(f"cannot read the shard {self.sources[number]}: {error.strerror}") from None
-            try:
-                return use(file)
-            except OSError as error:
-                raise ImageError(f"cannot read the shard {self.sources[number]}: {error.strerror}") from None
-            finally:
-                os.close(file)
-        raise ImageError(f"the shard {self.sources[number]} is gone; if it was fetched, let its cache have more room")
-
-    def _local(self, number: int) -> Path:
-        source = self.sources[number]
+    def _local(self, source: str) -> Path:
         try:
             return self._fetched.get(source) if source.startswith(WEB) else Path(source)
         except FetchError as error:
@@ -304,28 +285,28 @@ class Shards(ImageSource):
             about = path.stat()
         except OSError as error:
             raise DataError(f"cannot read the shard {source}: {error.strerror}") from None
-        places = (path.with_name(path.name + ".index"), self._fetched.path(str(path.resolve())).with_suffix(".index"))
-        for place in places:
-            if (index := read_index(place)) is not None and index.fits(about):
+        paths = (path.with_name(path.name + ".index"), self._fetched.path(str(path.resolve())).with_suffix(".index"))
+        for saved in paths:
+            if (index := read_index(saved)) is not None and index.fits(about):
                 return index
         index = make_index(path)
         try:
-            index.save(places[0])
-        except ExciteError:  # where nobody may write
-            index.save(places[1])
+            index.save(paths[0])
+        except ExciteError:  # not writable
+            index.save(paths[1])
         return index
 
     def _index_of_web(self, source: str) -> TarIndex:
         """From the cache, from beside the shard, or from the shard."""
-        place = self._fetched.path(source).with_suffix(".index")
-        if (index := read_index(place)) is not None:
+        path = self._fetched.path(source).with_suffix(".index")
+        if (index := read_index(path)) is not None:
             return index
         try:
             index = read_index(FetchCache(self.cache / "shards", ".beside").get(f"{source}.index"))
         except FetchError:  # most have none; network errors are reported for the shard itself
             index = None
         index = replace(index, written=0) if index is not None else make_index(self._fetched.get(source))
-        index.save(place)
+        index.save(path)
         return index
 
     @cached_property
@@ -338,15 +319,15 @@ class Shards(ImageSource):
         indexes = [self._index(number) for number in range(self.groups)]
         facts = [[source, index.size, index.written] for source, index in zip(self.sources, indexes, strict=True)]
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-        place = self.cache / "shards" / f"{digest}.all"
-        if not place.is_file():
+        path = self.cache / "shards" / f"{digest}.all"
+        if not path.is_file():
             if not any(len(index.hashes) for index in indexes):
                 raise DataError(f"there are no images in {self._described}")
             hashes = np.concatenate([index.hashes for index in indexes])
             shards = np.repeat(np.arange(self.groups, dtype=np.uint64), [len(index.hashes) for index in indexes])
             order = np.argsort(hashes, kind="stable")
-            save_npy(np.stack([hashes[order], shards[order]]), place)
-        hashes, shards = np.load(place, mmap_mode="r", allow_pickle=False)
+            save_npy(np.stack([hashes[order], shards[order]]), path)
+        hashes, shards = np.load(path, mmap_mode="r", allow_pickle=False)
         return hashes, shards
 
     @property

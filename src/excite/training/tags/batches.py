@@ -54,10 +54,6 @@ def epoch_order(groups: NDArray[np.int64], seed: int, epoch: int, window: int = 
     """The order of the images in an epoch, determined by the seed and the epoch's number.
 
     Groups come in random order; the images of ``window`` groups are shuffled together.
-
-    Example:
-        >>> epoch_order(np.array([0, 0, 1, 1]), seed=0, epoch=0, window=1).tolist()
-        [1, 0, 2, 3]
     """
     random = np.random.default_rng([seed, epoch])
     distinct, index = np.unique(groups, return_inverse=True)

@@ -82,9 +82,6 @@ def read_tag_dataset(
 
     Raises:
         DataError: nothing is left to learn from.
-
-    Example:
-        >>> training, validation = read_tag_dataset(Corpus(Path("c.parquet")), dictionary)  # doctest: +SKIP
     """
     wanted = arrow().array(dictionary.tags)
     whole = _joined([_part(batch, wanted, first, held_out) for batch in corpus.batches()], first)

@@ -131,11 +131,7 @@ def save_curves(points: Sequence[CurvePoint], path: Path) -> Path:
 
 
 def check_tensorboard() -> None:
-    """Fail before the training if TensorBoard is missing.
-
-    Raises:
-        ExciteError: it is.
-    """
+    """Raise an error, before the training, if TensorBoard is missing."""
     if find_spec("tensorboard") is None:
         raise ExciteError("--tensorboard needs the package tensorboard: pip install 'excite[tensorboard]'")
 
@@ -163,12 +159,6 @@ class ReadFailures:
     Attributes:
         rows: of the data set; those of held-out images are negative.
         lines: the messages of the first few.
-
-    Example:
-        >>> failures = ReadFailures()
-        >>> failures.add([(3, "cat.jpg is empty"), (3, "cat.jpg is empty")])
-        >>> len(failures)
-        1
     """
 
     rows: set[int] = field(default_factory=set)

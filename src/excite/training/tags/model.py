@@ -51,12 +51,7 @@ def linear_loss(features: Tensor, weight: Tensor, bias: Tensor | None, units: Te
 
 
 def logits_loss(logits: Tensor, units: Tensor) -> Tensor:
-    """The same for the logits [images, tags] of any other output.
-
-    Example:
-        >>> round(float(logits_loss(torch.zeros(1, 2), torch.tensor([[1, -1]]))), 4)
-        1.3863
-    """
+    """The same for the logits [images, tags] of any other output."""
     loss: Tensor = _LogitsLoss.apply(logits, units)  # type: ignore[no-untyped-call]  # torch has no type for it
     return loss
 

@@ -91,10 +91,6 @@ def chosen_dictionary(corpus: Corpus, path: Path | None = None, least: int | Non
 
     Raises:
         DataError: there is none of them, two were asked for, or no tag is left.
-
-    Example:
-        >>> chosen_dictionary(Corpus(Path("kept.parquet")), least=1000).dictionary.tags[:2]  # doctest: +SKIP
-        ('nature', 'people')
     """
     if path is not None and least is not None:
         raise DataError("a dictionary was given and --min-count asks for another one: leave one of them out")

@@ -156,10 +156,6 @@ def average_precisions(columns: Sequence[NDArray[Any]], positives: Sequence[NDAr
     """The average precision of each tag from the scores of all images and its positive images.
 
     As in `excite.metrics.ranking`; one sort of a tag's scores gives the rank of each positive.
-
-    Example:
-        >>> average_precisions([np.array([0.9, 0.8, 0.7, 0.1])], [np.array([0, 2])])
-        array([0.83333333])
     """
     found = np.full(len(columns), np.nan)
     for tag, (scores, there) in enumerate(zip(columns, positives, strict=True)):
@@ -231,13 +227,7 @@ def save_measures(tags: Sequence[str], every: Precisions, first: Precisions, pat
 
 
 def extremes(tags: Sequence[str], found: Precisions) -> dict[str, dict[str, float]]:
-    """The tags with the highest and the lowest average precision.
-
-    Example:
-        >>> found = Precisions(np.array([3, 0, 1]), np.array([0.5, np.nan, 0.25]), np.array([0.3, 0, 0.1]))
-        >>> extremes(["cat", "dog", "emu"], found)["best"]
-        {'cat': 0.5, 'emu': 0.25}
-    """
+    """The tags with the highest and the lowest average precision."""
     seen = np.flatnonzero(found.counts > 0)
     order = seen[np.argsort(-found.precision[seen], kind="stable")]
     return {
