@@ -14,7 +14,7 @@ from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
 from excite.models import load
 from excite.training.examples import read_examples
-from excite.training.finetune import Scoring, precisions
+from excite.training.finetune import CategoryScorer, precisions
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     classifier = load(options.model)
     examples = read_examples(options.data, options.split).of(classifier.labels)
     store = JsonLinesStore((options.out or Path(tempfile.mkdtemp())) / "scores.jsonl", required=("picture", "scores"))
-    found = precisions(examples, run(Scoring(classifier), examples.pictures, store, workers=options.workers))
+    found = precisions(examples, run(CategoryScorer(classifier), examples.pictures, store, workers=options.workers))
     for category, precision in found.items():
         print(f"{category:20s} {precision:.3f}" if precision is not None else f"{category:20s} nowhere")
     mean = mean_average_precision(list(found.values()))

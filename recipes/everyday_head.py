@@ -19,13 +19,13 @@ from excite.metrics.ranking import mean_average_precision
 from excite.models import load
 from excite.models.architectures import embedded as everyday
 from excite.training.examples import read_examples
-from excite.training.finetune import FineTuning, Scoring, precisions
-from excite.training.sgd import Descent
+from excite.training.finetune import CategoryScorer, FineTuning, precisions
+from excite.training.sgd import SGDOptions
 from excite.vocabulary import Labels
 
 ROOT = Path(__file__).parents[1]
 HELD_OUT = 0.1
-DESCENT = Descent()  # the command's own defaults: other decays and rates were no better on a tenth of the nine tenths
+SGD = SGDOptions()  # the command's own defaults: other decays and rates were no better on a tenth of the nine tenths
 VIEWS = 4
 
 
@@ -53,13 +53,11 @@ def main() -> None:
 
     labels = Labels(everyday.everyday_words())
     kept, aside = read_examples(options.data, "train2017").of(labels).split(HELD_OUT)
-    about = FineTuning(
-        "efficientnet-lite0", kept, options.out, descent=DESCENT, views=VIEWS, workers=options.workers
-    ).train()
+    about = FineTuning("efficientnet-lite0", kept, options.out, sgd=SGD, views=VIEWS, workers=options.workers).train()
     print(f"{about['epochs']} epochs on {about['pictures']} images, training loss {about['loss']:.4f} an image")
     write_head(options.out)
     store = JsonLinesStore(options.out / "everyday.jsonl", required=("picture", "scores"))
-    scored = run(Scoring(load("everyday")), aside.pictures, store, workers=options.workers)
+    scored = run(CategoryScorer(load("everyday")), aside.pictures, store, workers=options.workers)
     each = precisions(aside, everyday_scores(scored))
     for category, precision in each.items():
         print(f"{category:16s} {'nowhere' if precision is None else f'{precision:.3f}'}")

@@ -89,7 +89,7 @@ def test_generated(excite, here):
         (("raw.jsonl", "--out", "kept.csv"), "let its name end in .parquet"),
         (("raw.jsonl", "--out", "kept.parquet", "--columns", "tags=keywords"), "has no column 'keywords'"),
         (("raw.jsonl", "--out", "kept.parquet", "--columns", "keywords"), "as in tags=keywords"),
-        (("raw.jsonl", "--out", "kept.parquet", "--near", "4"), "say with --pictures where they lie"),
+        (("raw.jsonl", "--out", "kept.parquet", "--near", "4"), "shards with --pictures"),
         (("raw.jsonl", "--out", "kept.parquet", "--near", "4", "--pictures", "nowhere"), "nowhere"),
         (("raw.jsonl", "--out", "kept.parquet", "--overlap", "5"), "cannot be shared"),
         (("raw.jsonl", "--out", "kept.parquet", "--against", "none"), "seen or kept"),

@@ -16,14 +16,14 @@ from excite.autolabel.files import own_ledger
 from excite.jobs import open_results
 from excite.jobs.parquet import Columns, arrow
 from excite.tags.cleaning.survey import Survey, survey
-from excite.tags.dictionary import Normalising
+from excite.tags.dictionary import TagNormaliser
 from excite.tags.images.shards import Shards, make_index, read_index
-from excite.training.features import Shelf
+from excite.training.features import FeatureStore
 from excite.training.output_layer import Output
-from excite.training.sgd import Descent, Fit
-from excite.training.tags.distributed import Together
-from excite.training.tags.loop import Standing, read_checkpoint, save_checkpoint
-from excite.training.tags.model import Trainee
+from excite.training.sgd import OutputTrainer, SGDOptions
+from excite.training.tags.distributed import Distributed
+from excite.training.tags.loop import TrainingState, read_checkpoint, save_checkpoint
+from excite.training.tags.model import Model
 
 __all__ = ["READERS"]
 
@@ -68,7 +68,7 @@ def _index(folder):
 
 
 def _survey_bytes():
-    seen = survey(arrow().RecordBatch.from_pydict(ROWS), Normalising())
+    seen = survey(arrow().RecordBatch.from_pydict(ROWS), TagNormaliser())
     return [_saved_by(seen.save)]
 
 
@@ -86,7 +86,7 @@ def _read_all(folder):
 
 def _fit():
     torch.manual_seed(0)
-    return Fit(Output(nn.Linear(5, 3), ()), Descent())
+    return OutputTrainer(Output(nn.Linear(5, 3), ()), SGDOptions())
 
 
 def _saved_by(save):
@@ -103,16 +103,16 @@ def _fits():
     return [_saved_by(lambda place: trained.save(place, KEY))]
 
 
-def _trainee():
+def _model():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
-    return Trainee(network, "1", Output(network[1], ()), everything=False, momentum=0.9, processes=Together())
+    return Model(network, "1", Output(network[1], ()), everything=False, momentum=0.9, processes=Distributed())
 
 
 def _checkpoints():
-    standing = Standing(step=3, loss=1.5, pictures=7)
-    standing.failures.rows.add(4)
-    return [_saved_by(lambda place: save_checkpoint(place, KEY, _trainee(), standing))]
+    state = TrainingState(step=3, loss=1.5, pictures=7)
+    state.failures.rows.add(4)
+    return [_saved_by(lambda place: save_checkpoint(place, KEY, _model(), state))]
 
 
 def _ledger_lines():
@@ -120,9 +120,9 @@ def _ledger_lines():
 
 
 def _features(folder):
-    shelf = Shelf(folder / "kept")
-    found = shelf.read()
-    return [shelf.features([key]) for key in found]
+    store = FeatureStore(folder / "kept")
+    found = store.read()
+    return [store.features([key]) for key in found]
 
 
 def _feature_lines():
@@ -181,7 +181,7 @@ READERS = (
     ),
     Reader(
         "features",
-        "excite.training.features.Shelf",
+        "excite.training.features.FeatureStore",
         "kept/index.jsonl",
         _features,
         _feature_lines,
@@ -191,7 +191,7 @@ READERS = (
     ),
     Reader(
         "fine-tuning checkpoint",
-        "excite.training.sgd.Fit.resume",
+        "excite.training.sgd.OutputTrainer.resume",
         "checkpoint",
         lambda folder: _fit().resume(folder / "checkpoint", KEY),
         _fits,
@@ -202,7 +202,7 @@ READERS = (
         "tag training checkpoint",
         "excite.training.tags.loop.read_checkpoint",
         "checkpoint",
-        lambda folder: read_checkpoint(folder / "checkpoint", KEY, _trainee()),
+        lambda folder: read_checkpoint(folder / "checkpoint", KEY, _model()),
         _checkpoints,
         "safetensors",
         CHECKPOINT,

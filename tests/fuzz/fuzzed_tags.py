@@ -10,9 +10,9 @@ from fuzzed import Reader
 from excite.jobs.parquet import arrow
 from excite.tags.cleaning.survey import survey
 from excite.tags.corpus import ColumnNames
-from excite.tags.dictionary import Dictionary, Normalising
+from excite.tags.dictionary import Dictionary, TagNormaliser
 from excite.tags.formats.captions import read_captions, read_stop_words
-from excite.tags.formats.parquet import open_any
+from excite.tags.formats.parquet import open_corpus
 from excite.tags.tag_profile import learnt_tags
 
 __all__ = ["READERS", "ROWS", "parquet_of"]
@@ -35,9 +35,9 @@ def _corpus(name):
     """Read through as cleaning does."""
 
     def read(folder):
-        corpus, _ = open_any(folder / name, ColumnNames(users_needed=False), folder / "made")
+        corpus, _ = open_corpus(folder / name, ColumnNames(users_needed=False), folder / "made")
         for batch in corpus.batches():
-            survey(batch, Normalising())
+            survey(batch, TagNormaliser())
 
     return read
 
@@ -92,7 +92,7 @@ def _captioned(name, text, form):
     )
 
 
-CORPUS = "excite.tags.formats.parquet.open_any, Corpus.batches, survey"
+CORPUS = "excite.tags.formats.parquet.open_corpus, Corpus.batches, survey"
 
 
 TOKENS = "1000092795.jpg#0\tTwo young guys .\n1000092795.jpg#1\tTwo men outside .\n"

@@ -24,7 +24,7 @@ from excite.tags.cleaning.survey import Survey
 from excite.tags.corpus import Corpus
 from excite.tags.formats.captions import read_captions
 from excite.tags.images.shards import make_index, read_index
-from excite.training.features import Shelf
+from excite.training.features import FeatureStore
 
 PICTURE = Image.new("RGB", (12, 8))
 
@@ -67,7 +67,7 @@ class TestNetworks:
     def test_a_checkpoint_of_other_shapes(self, tmp_path):
         _fit().save(tmp_path / "checkpoint", KEY)
         other = _fit()
-        other._weights["bias"] = torch.nn.Parameter(torch.zeros(7))
+        other._sgd.weights["bias"] = torch.nn.Parameter(torch.zeros(7))
         with pytest.raises(ModelError, match="it is of another training"):
             other.resume(tmp_path / "checkpoint", KEY)
 
@@ -169,4 +169,4 @@ class TestKept:
         ]
         path = written("".join(json.dumps(line) + "\n" for line in lines), "kept/index.jsonl")
         path.with_name("features.bin").write_bytes(bytes(100))
-        assert Shelf(path.parent).read() == {}
+        assert FeatureStore(path.parent).read() == {}

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from excite.cli import main
-from excite.tags.synthetic import CORPUS, Generated, generate
+from excite.tags.synthetic import CORPUS, CorpusSpec, generate
 
 FILES = ("kept.parquet", "kept.tags.csv", "kept.dropped.parquet", "kept.report.json")
 
@@ -21,8 +21,8 @@ def clean(capsys, out, *options):
 
 def test_the_same_rows(make_cluster, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    list(generate(Generated(3000, tags=300, marks=2000, pictures_a_user=40), tmp_path))
-    pq.write_table(pq.read_table(CORPUS), "corpus.parquet", row_group_size=250)  # twelve pieces to share out
+    list(generate(CorpusSpec(3000, tags=300, marks=2000, pictures_a_user=40), tmp_path))
+    pq.write_table(pq.read_table(CORPUS), "corpus.parquet", row_group_size=250)  # twelve row groups
     here = clean(capsys, "here")
     cluster, _ = make_cluster(cpus=1)
     there = clean(capsys, "there", "--engine", "ray", "--address", cluster.address, "--workers", "2")

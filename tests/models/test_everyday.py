@@ -12,7 +12,7 @@ from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
 from excite.models.architectures.embedded import EVERYDAY_UNITS, everyday_labels, everyday_words
 from excite.training.examples import read_examples
-from excite.training.finetune import Scoring, precisions
+from excite.training.finetune import CategoryScorer, precisions
 from excite.vocabulary import Labels, imagenet_labels
 
 
@@ -80,7 +80,9 @@ def test_the_head_is_as_good_as_the_documentation_says(classifier, shared_data, 
     """On a few of the images kept aside; docs/finetune.md has the figure for all of them."""
     _, aside = read_examples(shared_data / "coco", "train2017").of(Labels(everyday_words())).split(0.1)
     few = type(aside)(aside.labels, aside.categories, aside.pictures[:60])
-    entries = run(Scoring(classifier), few.pictures, JsonLinesStore(tmp_path / "scores.jsonl", required=("scores",)))
+    entries = run(
+        CategoryScorer(classifier), few.pictures, JsonLinesStore(tmp_path / "scores.jsonl", required=("scores",))
+    )
     everyday = ({**entry, "scores": entry["scores"][EVERYDAY_UNITS.start :]} for entry in entries)
     assert mean_average_precision(list(precisions(few, everyday).values())) > 0.5
 

@@ -181,7 +181,7 @@ def test_stop_words_from_a_file(tmp_path):
 
 def run(*arguments):
     app = typer.Typer()
-    app.command(epilog=tags_captions.EXAMPLES)(tags_captions.command)
+    app.command(epilog=tags_captions.CAPTIONS_EXAMPLES)(tags_captions.captions_command)
     return CliRunner().invoke(app, [str(one) for one in arguments])
 
 

@@ -1,31 +1,31 @@
-"""A corpus is cleaned exactly as the rules say, whatever it is stored in and whoever does the work."""
+"""A cleaning follows the rules exactly, whatever the format of the corpus and the executor."""
 
 import json
 import pickle
 from contextlib import contextmanager
 from dataclasses import replace
 
-import naively
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import reference_cleaning
 from PIL import Image
 
 from excite.errors import DataError, ExciteError
 from excite.io.locks import Lock
 from excite.jobs import Executor
 from excite.tags.cleaning import survey
-from excite.tags.cleaning.duplicates import Alike
-from excite.tags.cleaning.run import Cleaning, choices_of
+from excite.tags.cleaning.duplicates import DuplicateFilter
+from excite.tags.cleaning.run import CleaningRun, variants_of
 from excite.tags.cleaning.survey import Rules
 from excite.tags.corpus import ColumnNames, schema
 from excite.tags.dictionary import Dictionary
-from excite.tags.images import open_pictures
-from excite.tags.synthetic import CORPUS, COUNTS, KINDS, TRUTH, Generated, generate
+from excite.tags.images import open_images
+from excite.tags.synthetic import CORPUS, COUNTS, KINDS, TRUTH, CorpusSpec, generate
 
 RULES = Rules(least_count=20)
-WANTED = Generated(4000, tags=300, marks=2000, pictures_a_user=40)
+WANTED = CorpusSpec(4000, tags=300, marks=2000, pictures_a_user=40)
 FILES = ("kept.parquet", "kept.tags.csv", "kept.dropped.parquet", "kept.report.json")
 
 
@@ -49,7 +49,7 @@ def write(records, path, rows=1500):
 
 
 def cleaned(source, folder, rules=RULES, **options):
-    report = Cleaning(source, folder / "kept.parquet", rules, **options).clean()
+    report = CleaningRun(source, folder / "kept.parquet", rules, **options).clean()
     names = {path.name for path in folder.iterdir()}
     assert names >= set(FILES)
     assert not [name for name in names if name.startswith(".")]  # nothing half done is left
@@ -90,18 +90,18 @@ class TestTruth:
     @pytest.mark.parametrize("against", ["seen", "kept"])
     def test_of_the_generator(self, made, records, against):
         truth = pq.read_table(made / TRUTH)
-        assert truth.column(against).to_pylist() == [rule for rule, _ in naively.clean(records, against)]
+        assert truth.column(against).to_pylist() == [rule for rule, _ in reference_cleaning.clean(records, against)]
         assert set(truth.column("kind").to_pylist()) == {kind.name for kind in KINDS}
         assert truth.column("seen") != truth.column("kept")
 
     def test_of_its_counts(self, made, records):
         truth = Dictionary.read(made / COUNTS)
-        assert dict(zip(truth.tags, truth.counts, strict=True)) == naively.counts(records)
+        assert dict(zip(truth.tags, truth.counts, strict=True)) == reference_cleaning.counts(records)
 
     @pytest.mark.parametrize("against", ["seen", "kept"])
     def test_of_the_cleaning(self, made, records, tmp_path, against):
         report = cleaned(made / CORPUS, tmp_path, replace(RULES, against=against))
-        expected = naively.clean(records, against)
+        expected = reference_cleaning.clean(records, against)
         assert verdicts(tmp_path, len(records)) == expected
         rules = [rule for rule, _ in expected]
         assert report["read"] == len(records)
@@ -109,13 +109,13 @@ class TestTruth:
         assert report["dropped"] == {rule: rules.count(rule) for rule in report["dropped"]}
         assert {"few_tags", "alphabetical", "similar", "repeated_image"} <= set(report["dropped"])
         stays = [record for record, rule in zip(records, rules, strict=True) if not rule]
-        expected = [(image, [naively.tidy(tag) for tag in tags], user) for image, tags, user in stays]
+        expected = [(image, [reference_cleaning.tidy(tag) for tag in tags], user) for image, tags, user in stays]
         assert [tuple(row.values()) for row in kept(tmp_path)] == expected
         assert report["changed"].keys() == {"case", "spaces"}
 
     def test_of_the_dictionary(self, made, records, tmp_path):
         report = cleaned(made / CORPUS, tmp_path)
-        counts = {tag: count for tag, count in naively.counts(records).items() if count >= RULES.least_count}
+        counts = {tag: count for tag, count in reference_cleaning.counts(records).items() if count >= RULES.least_count}
         assert Dictionary.read(tmp_path / "kept.tags.csv") == Dictionary.of(counts)
         assert report["tags"] == len(counts)
         top = cleaned(made / CORPUS, tmp_path, replace(RULES, most_tags=7))
@@ -125,7 +125,7 @@ class TestTruth:
     def test_rules_can_be_changed(self, made, records, tmp_path):
         rules = Rules(least_tags=8, first=4, overlap=1)
         cleaned(made / CORPUS, tmp_path, rules)
-        assert verdicts(tmp_path, len(records)) == naively.clean(records, least_tags=8, first=4, overlap=1)
+        assert verdicts(tmp_path, len(records)) == reference_cleaning.clean(records, least_tags=8, first=4, overlap=1)
 
     def test_rules_can_be_left_out(self, made, tmp_path):
         rules = Rules(least_tags=0, alphabetical=False, similar=False)
@@ -134,12 +134,12 @@ class TestTruth:
         assert report["kept"] == WANTED.rows - report["dropped"]["repeated_image"]
 
     def test_what_other_choices_cost(self, made, tmp_path):
-        cleaned(made / CORPUS, tmp_path, choices=True)
+        cleaned(made / CORPUS, tmp_path, variants=True)
         told = json.loads((tmp_path / "kept.choices.json").read_text())
-        assert len(told["pictures"]) == len(choices_of(RULES)) > 8
-        for row, choice in zip(told["pictures"], choices_of(RULES), strict=True):
+        assert len(told["pictures"]) == len(variants_of(RULES)) > 8
+        for row, (_, rules) in zip(told["pictures"], variants_of(RULES), strict=True):
             (folder := tmp_path / row["choice"]).mkdir()
-            report = cleaned(made / CORPUS, folder, choice.rules)
+            report = cleaned(made / CORPUS, folder, rules)
             assert row["kept"] == report["kept"]
             assert row["similar"] == report["dropped"].get("similar", 0)
         counts = Dictionary.read(made / COUNTS).counts
@@ -154,7 +154,7 @@ class TestSameWhateverTheForm:
             assert (folder / name).read_bytes() == (whole / name).read_bytes(), name
 
     def test_row_groups_and_batches(self, records, whole, tmp_path, monkeypatch):
-        monkeypatch.setattr("excite.tags.cleaning.steps.SHELF", 300)  # many shelves
+        monkeypatch.setattr("excite.tags.cleaning.steps.BUCKET", 300)  # many buckets
         cleaned(write(records, tmp_path / "small.parquet", rows=170), tmp_path)
         self.same(tmp_path, whole)
 
@@ -196,9 +196,9 @@ class TestSameWhateverTheForm:
 
     def test_stopped_anywhere(self, records, whole, tmp_path, monkeypatch):
         source = write(records, tmp_path / "corpus.parquet", rows=500)
-        looked = []
+        surveyed = []
         honest = survey.survey
-        monkeypatch.setattr("excite.tags.cleaning.steps.survey", lambda *given: looked.append(1) or honest(*given))
+        monkeypatch.setattr("excite.tags.cleaning.steps.survey", lambda *given: surveyed.append(1) or honest(*given))
 
         class Stopped(Exception):
             pass
@@ -220,7 +220,7 @@ class TestSameWhateverTheForm:
                 assert not (tmp_path / "kept.parquet").exists()
         assert stop > 20
         self.same(tmp_path, whole)
-        assert len(looked) == len(records) // 500  # each piece once
+        assert len(surveyed) == len(records) // 500  # each row group once
 
     def test_shuffling_pictures_of_different_users(self, records, whole, tmp_path):
         """The order within a user counts, and which of two images of one name comes first; nothing else does."""
@@ -310,11 +310,11 @@ class TestOddInput:
 
     def test_the_output_is_parquet(self, tmp_path):
         with pytest.raises(DataError, match=r"end in .parquet"):
-            Cleaning(tmp_path / "c.parquet", tmp_path / "kept.csv")
+            CleaningRun(tmp_path / "c.parquet", tmp_path / "kept.csv")
 
     def test_the_corpus_is_never_overwritten(self, tmp_path):
         with pytest.raises(DataError, match="is the corpus itself"):
-            Cleaning(tmp_path / "c.parquet", tmp_path / "." / "c.parquet")
+            CleaningRun(tmp_path / "c.parquet", tmp_path / "." / "c.parquet")
 
     def test_one_run_at_a_time(self, tmp_path):
         lock = Lock(tmp_path / ".kept.work")
@@ -328,7 +328,7 @@ class TestOddInput:
         def full(*_given):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("excite.tags.cleaning.steps.Gathered._shelve", full)
+        monkeypatch.setattr("excite.tags.cleaning.steps.CorpusSurvey._append", full)
         with pytest.raises(ExciteError, match="No space left on device; has the disk room"):
             cleaned(write([("1", self.FIVE, "u")], tmp_path / "c.parquet"), tmp_path)
 
@@ -338,7 +338,7 @@ class TestOddInput:
                 Rules(**wrong)
 
 
-class TestAlike:
+class TestDuplicates:
     def test_pictures_that_look_the_same_and_ones_that_cannot_be_read(self, tmp_path):
         (photos := tmp_path / "photos").mkdir()
         random = np.random.default_rng(0)
@@ -352,8 +352,8 @@ class TestAlike:
         (tmp_path / "outside.png").write_bytes((photos / "one.png").read_bytes())
         names = ["two.png", "one.png", "broken.jpg", "../outside.png", "again.jpg"]
         rows = [(name, [*"zyxw", str(number)], f"user {number}") for number, name in enumerate(names)]
-        alike = Alike(open_pictures(photos))
-        report = cleaned(write(rows, tmp_path / "c.parquet"), tmp_path, alike=alike)
+        duplicates = DuplicateFilter(open_images(photos))
+        report = cleaned(write(rows, tmp_path / "c.parquet"), tmp_path, duplicates=duplicates)
         assert [row["image"] for row in kept(tmp_path)] == ["two.png", "one.png"]
         assert report["dropped"] == {
             "no_image": 0,
@@ -365,7 +365,7 @@ class TestAlike:
             "near_duplicate": 1,
         }
         assert verdicts(tmp_path, 5)[4] == ("near_duplicate", 1)
-        assert len(alike.failures) == 2
+        assert len(duplicates.failures) == 2
 
 
 class TestGenerating:
@@ -377,7 +377,7 @@ class TestGenerating:
         assert (tmp_path / CORPUS).read_bytes() != (made / CORPUS).read_bytes()
 
     def test_tags_follow_zipfs_law(self, tmp_path):
-        list(generate(Generated(2000, tags=3000, marks=2000), tmp_path))
+        list(generate(CorpusSpec(2000, tags=3000, marks=2000), tmp_path))
         counts = np.array([count for tag, count in _counts(tmp_path) if not tag.startswith("a0")])[50:500]
         slope = np.polyfit(np.log(np.arange(50, 50 + len(counts))), np.log(counts), 1)[0]
         assert slope == pytest.approx(-1, abs=0.15)

@@ -12,12 +12,12 @@ from excite.errors import DataError, ImageError
 from excite.tags import figures
 from excite.tags.contact_sheet import (
     LETTERS,
-    Tagged,
+    TaggedImage,
     contact_sheet,
+    grid,
     is_alphabetical,
-    places,
-    read_pictures,
-    sampled,
+    read_images,
+    sample_rows,
     words,
 )
 from excite.tags.corpus import Corpus, schema
@@ -169,10 +169,10 @@ def test_a_missing_package_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 12, 24, 60])
-def test_places_do_not_overlap(number):
-    grid, (width, height) = places(number)
-    boxes = [box for place in grid for box in (place.picture, place.text)]
-    assert len(grid) == number
+def test_cells_do_not_overlap(number):
+    cells, (width, height) = grid(number)
+    boxes = [box for cell in cells for box in (cell.picture, cell.text)]
+    assert len(cells) == number
     assert all(inside(box, (0, 0, width, height)) for box in boxes)
     assert not any(overlap(one, other) for one, other in combinations(boxes, 2))
 
@@ -190,7 +190,7 @@ def test_places_do_not_overlap(number):
 )
 def test_text_stays_in_its_place(tags):
     font = ImageFont.truetype(font_file(), LETTERS)
-    box = places(1)[0][0].text
+    box = grid(1)[0][0].text
     written = words(tags, box, font, "dog")
     assert written
     for left, top, text, _ in written:
@@ -201,15 +201,15 @@ def test_text_stays_in_its_place(tags):
 
 
 def test_what_is_written():
-    font, box = ImageFont.truetype(font_file(), LETTERS), places(1)[0][0].text
+    font, box = ImageFont.truetype(font_file(), LETTERS), grid(1)[0][0].text
     assert [text for _, _, text, _ in words(["cat", "猫", "dog"], box, font)] == ["cat,", "dog", "(1 not in the font)"]
     assert [text for _, _, text, _ in words([], box, font)] == ["(no tags)"]
     assert words(["x" * 90] * 5, box, font)[-1][2].endswith("…")
 
 
 def test_a_sheet():
-    sheet = contact_sheet([Tagged(RED, ("ant", "bee")), Tagged(GREEN, ("bee", "ant"))], "two", "bee")
-    (one, other), size = places(2)
+    sheet = contact_sheet([TaggedImage(RED, ("ant", "bee")), TaggedImage(GREEN, ("bee", "ant"))], "two", "bee")
+    (one, other), size = grid(2)
     assert sheet.size == size
     middle = [sheet.getpixel(((b[0] + b[2]) // 2, (b[1] + b[3]) // 2)) for b in (one.picture, other.picture)]
     assert middle == [(255, 0, 0), (0, 128, 0)]
@@ -227,7 +227,7 @@ def test_alphabetical():
     assert not is_alphabetical([])
 
 
-class Place:
+class Source:
     """Pictures of which some are gone."""
 
     def read(self, name):
@@ -238,12 +238,12 @@ class Place:
 
 def test_pictures_that_are_gone_are_counted():
     wanted = [("gone", ["a"]), ("red1", ["b", None, " "]), (None, ["c"]), ("red2", None), ("red3", ["d"])]
-    found, failures = read_pictures(wanted, Place(), 2)
+    found, failures = read_images(wanted, Source(), 2)
     assert [one.tags for one in found] == [("b",), ()]
     assert failures == ["there is no image 'gone'", "there is no image ''"]
     assert max(found[0].picture.size) <= 640
     with pytest.raises(ImageError, match="none of 2 images can be read: there is no image 'gone'"):
-        read_pictures([("gone", []), ("lost", [])], Place(), 2)
+        read_images([("gone", []), ("lost", [])], Source(), 2)
 
 
 def test_a_sample_is_the_same_however_the_corpus_is_cut_up(tmp_path, monkeypatch):
@@ -254,11 +254,11 @@ def test_a_sample_is_the_same_however_the_corpus_is_cut_up(tmp_path, monkeypatch
     found = []
     for group in (50, 7):
         pq.write_table(table, tmp_path / "corpus.parquet", row_group_size=group)
-        found.append(sampled(Corpus(tmp_path / "corpus.parquet"), 9))
+        found.append(sample_rows(Corpus(tmp_path / "corpus.parquet"), 9))
     whole = Corpus.batches
-    monkeypatch.setattr(Corpus, "batches", lambda corpus, pieces=None: whole(corpus, pieces, rows=3))
-    found.append(sampled(Corpus(tmp_path / "corpus.parquet"), 9))
+    monkeypatch.setattr(Corpus, "batches", lambda corpus, row_groups=None: whole(corpus, row_groups, rows=3))
+    found.append(sample_rows(Corpus(tmp_path / "corpus.parquet"), 9))
     assert found[0] == found[1] == found[2]
     assert len({image for image, _ in found[0]}) == 9
     assert all(tags == [f"tag{image.removesuffix('.jpg')}"] for image, tags in found[0])
-    assert len(sampled(Corpus(tmp_path / "corpus.parquet"), 99)) == 50
+    assert len(sample_rows(Corpus(tmp_path / "corpus.parquet"), 99)) == 50

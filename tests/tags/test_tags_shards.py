@@ -21,10 +21,10 @@ from excite.cli.tags import prepare as tags_shards
 from excite.errors import DataError, ExciteError, ImageError
 from excite.io import files as save
 from excite.tags.corpus import Corpus
-from excite.tags.images import open_pictures, shards_of
+from excite.tags.images import open_images, shards_of
 from excite.tags.images import shard_writer as sharding
 from excite.tags.images import shards as tar_index
-from excite.tags.images.shard_writer import Sharding
+from excite.tags.images.shard_writer import ShardWriter
 from excite.tags.images.shards import key_of, split_key
 
 ODD = [
@@ -111,7 +111,7 @@ def samples(folder):
 class TestReading:
     @pytest.mark.parametrize("where", ["", "pics-{000..001}.tar", "pics-*.tar", "pics-{000,001}.tar"])
     def test_any_picture(self, two, where):
-        pictures = open_pictures(two / where if where else two)
+        pictures = open_images(two / where if where else two)
         assert pictures.groups == 2
         for number in (4, 0, 5, 1):
             for name in (f"d.0/{number}.jpg", f"d.0/{number}", f"./d.0/{number}.jpg"):
@@ -119,7 +119,7 @@ class TestReading:
                 assert pictures.group(name) == number // 3
 
     def test_one_shard(self, two):
-        pictures = open_pictures(two / "pics-001.tar")
+        pictures = open_images(two / "pics-001.tar")
         assert pictures.encoded("d.0/4.jpg") == encoded(4)
         with pytest.raises(ImageError, match=r"there is no image 'd\.0/1\.jpg' in .*pics-001\.tar"):
             pictures.group("d.0/1.jpg")
@@ -128,35 +128,35 @@ class TestReading:
         "name", ["", "x" * 10**6, "\0", "../d.0/1.jpg", "d.0", "d.0/1.txt", "\ud800", "http://x/y"]
     )
     def test_what_is_in_none(self, two, name):
-        for ask in (open_pictures(two).read, open_pictures(two).state):
+        for ask in (open_images(two).read, open_images(two).state):
             with pytest.raises(ImageError, match=r"there is no image .* and 1 more shards") as caught:
                 ask(name)
             assert len(str(caught.value)) < 600
 
     def test_can_be_sent_to_workers(self, two):
-        pictures = open_pictures(two)
+        pictures = open_images(two)
         pictures.read("d.0/1.jpg")
         sent = pickle.dumps(pictures)
         assert len(sent) < 1000
         assert pickle.loads(sent).read("d.0/5.jpg").width == 6  # noqa: S301 - made here
 
     def test_the_index_is_made_once_and_anew_for_another_file(self, two, monkeypatch):
-        open_pictures(two).read("d.0/1.jpg")
+        open_images(two).read("d.0/1.jpg")
         assert sorted(path.name for path in two.glob("*.index")) == ["pics-000.tar.index", "pics-001.tar.index"]
         made = []
         monkeypatch.setattr(tar_index.tarfile, "open", lambda *arguments: made.append(arguments) or 1 / 0)
-        open_pictures(two).read("d.0/1.jpg")
+        open_images(two).read("d.0/1.jpg")
         assert made == []
         monkeypatch.undo()
         monkeypatch.setenv("EXCITE_HOME", str(two.parent / "home"))
         write_tar(two / "pics-000.tar", {"new.jpg": encoded(7)})
-        assert open_pictures(two).read("new.jpg").width == 8
+        assert open_images(two).read("new.jpg").width == 8
 
     def test_a_damaged_index_is_made_anew(self, two):
-        open_pictures(two).read("d.0/1.jpg")
+        open_images(two).read("d.0/1.jpg")
         for content in (b"", b"x" * 100, (two / "pics-000.tar.index").read_bytes()[:-8]):
             (two / "pics-000.tar.index").write_bytes(content)
-            assert open_pictures(two).read("d.0/1.jpg").width == 2
+            assert open_images(two).read("d.0/1.jpg").width == 2
 
     def test_the_index_in_the_cache_where_nobody_may_write(self, two, monkeypatch, home):
         real = save.atomic_write
@@ -168,12 +168,12 @@ class TestReading:
 
         monkeypatch.setattr(save, "atomic_write", refuse)
         for _ in range(2):
-            assert open_pictures(two).read("d.0/1.jpg").width == 2
+            assert open_images(two).read("d.0/1.jpg").width == 2
         assert list(two.glob("*.index")) == []
         assert len(list((home / "pictures/shards").glob("*.index"))) == 2
 
     def test_a_shard_that_changes_while_it_is_read(self, two):
-        pictures = open_pictures(two)
+        pictures = open_images(two)
         pictures.read("d.0/1.jpg")
         write_tar(two / "pics-000.tar", {"d.0/1.jpg": encoded(9)})
         with pytest.raises(ImageError, match=r"pics-000\.tar changed while it was read"):
@@ -183,11 +183,11 @@ class TestReading:
             pictures.read("d.0/1.jpg")
 
     def test_the_state(self, two):
-        states = {open_pictures(two).state(f"d.0/{number}.jpg") for number in range(6)}
+        states = {open_images(two).state(f"d.0/{number}.jpg") for number in range(6)}
         assert len(states) == 6
         os.utime(two / "pics-000.tar", ns=(5, 5))
-        assert open_pictures(two).state("d.0/1.jpg") not in states
-        assert open_pictures(two).state("d.0/4.jpg") in states
+        assert open_images(two).state("d.0/1.jpg") not in states
+        assert open_images(two).state("d.0/4.jpg") in states
 
     def test_only_plain_files_count(self, tmp_path):
         path = tmp_path / "x.tar"
@@ -198,12 +198,12 @@ class TestReading:
                 tar.addfile(member)
             tar.add(Path(__file__), "code.py")
         with pytest.raises(DataError, match=r"there are no images in .*x\.tar"):
-            open_pictures(path).read("l.jpg")
+            open_images(path).read("l.jpg")
 
     def test_the_first_of_the_same_name(self, tmp_path):
         write_tar(tmp_path / "0.tar", {"x.jpg": encoded(1), "x.png": encoded(2, "PNG")})
         write_tar(tmp_path / "1.tar", {"x.jpg": encoded(3), "x.seg.png": encoded(4, "PNG"), "y.seg.png": encoded(4)})
-        pictures = open_pictures(tmp_path / "{0,1}.tar")
+        pictures = open_images(tmp_path / "{0,1}.tar")
         assert [pictures.read(name).width for name in ("x.jpg", "x.png", "x", "x.seg.png")] == [2, 3, 2, 5]
         with pytest.raises(ImageError):
             pictures.read("y")
@@ -212,7 +212,7 @@ class TestReading:
     def test_compressed(self, tmp_path, kind):
         path = write_tar(tmp_path / "x.tar", {"x.jpg": encoded(1)}, f"w:{kind}")
         with pytest.raises(DataError, match=r"x\.tar is compressed .*unpack it"):
-            open_pictures(path).read("x.jpg")
+            open_images(path).read("x.jpg")
 
     def test_damaged(self, two):
         whole = (two / "pics-000.tar").read_bytes()
@@ -220,11 +220,11 @@ class TestReading:
         for content in (whole[:1600], whole[: header + 99], whole[:header] + b"x" * 600, b"x" * 2000, b""):
             (two / "pics-000.tar").write_bytes(content)
             with pytest.raises(DataError, match=r"shard .*pics-000\.tar") as caught:
-                open_pictures(two).read("d.0/1.jpg")
+                open_images(two).read("d.0/1.jpg")
             assert "\n" not in str(caught.value)
 
     def test_a_damaged_picture(self, tmp_path):
-        pictures = open_pictures(write_tar(tmp_path / "x.tar", {"x.jpg": b"<html>", "y.jpg": b""}))
+        pictures = open_images(write_tar(tmp_path / "x.tar", {"x.jpg": b"<html>", "y.jpg": b""}))
         for name in ("x.jpg", "y.jpg"):
             with pytest.raises(ImageError, match=f"'{name}' is not an image"):
                 pictures.read(name)
@@ -240,11 +240,11 @@ class TestPatterns:
     @pytest.mark.parametrize("where", ["no-{0..3}.tar", "no.tar", "no-*.tar", "no.tgz"])
     def test_missing(self, where):
         with pytest.raises(DataError, match=r"there (is|are) no shard"):
-            open_pictures(where)
+            open_images(where)
 
     def test_far_too_many(self):
         with pytest.raises(DataError, match="more than 100000 shards"):
-            open_pictures("http://x/{0..999999999999}.tar")
+            open_images("http://x/{0..999999999999}.tar")
 
 
 class TestFromTheNet:
@@ -259,14 +259,14 @@ class TestFromTheNet:
 
     def test_fetched_once(self, server, home):
         for _ in range(2):
-            assert open_pictures(self.where(server)).read("d.0/4.jpg").width == 5
+            assert open_images(self.where(server)).read("d.0/4.jpg").width == 5
         assert len(server.asked) == 4  # two indexes that are none, two shards
         assert len(list((home / "pictures/shards").glob("*.tar"))) == 2
 
     def test_an_index_beside_them_saves_fetching_them(self, server, two):
-        open_pictures(two).read("d.0/1.jpg")
+        open_images(two).read("d.0/1.jpg")
         server.files |= {f"/{path.name}": path.read_bytes() for path in two.glob("*.index")}
-        pictures = open_pictures(self.where(server))
+        pictures = open_images(self.where(server))
         assert [pictures.group(f"d.0/{number}") for number in range(6)] == [0, 0, 0, 1, 1, 1]
         assert len(server.asked) == 2
         assert pictures.read("d.0/4.jpg").width == 5
@@ -274,7 +274,7 @@ class TestFromTheNet:
 
     def test_in_little_room(self, server, home, two):
         size = (two / "pics-000.tar").stat().st_size
-        pictures = open_pictures(self.where(server), cache_bytes=size + 10)
+        pictures = open_images(self.where(server), cache_bytes=size + 10)
         for number in (0, 5, 1, 4):
             assert pictures.read(f"d.0/{number}.jpg").width == number + 1
             assert len(list((home / "pictures/shards").glob("*.tar"))) == 1
@@ -282,7 +282,7 @@ class TestFromTheNet:
     def test_a_server_that_refuses(self, server):
         server.status = 403
         with pytest.raises(ExciteError, match="Forbidden"):
-            open_pictures(self.where(server)).read("d.0/1.jpg")
+            open_images(self.where(server)).read("d.0/1.jpg")
 
 
 class TestNames:
@@ -301,7 +301,7 @@ class TestNames:
 
 class TestWriting:
     def test_one_sample_for_each_picture(self, photos, corpus, tmp_path):
-        work = Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=4)
+        work = ShardWriter(corpus, open_images(photos), tmp_path / "out", rows=4)
         shards = work.write()
         found = samples(tmp_path / "out")
         notes = [json.loads(files["json"]) for _, files in found]
@@ -313,29 +313,29 @@ class TestWriting:
         assert [shard.pictures for shard in shards] == [4, 4, 3]
         assert (sum(shard.bad for shard in shards), sum(shard.repeated for shard in shards)) == (5, 0)
         assert len(work.failures) == 5
-        pictures = open_pictures(tmp_path / "out")
+        pictures = open_images(tmp_path / "out")
         assert [pictures.encoded(name) for name in ODD] == [(photos / name).read_bytes() for name in ODD]
         assert [pictures.group(name) for name in ODD] == [0] * 4 + [1] * 3 + [2] * 3
 
     def test_a_name_twice_in_a_shard(self, photos, corpus, tmp_path):
-        (shard,) = Sharding(corpus, open_pictures(photos), tmp_path / "out").write()
+        (shard,) = ShardWriter(corpus, open_images(photos), tmp_path / "out").write()
         assert (shard.pictures, shard.bad, shard.repeated) == (10, 5, 1)
 
     def test_the_same_bytes_whenever(self, photos, corpus, tmp_path):
         for out in ("one", "two"):
-            Sharding(corpus, open_pictures(photos), tmp_path / out).write()
+            ShardWriter(corpus, open_images(photos), tmp_path / out).write()
             os.utime(photos / "a.jpg", ns=(1, 1))
         first, second = ((tmp_path / out / "shard-000000.tar").read_bytes() for out in ("one", "two"))
         assert first == second
 
     def test_by_size(self, photos, corpus, tmp_path):
-        shards = Sharding(corpus, open_pictures(photos), tmp_path / "out", size=5000).write()
+        shards = ShardWriter(corpus, open_images(photos), tmp_path / "out", size=5000).write()
         assert len(shards) > 2
         assert len(samples(tmp_path / "out")) == sum(shard.pictures for shard in shards) == 11
         assert [shard.first for shard in shards[1:]] == [shard.end for shard in shards[:-1]]
 
     def test_goes_on_after_it_was_stopped(self, photos, corpus, tmp_path, monkeypatch):
-        Sharding(corpus, open_pictures(photos), tmp_path / "whole", rows=3).write()
+        ShardWriter(corpus, open_images(photos), tmp_path / "whole", rows=3).write()
         taken = []
 
         def stopped(items, _):
@@ -346,38 +346,38 @@ class TestWriting:
                 yield item
 
         with pytest.raises(KeyboardInterrupt):
-            Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=3, progress=stopped).write()
+            ShardWriter(corpus, open_images(photos), tmp_path / "out", rows=3, progress=stopped).write()
         before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.tar")}
         assert len(before) >= 1
-        Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=3).write()
+        ShardWriter(corpus, open_images(photos), tmp_path / "out", rows=3).write()
         assert {path: path.stat().st_mtime_ns for path in before} == before
         for path in (tmp_path / "whole").glob("*.tar"):
             assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
         monkeypatch.setattr(sharding.tarfile, "open", None)  # nothing is left to do
-        assert len(Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=3).write()) == 4
+        assert len(ShardWriter(corpus, open_images(photos), tmp_path / "out", rows=3).write()) == 4
 
     def test_all_bad_at_the_end(self, photos, tmp_path):
         corpus = write_corpus(tmp_path / "c.parquet", ["a.jpg", "no.jpg", "bad.jpg"])
         for _ in range(2):
-            shards = Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=1).write()
+            shards = ShardWriter(corpus, open_images(photos), tmp_path / "out", rows=1).write()
             assert [(shard.pictures, shard.bad) for shard in shards] == [(1, 0), (0, 2)]
         assert [path.name for path in (tmp_path / "out").glob("*.tar")] == ["shard-000000.tar"]
 
     def test_an_empty_corpus(self, photos, tmp_path):
         path = tmp_path / "c.parquet"
         pq.write_table(sharding_schema().empty_table(), path)
-        assert Sharding(Corpus(path), open_pictures(photos), tmp_path / "out").write() == []
+        assert ShardWriter(Corpus(path), open_images(photos), tmp_path / "out").write() == []
 
     def test_refuses_to_mix(self, photos, corpus, tmp_path):
-        Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=4).write()
+        ShardWriter(corpus, open_images(photos), tmp_path / "out", rows=4).write()
         with pytest.raises(DataError, match="another corpus, or of another size"):
-            Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=5).write()
+            ShardWriter(corpus, open_images(photos), tmp_path / "out", rows=5).write()
         (tmp_path / "out/shard-000001.tar").unlink()
         with pytest.raises(DataError, match=r"shard-000001\.tar is gone"):
-            Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=4).write()
+            ShardWriter(corpus, open_images(photos), tmp_path / "out", rows=4).write()
         (tmp_path / "out/shards.json").write_text("{")
         with pytest.raises(DataError, match=r"cannot read .*shards\.json"):
-            Sharding(corpus, open_pictures(photos), tmp_path / "out", rows=4).write()
+            ShardWriter(corpus, open_images(photos), tmp_path / "out", rows=4).write()
 
 
 def sharding_schema():
@@ -390,7 +390,7 @@ class TestTheCommand:
     @pytest.fixture
     def command(self, photos, corpus, tmp_path):
         app = typer.Typer()
-        app.command()(tags_shards.command)
+        app.command()(tags_shards.shards_command)
 
         def call(*options):
             where = [str(corpus.path), "--pictures", str(photos), "--out", str(tmp_path / "out")]

@@ -9,10 +9,10 @@ import pytest
 
 from excite.errors import DataError
 from excite.models.architectures.embedded import everyday_labels
-from excite.tags import statistics as tallies
+from excite.tags import statistics
 from excite.tags.corpus import Corpus, schema
 from excite.tags.dictionary import Dictionary
-from excite.tags.statistics import Tally, quantile, statistics_of, zipf_slope
+from excite.tags.statistics import TextCounter, quantile, statistics_of, zipf_slope
 from excite.tags.tag_profile import is_named, known_words, learnt_share, learnt_tags, shown, visual_share
 
 SMALL = [
@@ -88,9 +88,9 @@ def test_as_counted_one_by_one(tmp_path):
 def test_the_same_however_it_is_cut_up(tmp_path, group, monkeypatch):
     rows = random_rows(150)
     whole = counted(tmp_path, rows)
-    monkeypatch.setattr(tallies, "UNMERGED", 50)  # so that counts are merged on the way
+    monkeypatch.setattr(statistics, "UNMERGED", 50)  # so that counts are merged on the way
     parts = counted(tmp_path, rows, group)
-    assert len(Corpus(tmp_path / "corpus.parquet").pieces) > 1
+    assert len(Corpus(tmp_path / "corpus.parquet").row_groups) > 1
     assert parts.summary() == whole.summary()
     assert parts.tags.equals(whole.tags)
     assert parts.users.equals(whole.users)
@@ -140,7 +140,7 @@ def test_the_slope_of_a_power_law(slope):
 
 
 def test_no_counts_at_all():
-    assert Tally().ranked().num_rows == 0
+    assert TextCounter().ranked().num_rows == 0
 
 
 def test_no_rows(tmp_path):

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from excite.errors import DataError
 from excite.tags.corpus import ColumnNames, Corpus, schema
-from excite.tags.formats import parquet as text_files
-from excite.tags.formats import parquet as writing
-from excite.tags.formats import rows as csv_file
+from excite.tags.formats import parquet
 from excite.tags.formats import rows as raw_rows
-from excite.tags.formats.parquet import import_text, open_any, write_corpus
+from excite.tags.formats.parquet import import_text, open_corpus, write_corpus
 
 
 def rows_of(path):
@@ -174,18 +172,19 @@ def test_a_quote_that_is_never_closed_costs_one_row(imported):
 def test_many_quotes_that_are_never_closed_end_soon(monkeypatch, tmp_path):
     """Each of these lines opens a quote that none of the others closes, so each could be read to the end."""
     read = 0
+    original_line = raw_rows.bounded_line
 
     def counting(file):
         nonlocal read
-        line = raw_rows.bounded_line(file)
+        line = original_line(file)
         read += len(line)
         return line
 
-    monkeypatch.setattr(csv_file, "bounded_line", counting)
-    monkeypatch.setattr(csv_file, "ROW_LIMIT", 10_000)
+    monkeypatch.setattr(raw_rows, "bounded_line", counting)
+    monkeypatch.setattr(raw_rows, "ROW_LIMIT", 10_000)
     decoded = []
-    original = csv_file._Lines.__next__
-    monkeypatch.setattr(csv_file._Lines, "__next__", lambda self: decoded.append(line := original(self)) or line)
+    original = raw_rows._Lines.__next__
+    monkeypatch.setattr(raw_rows._Lines, "__next__", lambda self: decoded.append(line := original(self)) or line)
     path = tmp_path / "c.csv"
     path.write_text("image,tags,user\n1,2,3\n" + 'x",y,"z\n' * 20_000)
     skipped = import_text(path, tmp_path / "out.parquet")
@@ -267,8 +266,8 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 def test_row_groups_are_of_bounded_size_and_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "BATCH", 100)
-    monkeypatch.setattr(writing, "CHUNK", 30)
+    monkeypatch.setattr(parquet, "BATCH", 100)
+    monkeypatch.setattr(parquet, "CHUNK", 30)
     wanted = [(f"{k}.jpg", [str(k)] * (k % 4), None if k % 3 else f"u{k}") for k in range(1033)]
     read = 0
 
@@ -282,8 +281,8 @@ def test_row_groups_are_of_bounded_size_and_in_order(tmp_path, monkeypatch):
     groups = pq.ParquetFile(tmp_path / "out.parquet").metadata
     assert [groups.row_group(k).num_rows for k in range(groups.num_row_groups)] == [100] * 10 + [33]
     assert rows_of(tmp_path / "out.parquet") == wanted
-    monkeypatch.setattr(writing, "CHUNK_LETTERS", 50)
-    monkeypatch.setattr(writing, "GROUP_BYTES", 200)
+    monkeypatch.setattr(parquet, "CHUNK_LETTERS", 50)
+    monkeypatch.setattr(parquet, "GROUP_BYTES", 200)
     write_corpus(records(), tmp_path / "out.parquet")
     assert pq.ParquetFile(tmp_path / "out.parquet").metadata.num_row_groups > 50
     assert rows_of(tmp_path / "out.parquet") == wanted
@@ -291,7 +290,7 @@ def test_row_groups_are_of_bounded_size_and_in_order(tmp_path, monkeypatch):
 
 def test_a_real_row_group(tmp_path):
     write_corpus(((str(k), ["a", "b"], None) for k in range(100_001)), tmp_path / "out.parquet")
-    assert [piece.rows for piece in Corpus(tmp_path / "out.parquet").pieces] == [100_000, 1]
+    assert [row_group.rows for row_group in Corpus(tmp_path / "out.parquet").row_groups] == [100_000, 1]
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -343,7 +342,7 @@ def test_any_bytes_are_read_or_counted(content, kind):
 def test_open_any_takes_parquet_as_it_is(tmp_path):
     path = write_corpus([("1.jpg", ["cat", "sofa"], "ann")], tmp_path / "c.parquet")
     for place in (path, tmp_path):
-        corpus, skipped = open_any(place, ColumnNames(), tmp_path / "work")
+        corpus, skipped = open_corpus(place, ColumnNames(), tmp_path / "work")
         assert corpus.path == place
         assert corpus.rows == 1
         assert not skipped
@@ -352,11 +351,11 @@ def test_open_any_takes_parquet_as_it_is(tmp_path):
 
 def test_open_any_makes_parquet_of_text_once(tmp_path, monkeypatch):
     work, path, made = tmp_path / "work", tmp_path / "c.csv", []
-    really = text_files.import_text
-    monkeypatch.setattr(text_files, "import_text", lambda *given: made.append(given) or really(*given))
+    really = parquet.import_text
+    monkeypatch.setattr(parquet, "import_text", lambda *given: made.append(given) or really(*given))
 
     def opened(columns=ColumnNames()):  # noqa: B008 - it cannot be changed
-        corpus, skipped = open_any(path, columns, work)
+        corpus, skipped = open_corpus(path, columns, work)
         assert corpus.path == work / "corpus.parquet"
         return [tuple(row.values()) for batch in corpus.batches() for row in batch.to_pylist()], skipped
 
@@ -380,23 +379,23 @@ def test_open_any_makes_parquet_of_text_once(tmp_path, monkeypatch):
 def test_a_text_that_fails_is_not_taken_for_the_one_before(tmp_path):
     work, path = tmp_path / "work", tmp_path / "c.csv"
     path.write_text("image,tags,user\n1.jpg,cat,ann\n")
-    open_any(path, ColumnNames(), work)
+    open_corpus(path, ColumnNames(), work)
     path.write_text("nothing")
     for _ in range(2):
         with pytest.raises(DataError, match="has no column"):
-            open_any(path, ColumnNames(), work)
+            open_corpus(path, ColumnNames(), work)
 
 
 def test_a_run_that_was_stopped_leaves_no_note_of_the_file_before(tmp_path, monkeypatch):
     work, first, second = tmp_path / "work", tmp_path / "1.csv", tmp_path / "2.csv"
     for path in (first, second):
         path.write_text(f"image,tags,user\n{path.stem}.jpg,cat,ann\n")
-    open_any(first, ColumnNames(), work)
+    open_corpus(first, ColumnNames(), work)
     with monkeypatch.context() as patch:
-        patch.setattr(text_files, "save_json", lambda *_: pytest.fail("stopped"))
+        patch.setattr(parquet, "save_json", lambda *_: pytest.fail("stopped"))
         with pytest.raises(pytest.fail.Exception, match="stopped"):
-            open_any(second, ColumnNames(), work)
-    open_any(first, ColumnNames(), work)
+            open_corpus(second, ColumnNames(), work)
+    open_corpus(first, ColumnNames(), work)
     assert rows_of(work / "corpus.parquet") == [("1.jpg", ["cat"], "ann")]
 
 
@@ -405,4 +404,4 @@ def test_a_run_that_was_stopped_leaves_no_note_of_the_file_before(tmp_path, monk
 )
 def test_open_any_says_what_it_takes(tmp_path, name, message):
     with pytest.raises(DataError, match=message):
-        open_any(tmp_path / name, ColumnNames(), tmp_path)
+        open_corpus(tmp_path / name, ColumnNames(), tmp_path)

@@ -122,15 +122,15 @@ class TestChoosing:
         with pytest.raises(DataError, match="the same category"):
             self.EXAMPLES.of(Labels(["diningtable", "dining table"]))
 
-    def test_a_tenth_aside_by_name_alone(self):
-        kept, aside = self.EXAMPLES.split(0.1)
-        assert len(kept.pictures) + len(aside.pictures) == 3000
-        assert 240 < len(aside.pictures) < 360
-        assert not {picture.name for picture in kept.pictures} & {picture.name for picture in aside.pictures}
+    def test_a_tenth_held_out_by_name_alone(self):
+        kept, held_out = self.EXAMPLES.split(0.1)
+        assert len(kept.pictures) + len(held_out.pictures) == 3000
+        assert 240 < len(held_out.pictures) < 360
+        assert not {picture.name for picture in kept.pictures} & {picture.name for picture in held_out.pictures}
         fewer = Examples(self.EXAMPLES.labels, self.EXAMPLES.categories, self.EXAMPLES.pictures[:100])
-        assert set(fewer.split(0.1)[1].pictures) <= set(aside.pictures)
-        assert set(aside.pictures) <= set(self.EXAMPLES.split(0.2)[1].pictures)
+        assert set(fewer.split(0.1)[1].pictures) <= set(held_out.pictures)
+        assert set(held_out.pictures) <= set(self.EXAMPLES.split(0.2)[1].pictures)
 
-    def test_nothing_aside(self):
+    def test_nothing_held_out(self):
         assert self.EXAMPLES.split(0)[0] == self.EXAMPLES
         assert self.EXAMPLES.split(0)[1].pictures == ()

@@ -1,4 +1,4 @@
-"""``excite train tags``: teach a classifier the tags of a corpus."""
+"""``excite train tags`` and ``excite finetune``: train classifiers on the user's own data."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from excite.cli.options import (
 if TYPE_CHECKING:
     from excite.vocabulary import Labels
 
+app = group("Train classifiers on corpora of any size.")
 
-EXAMPLES = """\b
+TAGS_EXAMPLES = """\b
 Examples:
   excite train tags kept.parquet --pictures photos --out mine                  the paper's way, on a cleaned corpus
   excite train tags kept.parquet --pictures photos --out mine --views 4 --epochs 40    quick, for small corpora
@@ -37,12 +38,28 @@ Examples:
   torchrun --nproc-per-node 4 -m excite train tags kept.parquet --pictures photos --out mine --layers all
   excite attend photo.jpg dog --model mine                                     any command takes the folder
 """
+FINETUNE_EXAMPLES = """\b
+Examples:
+  excite finetune --data VOCdevkit/VOC2007 --out voc                 EfficientNet-Lite0 learns VOC's 20 categories
+  excite finetune --data VOCdevkit/VOC2007 --out voc --model vgg16 --augment      the paper's own way
+  excite finetune --data coco --split train2017 --out pets --categories dog,cat --held-out 0.1
+  excite attend photo.jpg dog --model voc                            any command takes the folder
+"""
+OutFolder = Annotated[
+    Path, typer.Option(help="The folder for the new classifier; a run that was stopped goes on there.")
+]
+HeldOut = Annotated[
+    float, typer.Option(min=0, max=0.9, metavar="SHARE", help="The share of held-out images, to measure on.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same classifier.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def command(
+@app.command("tags", epilog=TAGS_EXAMPLES)
+def tags_command(
     context: typer.Context,
     corpus: CorpusArgument,
-    out: Annotated[Path, typer.Option(help="The folder for the new classifier; a run that was stopped goes on there.")],
+    out: OutFolder,
     pictures: Annotated[
         str | None,
         typer.Option(
@@ -60,28 +77,26 @@ def command(
     weights: Weights = None,
     layers: Annotated[str, typer.Option(metavar="output|all", help="Train the last layer only, or all.")] = "output",
     first: Annotated[int, typer.Option(min=1, help="How many of an image's tags are learnt, as they are listed.")] = 5,
-    epochs: Annotated[int, typer.Option(min=1, help="How often each image is seen, at most.")] = 3,
-    batch: Annotated[int, typer.Option(min=1, help="Pictures a step, of all processes together.")] = 64,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs, at most.")] = 3,
+    batch: Annotated[int, typer.Option(min=1, help="Images per step, of all processes together.")] = 64,
     rate: Annotated[
-        float, typer.Option(min=0, help="The learning rate, divided by 10 when the held-out loss goes flat.")
+        float, typer.Option(min=0, help="The learning rate, divided by 10 when the held-out loss plateaus.")
     ] = 0.01,
-    momentum: Annotated[float, typer.Option(min=0, max=0.999, help="How much of the last step is made again.")] = 0.9,
-    held_out: Annotated[
-        float, typer.Option(min=0, max=0.9, metavar="SHARE", help="Keep so many images aside and measure on them.")
-    ] = 0.1,
-    checks_per_epoch: Annotated[int, typer.Option(min=1, help="How often the loss is looked at in an epoch.")] = 4,
+    momentum: Annotated[float, typer.Option(min=0, max=0.999, help="The weight of the previous step.")] = 0.9,
+    held_out: HeldOut = 0.1,
+    checks_per_epoch: Annotated[int, typer.Option(min=1, help="Evaluations of the loss per epoch.")] = 4,
     views: Annotated[
-        int, typer.Option(min=0, help="Random views of each image, looked at once; 0: a new one in each epoch.")
+        int, typer.Option(min=0, help="Random views of each image, computed once; 0: a new one in each epoch.")
     ] = 0,
     workers: Annotated[int, typer.Option(min=0, metavar="N", help="How many processes decode images.")] = 1,
     save_every: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Time between two checkpoints.")] = 300,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same classifier.")] = 0,
+    seed: Seed = 0,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the curves for TensorBoard too.")] = False,
     urls: Annotated[
         bool, typer.Option("--urls", help="Fetch images whose names are web addresses; the corpus says from whom.")
     ] = False,
     columns: Columns = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a classifier for the tags of a corpus; the folder can be given to every command as --model.
 
@@ -91,20 +106,20 @@ def command(
     """
     from excite.jobs.loop import no_progress
     from excite.tags.corpus import Corpus
-    from excite.tags.images import open_pictures
-    from excite.training.tags.distributed import together
-    from excite.training.tags.loop import check_board
+    from excite.tags.images import open_images
+    from excite.training.tags.distributed import distributed
+    from excite.training.tags.loop import check_tensorboard
     from excite.training.tags.run import TagTraining
-    from excite.training.tags.setup import Options
+    from excite.training.tags.setup import TrainingOptions
 
     started = time.monotonic()
-    options = Options(layers, first, epochs, batch, rate, momentum, held_out, checks_per_epoch, views, seed)
+    options = TrainingOptions(layers, first, epochs, batch, rate, momentum, held_out, checks_per_epoch, views, seed)
     if tensorboard:
-        check_board()
-    with together() as processes:
+        check_tensorboard()
+    with distributed() as processes:
         training = TagTraining(
             Corpus(corpus, columns_of(columns, users_needed=False)),
-            open_pictures(pictures or corpus.parent, urls=urls),
+            open_images(pictures or corpus.parent, urls=urls),
             out,
             options,
             model,
@@ -120,26 +135,20 @@ def command(
             shlex.join(["excite", *(context.obj or [])]),
         )
         if not processes.first:
-            training.note, training.progress = _silent, no_progress
+            training.note, training.progress = lambda _line: None, no_progress
         answer = training.train()
     if processes.first:
         answer["seconds"] = round(time.monotonic() - started, 1)
-        typer.echo(json.dumps(answer)) if as_json else _print(answer, out)
+        typer.echo(json.dumps(answer)) if as_json else _print_tags(answer, out)
         for line in answer["lines"]:
             _note(line)
 
 
 def _note(line: str) -> None:
-    """A line for the user, beside the answer."""
     typer.echo(f"excite: note: {line}", err=True)
 
 
-def _silent(_line: str) -> None:
-    """Only the first of several processes says anything."""
-
-
-def _print(answer: dict[str, Any], out: Path) -> None:
-    """What was learnt, and what to do with it."""
+def _print_tags(answer: dict[str, Any], out: Path) -> None:
     if answer["already"]:
         typer.echo(f"this training is finished already: {out} has its classifier")
     typer.echo(
@@ -149,10 +158,10 @@ def _print(answer: dict[str, Any], out: Path) -> None:
     for reason, count in answer["left_out"].items():
         typer.echo(f"rows left out, {reason}: {count}")
     if answer["unreadable"]:
-        typer.echo(f"pictures that cannot be read: {answer['unreadable']}")
+        typer.echo(f"images that cannot be read: {answer['unreadable']}")
     if answer.get("map") is not None:
         typer.echo(
-            f"mean average precision on {answer['measured']} images kept aside: {answer['map']:.3f}, "
+            f"mean average precision on {answer['measured']} held-out images: {answer['map']:.3f}, "
             f"{answer['ratio']:.1f} x that of predicting by frequency"
         )
         typer.echo(f"best: {', '.join(answer['best'])}")
@@ -161,26 +170,9 @@ def _print(answer: dict[str, Any], out: Path) -> None:
     typer.secho(f"next: excite attend PHOTO --model {out}", dim=True)
 
 
-# ``excite train``: teach a classifier.
-
-app = group("Train classifiers on corpora of any size.")
-app.command("tags", epilog=EXAMPLES)(command)
-
-
-# ``excite finetune``: teach a classifier other concepts.
-
-FINETUNE_EXAMPLES = """\b
-Examples:
-  excite finetune --data VOCdevkit/VOC2007 --out voc                 EfficientNet-Lite0 learns VOC's 20 categories
-  excite finetune --data VOCdevkit/VOC2007 --out voc --model vgg16 --augment      the paper's own way
-  excite finetune --data coco --split train2017 --out pets --categories dog,cat --held-out 0.1
-  excite attend photo.jpg dog --model voc                            any command takes the folder
-"""
-
-
 def finetune_command(
     data: Annotated[Path, typer.Option(help="The folder of images to learn from: VOC, COCO, or with labels only.")],
-    out: Annotated[Path, typer.Option(help="The folder for the new classifier; a run that was stopped goes on there.")],
+    out: OutFolder,
     split: Annotated[str, typer.Option(help="Which part of the data.")] = "train",
     model: Model = "efficientnet-lite0",
     weights: Weights = None,
@@ -189,21 +181,19 @@ def finetune_command(
         str | None, typer.Option(metavar="A,B,...", help="Learn only these categories, in this order.")
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Pictures a step; by default as in the paper, 64 or, for vgg16, 32.")
+        int | None, typer.Option(min=1, help="Images per step; by default as in the paper, 64 or, for vgg16, 32.")
     ] = None,
     rate: Annotated[float, typer.Option(min=0, help="The learning rate.")] = 0.01,
-    views: Annotated[int, typer.Option(min=1, help="Random views of each image, looked at once.")] = 4,
+    views: Annotated[int, typer.Option(min=1, help="Random views of each image, computed once.")] = 4,
     augment: Annotated[
-        bool, typer.Option("--augment", help="New random views in each epoch: the paper's way, and slow.")
+        bool, typer.Option("--augment", help="New random views in each epoch: the paper's procedure, and slow.")
     ] = False,
-    held_out: Annotated[
-        float, typer.Option(min=0, max=0.9, metavar="SHARE", help="Keep so many images aside and measure on them.")
-    ] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same classifier.")] = 0,
+    held_out: HeldOut = 0,
+    seed: Seed = 0,
     workers: Workers = None,
     engine: Engine = "local",
     address: Address = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train the output layer of a classifier for other categories; all other weights stay as they are.
 
@@ -212,15 +202,15 @@ def finetune_command(
     """
     from excite.training.examples import read_examples
     from excite.training.finetune import FineTuning
-    from excite.training.sgd import Descent, usual_batch
+    from excite.training.sgd import SGDOptions, usual_batch
 
     started = time.monotonic()
     executor = executor_of(workers, engine, address)
     examples = read_examples(data, split)
     wanted = _wanted(labels, categories)
-    kept, aside = (examples if wanted is None else examples.of(wanted)).split(held_out)
-    descent = Descent(batch or usual_batch(model), rate, seed=seed)
-    tuning = FineTuning(model, kept, out, weights, descent, views, augment, executor, progress)
+    training, aside = (examples if wanted is None else examples.of(wanted)).split(held_out)
+    sgd = SGDOptions(batch or usual_batch(model), rate, seed=seed)
+    tuning = FineTuning(model, training, out, weights, sgd, views, augment, executor, progress)
     answer = tuning.train()
     answer |= tuning.measure(aside) if held_out else {}
     answer["seconds"] = round(time.monotonic() - started, 1)
@@ -230,7 +220,7 @@ def finetune_command(
 
 
 def _wanted(labels: str | None, categories: str | None) -> Labels | None:
-    """The labels to learn, where somebody named any."""
+    """The labels to learn, if any are given."""
     from excite.vocabulary import Labels
 
     if labels is not None and categories is not None:
@@ -241,7 +231,6 @@ def _wanted(labels: str | None, categories: str | None) -> Labels | None:
 
 
 def _print_finetuned(answer: dict[str, Any]) -> None:
-    """What was learnt, and what to do with it."""
     typer.echo(
         f"{len(answer['categories'])} categories learnt from {answer['pictures']} images in {answer['epochs']} "
         f"epochs ({answer['seconds']:.0f} s); training loss {answer['loss']:.3f} an image"
@@ -249,6 +238,6 @@ def _print_finetuned(answer: dict[str, Any]) -> None:
     if answer["never_seen"]:
         typer.echo(f"in none of these images: {', '.join(answer['never_seen'])}")
     if answer.get("map") is not None:
-        typer.echo(f"mean average precision on {answer['held_out']} images kept aside: {answer['map']:.3f}")
+        typer.echo(f"mean average precision on {answer['held_out']} held-out images: {answer['map']:.3f}")
     typer.echo(f"written: {', '.join(answer['files'])}")
     typer.secho(f"next: excite attend PHOTO --model {Path(answer['files'][0]).parent}", dim=True)

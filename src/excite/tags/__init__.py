@@ -1,1 +1,1 @@
-"""Pictures with messy tags: read, cleaned as in the paper's appendix, and turned into a dictionary to learn."""
+"""Corpora of tagged images: reading, statistics, and the cleaning of the paper's appendix."""

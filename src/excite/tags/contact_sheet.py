@@ -17,26 +17,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from excite.tags.corpus import Corpus
-    from excite.tags.images import Pictures
-
-__all__ = ["Box", "Place", "Tagged", "contact_sheet", "is_alphabetical", "places", "read_pictures", "sampled"]
+    from excite.tags.images import ImageSource
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom."""
 
-WIDTH, HEIGHT = 320, 240  # of an image's place
+WIDTH, HEIGHT = 320, 240  # of the box of an image
 GAP, TITLE = 24, 64
 LETTERS, LINES = 19, 3  # the size of the text below an image, and how many lines of it
 LINE = round(1.35 * LETTERS)
 TEXT = LINES * LINE + 10
 MOST_TAGS = 5
-FITTING = 200  # letters: nothing longer fits, and a tag may have a million
+FITTING = 200  # characters: nothing longer fits, and a tag may have a million
 CUT = " ,…"  # not in front of an ellipsis
 BACKGROUND = "#F2F2F2"  # beside images of another shape
 
 
 @dataclass(frozen=True)
-class Tagged:
+class TaggedImage:
     """An image and its tags as listed."""
 
     picture: Image.Image
@@ -44,35 +42,25 @@ class Tagged:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an image goes on a sheet, and where its text."""
+class Cell:
+    """The boxes of an image and of its text on a sheet."""
 
     picture: Box
     text: Box
 
 
 def is_alphabetical(tags: Sequence[str]) -> bool:
-    """Whether the tags, two or more, stand in alphabetical order: nobody has put the telling ones first.
-
-    Example:
-        >>> [is_alphabetical(tags) for tags in (["ant", "bee"], ["bee", "ant"], ["ant"])]
-        [True, False, False]
-    """
+    """Whether two or more tags are in alphabetical order, so that the most telling ones are not first."""
     return len(tags) > 1 and all(one <= other for one, other in pairwise(tags))
 
 
-def sampled(corpus: Corpus, number: int) -> list[tuple[str | None, list[str | None] | None]]:
-    """Some images of a corpus with their tags, chosen by chance: always the same ones, in the same order.
-
-    Example:
-        >>> sampled(Corpus(Path("kept.parquet")), 1)  # doctest: +SKIP
-        [('2024/cat.jpg', ['cat', 'sofa'])]
-    """
+def sample_rows(corpus: Corpus, number: int) -> list[tuple[str | None, list[str | None] | None]]:
+    """Random images of a corpus with their tags: always the same ones, in the same order."""
     lots = np.random.default_rng(0).choice(corpus.rows, min(number, corpus.rows), replace=False)
     found = {}
-    for piece in corpus.pieces:
-        first, inside = piece.first, lots[(lots >= piece.first) & (lots < piece.first + piece.rows)]
-        for batch in corpus.batches([piece]) if len(inside) else ():
+    for group in corpus.row_groups:
+        first, inside = group.first, lots[(lots >= group.first) & (lots < group.first + group.rows)]
+        for batch in corpus.batches([group]) if len(inside) else ():
             for lot in inside[(inside >= first) & (inside < first + batch.num_rows)].tolist():
                 row = batch.slice(lot - first, 1).to_pylist()[0]
                 found[lot] = row["image"], row["tags"]
@@ -80,88 +68,80 @@ def sampled(corpus: Corpus, number: int) -> list[tuple[str | None, list[str | No
     return [found[lot] for lot in lots.tolist()]
 
 
-def read_pictures(
-    wanted: Iterable[tuple[str | None, Sequence[str | None] | None]], pictures: Pictures, most: int
-) -> tuple[list[Tagged], list[str]]:
-    """Read images until there are enough.
+def read_images(
+    wanted: Iterable[tuple[str | None, Sequence[str | None] | None]], images: ImageSource, most: int
+) -> tuple[list[TaggedImage], list[str]]:
+    """Read images until there are ``most``.
 
     Args:
-        wanted: names and tags, some more than needed: images of a corpus are often gone.
-        pictures: where they lie.
-        most: how many to read.
+        wanted: names and tags, more than needed: images of a corpus are often gone.
+        images: the image source.
+        most: the number of images to read.
 
     Returns:
-        the images, and why others could not be read.
+        The images, and the reasons why others cannot be read.
 
     Raises:
-        ImageError: none could be read; the message is that of the first.
-
-    Example:
-        >>> read_pictures([("cat.jpg", ["cat"])], open_pictures("photos"), 12)  # doctest: +SKIP
+        ImageError: none can be read; the message is that of the first.
     """
-    found: list[Tagged] = []
+    found: list[TaggedImage] = []
     failures: list[str] = []
     for name, tags in wanted:
         if len(found) == most:
             break
         try:
-            picture = pictures.read(name or "")
+            picture = images.read(name or "")
         except ImageError as error:
             failures.append(str(error))
         else:
-            picture.thumbnail((2 * WIDTH, 2 * HEIGHT))  # not to hold large images until all are there
-            found.append(Tagged(picture, tuple(tag for tag in tags or () if tag and tag.strip())))
+            picture.thumbnail((2 * WIDTH, 2 * HEIGHT))  # to save memory
+            found.append(TaggedImage(picture, tuple(tag for tag in tags or () if tag and tag.strip())))
     if failures and not found:
         raise ImageError(f"none of {len(failures)} images can be read: {failures[0]}")
     return found, failures
 
 
-def places(number: int) -> tuple[list[Place], tuple[int, int]]:
-    """The places of so many images, and the size of their sheet: about as wide as a screen for its height.
-
-    Example:
-        >>> [len(set(place.picture[0] for place in places(number)[0])) for number in (1, 12, 24)]
-        [1, 4, 6]
-    """
+def grid(number: int) -> tuple[list[Cell], tuple[int, int]]:
+    """The cells of so many images, and the size of the sheet: about as wide as a screen for its height."""
     columns = min(number, 8, math.ceil(math.sqrt(1.3 * number)))
     found = []
     for one in range(number):
         row, column = divmod(one, columns)
         left, top = GAP + column * (WIDTH + GAP), TITLE + row * (HEIGHT + TEXT + GAP)
         below = top + HEIGHT
-        found.append(Place((left, top, left + WIDTH, below), (left, below + 8, left + WIDTH, below + TEXT)))
+        found.append(Cell((left, top, left + WIDTH, below), (left, below + 8, left + WIDTH, below + TEXT)))
     rows = math.ceil(number / columns)
     return found, (GAP + columns * (WIDTH + GAP), TITLE + rows * (HEIGHT + TEXT + GAP))
 
 
-def contact_sheet(tagged: Sequence[Tagged], title: str, wanted: str | None = None) -> Image.Image:
-    """Set images in rows, each with its first five tags; one whose tags stand in alphabetical order is marked.
+def contact_sheet(tagged: Sequence[TaggedImage], title: str, wanted: str | None = None) -> Image.Image:
+    """Draw images in rows, each with its first five tags; alphabetical lists are marked.
 
     Args:
         tagged: the images.
         title: of the sheet.
-        wanted: a tag to point out.
+        wanted: a tag to highlight.
 
     Raises:
         DataError: there are no images.
 
     Example:
-        >>> contact_sheet([Tagged(Image.new("RGB", (40, 30)), ("cat", "sofa"))], "one picture").size
+        >>> contact_sheet([TaggedImage(Image.new("RGB", (40, 30)), ("cat", "sofa"))], "one picture").size
         (368, 416)
     """
     if not tagged:
         raise DataError("there are no images to show")
-    grid, size = places(len(tagged))
+    cells, size = grid(len(tagged))
     sheet = Image.new("RGB", size, PAPER)
     draw = ImageDraw.Draw(sheet)
     heading = ImageFont.truetype(font_file(), 24)
     draw.text((GAP, 18), _fitted(title, heading, size[0] - 2 * GAP), fill=INK, font=heading)
     font = ImageFont.truetype(font_file(), LETTERS)
-    for place, one in zip(grid, tagged, strict=True):
-        _paste(sheet, one.picture, place.picture)
+    for cell, one in zip(cells, tagged, strict=True):
+        _paste(sheet, one.picture, cell.picture)
         if is_alphabetical(one.tags):
-            _flag(draw, place.picture, font)
-        for left, top, text, of_wanted in words(one.tags, place.text, font, wanted):
+            _flag(draw, cell.picture, font)
+        for left, top, text, of_wanted in words(one.tags, cell.text, font, wanted):
             draw.text((left, top), text, fill=BLUE if of_wanted else INK, font=font)
     return sheet
 
@@ -169,41 +149,34 @@ def contact_sheet(tagged: Sequence[Tagged], title: str, wanted: str | None = Non
 def words(
     tags: Sequence[str], box: Box, font: ImageFont.FreeTypeFont, wanted: str | None = None
 ) -> list[tuple[float, int, str, bool]]:
-    """Where the first tags of an image are written: left, top, text, and whether it is the wanted tag.
+    """The layout of the first tags of an image: left, top, text, and whether it is the wanted tag.
 
-    A tag that the font cannot draw is not turned into boxes: behind the others it says how many these are.
+    Tags with characters that the font lacks are not drawn but counted at the end.
     """
     first = [tag[:FITTING] for tag in tags[:MOST_TAGS]]
     shown = [tag for tag in first if can_draw(tag)]
     more = [f"({len(first) - len(shown)} not in the font)"] if len(shown) < len(first) else []
-    pieces = [f"{tag}," if number < len(shown) - 1 else tag for number, tag in enumerate(shown)] + more
+    parts = [f"{tag}," if number < len(shown) - 1 else tag for number, tag in enumerate(shown)] + more
     if not tags:
-        pieces = ["(no tags)"]
+        parts = ["(no tags)"]
     left, top = float(box[0]), box[1]
     found: list[tuple[float, int, str, bool]] = []
-    for number, piece in enumerate(pieces):
-        text = _fitted(piece, font, box[2] - box[0])
+    for number, part in enumerate(parts):
+        text = _fitted(part, font, box[2] - box[0])
         length = font.getlength(text)
         if left > box[0] and left + length > box[2]:
             left, top = float(box[0]), top + LINE
         if top + LINE > box[3]:
-            found[-1] = _ended(found[-1], font, box[2])
+            last_left, last_top, last, of_wanted = found[-1]
+            found[-1] = last_left, last_top, _fitted(f"{last} …", font, box[2] - last_left), of_wanted
             break
         found.append((left, top, text, number < len(shown) and shown[number] == wanted))
         left += length + font.getlength(" ")
     return found
 
 
-def _ended(
-    word: tuple[float, int, str, bool], font: ImageFont.FreeTypeFont, right: int
-) -> tuple[float, int, str, bool]:
-    """The last word that has room, with a sign that there are more."""
-    left, top, text, of_wanted = word
-    return left, top, _fitted(f"{text} …", font, right - left), of_wanted
-
-
 def _fitted(text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
-    """The text, or as much of its beginning as fits in front of an ellipsis."""
+    """The text, or the beginning that fits before an ellipsis."""
     kept = text[:FITTING]
     if kept == text and font.getlength(text) <= width:
         return text
@@ -213,7 +186,7 @@ def _fitted(text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
 
 
 def _paste(sheet: Image.Image, picture: Image.Image, box: Box) -> None:
-    """As large as it fits, in the middle, never distorted."""
+    """Draw an image as large as it fits, centred."""
     draw = ImageDraw.Draw(sheet)
     draw.rectangle((box[0], box[1], box[2] - 1, box[3] - 1), fill=BACKGROUND)
     scale = min((box[2] - box[0]) / picture.width, (box[3] - box[1]) / picture.height)
@@ -224,7 +197,7 @@ def _paste(sheet: Image.Image, picture: Image.Image, box: Box) -> None:
 
 
 def _flag(draw: ImageDraw.ImageDraw, box: Box, font: ImageFont.FreeTypeFont) -> None:
-    """A small sign in a corner of the image."""
+    """Mark an alphabetical list in a corner of the image."""
     text = "alphabetical"
     right = box[0] + round(font.getlength(text)) + 16
     draw.rectangle((box[0], box[1], right, box[1] + LINE + 4), fill=ORANGE)

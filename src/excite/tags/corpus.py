@@ -1,4 +1,4 @@
-"""A corpus of images with tags, as Parquet: its pieces, and its rows in batches of bounded size."""
+"""A corpus of tagged images as Parquet: its row groups, its rows in batches of bounded size, and its writer."""
 
 from __future__ import annotations
 
@@ -19,33 +19,25 @@ if TYPE_CHECKING:
 
 
 BATCH = 100_000  # rows in memory at a time: some 4 million tags
-SEPARATORS = r"\s*[,;|\t\n]\s*"  # between tags that are one text
+MOST_BYTES = 1 << 30  # of a row group, in memory
+SEPARATORS = r"\s*[,;|\t\n]\s*"  # between tags that are a single text
 
 
 def schema() -> Any:
-    """The columns of a corpus: whose image it is may be unknown (null).
-
-    Example:
-        >>> schema().names
-        ['image', 'tags', 'user']
-    """
+    """The columns of a corpus; an unknown user is null."""
     pa = arrow()
     return pa.schema([("image", pa.string()), ("tags", pa.list_(pa.string())), ("user", pa.string())])
 
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """What the columns of a file are called.
+    """The names of the columns of a file.
 
     Attributes:
-        image: the column of the images' names,
-        tags: of their tags,
-        user: and of their users; None where it is of no interest.
-        users_needed: whether there must be one.
-
-    Example:
-        >>> ColumnNames(tags="keywords").tags
-        'keywords'
+        image: the column of the images' names.
+        tags: the column of their tags.
+        user: the column of their users; None if it is not read.
+        users_needed: whether it must exist.
     """
 
     image: str = "image"
@@ -55,19 +47,14 @@ class ColumnNames:
 
     @property
     def names(self) -> list[str]:
-        """Those that are read."""
+        """The columns that are read."""
         return [name for name in (self.image, self.tags, self.user) if name is not None]
 
     def found_in(self, path: Path, names: Sequence[str]) -> ColumnNames:
-        """Those that a file with columns of these names has.
+        """The columns that a file with these column names has.
 
         Raises:
-            DataError: one that is needed is missing.
-
-        Example:
-            >>> from pathlib import Path
-            >>> ColumnNames(users_needed=False).found_in(Path("a.csv"), ["image", "tags"]).names
-            ['image', 'tags']
+            DataError: a required column is missing.
         """
         wanted = self if self.users_needed or self.user in names else replace(self, user=None)
         missing = [name for name in wanted.names if name not in names]
@@ -80,18 +67,18 @@ class ColumnNames:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Some rows of a corpus: a row group of one of its files.
+class RowGroup:
+    """A row group of a Parquet file of the corpus.
 
     Attributes:
         path: the file.
-        group: which of its row groups.
+        index: of the row group within the file.
         first: the number of its first row within the corpus.
-        rows: how many.
+        rows: their number.
     """
 
     path: Path
-    group: int
+    index: int
     first: int
     rows: int
 
@@ -102,7 +89,7 @@ class Corpus:
 
     Args:
         path: the file or the folder.
-        columns: what its columns are called.
+        columns: the names of its columns.
 
     Raises:
         DataError: there is none, it is damaged, or a column is missing.
@@ -115,77 +102,72 @@ class Corpus:
 
     path: Path
     columns: ColumnNames = ColumnNames()
-    pieces: tuple[Piece, ...] = field(init=False)
+    row_groups: tuple[RowGroup, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pieces", tuple(_pieces(self.path, self.columns)))
+        object.__setattr__(self, "row_groups", tuple(_row_groups(self.path, self.columns)))
 
     @property
     def rows(self) -> int:
-        """How many images it names."""
-        return sum(piece.rows for piece in self.pieces)
+        """The number of rows."""
+        return sum(group.rows for group in self.row_groups)
 
-    def batches(self, pieces: Iterable[Piece] | None = None, rows: int = BATCH) -> Iterator[Any]:
-        """The rows in order, as record batches of `schema`; tags that are one text are split."""
-        for piece in self.pieces if pieces is None else pieces:
-            yield from self.batches_of(piece, self.columns, rows)
+    def batches(self, row_groups: Iterable[RowGroup] | None = None, rows: int = BATCH) -> Iterator[Any]:
+        """The rows in order, as record batches of `schema`; tags that are a single text are split."""
+        for group in self.row_groups if row_groups is None else row_groups:
+            yield from self.row_group_batches(group, self.columns, rows)
 
     @staticmethod
-    def batches_of(piece: Piece, columns: ColumnNames, rows: int = BATCH, *, encoded: bool = False) -> Iterator[Any]:
-        """The rows of one piece, for whoever does not need the whole corpus.
+    def row_group_batches(
+        group: RowGroup, columns: ColumnNames, rows: int = BATCH, *, encoded: bool = False
+    ) -> Iterator[Any]:
+        """The rows of one row group.
 
         Args:
-            piece: the piece.
-            columns: what its columns are called.
-            rows: how many at a time.
-            encoded: leave tags as the numbers for words that Parquet stores, where it does: far quicker.
+            group: the row group.
+            columns: the names of its columns.
+            rows: per batch.
+            encoded: keep tags dictionary-encoded where Parquet stores them so: far quicker.
         """
-        return _batches(piece, columns, rows, encoded=encoded)
+        pa = arrow()
+        try:
+            leaves = _leaves(group.path, columns.tags) if encoded else []
+            with pa.parquet.ParquetFile(group.path, read_dictionary=leaves) as opened:
+                found = columns.found_in(group.path, opened.schema_arrow.names)
+                for batch in opened.iter_batches(rows, row_groups=[group.index], columns=found.names):
+                    yield _canonical(batch, found, group.path, encoded=encoded)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise DataError(f"cannot read {group.path}: {' '.join(str(error).split())[:200]}") from None
 
 
-def _pieces(path: Path, columns: ColumnNames) -> Iterator[Piece]:
+def _row_groups(path: Path, columns: ColumnNames) -> Iterator[RowGroup]:
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise DataError(f"there is no .parquet file in {path}: give a corpus, or the folder of its parts")
-    first = 0
+    pa, first = arrow(), 0
     for file in files:
-        metadata, names = _facts(file)
+        try:
+            with pa.parquet.ParquetFile(file) as opened:
+                metadata, names = opened.metadata, opened.schema_arrow.names
+        except FileNotFoundError:
+            raise DataError(f"there is no corpus {str(file)!r}") from None
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last, for the names of its columns
+            reason = " ".join(str(error).split())[:200]
+            if not isinstance(error, pa.ArrowInvalid):
+                raise DataError(f"cannot read {file} as Parquet: {reason}") from None
+            if file.suffix in {".parquet", ".pq"}:
+                raise DataError(f"{file} is damaged: {reason}") from None
+            remedy = f"`excite tags clean {file} --out kept.parquet` makes one"
+            raise DataError(f"{file} is no Parquet file: {remedy}") from None
         columns.found_in(file, names)
         for group in range(metadata.num_row_groups):
             rows = metadata.row_group(group).num_rows
-            yield Piece(file, group, first, rows)
+            yield RowGroup(file, group, first, rows)
             first += rows
 
 
-def _facts(file: Path) -> tuple[Any, list[str]]:
-    pa = arrow()
-    try:
-        with pa.parquet.ParquetFile(file) as opened:
-            return opened.metadata, opened.schema_arrow.names
-    except FileNotFoundError:
-        raise DataError(f"there is no corpus {str(file)!r}") from None
-    except pa.ArrowInvalid as error:
-        if file.suffix in {".parquet", ".pq"}:
-            raise DataError(f"{file} is damaged: {' '.join(str(error).split())[:200]}") from None
-        raise DataError(f"{file} is no Parquet file: `excite tags clean {file} --out kept.parquet` makes one") from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last, for the names of its columns
-        raise DataError(f"cannot read {file} as Parquet: {' '.join(str(error).split())[:200]}") from None
-
-
-def _batches(piece: Piece, columns: ColumnNames, rows: int, *, encoded: bool) -> Iterator[Any]:
-    pa = arrow()
-    try:
-        leaves = _leaves(piece.path, columns.tags) if encoded else []
-        with pa.parquet.ParquetFile(piece.path, read_dictionary=leaves) as opened:
-            found = columns.found_in(piece.path, opened.schema_arrow.names)
-            for batch in opened.iter_batches(rows, row_groups=[piece.group], columns=found.names):
-                yield _canonical(batch, found, piece.path, encoded=encoded)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {piece.path}: {' '.join(str(error).split())[:200]}") from None
-
-
 def _leaves(path: Path, column: str) -> list[str]:
-    """What Parquet calls the tags within their lists."""
+    """The Parquet column paths of the tags within their lists."""
     with arrow().parquet.ParquetFile(path) as opened:
         paths = [opened.schema.column(number).path for number in range(len(opened.schema))]
     return [path for path in paths if path.startswith(f"{column}.")]
@@ -204,13 +186,13 @@ def _canonical(batch: Any, columns: ColumnNames, path: Path, *, encoded: bool) -
 
 
 def _text(array: Any) -> Any:
-    """Any column as text; numbers too, which users often are."""
+    """A column as text; users are often numbers."""
     pa = arrow()
     return array if array.type == pa.string() else array.cast(pa.string())
 
 
 def _lists(array: Any, *, encoded: bool) -> Any:
-    """A column of tags as lists, where it holds text split at its separators."""
+    """A column of tags as lists; text is split at its separators."""
     pa = arrow()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -222,28 +204,22 @@ def _lists(array: Any, *, encoded: bool) -> Any:
     return array if array.type == wanted else array.cast(wanted)
 
 
-# A Parquet file written batch by batch: its row groups of even size, and the file whole or not there.
+class RowGroupWriter:
+    """Writes a Parquet file batch by batch, in row groups of even size, and moves it into place when it is complete.
 
-MOST_BYTES = 1 << 30  # of a row group, in memory
-
-
-class RowGroups:
-    """Writes a Parquet file beside its place and moves it there when nothing went wrong.
-
-    The bytes do not depend on how the rows were shared out to batches, unless they are so long that `most_bytes` of
-    them are fewer than ``rows``.
+    The bytes do not depend on how the rows are divided into batches, unless ``most_bytes`` are reached before ``rows``.
 
     Args:
         path: the file.
         schema: its columns.
-        rows: of a row group.
-        most_bytes: a row group that holds so many is written, however few its rows are.
+        rows: per row group.
+        most_bytes: a row group of so many bytes is written, however few its rows are.
 
     Example:
         >>> from pathlib import Path
         >>> pa = arrow()
         >>> batch = pa.record_batch({"tag": ["sea", "sky"]})
-        >>> with RowGroups(Path("out.parquet"), batch.schema) as file:
+        >>> with RowGroupWriter(Path("out.parquet"), batch.schema) as file:
         ...     file.add(batch)
         >>> pa.parquet.read_table("out.parquet").num_rows
         2
@@ -272,7 +248,7 @@ class RowGroups:
         return self
 
     def add(self, batch: Any) -> None:
-        """Take more rows in."""
+        """Append rows."""
         while self._number + batch.num_rows >= self._rows:
             room = self._rows - self._number
             self._waiting.append(batch.slice(0, room))
@@ -288,7 +264,7 @@ class RowGroups:
     def _write(self) -> None:
         pa = arrow()
         table = pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries().combine_chunks()
-        columns = [_in_order(column.chunk(0)) for column in table.columns]
+        columns = [_sorted_words(column.chunk(0)) for column in table.columns]
         try:
             self._writer.write_table(pa.table(columns, schema=self._schema), self._rows)
         except OSError as error:
@@ -315,23 +291,20 @@ class RowGroups:
             raise self._unwritten(error) from None
 
     def _give_up(self) -> None:
-        """Close what was not finished; the end of a file cannot be written where the rest could not."""
+        """Close an unfinished file; its footer cannot be written where the rest could not."""
         with suppress(OSError):
             self._writer.close()
-        self._writer.is_open = False  # or it would try again when nobody uses it any more
+        self._writer.is_open = False  # or its destructor would try again
 
     def _unwritten(self, error: OSError) -> ExciteError:
         return ExciteError(f"cannot write {str(self.path)!r}: {error.strerror or error}; is there room for it?")
 
 
-def _in_order(column: Any) -> Any:
-    """The column; its words, where it holds numbers for words, without unused ones and in the order of their letters.
-
-    Otherwise their order would tell which batch came first.
-    """
+def _sorted_words(column: Any) -> Any:
+    """A column with its dictionary, if any, sorted and without unused words: independent of the order of batches."""
     pa = arrow()
     if pa.types.is_list(column.type):
-        inner = _in_order(column.flatten())
+        inner = _sorted_words(column.flatten())
         offsets = pa.array(np.append(0, np.cumsum(column.value_lengths().to_numpy())).astype(np.int32))
         return pa.ListArray.from_arrays(offsets, inner)
     if not pa.types.is_dictionary(column.type):
@@ -340,6 +313,6 @@ def _in_order(column: Any) -> Any:
     used = np.flatnonzero(np.bincount(numbers, minlength=len(column.dictionary)))
     words = column.dictionary.take(pa.array(used))
     order = pa.compute.sort_indices(words).to_numpy()
-    places = np.zeros(len(column.dictionary), np.int32)
-    places[used[order]] = np.arange(len(order))
-    return pa.DictionaryArray.from_arrays(pa.array(places[numbers]), words.take(pa.array(order)))
+    ranks = np.zeros(len(column.dictionary), np.int32)
+    ranks[used[order]] = np.arange(len(order))
+    return pa.DictionaryArray.from_arrays(pa.array(ranks[numbers]), words.take(pa.array(order)))

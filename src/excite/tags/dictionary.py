@@ -1,4 +1,4 @@
-"""The tags worth learning, most frequent first, and how often each was seen."""
+"""The dictionary of tags to learn, and the normal form of tags: " Dogs", "#dogs" and "DOGS" are the same word."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from excite.jobs.parquet import arrow
 from excite.vocabulary.inflection import singular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -32,8 +32,8 @@ class Dictionary:
     """Tags in the order of a tag classifier's outputs.
 
     Attributes:
-        tags: the most frequent first; those seen equally often in the order of their letters' code points.
-        counts: how often each was seen in the corpus as read.
+        tags: the most frequent first; ties in code point order.
+        counts: how often each is listed in the raw corpus.
     """
 
     tags: tuple[str, ...]
@@ -41,7 +41,7 @@ class Dictionary:
 
     @classmethod
     def of(cls, counts: Mapping[str, int], least: int = 1, most: int | None = None) -> Self:
-        """The tags seen at least so often, and of these at most so many.
+        """The tags listed at least ``least`` times, and of these at most ``most``.
 
         Example:
             >>> Dictionary.of({"cat": 3, "dog": 5, "emu": 1, "ant": 3}, least=2).tags
@@ -51,13 +51,13 @@ class Dictionary:
 
     @classmethod
     def ranked(cls, counted: Iterable[tuple[str, int]], most: int | None = None) -> Self:
-        """Tags that were counted, in their order, and at most so many."""
+        """Counted tags in their order, at most ``most``."""
         ranked = sorted(counted, key=lambda one: (-one[1], one[0]))[:most]
         return cls(tuple(tag for tag, _ in ranked), tuple(count for _, count in ranked))
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """A dictionary from the file that `save` wrote, or any CSV file that begins with ``tag,count``.
+        """Read a file written by `save`, or any CSV file that begins with ``tag,count``.
 
         Raises:
             DataError: the file cannot be read, or is no such file.
@@ -82,51 +82,38 @@ class Dictionary:
 
     @cached_property
     def units(self) -> Mapping[str, int]:
-        """The place of each tag.
-
-        Example:
-            >>> Dictionary(("dog", "cat"), (5, 3)).units["cat"]
-            1
-        """
+        """The output of each tag."""
         return {tag: unit for unit, tag in enumerate(self.tags)}
 
 
 def dictionary_beside(corpus: Path) -> Path:
-    """Where the dictionary of a cleaned corpus lies.
-
-    Example:
-        >>> from pathlib import Path
-        >>> dictionary_beside(Path("out/kept.parquet"))
-        PosixPath('out/kept.tags.csv')
-    """
+    """The path of the dictionary of a cleaned corpus."""
     return corpus.with_suffix(".tags.csv")
 
-
-# Tags brought to one form: " Dogs", "#dogs" and "DOGS" are the same word, and what was changed is counted.
 
 UNICODE, CASE, SPACES, PLURAL, EMPTY, TOO_LONG = 1, 2, 4, 8, 16, 32
 CHANGES = ("unicode", "case", "spaces", "plural", "empty", "too_long")  # the names of the bits, lowest first
 
 PLAIN = r"[!-\"$-@\[-~][!-@\[-~]*(?: [!-@\[-~]+)*"  # ASCII, no capitals, single spaces
-IN_ORDER = re.compile(PLAIN).fullmatch
-INVISIBLE = frozenset({"Cc", "Cf", "Cs"})  # control and format characters, and halves of characters
-SHRINKS = 4  # so many times may Unicode's rules shorten a text; a longer one is not even looked at
+IS_PLAIN = re.compile(PLAIN).fullmatch
+INVISIBLE = frozenset({"Cc", "Cf", "Cs"})  # control and format characters, and surrogates
+SHRINKS = 4  # Unicode's rules shorten a text at most so many times; a longer one is rejected at once
 
 
 @dataclass(frozen=True)
-class Normalising:
-    """How tags are brought to one form; done twice, it changes nothing more.
+class TagNormaliser:
+    """Brings tags to normal form; idempotent.
 
-    Unicode's compatible composed form (NFKC) without control and format characters; small letters (case folding);
-    single spaces, none at the ends, and no # at the beginning; on demand the last word in the singular. A tag of which
-    nothing is left, or that is too long, becomes the empty text.
+    Unicode's compatibility composition (NFKC) without control and format characters; case folding; single spaces, none
+    at the ends, and no leading #; optionally the last word in the singular. An empty or too long tag becomes the empty
+    text.
 
     Args:
         plurals: make English plurals singular.
-        longest: characters that a tag may have.
+        longest: the maximal number of characters of a tag.
 
     Example:
-        >>> normalise = Normalising(plurals=True)
+        >>> normalise = TagNormaliser(plurals=True)
         >>> tag, changed = normalise(" Golden  RETRIEVERS")
         >>> tag, [name for bit, name in enumerate(CHANGES) if changed >> bit & 1]
         ('golden retriever', ['case', 'spaces', 'plural'])
@@ -136,14 +123,14 @@ class Normalising:
     longest: int = 100
 
     def __call__(self, tag: str) -> tuple[str, int]:
-        """The tag in its form, and what was changed: a sum of the constants that `CHANGES` names.
+        """The tag in normal form, and a bit mask of the changes, in the order of `CHANGES`.
 
-        A tag that becomes empty has EMPTY or TOO_LONG alone: what else was done to it no longer matters.
+        A tag that becomes empty has only the bit EMPTY or TOO_LONG.
         """
-        if len(tag) <= self.longest and IN_ORDER(tag):
+        if len(tag) <= self.longest and IS_PLAIN(tag):
             return self._singular(tag, 0) if self.plurals else (tag, 0)
         spaced = _spaced(tag)
-        if len(spaced) > SHRINKS * self.longest:  # a megabyte would take its time, and may grow eighteenfold
+        if len(spaced) > SHRINKS * self.longest:  # a megabyte takes long, and may grow eighteenfold
             return "", TOO_LONG
         changed = SPACES if spaced != tag else 0
         tag, more = _composed(spaced)
@@ -162,7 +149,7 @@ def _spaced(tag: str) -> str:
 
 
 def _composed(tag: str) -> tuple[str, int]:
-    """Unicode, case and spaces until nothing changes: each of them may leave something for the others."""
+    """Unicode, case and spaces until nothing changes: each of them may undo another."""
     changed, before = 0, None
     while tag != before:
         before = tag
@@ -174,41 +161,17 @@ def _composed(tag: str) -> tuple[str, int]:
 
 
 def _visible(tag: str) -> str:
-    """Without characters that nobody sees; white space is none of these."""
+    """Without invisible characters other than white space."""
     if tag.isprintable():
         return tag
     return "".join(letter for letter in tag if letter.isspace() or category(letter) not in INVISIBLE)
 
 
-def are_in_order(tags: Any, normalising: Normalising) -> NDArray[np.bool_]:
-    """Which tags of an Arrow array are as they should be, as far as is seen without looking at each: nearly all are.
-
-    Example:
-        >>> from excite.jobs.parquet import arrow
-        >>> are_in_order(arrow().array(["cat", "Cat", "big  cat"]), Normalising()).tolist()
-        [True, False, False]
-    """
-    if normalising.plurals:
+def are_normalised(tags: Any, normaliser: TagNormaliser) -> NDArray[np.bool_]:
+    """Which tags of an Arrow array are surely in normal form, by a regular expression: nearly all are."""
+    if normaliser.plurals:
         return np.zeros(len(tags), bool)
     functions = arrow().compute
     plain = functions.match_substring_regex(tags, rf"\A{PLAIN}\z").to_numpy(zero_copy_only=False)
-    short = functions.binary_length(tags).to_numpy(zero_copy_only=False) <= normalising.longest
+    short = functions.binary_length(tags).to_numpy(zero_copy_only=False) <= normaliser.longest
     return np.asarray(plain & short, bool)
-
-
-def normalise_distinct(tags: Sequence[str], normalising: Normalising) -> tuple[list[str], NDArray[np.uint8]]:
-    """Normalise tags that are all different, which are few where a corpus has many.
-
-    Args:
-        tags: as they are written.
-        normalising: how.
-
-    Returns:
-        The tags in their form, and for each what was changed, as `Normalising` says it.
-
-    Example:
-        >>> normalise_distinct(["cat", "Cat", ""], Normalising())
-        (['cat', 'cat', ''], array([ 0,  2, 16], dtype=uint8))
-    """
-    both = [normalising(tag) for tag in tags]
-    return [tag for tag, _ in both], np.fromiter((changed for _, changed in both), np.uint8, len(both))

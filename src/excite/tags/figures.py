@@ -1,4 +1,4 @@
-"""The figures of a dictionary: how frequent its tags are, and which ones they are."""
+"""Figures of a dictionary: the frequency curve of its tags, and a word cloud."""
 
 from __future__ import annotations
 
@@ -22,32 +22,20 @@ if TYPE_CHECKING:
 
     from excite.tags.dictionary import Dictionary
 
-__all__ = [
-    "Cloud",
-    "Word",
-    "can_draw",
-    "check_figures",
-    "cloud_figure",
-    "cloud_of",
-    "font_file",
-    "frequency_curve",
-    "frequency_figure",
-]
-
-# The look of the figures of the experiments (benchmarks/plots.py, which is no part that this one may import)
+# the colours of the figures of the experiments, which this package may not import
 INK, FAINT, BLUE, ORANGE = "#333333", "#DDDDDD", "#0072B2", "#D55E00"
 GREY, PAPER = "#8A8A8A", "#FFFFFF"
 SIZE = (1600, 900)  # of a cloud, in pixels
 CAPTION = 64  # pixels below it
 MOST_WORDS = 150
-LARGEST, SMALLEST = 190, 15  # letters' size: what is smaller cannot be read
-LONGEST = 40  # letters of a tag: a longer one is a sentence, and would leave no room for others
+LARGEST, SMALLEST = 190, 15  # font sizes
+LONGEST = 40  # characters of a tag: a longer one is a sentence, and would leave no room for others
 LABEL = 0.06  # of the height of a curve's figure
-MOST_POINTS = 2000  # of a curve: more are not told apart
+MOST_POINTS = 2000  # of a curve
 
 
 def check_figures() -> None:
-    """Whether figures can be drawn: asked before the work for them.
+    """Fail before the work if a package for the figures is missing.
 
     Raises:
         DataError: a package is missing; the message says how to get it.
@@ -57,12 +45,12 @@ def check_figures() -> None:
 
 
 def frequency_figure(counts: NDArray[np.int64], thresholds: Sequence[int], slope: float | None, path: Path) -> Path:
-    """Draw how often the tags are listed, by rank, both as logarithms, and how many lie above each threshold.
+    """Draw how often the tags are listed by rank, log-log, and how many lie above each threshold.
 
     Args:
-        counts: how often each tag is listed, falling.
-        thresholds: counts to mark, the most important first; one that no tag reaches is left out, or one too near.
-        slope: of the line through the ranks 10 to 1000, to tell.
+        counts: how often each tag is listed, decreasing.
+        thresholds: counts to mark, the most important first; omitted if out of range or too close.
+        slope: of the line through the ranks 10 to 1000, for the title.
         path: the PNG file.
 
     Raises:
@@ -77,7 +65,7 @@ def frequency_figure(counts: NDArray[np.int64], thresholds: Sequence[int], slope
 
 
 def frequency_curve(counts: NDArray[np.int64], thresholds: Sequence[int], slope: float | None) -> Any:
-    """The figure of matplotlib that `frequency_figure` writes."""
+    """The matplotlib figure that `frequency_figure` writes."""
     if not len(counts):
         raise DataError("the corpus lists no tags: there is no curve to draw")
     _package("matplotlib")
@@ -95,12 +83,19 @@ def frequency_curve(counts: NDArray[np.int64], thresholds: Sequence[int], slope:
     axes.set_ylabel("times listed", color=INK)
     fitted = "" if slope is None else f"; slope {slope:.2f} over the ranks 10 to 1000"
     axes.set_title(f"{len(counts):,} distinct tags, listed {counts.sum():,} times{fitted}", fontsize=10, color=INK)
-    _plain(axes)
+    axes.grid(visible=True, which="major", color=FAINT, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.minorticks_off()
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[:].set_color(INK)
+    axes.tick_params(colors=INK, labelsize=9)
     return figure
 
 
 def _mark(axes: Any, least: int, above: int) -> None:
-    """A line down to the rank where the curve falls below a threshold, and how many tags come before it."""
+    """Lines to the point where the curve falls below a threshold, and the number of tags above it."""
     left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
     axes.plot([left, above, above], [least, least, bottom], color=ORANGE, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
     axes.plot([above], [least], color=ORANGE, marker="o", markersize=5, zorder=4)
@@ -113,12 +108,7 @@ def _mark(axes: Any, least: int, above: int) -> None:
 
 
 def apart(thresholds: Iterable[int], least: int, most: int) -> list[int]:
-    """Those thresholds whose labels have room between the least and the most count, the first ones before later ones.
-
-    Example:
-        >>> apart([1200, 10, 1000, 100_000], 1, 20_000)
-        [1200, 10]
-    """
+    """The thresholds whose labels have room between the least and the most count; earlier ones take precedence."""
     room = LABEL * (math.log(most) - math.log(least))
     kept: list[int] = []
     for one in thresholds:
@@ -127,20 +117,9 @@ def apart(thresholds: Iterable[int], least: int, most: int) -> list[int]:
     return kept
 
 
-def _plain(axes: Any) -> None:
-    axes.grid(visible=True, which="major", color=FAINT, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.minorticks_off()
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[:].set_color(INK)
-    axes.tick_params(colors=INK, labelsize=9)
-
-
 @dataclass(frozen=True)
 class Word:
-    """A tag in a cloud: its text, the size of its letters, and the box (left, top, right, bottom) of what is drawn."""
+    """A tag in a cloud: its text, font size, and the box (left, top, right, bottom) of its ink."""
 
     text: str
     size: int
@@ -149,12 +128,12 @@ class Word:
 
 @dataclass(frozen=True)
 class Cloud:
-    """Tags with their places.
+    """The layout of a word cloud.
 
     Attributes:
-        words: those that are drawn, the most frequent first.
-        not_in_font: frequent tags that are left out because the font lacks one of their letters.
-        too_long: those left out because they are sentences.
+        words: the drawn tags, the most frequent first.
+        not_in_font: frequent tags left out because the font lacks a character.
+        too_long: frequent tags left out because they are sentences.
     """
 
     words: tuple[Word, ...]
@@ -163,7 +142,7 @@ class Cloud:
 
 
 def cloud_of(dictionary: Dictionary, size: tuple[int, int] = SIZE, most: int = MOST_WORDS) -> Cloud:
-    """Find a place for the most frequent tags, the larger the more often they are listed; always the same places.
+    """Lay out the most frequent tags, larger the more often they are listed; deterministic.
 
     Raises:
         DataError: no tag can be drawn, or the package wordcloud is missing.
@@ -201,22 +180,20 @@ def _placed(counts: dict[str, int], size: tuple[int, int]) -> list[Word]:
         min_font_size=min(SMALLEST, height // 20),
         max_font_size=round(LARGEST * height / SIZE[1]),
         relative_scaling=0.6,
-        prefer_horizontal=1.0,  # nobody likes to read sideways
+        prefer_horizontal=1.0,
         random_state=0,
     )
     maker.generate_from_frequencies(counts)
-    return [_word(text, letters, place) for (text, _), letters, place, _, _ in maker.layout_]
-
-
-def _word(text: str, letters: int, place: tuple[int, int]) -> Word:
-    """A word whose ink begins at its place: the package leaves out the room above and beside the letters."""
-    top, left = (int(number) for number in place)
-    box = ImageFont.truetype(font_file(), letters).getbbox(text)
-    return Word(text, letters, (left, top, left + int(box[2] - box[0]), top + int(box[3] - box[1])))
+    words = []
+    for (text, _), letters, (top, left), _, _ in maker.layout_:  # the ink begins there, without the letters' bearing
+        box = ImageFont.truetype(font_file(), letters).getbbox(text)
+        right, bottom = int(left) + int(box[2] - box[0]), int(top) + int(box[3] - box[1])
+        words.append(Word(text, letters, (int(left), int(top), right, bottom)))
+    return words
 
 
 def cloud_figure(cloud: Cloud, path: Path, is_visual: Callable[[str], bool], size: tuple[int, int] = SIZE) -> Path:
-    """Draw a cloud: visual words in blue, the others in grey, and a line that says what is shown.
+    """Draw a cloud: visual words in blue, the others in grey, and a legend.
 
     Example:
         >>> from excite.tags.dictionary import Dictionary
@@ -236,7 +213,6 @@ def cloud_figure(cloud: Cloud, path: Path, is_visual: Callable[[str], bool], siz
 
 
 def _legend(draw: ImageDraw.ImageDraw, cloud: Cloud, size: tuple[int, int]) -> None:
-    """What the colours mean, and what is not shown."""
     font = ImageFont.truetype(font_file(), 22)
     omitted = len(cloud.not_in_font) + len(cloud.too_long)
     parts = [
@@ -253,7 +229,7 @@ def _legend(draw: ImageDraw.ImageDraw, cloud: Cloud, size: tuple[int, int]) -> N
 
 
 def can_draw(text: str) -> bool:
-    """Whether the font has all letters of a text: what it lacks would become boxes.
+    """Whether the font has all characters of a text.
 
     Example:
         >>> [can_draw(text) for text in ("dog", "été", "кошка", "猫")]
@@ -264,7 +240,7 @@ def can_draw(text: str) -> bool:
 
 @cache
 def font_file() -> str:
-    """The font of the figures, which comes with matplotlib and has the letters of many scripts."""
+    """The font of the figures, which comes with matplotlib and covers many scripts."""
     return str(Path(_package("matplotlib").get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
 
 

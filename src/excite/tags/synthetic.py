@@ -1,8 +1,9 @@
-"""Corpora of any size whose truth is known: which rule drops which image, and how often each tag is seen.
+"""Synthetic corpora of any size with known truth: which rule drops which image, and how often each tag is listed.
 
-The truth comes from how the images are made (`excite.tags.synthetic`), not from any cleaning: so it can tell
-whether a cleaning is right. Tags follow Zipf's law, users differ in how much they show, some tags are written in
-another way.
+The truth comes from how the images are made, not from any cleaning, so it can test one. Tags follow Zipf's law, users
+differ in the number of their images, and some tags are written in another way. Every plain image has two marks among
+its first five tags: tags that no other image of the same user begins with, unless it is derived from this one. So two
+images share more than three of their first five tags only by design.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from excite.errors import DataError
 from excite.jobs.parquet import arrow
-from excite.tags.corpus import RowGroups
+from excite.tags.corpus import RowGroupWriter
 from excite.tags.dictionary import Dictionary
 
 if TYPE_CHECKING:
@@ -23,15 +24,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# The kinds of images in a generated corpus: how each comes by its first five tags, and what becomes of it.
-#
-# Every plain image has two marks among its first five: tags that no other image of the same user begins with,
-# unless it is made from this one. So two images share more than three of their first five only where that was
-# meant.
-
 FIRST = 5
 KEPT = ""
 Rows = NDArray[np.int64]
+Numbers = Any  # arrays of whole numbers
+
+CORPUS, TRUTH, COUNTS = "corpus.parquet", "truth.parquet", "truth.tags.csv"
+BLOCK = 250_000  # users stay within one; no multiple of a row group, so that many have images in two
+LONGEST, SHORTEST, USUAL = 50, 5, 30  # tags per image; most have at least the usual number, as in the paper
+SHORT = 0.02  # of the images have fewer
+MESSY = 0.02  # of the tags are written in another way
+SHUFFLES = 1009  # permutations of a list
+SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstv" for vowel in "aeiou"]
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,12 @@ class Kind:
 
     Attributes:
         name: what it is.
-        share: how many of all images are of it.
-        made_from: the kind of the image before it, by the same user, whose first five it takes; "" for none.
-        replaced: how many of those five it replaces by marks of its own.
-        seen: the rule that drops it when images are compared with all that were seen before, "" if it is kept,
+        share: of all images.
+        made_from: the kind of the earlier image, by the same user, whose first five tags it copies; "" for none.
+        replaced: the number of these tags that it replaces by marks of its own.
+        seen: the rule that drops it when images are compared with all seen before, "" if it is kept,
         kept: and when they are compared with kept ones only.
-        once: whether an image may be taken for it once only, because two made from it would be like each other.
+        once: whether an image is copied for it only once, because two copies would be similar to each other.
     """
 
     name: str
@@ -61,35 +65,30 @@ KINDS = (
     Kind("plain", 0.26),
     Kind("few", 0.08, seen="few_tags", kept="few_tags"),
     Kind("sorted", 0.20, seen="alphabetical", kept="alphabetical"),
-    Kind("as a sorted one", 0.01, made_from="sorted", once=True),  # which never came as far as being compared
+    Kind("as a sorted one", 0.01, made_from="sorted", once=True),  # which is dropped before the comparison
     Kind("same five", 0.18, "plain", 0, "similar", "similar"),
     Kind("same four", 0.17, "plain", 1, "similar", "similar"),
     Kind("same three", 0.06, "plain", 2),
     Kind("like one that was dropped", 0.03, "same four", 1, "similar", KEPT, once=True),  # with the plain one: three
-    Kind("of nobody", 0.005, "plain"),  # the same five as a plain one, but nobody knows whose
+    Kind("of nobody", 0.005, "plain"),  # the same five as a plain one, but without a user
     Kind("picture named again", 0.005, "plain", 0, "repeated_image", "repeated_image"),
 )
-PLACES = {kind.name: place for place, kind in enumerate(KINDS)}
-PLAIN = PLACES["plain"]
+INDICES = {kind.name: index for index, kind in enumerate(KINDS)}
+PLAIN = INDICES["plain"]
 
 
 def kinds_of(users: Rows, random: np.random.Generator) -> tuple[Rows, Rows]:
-    """The kind of each image, and the image it is made from (-1: none); images stand in the order of their users.
+    """The kind of each image, and the image it is derived from (-1: none); images are ordered by user.
 
-    What should be made from an image that its user has not shown yet becomes a plain one.
-
-    Example:
-        >>> kinds, made_from = kinds_of(np.zeros(1000, np.int64), np.random.default_rng(0))
-        >>> bool((made_from < np.arange(1000)).all())
-        True
+    An image whose user has no earlier image to derive it from becomes a plain one.
     """
     shares = np.array([kind.share for kind in KINDS])
     kinds = random.choice(len(KINDS), len(users), p=shares / shares.sum())
     made_from = np.full(len(users), -1)
-    for place, kind in enumerate(KINDS):  # each is made from one that stands further up: those are settled already
+    for index, kind in enumerate(KINDS):  # each is derived from a kind above it, which is settled
         if kind.made_from:
-            mine = np.flatnonzero(kinds == place)
-            last = _last_before(kinds == PLACES[kind.made_from], users)[mine]
+            mine = np.flatnonzero(kinds == index)
+            last = _last_before(kinds == INDICES[kind.made_from], users)[mine]
             if kind.once:
                 last[1:][last[1:] == last[:-1]] = -1
             made_from[mine] = last
@@ -99,69 +98,44 @@ def kinds_of(users: Rows, random: np.random.Generator) -> tuple[Rows, Rows]:
 
 def _last_before(chosen: NDArray[np.bool_], users: Rows) -> Rows:
     """For each image the last chosen one before it by the same user; -1 for none."""
-    places = np.where(chosen, np.arange(len(chosen)), -1)
-    last = np.maximum.accumulate(np.concatenate([[-1], places[:-1]]))
+    rows = np.where(chosen, np.arange(len(chosen)), -1)
+    last = np.maximum.accumulate(np.concatenate([[-1], rows[:-1]]))
     return np.where((last >= 0) & (users[last] == users), last, -1)
 
 
 def firsts_of(kinds: Rows, made_from: Rows, own: Rows, marks: Rows, random: np.random.Generator) -> Rows:
-    """The first five tags of each image, before they are put in another order.
+    """The first five tags of each image, before they are shuffled.
 
     Args:
-        kinds: of the images,
-        made_from: and what each is made from.
+        kinds: of the images.
+        made_from: the image that each is derived from.
         own: [images, 5], five tags of its own for each image.
         marks: [images, 2], two marks of its own for each image; a plain one begins with them.
-        random: chooses which tags are replaced.
+        random: chooses the replaced tags.
     """
     firsts = own.copy()
     firsts[:, :2] = marks
-    for place, kind in enumerate(KINDS):
+    for index, kind in enumerate(KINDS):
         if kind.made_from:
-            mine = np.flatnonzero(kinds == place)
+            mine = np.flatnonzero(kinds == index)
             firsts[mine] = firsts[made_from[mine]]
-            _replace(firsts, mine, marks, kind, random)
+            if kind.replaced == 1:  # a copy of a plain one replaces one of the last four, a copy of that the first
+                column: Any = 0 if kind.made_from != "plain" else random.integers(1, FIRST, len(mine))
+                firsts[mine, column] = marks[mine, 0]
+            elif kind.replaced == 2:
+                firsts[mine, :2] = marks[mine]
     return firsts
 
 
-def _replace(firsts: Rows, mine: Rows, marks: Rows, kind: Kind, random: np.random.Generator) -> None:
-    """Put marks in the place of some tags.
-
-    An image made from a plain one replaces one of the last four, and one made from that the first: two different ones
-    of the plain one's five.
-    """
-    if kind.replaced == 1:
-        column: Any = 0 if kind.made_from != "plain" else random.integers(1, FIRST, len(mine))
-        firsts[mine, column] = marks[mine, 0]
-    elif kind.replaced == 2:
-        firsts[mine, :2] = marks[mine]
-
-
-# Corpora of any size whose truth is known: which rule drops which image, and how often each tag is seen.
-#
-# The truth comes from how the images are made (`excite.tags.synthetic`), not from any cleaning: so it can tell
-# whether a cleaning is right. Tags follow Zipf's law, users differ in how much they show, some tags are written in
-# another way.
-
-CORPUS, TRUTH, COUNTS = "corpus.parquet", "truth.parquet", "truth.tags.csv"
-BLOCK = 250_000  # users stay within one; it is no multiple of a row group, so that many have images in two
-LONGEST, SHORTEST, USUAL = 50, 5, 30  # tags an image; most have at least the usual number, as in the paper
-SHORT = 0.02  # of the images have fewer
-MESSY = 0.02  # of the tags are written in another way
-SHUFFLES = 1009  # ways to put a list into disorder
-SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstv" for vowel in "aeiou"]
-Numbers = Any  # arrays of whole numbers
-
-
 @dataclass(frozen=True)
-class Generated:
-    """What to make.
+class CorpusSpec:
+    """The parameters of a synthetic corpus.
 
     Attributes:
-        rows: how many images.
-        seed: another one gives another corpus.
-        tags: how many common tags there are; beside them as many marks as `marks`.
-        marks: tags that tell the images of a user apart: twice as many as any user has images.
+        rows: the number of images.
+        seed: of the random numbers.
+        tags: the number of common tags,
+        marks: and of tags that distinguish the images of a user: twice as many as any user has images.
         pictures_a_user: on average; most have fewer and some many.
     """
 
@@ -176,15 +150,15 @@ class Generated:
             raise DataError(f"a corpus has at least one image and {2 * LONGEST} tags, 8 marks, and users who show any")
 
 
-def generate(wanted: Generated, folder: Path) -> Iterator[int]:
-    """Write a corpus and its truth into a folder, and tell the number of images after each block.
+def generate(wanted: CorpusSpec, folder: Path) -> Iterator[int]:
+    """Write a corpus and its truth into a folder, and yield the number of images after each block.
 
     ``corpus.parquet`` holds the images; ``truth.parquet`` for each of them the rule that drops it ("" if none does),
-    once compared with all that were seen and once with kept ones only; ``truth.tags.csv`` counts all tags.
+    once compared with all seen and once with kept ones only; ``truth.tags.csv`` counts all tags.
 
     Example:
         >>> from pathlib import Path
-        >>> list(generate(Generated(1000, tags=500, marks=2000), Path("made")))
+        >>> list(generate(CorpusSpec(1000, tags=500, marks=2000), Path("made")))
         [1000]
     """
     pa = arrow()
@@ -193,7 +167,10 @@ def generate(wanted: Generated, folder: Path) -> Iterator[int]:
     corpus_schema = pa.schema([("image", pa.string()), ("tags", pa.list_(words.type)), ("user", pa.string())])
     truth_schema = pa.schema([(name, pa.string()) for name in ("kind", "seen", "kept")])
 
-    with RowGroups(folder / CORPUS, corpus_schema) as corpus, RowGroups(folder / TRUTH, truth_schema) as truth:
+    with (
+        RowGroupWriter(folder / CORPUS, corpus_schema) as corpus,
+        RowGroupWriter(folder / TRUTH, truth_schema) as truth,
+    ):
         for block, first in enumerate(range(0, wanted.rows, BLOCK)):
             rows = min(BLOCK, wanted.rows - first)
             made = _Block(wanted, words, first, rows, np.random.default_rng([wanted.seed, block]))
@@ -205,9 +182,9 @@ def generate(wanted: Generated, folder: Path) -> Iterator[int]:
 
 
 class _Words:
-    """The tags as text: plain, and in other ways that mean the same."""
+    """The tags as text: plain, and in other spellings of the same tag."""
 
-    def __init__(self, wanted: Generated) -> None:
+    def __init__(self, wanted: CorpusSpec) -> None:
         pa = arrow()
         random = np.random.default_rng([wanted.seed, 1 << 20])
         names = [_name(number) for number in range(wanted.tags)]
@@ -227,7 +204,7 @@ class _Words:
 
 
 def _name(number: int) -> str:
-    """A word that can be spoken: a number to the base of all syllables."""
+    """A pronounceable word: a number to the base of all syllables."""
     word = ""
     number += len(SYLLABLES)  # at least two syllables
     while number:
@@ -239,71 +216,62 @@ def _name(number: int) -> str:
 class _Block:
     """Some images, made in the order of their users and then mixed."""
 
-    def __init__(self, wanted: Generated, words: _Words, first: int, rows: int, random: np.random.Generator) -> None:
+    def __init__(self, wanted: CorpusSpec, words: _Words, first: int, rows: int, random: np.random.Generator) -> None:
         self._words, self._random, self._first, self._rows = words, random, first, rows
-        users = np.sort(_users(rows, wanted.pictures_a_user, random))
+        most = max(1, rows // wanted.pictures_a_user)
+        users = np.sort((most * random.random(rows) ** 2).astype(np.int64))  # some have many images
         if 2 * np.bincount(users).max() > wanted.marks:
             raise DataError(f"{wanted.marks} marks do not tell the images of a user apart: give more marks or users")
         kinds, made_from = kinds_of(users, random)
         lists = self._common_lists()
         marks = wanted.tags + (2 * np.arange(rows)[:, None] + np.arange(2)) % wanted.marks
         firsts = firsts_of(kinds, made_from, lists[:, :FIRST], marks, random)
-        self._place(users)
+        order = random.permutation(rows)  # mixes the users, and keeps the order of each one's images
+        self._order = order[np.lexsort((order, users))]
         self._kinds, self._users, self._made_from = kinds, users, made_from
         self.flat, self._lengths = self._listed(firsts, lists[:, FIRST:], kinds, made_from)
 
     def _common_lists(self) -> Numbers:
-        """[rows, LONGEST + some] tags by Zipf's law, in disorder, no tag twice; -1 behind the last."""
+        """[rows, LONGEST + some] distinct tags by Zipf's law, shuffled; -1 is padding."""
         columns = LONGEST + 10
         strata = (np.arange(columns) + self._random.random((self._rows, columns), np.float32)) / columns
         tags = np.searchsorted(self._words.mass, strata.clip(max=1 - 1e-6))
-        tags[:, 1:][tags[:, 1:] == tags[:, :-1]] = -1  # a stratum each, so the same ones stand side by side
+        tags[:, 1:][tags[:, 1:] == tags[:, :-1]] = -1  # a stratum each, so equal ones are adjacent
         shuffles = np.argsort(self._random.random((SHUFFLES, columns)), axis=1)
         tags = np.take_along_axis(tags, shuffles[self._random.integers(SHUFFLES, size=self._rows)], axis=1)
         return np.take_along_axis(tags, np.argsort(tags < 0, axis=1, kind="stable"), axis=1)
 
-    def _place(self, users: Numbers) -> None:
-        """Mix the users, each one's images staying in their order."""
-        places = self._random.permutation(self._rows)
-        self._places = places[np.lexsort((places, users))]
-
     def _listed(self, firsts: Numbers, rests: Numbers, kinds: Numbers, made_from: Numbers) -> tuple[Numbers, Numbers]:
-        """All tags one after the other in the order of the corpus, and how many each image has."""
+        """All tags, flat, in the order of the corpus, and the number of each image's."""
         names = np.array([kind.name for kind in KINDS])[kinds]
         lengths = self._random.integers(USUAL, LONGEST, len(kinds), endpoint=True)
         short = self._random.random(len(kinds)) < SHORT
         lengths[short] = self._random.integers(SHORTEST, USUAL, int(short.sum()))
         lengths[names == "few"] = self._random.integers(0, SHORTEST, int((names == "few").sum()))
-        tags = np.concatenate([self._shuffled(firsts), np.where(_in(rests, firsts), -1, rests)], axis=1)
+        again = (rests[:, :, None] == firsts[:, None]).any(axis=2)
+        tags = np.concatenate([self._random.permuted(firsts, axis=1), np.where(again, -1, rests)], axis=1)
         tags = np.take_along_axis(tags, np.argsort(tags < 0, axis=1, kind="stable"), axis=1)
         lengths = np.minimum(lengths, (tags >= 0).sum(axis=1))
         tags[np.arange(tags.shape[1]) >= lengths[:, None]] = -1
-        self._sort(tags, names == "sorted")
+        chosen = names == "sorted"
+        order = np.argsort(self._ranks(tags[chosen]), axis=1, kind="stable")
+        tags[chosen] = np.take_along_axis(tags[chosen], order, axis=1)
         follows = np.flatnonzero(names == "as a sorted one")
         tags[follows, :FIRST] = tags[made_from[follows], :FIRST]
         lengths[follows] = FIRST
         tags[follows, FIRST:] = -1
-        self._unsort(tags, ~np.isin(names, ["sorted", "few"]))
-        ordered = np.empty_like(tags)
-        ordered[self._places] = tags
-        return ordered[ordered >= 0], (ordered >= 0).sum(axis=1)
-
-    def _shuffled(self, firsts: Numbers) -> Numbers:
-        return self._random.permuted(firsts, axis=1)
-
-    def _sort(self, tags: Numbers, chosen: Numbers) -> None:
-        last = len(self._words.rank)
-        ranks = np.where(tags[chosen] >= 0, self._words.rank[tags[chosen]], last)
-        tags[chosen] = np.take_along_axis(tags[chosen], np.argsort(ranks, axis=1, kind="stable"), axis=1)
-
-    def _unsort(self, tags: Numbers, chosen: Numbers) -> None:
-        """No list is in alphabetical order by chance."""
-        ranks = np.where(tags >= 0, self._words.rank[tags], len(self._words.rank))
-        ordered = chosen & (ranks[:, 1:] >= ranks[:, :-1]).all(axis=1)
+        ranks = self._ranks(tags)  # no other list is in alphabetical order, even by chance
+        ordered = ~np.isin(names, ["sorted", "few"]) & (ranks[:, 1:] >= ranks[:, :-1]).all(axis=1)
         tags[ordered, :2] = tags[ordered, 1::-1]
+        tags = self._mixed(tags)
+        return tags[tags >= 0], (tags >= 0).sum(axis=1)
+
+    def _ranks(self, tags: Numbers) -> Numbers:
+        """The alphabetical rank of each tag; padding comes last."""
+        return np.where(tags >= 0, self._words.rank[tags], len(self._words.rank))
 
     def corpus(self, schema: Any) -> Any:
-        """The images as a batch."""
+        """The images as a record batch."""
         pa = arrow()
         number = len(self.flat)
         other = self._random.integers(1, self._words.ways, number)
@@ -315,40 +283,26 @@ class _Block:
             [pa.array(self._images()), lists.cast(schema.field("tags").type), self._owners()], schema=schema
         )
 
+    def _mixed(self, values: Numbers) -> Numbers:
+        """Values of the images in the order of the corpus."""
+        mixed = np.empty_like(values)
+        mixed[self._order] = values
+        return mixed
+
     def _images(self) -> list[str]:
-        numbers = np.empty(self._rows, np.int64)
         again = np.array([kind.seen == "repeated_image" for kind in KINDS])[self._kinds]
         source = np.where(again, self._made_from, np.arange(self._rows))
-        numbers[self._places] = self._first + self._places[source]
+        numbers = self._mixed(self._first + self._order[source])
         return [f"{number // 1000:06d}/{number:09d}.jpg" for number in numbers.tolist()]
 
     def _owners(self) -> Any:
-        pa = arrow()
-        numbers = np.empty(self._rows, np.int64)
-        numbers[self._places] = self._users
-        nobody = np.empty(self._rows, bool)
-        nobody[self._places] = np.array([kind.name == "of nobody" for kind in KINDS])[self._kinds]
-        block = self._first // BLOCK
-        return pa.array([f"{block}-{number}" for number in numbers.tolist()], pa.string(), mask=nobody)
+        nobody = self._mixed(np.array([kind.name == "of nobody" for kind in KINDS])[self._kinds])
+        names = [f"{self._first // BLOCK}-{number}" for number in self._mixed(self._users).tolist()]
+        return arrow().array(names, arrow().string(), mask=nobody)
 
     def truth(self, schema: Any) -> Any:
-        """What becomes of the images."""
+        """The kind of each image and the rules that drop it."""
         pa = arrow()
-        kinds = np.empty(self._rows, np.int64)
-        kinds[self._places] = self._kinds
-        told = [[kind.name for kind in KINDS], [kind.seen for kind in KINDS], [kind.kept for kind in KINDS]]
-        return pa.record_batch([pa.array(words).take(pa.array(kinds)) for words in told], schema=schema)
-
-
-def _users(rows: int, pictures: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Whose each image is: some users show many."""
-    most = max(1, rows // pictures)
-    return (most * random.random(rows) ** 2).astype(np.int64)
-
-
-def _in(rests: Numbers, firsts: Numbers) -> NDArray[np.bool_]:
-    """Where a tag is among the first ones of the same image."""
-    found = np.zeros(rests.shape, bool)
-    for column in range(firsts.shape[1]):
-        found |= rests == firsts[:, column : column + 1]
-    return found
+        kinds = pa.array(self._mixed(self._kinds))
+        columns = [[kind.name for kind in KINDS], [kind.seen for kind in KINDS], [kind.kept for kind in KINDS]]
+        return pa.record_batch([pa.array(words).take(kinds) for words in columns], schema=schema)

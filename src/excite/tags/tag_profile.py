@@ -1,4 +1,16 @@
-"""One tag of a corpus: how often, where in the lists, by whom, and what comes with it."""
+"""The profile of one tag of a corpus, and which tags are visual: words for something that can be seen in an image.
+
+There is no list of all visual words, so there are two measures, each with its own blind spot:
+
+* **named**: the tag is a word for something that a classifier of this package knows: a label of ImageNet or COCO, a
+  synonym, or an everyday word for a group of labels. Plurals count, and so does the last word of a compound ("old
+  dog"). This needs no images, but covers objects, animals and people only: "sunset", "red" and "beach" are visual and
+  not named, and "hot" (ImageNet has "red hot", a sausage) is named and not visual.
+* **learnt**: a trained tag classifier finds the tag in held-out images: its average precision is at least 5 times the
+  share of images that list it, which is the precision of guessing. This depends on the classifier and its data: a rare
+  tag may be visual and not learnt, and a tag that always comes with something visible ("holiday" with beaches) is
+  learnt.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +26,7 @@ import numpy as np
 
 from excite.errors import DataError
 from excite.jobs.parquet import arrow
-from excite.tags.statistics import Listing, Statistics, Tally, add_seen, count_users, dictionary_of
+from excite.tags.statistics import Statistics, TagColumn, TextCounter, dictionary_of
 from excite.vocabulary.labels import fold, singulars
 
 if TYPE_CHECKING:
@@ -23,33 +35,35 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from excite.tags.corpus import Corpus, Piece
+    from excite.tags.corpus import Corpus, RowGroup
     from excite.tags.dictionary import Dictionary
     from excite.vocabulary import Labels
 
 
 FIRST_PLACES = 5  # the tags that a classifier learns
-FEWEST_TOGETHER = 5  # a lift of fewer images is chance
-MOST_TOGETHER, MOST_USERS = 30, 10  # that are named
-LONGEST_SHOWN = 60  # letters of a tag in a message
+FEWEST_TOGETHER = 5  # images; the lift of fewer is chance
+MOST_TOGETHER, MOST_USERS = 30, 10  # in the profile
+LONGEST_SHOWN = 60  # characters of a tag in a message
+TIMES_CHANCE = 5.0
+COLUMNS = ("tag", "precision", "share")
 MOST_COMPARED = 20_000  # tags that a misspelt one is compared with
 
 
 @dataclass(frozen=True)
-class TagFacts:
-    """What a corpus tells about one tag.
+class TagProfile:
+    """The statistics of one tag.
 
     Attributes:
         tag: the tag.
         listed: how often it is listed,
         pictures: and by how many images.
-        rank: its place among all tags, 1 for the most frequent,
-        distinct: of which there are so many.
+        rank: among all tags, 1 for the most frequent.
+        distinct: the number of distinct tags.
         places: how often it is listed first, second, ... fifth, and later.
-        together: for each tag that comes with it ``tag``, ``pictures`` that list both, and the ``lift``: how many times
-            more these are than if the two had nothing to do with each other. Most images first, at least 5.
+        together: for each tag that occurs with it ``tag``, ``pictures`` that list both, and the ``lift``: the ratio of
+            these to their number if the tags were independent. Most images first, at least 5.
         users: ``user`` and ``pictures`` of those who use it most.
-        samples: some images that list it among the first five, chosen by chance: name and tags.
+        samples: random images that list it among the first five: name and tags.
     """
 
     tag: str
@@ -63,61 +77,59 @@ class TagFacts:
     samples: tuple[tuple[str, list[str]], ...]
 
 
-def tag_facts(tag: str, corpus: Corpus, pieces: Iterable[Piece] | None = None, *, samples: int = 72) -> TagFacts:
-    """Look for a tag in a corpus, in one pass.
+def tag_profile(
+    tag: str, corpus: Corpus, row_groups: Iterable[RowGroup] | None = None, *, samples: int = 72
+) -> TagProfile:
+    """Compute the profile of a tag in one pass.
 
     Args:
         tag: exactly as the corpus writes it.
         corpus: the images with their tags.
-        pieces: those of its pieces to read; all if none are given.
-        samples: how many images that list it to name.
+        row_groups: those to read; all if None.
+        samples: the number of images that list it to sample.
 
     Raises:
-        DataError: no image lists it; the message names tags that are written alike.
-
-    Example:
-        >>> tag_facts("dog", Corpus(Path("kept.parquet"))).together[0]  # doctest: +SKIP
-        {'tag': 'pet', 'pictures': 5120, 'lift': 38.4}
+        DataError: no image lists it; the message names similar tags.
     """
-    around = _Around(tag, samples)
-    for batch in corpus.batches(pieces):
-        around.see(batch)
-    return around.facts()
+    builder = _ProfileBuilder(tag, samples)
+    for batch in corpus.batches(row_groups):
+        builder.add(batch)
+    return builder.profile()
 
 
-class _Around:
-    """What was seen of a tag so far, and of all others that it is compared with."""
+class _ProfileBuilder:
+    """The counts of a tag, and of all others, over the batches so far."""
 
     def __init__(self, tag: str, samples: int) -> None:
         self._tag, self._most = tag, samples
-        self._listed, self._in_pictures, self._together, self._users = Tally(), Tally(), Tally(), Tally()
+        self._listed, self._in_pictures, self._together, self._users = (TextCounter() for _ in range(4))
         self._rows = 0
         self._places = np.zeros(FIRST_PLACES + 1, np.int64)
         self._random = np.random.default_rng(0)
         self._samples: list[tuple[float, str, list[str]]] = []
 
-    def see(self, batch: Any) -> None:
+    def add(self, batch: Any) -> None:
         """Count the rows of a batch."""
         self._rows += batch.num_rows
-        listing = Listing.of(batch)
-        listing.count_into(self._listed)
-        rows, codes = listing.once_a_picture()
-        texts = listing.texts
-        add_seen(self._in_pictures, texts, np.bincount(codes, minlength=len(texts)))
+        column = TagColumn.of(batch)
+        self._listed.count(column.texts, column.codes)
+        rows, codes = column.once_a_picture()
+        texts = column.texts
+        self._in_pictures.count(texts, codes)
         code = arrow().compute.index(texts, self._tag).as_py()
         if code < 0:
             return
-        places = listing.places[listing.codes == code]
+        places = column.positions[column.codes == code]
         self._places += np.bincount(np.minimum(places, FIRST_PLACES), minlength=len(self._places))
         with_it = np.zeros(batch.num_rows, bool)
-        with_it[listing.rows[listing.codes == code]] = True
-        add_seen(self._together, texts, np.bincount(codes[with_it[rows]], minlength=len(texts)))
-        count_users(batch.column("user").filter(arrow().array(with_it)), self._users)
-        among_first = (listing.codes == code) & (listing.places < FIRST_PLACES)
-        self._choose(batch, np.unique(listing.rows[among_first]))
+        with_it[column.rows[column.codes == code]] = True
+        self._together.count(texts, codes[with_it[rows]])
+        self._users.count_column(batch.column("user").filter(arrow().array(with_it)))
+        among_first = (column.codes == code) & (column.positions < FIRST_PLACES)
+        self._sample(batch, np.unique(column.rows[among_first]))
 
-    def _choose(self, batch: Any, rows: NDArray[Any]) -> None:
-        """Each image draws a lot, in the order of the corpus, and the lowest lots stay: however it is cut up."""
+    def _sample(self, batch: Any, rows: NDArray[Any]) -> None:
+        """Keep the images with the lowest random numbers, drawn in the order of the corpus: independent of batches."""
         lots = self._random.random(len(rows))
         lowest = np.argsort(lots, kind="stable")[: self._most]
         taken = batch.take(arrow().array(rows[lowest]))
@@ -126,8 +138,8 @@ class _Around:
         )
         self._samples = sorted([*self._samples, *named], key=lambda one: one[0])[: self._most]
 
-    def facts(self) -> TagFacts:
-        """All that was seen."""
+    def profile(self) -> TagProfile:
+        """The profile."""
         everything = Statistics(self._rows, {}, 0, self._listed.ranked(), self._users.ranked())
         rank = arrow().compute.index(everything.tags["text"], self._tag).as_py() + 1
         if not rank:
@@ -135,7 +147,7 @@ class _Around:
         together = Statistics(self._rows, {}, 0, self._together.ranked(), None)
         (pictures,) = together.counted([self._tag]).counts
         users = dictionary_of(everything.users.slice(0, MOST_USERS))
-        return TagFacts(
+        return TagProfile(
             tag=self._tag,
             listed=int(self._places.sum()),
             pictures=pictures,
@@ -162,14 +174,15 @@ def _not_there(tag: str, everything: Statistics) -> str:
         written.setdefault(fold(known), known)  # of several spellings the most frequent one
     wanted = fold(tag[:LONGEST_SHOWN])
     alike = set(get_close_matches(wanted, written, 50, 0.6))
-    nearest = sorted((one for one in written if one in alike), key=lambda one: -likeness(wanted, one))  # then by rank
-    told = f"the nearest tags are {', '.join(repr(written[one]) for one in nearest[:5])}"
+    nearest = [one for one in written if one in alike]  # by rank
+    nearest.sort(key=lambda one: -SequenceMatcher(None, wanted, one).ratio())
+    similar = f"the nearest tags are {', '.join(repr(written[one]) for one in nearest[:5])}"
     none = "no frequent tag is written alike: `excite tags stats` lists them"
-    return f"no image lists {tag[:LONGEST_SHOWN]!r}; {told if nearest else none}"
+    return f"no image lists {tag[:LONGEST_SHOWN]!r}; {similar if nearest else none}"
 
 
 def shown(text: str) -> str:
-    r"""A tag or a user for a line of a terminal: a corpus may hold whole books, and letters that move the cursor.
+    r"""A tag or a user for one line of a terminal: cut to 60 characters, control characters escaped.
 
     Example:
         >>> shown("dog"), shown("\x1b[2J" + "very " * 100)
@@ -179,38 +192,10 @@ def shown(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
 
 
-def likeness(one: str, other: str) -> float:
-    """How alike two words are written, 1 for the same.
-
-    Example:
-        >>> likeness("dog", "dogs") > likeness("dog", "do it")
-        True
-    """
-    return SequenceMatcher(None, one, other).ratio()
-
-
-# Which tags are visual: words for something that can be seen in an image.
-#
-# Nobody has a list of all visual words. So there are two measures, each with its own blind spot; both are always
-# printed with their names:
-#
-# * **named**: the tag is a word for something that a classifier of this package knows: a label of ImageNet or COCO, a
-# synonym, or an everyday word for a group of labels. It may stand in the plural, and of a compound the last word
-# counts ("old dog"). This needs no images, but knows objects, animals and people only: "sunset", "red" and "beach"
-# are visual and not named, and "hot" (ImageNet has "red hot", a sausage) is named and not visual. * **learnt**: a tag
-# classifier that was trained on such images finds the tag in images it has not seen: its average precision is at
-# least 5 times the share of images that list it, which is the precision of guessing. This depends on the classifier
-# and on how much it has seen: a rare tag may be visual and not learnt, and a tag that always comes with something
-# visible ("holiday" with beaches) is learnt.
-
-TIMES_CHANCE = 5.0
-COLUMNS = ("tag", "precision", "share")
-
-
 def known_words(labels: Labels) -> frozenset[str]:
-    """All words that mean a label or several: names, synonyms, their last words, and kinds.
+    """All words for a label or a group of labels: names, synonyms, their last words, and kinds.
 
-    These are the words that `Labels.find` takes, but for beginnings of words and numbers of labels: a tag is none.
+    These are the words that `Labels.find` accepts, but for prefixes and numbers of labels.
 
     Example:
         >>> from excite.vocabulary import imagenet_labels
@@ -239,9 +224,9 @@ def learnt_tags(path: Path) -> dict[str, bool]:
     r"""Whether a classifier has learnt each tag that it was measured on.
 
     Args:
-        path: what the training measured, a CSV file with the columns ``tag``, ``precision`` (the average precision on
-            images kept aside) and ``share`` (of these images that list the tag), and any others. A tag that no such
-            image lists has no precision and is left out.
+        path: the measures of a training, a CSV file with the columns ``tag``, ``precision`` (average precision on
+            held-out images) and ``share`` (of these images that list the tag), and any others. Tags without a
+            precision, which no such image lists, are left out.
 
     Raises:
         DataError: the file cannot be read, or is none of this kind.
@@ -257,7 +242,7 @@ def learnt_tags(path: Path) -> dict[str, bool]:
         missing = [name for name in COLUMNS if name not in (lines.fieldnames or ())]
         if missing:
             raise DataError(f"{path} holds no measures of tags: it has no column {missing[0]!r}")
-        measured = {line["tag"]: (_number(line["precision"]), _number(line["share"])) for line in lines}
+        measured = {line["tag"]: [float(line[name] or "nan") for name in COLUMNS[1:]] for line in lines}
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"cannot read the measures {path}: {' '.join(str(error).split())}") from None
     return {
@@ -268,10 +253,10 @@ def learnt_tags(path: Path) -> dict[str, bool]:
 
 
 def visual_share(dictionary: Dictionary, is_visual: Callable[[str], bool]) -> dict[str, Any]:
-    """How much of a dictionary is visual: of its tags, and of how often they are listed.
+    """The visual share of a dictionary: of its tags, and of their listings.
 
     Returns:
-        ``judged``, the number of tags; the shares ``of_tags`` and ``of_listed``, None where there is nothing.
+        ``judged``, the number of tags; the shares ``of_tags`` and ``of_listed``, None for an empty dictionary.
 
     Example:
         >>> from excite.tags.dictionary import Dictionary
@@ -288,10 +273,10 @@ def visual_share(dictionary: Dictionary, is_visual: Callable[[str], bool]) -> di
 
 
 def learnt_share(dictionary: Dictionary, learnt: Mapping[str, bool]) -> dict[str, Any]:
-    """How much of the measured part of a dictionary was learnt.
+    """The learnt share of the measured part of a dictionary.
 
     Raises:
-        DataError: nothing of it was measured.
+        DataError: none of its tags was measured.
 
     Example:
         >>> from excite.tags.dictionary import Dictionary
@@ -302,8 +287,3 @@ def learnt_share(dictionary: Dictionary, learnt: Mapping[str, bool]) -> dict[str
     if not measured:
         raise DataError("the measures are of other tags: none of them is in this dictionary")
     return visual_share(dictionary.ranked(measured), learnt.__getitem__)
-
-
-def _number(text: str | None) -> float:
-    """A number; what is left empty was not measured."""
-    return float(text) if text else math.nan

@@ -1,1 +1,1 @@
-"""Output layers for other concepts, trained on features that stay as they are."""
+"""Training: fine-tuning of an output layer (`finetune`) and of tag classifiers on large corpora (`tags`)."""

@@ -1,4 +1,4 @@
-"""What an image looks like in training: squared by mirrors, a random part of it, perhaps flipped."""
+"""Training views of an image: reflected to a square, randomly cropped and flipped."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ if TYPE_CHECKING:
 
     from excite.models import Preprocess
 
-__all__ = ["Views", "Whole", "mirrored_square", "noise"]
-
-MARGIN = 256 / 224  # the paper's squares are so much larger than the parts cut out of them
-LARGE = 2048  # a longer side says nothing more here; the square of a long strip would take all memory
+MARGIN = 256 / 224  # side of the square / side of the crop, as in the paper
+MAX_SIDE = 2048  # larger images are reduced first; the square of a long strip would exhaust memory
 
 
 @dataclass(frozen=True)
 class Views:
-    """Random views of images; which, is told by the seed, the image's name and the view's number alone.
+    """Random crops and flips, determined by the seed, the image's name and the number of the view.
 
     Attributes:
-        preprocess: how the classifier takes images; a view has its shorter side as both sides.
-        seed: another one gives other views.
+        preprocess: the classifier's preprocessing; a view is a square of its shorter side.
+        seed: of the random numbers.
     """
 
     preprocess: Preprocess
@@ -49,56 +47,41 @@ class Views:
         return torch.stack([self._view(whole, name, number) for number in numbers])
 
     def _view(self, whole: Tensor, name: str, number: int) -> Tensor:
-        content = hashlib.blake2b(f"{self.seed} {number} {name}".encode(errors="surrogateescape")).digest()
-        random = np.random.default_rng(int.from_bytes(content, "big"))
+        digest = hashlib.blake2b(f"{self.seed} {number} {name}".encode(errors="surrogateescape")).digest()
+        random = np.random.default_rng(int.from_bytes(digest, "big"))
         side = self.preprocess.shorter_side
         top, left = (int(random.integers(whole.shape[1] - side + 1)) for _ in range(2))
-        part = whole[:, top : top + side, left : left + side]
-        return part.flip(-1) if random.integers(2) else part
+        crop = whole[:, top : top + side, left : left + side]
+        return crop.flip(-1) if random.integers(2) else crop
 
 
 @dataclass(frozen=True)
-class Whole:
-    """The one view of an image that is not random: all of it, squared by mirrors as in training.
-
-    Attributes:
-        preprocess: how the classifier takes images; a view has its shorter side as both sides.
-    """
+class WholeImage:
+    """The deterministic view for validation: the whole image, reflected to a square as in training."""
 
     preprocess: Preprocess
 
     def __call__(self, picture: Image.Image, _name: str, numbers: Sequence[int]) -> Tensor:
-        """The view, [numbers, 3, side, side].
-
-        Example:
-            >>> from excite.models import Preprocess
-            >>> Whole(Preprocess(shorter_side=28))(Image.new("RGB", (60, 40)), "photo", (0,)).shape
-            torch.Size([1, 3, 28, 28])
-        """
+        """The same view for each number, [numbers, 3, side, side]."""
         square = replace(self.preprocess, square=True, multiple=1)
         return torch.stack([square(mirrored_square(picture))] * len(numbers))
 
 
 def mirrored_square(picture: Image.Image) -> Image.Image:
-    """The image continued as in mirrors along its longer sides, so that it becomes a square.
+    """Pad the image to a square by reflection along its longer sides.
 
     Example:
         >>> mirrored_square(Image.new("RGB", (6, 4))).size
         (6, 6)
     """
     picture = picture.copy()
-    picture.thumbnail((LARGE, LARGE))
+    picture.thumbnail((MAX_SIDE, MAX_SIDE))
     width, height = picture.size
     missing = [max(width, height) - side for side in (height, width)]
-    around = [(lack // 2, lack - lack // 2) for lack in missing]
-    return Image.fromarray(np.pad(np.asarray(picture), [*around, (0, 0)], mode="symmetric"))
+    padding = [(lack // 2, lack - lack // 2) for lack in missing]
+    return Image.fromarray(np.pad(np.asarray(picture), [*padding, (0, 0)], mode="symmetric"))
 
 
-def noise() -> Image.Image:
-    """An image that tells nothing, to see how a network runs.
-
-    Example:
-        >>> noise().size
-        (300, 300)
-    """
+def noise_image() -> Image.Image:
+    """Uniform noise, to observe a network's forward pass."""
     return Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype=np.uint8))

@@ -1,4 +1,4 @@
-"""Pictures to learn from: what each one shows, and what nobody is sure about."""
+"""Labelled images for fine-tuning: the categories present in each image, and those that are uncertain."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ from excite.vocabulary import Labels
 from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
-    from excite.datasets import Dataset, Sample
-
-__all__ = ["Example", "Examples", "place_of", "read_examples"]
+    from excite.datasets import Dataset
 
 LABELS_ONLY = "annotations/labels_"  # SPLIT.jsonl: {"file": NAME, "labels": [CATEGORY, ...]} a line
 
 
 @dataclass(frozen=True)
 class Example:
-    """An image to learn from.
+    """A labelled image.
 
     Attributes:
         name: its name within the data set.
         path: the file.
-        present: the categories that it shows.
-        unsure: those of which it shows difficult instances only: neither there nor not there, by VOC's custom.
+        present: the categories in the image.
+        unsure: categories with difficult instances only; by VOC's convention neither present nor absent.
     """
 
     name: str
@@ -42,13 +40,13 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """The images of a split, and the words of the categories to be learnt.
+    """The labelled images of a split.
 
     Attributes:
-        labels: for each category, in order, what it is called; one of its words is the data set's own.
+        labels: the words for each category; one of them is the data set's own.
         categories: the data set's own words, in the same order.
-        pictures: the examples.
-        failures: a line for each image whose annotation cannot be read.
+        pictures: the images.
+        failures: a line for each annotation that cannot be read.
     """
 
     labels: Labels
@@ -57,13 +55,13 @@ class Examples:
     failures: tuple[str, ...] = ()
 
     def of(self, labels: Labels) -> Examples:
-        """The same images, for these labels only; one of each label's words must be the data set's."""
-        categories = tuple(self._called(labels, unit) for unit in range(len(labels)))
+        """The same images with these labels only; one word of each label must be the data set's."""
+        categories = tuple(self._category(labels, unit) for unit in range(len(labels)))
         if len(set(categories)) < len(categories):
             raise DataError(f"several labels mean the same category: {', '.join(categories)}")
         return replace(self, labels=labels, categories=categories)
 
-    def _called(self, labels: Labels, unit: int) -> str:
+    def _category(self, labels: Labels, unit: int) -> str:
         wanted = {fold(word) for word in labels.synonyms(unit)}
         for known, category in enumerate(self.categories):
             if wanted & {fold(word) for word in (category, *self.labels.synonyms(known))}:
@@ -71,21 +69,23 @@ class Examples:
         raise DataError(f"the data has no category {labels.name(unit)!r}: it has {', '.join(self.categories)}")
 
     def split(self, share: float) -> tuple[Examples, Examples]:
-        """Without about this share of the images, and these alone; which, depends on nothing but their names.
+        """Training images and about this share of held-out images, chosen by the hash of their names.
 
         Example:
             >>> pictures = tuple(Example(f"{k}.jpg", Path(f"{k}.jpg"), frozenset()) for k in range(1000))
-            >>> kept, aside = Examples(Labels(["cat"]), ("cat",), pictures).split(0.1)
-            >>> len(kept.pictures), len(aside.pictures)
+            >>> training, held_out = Examples(Labels(["cat"]), ("cat",), pictures).split(0.1)
+            >>> len(training.pictures), len(held_out.pictures)
             (901, 99)
         """
-        aside = {picture for picture in self.pictures if place_of(picture.name) < share}
-        kept = tuple(picture for picture in self.pictures if picture not in aside)
-        return replace(self, pictures=kept), replace(self, pictures=tuple(p for p in self.pictures if p in aside))
+        parts: tuple[list[Example], list[Example]] = [], []
+        for picture in self.pictures:
+            parts[uniform_hash(picture.name) < share].append(picture)
+        training, held_out = (replace(self, pictures=tuple(part)) for part in parts)
+        return training, held_out
 
 
 def read_examples(folder: str | Path, split: str) -> Examples:
-    """The examples of a data set that `excite.datasets.open_dataset` knows, or of one that has labels only.
+    """Read a data set that `excite.datasets.open_dataset` knows, or one with image-level labels only.
 
     The latter has ``annotations/labels_SPLIT.jsonl`` and its images in the folder ``SPLIT``.
 
@@ -102,11 +102,11 @@ def read_examples(folder: str | Path, split: str) -> Examples:
     if files.keys() - with_boxes:
         name = chosen_split(split, sorted(files.keys() | with_boxes), folder)
         if name not in with_boxes:
-            return _labels_only(files[name], folder / name)
-    return _of_dataset(open_dataset(folder, split))
+            return _read_labels_only(files[name], folder / name)
+    return _read_dataset(open_dataset(folder, split))
 
 
-def _of_dataset(dataset: Dataset) -> Examples:
+def _read_dataset(dataset: Dataset) -> Examples:
     apart = SPELLED_APART if isinstance(dataset, Voc) else {}
     words = [(name, apart[name]) if name in apart else (name,) for name in dataset.categories]
     if not words:
@@ -114,19 +114,17 @@ def _of_dataset(dataset: Dataset) -> Examples:
     pictures, failures = [], []
     for name in dataset.names:
         try:
-            pictures.append(_example(dataset.sample(name)))
+            sample = dataset.sample(name)
         except DataError as error:
             failures.append(str(error))
+            continue
+        present = frozenset(target.concept for target in sample.targets if not target.difficult)
+        unsure = frozenset(target.concept for target in sample.targets if target.difficult)
+        pictures.append(Example(sample.name, sample.path, present, unsure))
     return Examples(Labels(words), dataset.categories, tuple(pictures), tuple(failures))
 
 
-def _example(sample: Sample) -> Example:
-    present = frozenset(target.concept for target in sample.targets if not target.difficult)
-    unsure = frozenset(target.concept for target in sample.targets if target.difficult)
-    return Example(sample.name, sample.path, present, unsure)
-
-
-def _labels_only(path: Path, folder: Path) -> Examples:
+def _read_labels_only(path: Path, folder: Path) -> Examples:
     lines = read_text(path).splitlines()
     pictures = tuple(_line(line, f"{path}, line {number}", folder) for number, line in enumerate(lines, 1) if line)
     categories = sorted({category for picture in pictures for category in picture.present})
@@ -142,20 +140,18 @@ def _line(line: str, where: str, folder: Path) -> Example:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: broken JSON ({error})") from None
-    if not isinstance(entry, dict) or not isinstance(entry.get("file"), str) or not _are_words(entry.get("labels")):
+    file, labels = (entry.get("file"), entry.get("labels")) if isinstance(entry, dict) else (None, None)
+    is_list = isinstance(labels, list) and all(isinstance(label, str) and label.strip() for label in labels)
+    if not isinstance(file, str) or labels is None or not is_list:
         raise DataError(f'{where}: {{"file": NAME, "labels": [CATEGORY, ...]}} was expected')
-    return Example(entry["file"], picture_in(folder, entry["file"], where), frozenset(entry["labels"]))
+    return Example(file, picture_in(folder, file, where), frozenset(labels))
 
 
-def _are_words(labels: object) -> bool:
-    return isinstance(labels, list) and all(isinstance(label, str) and label.strip() for label in labels)
-
-
-def place_of(name: str) -> float:
-    """A number from 0 to 1 that looks drawn at random, but is the same for the same name for ever.
+def uniform_hash(name: str) -> float:
+    """A number in [0, 1), uniform over names and constant for each name: for stable held-out splits.
 
     Example:
-        >>> round(place_of("photo.jpg"), 3)
+        >>> round(uniform_hash("photo.jpg"), 3)
         0.452
     """
     digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=8).digest()

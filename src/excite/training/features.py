@@ -1,4 +1,4 @@
-"""What an output layer reads, computed image by image and kept on disk: killed and started again, it goes on."""
+"""The input of the output layer ("features") of each image, computed once and stored on disk; resumable."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import hashlib
 import json
 import math
 import os
-import shutil
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 
-from excite.errors import DataError, ExciteError, ImageError, ModelError
-from excite.images import read_image
+from excite.errors import DataError, ExciteError, ModelError
+from excite.images import file_state, read_image
 from excite.io.locks import Lock
 from excite.jobs import JsonLinesStore
-from excite.jobs.loop import no_progress, run
+from excite.jobs.loop import run
 from excite.models.classifier import network_identity
 from excite.training.output_layer import features_of
 
@@ -29,52 +28,52 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from excite.jobs import Entry, Executor
-    from excite.jobs.loop import Progress
-    from excite.training.augmentation import Views, Whole
-    from excite.training.examples import Example, Examples
+    from excite.jobs.loop import Progress, Work
+    from excite.training.augmentation import Views, WholeImage
+    from excite.training.examples import Example
+
+Task = TypeVar("Task")
 
 
 @dataclass(frozen=True, eq=False)
-class Extraction:
-    """The work done for each image: the features of some of its views.
+class FeatureExtractor:
+    """Computes the features of some views of each image, as work for `excite.jobs.loop.run`.
 
     Attributes:
-        network: the classifier; its output layer may be any.
-        layer: the name of that layer.
-        views: makes the views,
-        numbers: of these numbers.
+        network: the classifier; the weights of its output layer do not matter.
+        layer: the name of its output layer.
+        views: the augmentation.
+        numbers: of the views.
     """
 
     network: nn.Module
     layer: str
-    views: Views | Whole
+    views: Views | WholeImage
     numbers: tuple[int, ...]
-    question: str = field(init=False)
+    identity: str = field(init=False)
 
     def __post_init__(self) -> None:
         facts = [network_identity(self.network, self.layer), repr(self.views), self.numbers]
-        object.__setattr__(self, "question", json.dumps(facts))
+        object.__setattr__(self, "identity", json.dumps(facts))
 
     def key(self, task: Example) -> str:
         """Changes when the image, the network below its output layer or the views do."""
-        facts = [self.question, task.name, state_of(task.path)]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+        return job_key(self.identity, task.name, file_state(task.path))
 
     def __call__(self, task: Example) -> dict[str, Any]:
-        """The features of an image, for a `Shelf`."""
-        return self.answer(read_image(task.path), task.name)
+        """The features of an image, for a `FeatureStore`."""
+        return self.extract(read_image(task.path), task.name)
 
-    def answer(self, picture: Image.Image, name: str) -> dict[str, Any]:
-        """The same for an image that was read."""
-        pictures = self.views(picture, name, self.numbers)
-        features = features_of(self.network, self.layer, pictures).half()  # more digits change no classifier
+    def extract(self, picture: Image.Image, name: str) -> dict[str, Any]:
+        """The features of a decoded image, in half precision."""
+        features = features_of(self.network, self.layer, self.views(picture, name, self.numbers)).half()
         if not features.isfinite().all():
             raise ModelError(f"the features of {name!r} are beyond all numbers: is it a network with weights?")
         return {"picture": name, "features": features.numpy()}
 
 
-class Shelf(JsonLinesStore):
-    """Where features are kept: their numbers one after the other in a file, and a ledger that says what is where."""
+class FeatureStore(JsonLinesStore):
+    """Features on disk: their values one after the other in ``features.bin``, their offsets in ``index.jsonl``."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "index.jsonl", required=("picture", "start", "shape"))
@@ -82,24 +81,24 @@ class Shelf(JsonLinesStore):
         self._lock = Lock(folder, trace=False)
 
     def read(self) -> dict[str, Entry]:
-        """The images whose features are there, by key; lines about numbers that got lost are forgotten.
+        """The index, by key; entries that point behind the end of ``features.bin`` are removed.
 
-        Otherwise those that come later would lie where such a line says, and be taken for others.
+        Otherwise features written later at that offset would be attributed to the wrong image.
         """
-        noted = super().read()
+        indexed = super().read()
         size = self.numbers.stat().st_size if self.numbers.is_file() else 0
-        entries = {key: entry for key, entry in noted.items() if _is_place(entry) and _end(entry) <= size}
-        if len(entries) < len(noted):
+        entries = {key: entry for key, entry in indexed.items() if _is_valid(entry) and _end(entry) <= size}
+        if len(entries) < len(indexed):
             self.rewrite(entries)
         return entries
 
     def add(self, entry: Entry) -> None:
-        """Keep the features of one more image; first the numbers, so that every line is true."""
+        """Store the features of one more image: the values first, so that the index is always true."""
         features: np.ndarray[Any, np.dtype[np.float16]] = entry["features"]
-        begun = self._lock.take()  # of two runs each would mistake the other's numbers for its own
+        begun = self._lock.take()  # two runs would interleave their values
         try:
             with self.numbers.open("ab") as file:
-                if begun:  # what a kill left without a line is of no use
+                if begun:  # drop values without an index entry, left by a kill
                     file.truncate(max(map(_end, self.read().values()), default=0))
                     file.seek(0, os.SEEK_END)
                 start = file.tell()
@@ -109,7 +108,7 @@ class Shelf(JsonLinesStore):
         super().add({"key": entry["key"], "picture": entry["picture"], "start": start, "shape": features.shape})
 
     def close(self) -> None:
-        """Let others add features."""
+        """Release the lock."""
         self._lock.release()
 
     def features(self, keys: Sequence[str]) -> Tensor:
@@ -117,111 +116,53 @@ class Shelf(JsonLinesStore):
         entries = super().read()
         shape = tuple(entries[keys[0]]["shape"])
         stacked = torch.empty(len(keys), *shape, dtype=torch.float16)
-        for place, key in enumerate(keys):
+        for row, key in enumerate(keys):
             read = np.fromfile(self.numbers, np.float16, math.prod(shape), offset=entries[key]["start"])
-            stacked[place] = torch.from_numpy(read.reshape(shape))
+            stacked[row] = torch.from_numpy(read.reshape(shape))
         return stacked
 
 
-def _is_place(entry: Entry) -> bool:
-    """Whether an entry says where features are; a damaged one says anything, and they are computed again."""
+def _is_valid(entry: Entry) -> bool:
+    """Whether offset and shape are whole numbers; a damaged entry is computed again."""
     start, shape = entry["start"], entry["shape"]
     numbers = [start, *shape] if isinstance(shape, list) else [None]
     return all(type(number) is int and number >= 0 for number in numbers)
 
 
 def _end(entry: Entry) -> int:
-    """Where the numbers of an entry end, in bytes."""
+    """The offset behind the values of an entry, in bytes."""
     end: int = entry["start"] + 2 * math.prod(entry["shape"])
     return end
 
 
-def state_of(path: Path) -> list[Any]:
-    """What changes when an image does."""
-    try:
-        state = path.stat()
-    except OSError as error:
-        raise ImageError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
-    return [str(path.resolve()), state.st_mtime_ns, state.st_size]
+def extract_features(
+    work: Work[Task],
+    tasks: Sequence[Task],
+    folder: Path,
+    what: str,
+    failures: list[str],
+    workers: int | Executor,
+    progress: Progress,
+) -> tuple[list[str], Tensor]:
+    """The names of all images that can be read, and their features [images, views, ...].
 
+    Features in the `FeatureStore` of the folder are not computed again. ``failures`` receives a line for each image
+    that cannot be read; ``what`` names the images in messages.
 
-# Where the features of an epoch come from: views that were fixed once, or new ones each time.
-
-Lesson = tuple["Tensor", "Tensor", "Tensor"]
-"""Features, what is present and what is sure, as `excite.training.sgd.Fit.epoch` takes them."""
-
-
-@dataclass(frozen=True)
-class Gathering:
-    """Computes the features of images, those that are kept on disk aside.
-
-    Attributes:
-        examples: the images, and what they show.
-        workers: who does it: how many processes of this machine, or a crew.
-        progress: shows how far the work is.
-        failures: gets a line for each image that cannot be read, once; it is left out.
+    Raises:
+        DataError: no image can be read.
     """
-
-    examples: Examples
-    workers: int | Executor = 1
-    progress: Progress = no_progress
-    failures: list[str] = field(default_factory=list)
-
-    def __call__(self, work: Extraction, folder: Path, what: str) -> Lesson:
-        """The features of all views, and the truth, of all images that can be read."""
-        pictures, failures = self.examples.pictures, list[str]()
-        shelf = Shelf(folder)
-        entries = self.progress(
-            run(work, pictures, shelf, workers=self.workers, failures=failures), len(pictures), what
-        )
-        keys = {entry["picture"]: entry["key"] for entry in entries}
-        self.failures.extend(failure for failure in failures if failure not in self.failures)
-        if not keys:
-            reason = f"none of {len(pictures)} can be read; the first: {failures[0]}" if failures else "there are none"
-            raise DataError(f"no images to learn from: {reason}")
-        return shelf.features(list(keys.values())), *self._truth([p for p in pictures if p.name in keys])
-
-    def _truth(self, pictures: list[Example]) -> tuple[Tensor, Tensor]:
-        categories = self.examples.categories
-        present = torch.tensor([[float(one in picture.present) for one in categories] for picture in pictures])
-        unsure = torch.tensor([[float(one in picture.unsure) for one in categories] for picture in pictures])
-        return present, 1 - unsure
+    if not tasks:
+        raise DataError("there are no images to learn from")
+    store, failed = FeatureStore(folder), list[str]()
+    entries = progress(run(work, tasks, store, workers=workers, failures=failed), len(tasks), what)
+    keys = {entry["picture"]: entry["key"] for entry in entries}
+    failures.extend(failed)
+    if not keys:
+        raise DataError(f"none of {len(tasks)} {what} can be read; the first: {failed[0]}")
+    return list(keys), store.features(list(keys.values()))
 
 
-class FixedViews:
-    """All views are looked at once, before the first epoch; each epoch takes the next one of each image."""
-
-    def __init__(self, work: Extraction, gather: Gathering, folder: Path) -> None:
-        self._features, self._present, self._sure = gather(work, folder, "pictures")
-
-    def __call__(self, epoch: int) -> Lesson:
-        """Neighbours are at different views, so that an epoch sees all kinds."""
-        pictures, views = self._features.shape[:2]
-        chosen = self._features[torch.arange(pictures), (torch.arange(pictures) + epoch) % views]
-        return chosen, self._present, self._sure
-
-
-class FreshViews:
-    """Every epoch looks at a new view of each image, whose number is the epoch's."""
-
-    def __init__(self, work: Extraction, gather: Gathering, folder: Path) -> None:
-        self._work, self._gather, self._folder = work, gather, folder
-        self._failed: int | None = None  # images that could not be read in the epoch before
-
-    def __call__(self, epoch: int) -> Lesson:
-        """The features of an earlier epoch are no longer needed; those of this one, if it was stopped, are.
-
-        Raises:
-            DataError: an image is gone that the epoch before has read. To go on would be another training.
-        """
-        here = self._folder / f"epoch-{epoch}"
-        for folder in self._folder.glob("epoch-*"):
-            if folder != here:
-                shutil.rmtree(folder)
-        work = replace(self._work, numbers=(epoch,))
-        features, present, sure = self._gather(work, here, f"epoch {epoch + 1}: images")
-        failures = self._gather.failures
-        if self._failed is not None and len(failures) > self._failed:
-            raise DataError(f"an image got lost while it is learnt from: {failures[-1]}; put it back, and start again")
-        self._failed = len(failures)
-        return features[:, 0], present, sure
+def job_key(*facts: Any) -> str:
+    """A hash of all facts that a result depends on."""
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

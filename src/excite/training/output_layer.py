@@ -1,8 +1,8 @@
-"""The output layer of any classifier: which module it is, what it reads, and what the network makes of its answer.
+"""The output layer of a classifier: which module it is, its input, and the operations behind it.
 
-Only this layer is trained, so all below it needs to be computed once. Most networks end with it; where something comes
-behind (the pooling of a convolution that answers for each place), these few calls are noted in one run of the network
-and made again on whatever the layer gives.
+Only this layer is trained, so everything below it is computed once. Most networks end with it; operations behind it
+(the pooling of a convolution that answers at each position) are recorded in one forward pass and replayed on whatever
+the layer computes.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 
     from excite.models import Card
 
-__all__ = ["Output", "features_of", "with_new_output"]
-
-START = 0.01  # the deviation of the weights that training begins with, as usual in Caffe
+INITIAL_STD = 0.01  # of new weights, as usual in Caffe
 FAR = 1e6  # beyond any logit
 ROUNDING = 1e-4  # of the largest logit: the same sums in another order
-_PLACE = "_excite_place"
+_SLOT = "_excite_slot"
+_Call = tuple["Callable[..., Any]", Any, Any]  # a function, args and kwargs with slots
 
 
 def with_new_output(card: Card, base: nn.Module, classes: int, seed: int = 0) -> tuple[nn.Module, str]:
     """The network of a card for other classes, and the name of its output layer.
 
-    Below that layer it has the weights of ``base``, in it random ones.
+    The output layer gets random weights, all others those of ``base``.
 
     Raises:
         ModelError: the number of classes does not change exactly one layer.
@@ -47,50 +46,47 @@ def with_new_output(card: Card, base: nn.Module, classes: int, seed: int = 0) ->
         ('classifier', torch.Size([20, 1280]))
     """
     network = card.build(classes)
-    layer = _only(_changed(network, base) or _changed(network, card.build(classes + 1)), card.name)
+    layers = _changed(network, base) or _changed(network, card.build(classes + 1))
+    if not layers:
+        raise ModelError(f"{card.name} has a fixed number of classes: its output layer cannot be replaced.")
+    if len(layers) > 1:
+        found = ", ".join(layers)
+        raise ModelError(f"{card.name} has several output layers ({found}): only a network with one can be fine-tuned.")
+    (layer,) = layers
     random = torch.Generator().manual_seed(seed)
     tensors = {name: tensor for name, tensor in base.state_dict().items() if not name.startswith(card.ignored)}
     for name, tensor in network.get_submodule(layer).state_dict().items():
-        begun = torch.zeros(tensor.shape)  # a bias begins at 0
-        tensors[f"{layer}.{name}"] = begun.normal_(std=START, generator=random) if tensor.dim() > 1 else begun
+        new = torch.zeros(tensor.shape)  # a bias begins at 0
+        tensors[f"{layer}.{name}"] = new.normal_(std=INITIAL_STD, generator=random) if tensor.dim() > 1 else new
     fill(network, tensors, card.name)
     return network, layer
 
 
 def _changed(network: nn.Module, other: nn.Module) -> list[str]:
-    """The layers with tensors of other shapes."""
+    """The layers whose tensors have different shapes."""
     one, two = network.state_dict(), other.state_dict()
     return sorted({name.rpartition(".")[0] for name in one.keys() & two.keys() if one[name].shape != two[name].shape})
 
 
-def _only(layers: Sequence[str], model: str) -> str:
-    if not layers:
-        raise ModelError(f"{model} says itself how many classes it has: no other output layer can be put into it.")
-    if len(layers) > 1:
-        found = ", ".join(layers)
-        raise ModelError(f"{model} has several output layers ({found}): only a network with one can be fine-tuned.")
-    return layers[0]
-
-
 def features_of(network: nn.Module, layer: str, pictures: Tensor) -> Tensor:
-    """What the output layer reads of these images."""
-    read: list[Any] = []
-    handle = network.get_submodule(layer).register_forward_pre_hook(lambda _module, given: read.append(given))
+    """The input of the output layer for these images."""
+    inputs: list[Any] = []
+    handle = network.get_submodule(layer).register_forward_pre_hook(lambda _module, given: inputs.append(given))
     try:
         with torch.no_grad():
             network(pictures)
     finally:
         handle.remove()
-    if len(read) != 1 or len(read[0]) != 1 or not isinstance(read[0][0], Tensor):
+    if len(inputs) != 1 or len(inputs[0]) != 1 or not isinstance(inputs[0][0], Tensor):
         raise ModelError(f"the output layer {layer!r} is not called once with one tensor: it cannot be fine-tuned.")
-    features: Tensor = read[0][0]
+    features: Tensor = inputs[0][0]
     return features
 
 
 class Output(nn.Module):
-    """An output layer and what the network does behind it: from features to logits [N, classes].
+    """An output layer and the operations behind it: from features to logits [N, classes].
 
-    The layer is the network's own: training one trains the other.
+    The layer is shared with the network: training one trains the other.
     """
 
     def __init__(self, layer: nn.Module, tail: Sequence[_Call]) -> None:
@@ -100,47 +96,47 @@ class Output(nn.Module):
 
     @classmethod
     def of(cls, network: nn.Module, layer: str, pictures: Tensor) -> Self:
-        """The output of a network, as seen in a run on the first of at least two images and checked on all.
+        """The output of a network, recorded on the first of at least two images and checked on all.
 
         Raises:
-            ModelError: what comes behind the layer also depends on the image in other ways, or knows no negative
-                logits, as SqueezeNet's ReLU: for several labels at once every output would fade to nothing.
+            ModelError: the operations behind the layer also depend on other activations, or have no negative logits,
+                as SqueezeNet's ReLU: in multi-label training every output would vanish.
         """
         module = network.get_submodule(layer)
         with torch.no_grad():
-            with _Noting() as noting:
-                handle = module.register_forward_hook(lambda _module, _given, answer: noting.begin(answer))
+            with _Recorder() as recorder:
+                handle = module.register_forward_hook(lambda _module, _given, answer: recorder.begin(answer))
                 try:
                     last = main_output(network(pictures[:1]))
                 finally:
                     handle.remove()
-            output = cls(module, noting.calls[: getattr(last, _PLACE, 0)])
+            output = cls(module, recorder.calls[: getattr(last, _SLOT, 0)])
             expected = _flat(main_output(network(pictures)))
             features = features_of(network, layer, pictures)
-            if not output._gives(expected, features):
-                raise ModelError(f"what the network does behind {layer!r} cannot be repeated without the image.")
-            if not bool((output._behind(module(features) - FAR) < 0).all()):
+            if not output._matches(expected, features):
+                raise ModelError(f"the operations behind {layer!r} cannot be replayed without the image.")
+            if not bool((output._tail_of(module(features) - FAR) < 0).all()):
                 raise ModelError(
-                    f"behind its output layer {layer!r} the network cuts off what is negative, so it could never say "
-                    "that something is not there: fine-tune another network."
+                    f"behind its output layer {layer!r} the network cuts off negative logits, so no category could "
+                    "be absent: fine-tune another network."
                 )
         return output
 
     def forward(self, features: Tensor) -> Tensor:
         """The logits."""
-        return self._behind(self.layer(features))
+        return self._tail_of(self.layer(features))
 
-    def _behind(self, answer: Tensor) -> Tensor:
-        """The logits that the network makes of what the layer answers."""
+    def _tail_of(self, answer: Tensor) -> Tensor:
+        """The logits from the output of the layer."""
         values = [answer]
-        for call in self.tail:
-            values.append(call(values))
+        for function, args, kwargs in self.tail:
+            values.append(function(*_filled(args, values), **_filled(kwargs, values)))
         return _flat(values[-1])
 
-    def _gives(self, expected: Tensor, features: Tensor) -> bool:
+    def _matches(self, expected: Tensor, features: Tensor) -> bool:
         try:
             found = self(features)
-        except RuntimeError:  # a shape that held for one image only
+        except RuntimeError:  # a recorded shape that fits one image only
             return False
         near = ROUNDING * float(expected.abs().max())
         return found.shape == expected.shape and torch.allclose(found, expected, rtol=0, atol=near)
@@ -148,55 +144,44 @@ class Output(nn.Module):
 
 @dataclass(frozen=True)
 class _Slot:
-    """Stands for a tensor that was made by the layer (0) or by one of the calls behind it (from 1)."""
+    """A placeholder for the output of the layer (0) or of one of the calls behind it (from 1)."""
 
-    place: int
-
-
-@dataclass(frozen=True)
-class _Call:
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    def __call__(self, values: Sequence[Tensor]) -> Tensor:
-        result: Tensor = self.function(*_filled(self.args, values), **_filled(self.kwargs, values))
-        return result
+    number: int
 
 
-class _Noting(TorchFunctionMode):
-    """Notes every call that reads what the layer gave, or what was made of it."""
+class _Recorder(TorchFunctionMode):
+    """Records every call whose arguments depend on the output of the layer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[_Call] = []
 
     def begin(self, answer: Tensor) -> None:
-        setattr(answer, _PLACE, 0)
+        setattr(answer, _SLOT, 0)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        behind = any(hasattr(tensor, _PLACE) for tensor in tensors_in((args, kwargs)))
-        call = _Call(func, _emptied(args), _emptied(kwargs))  # before it is made: it may write to what it reads
+        behind = any(hasattr(tensor, _SLOT) for tensor in tensors_in((args, kwargs)))
+        call = func, _emptied(args), _emptied(kwargs)  # before it runs: it may work in place
         result = func(*args, **kwargs)
         if behind and isinstance(result, Tensor):
             self.calls.append(call)
-            setattr(result, _PLACE, len(self.calls))
+            setattr(result, _SLOT, len(self.calls))
         return result
 
 
 def _emptied(given: Any) -> Any:
-    """Arguments with slots for what is behind the layer."""
+    """Arguments with slots for tensors behind the layer."""
     if isinstance(given, Tensor):
-        return _Slot(getattr(given, _PLACE)) if hasattr(given, _PLACE) else given
+        return _Slot(getattr(given, _SLOT)) if hasattr(given, _SLOT) else given
     return _mapped(_emptied, given)
 
 
 def _filled(noted: Any, values: Sequence[Tensor]) -> Any:
     """Arguments with tensors in the slots."""
-    return values[noted.place] if isinstance(noted, _Slot) else _mapped(lambda inner: _filled(inner, values), noted)
+    return values[noted.number] if isinstance(noted, _Slot) else _mapped(lambda inner: _filled(inner, values), noted)
 
 
 def _mapped(change: Callable[[Any], Any], given: Any) -> Any:
@@ -208,5 +193,5 @@ def _mapped(change: Callable[[Any], Any], given: Any) -> Any:
 
 
 def _flat(logits: Tensor) -> Tensor:
-    """One logit for each class: the mean over places, as in `excite.Classifier.probabilities`."""
+    """One logit for each class: the mean over positions, as in `excite.Classifier.probabilities`."""
     return logits.flatten(2).mean(2) if logits.dim() > 2 else logits

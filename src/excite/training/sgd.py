@@ -1,10 +1,10 @@
-"""Stochastic gradient descent on the output layer, until the training loss plateaus."""
+"""Stochastic gradient descent with momentum, checkpoints, and the training of an output layer on known features."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy as np
 import torch
@@ -14,23 +14,22 @@ from excite.errors import ModelError
 from excite.io.files import atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from excite.training.output_layer import Output
 
-__all__ = ["Descent", "Fit", "plateaued", "usual_batch"]
-
 PATIENCE = 5  # epochs
-LEAST_GAIN = 0.05  # of what was gained since the first epoch, in which hardly more than frequencies are learnt
+LEAST_GAIN = 0.05  # of the gain since the first epoch, which learns little more than frequencies
 BATCH, BATCHES = 64, {"vgg16": 32}  # the paper's
-PARTS = ("weight", "speed")  # of a checkpoint
+
+Restored = TypeVar("Restored")
 
 
 def usual_batch(base: str) -> int:
-    """How many images the paper trains a network on at a time.
+    """The paper's batch size for a network.
 
     Example:
         >>> usual_batch("vgg16"), usual_batch("googlenet")
@@ -40,11 +39,10 @@ def usual_batch(base: str) -> int:
 
 
 def plateaued(losses: Sequence[float]) -> bool:
-    """Whether the last five epochs together brought less than a twentieth of what all since the first have brought.
+    """Whether the last five epochs brought less than a twentieth of the total gain since the first epoch.
 
-    That is where somebody who looks at the curve says that it has gone flat. The loss of a few thousand images falls
-    for hundreds of epochs more, but what is learnt then is those images: average precision on others stays or falls,
-    and maps get worse (docs/finetune.md).
+    The loss of a few thousand images falls for hundreds of epochs more, but by overfitting: average precision on other
+    images stays or falls, and maps get worse (docs/finetune.md).
 
     Example:
         >>> plateaued([8, 4, 2, 1, 1, 1, 1, 1]), plateaued([8, 4, 2, 1.3, 1, 1, 1, 1, 0.97])
@@ -56,16 +54,88 @@ def plateaued(losses: Sequence[float]) -> bool:
     return before - now <= LEAST_GAIN * (losses[0] - now)
 
 
+class MomentumSGD:
+    """The update of `torch.optim.SGD`, whose import takes longer than many a training."""
+
+    def __init__(self, weights: Mapping[str, nn.Parameter], momentum: float, decay: float = 0.0) -> None:
+        self.weights = dict(weights)
+        self.param_groups = [{"params": list(weights.values())}]  # for a GradScaler
+        self._speeds = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        self._momentum, self._decay = momentum, decay
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for weight in self.weights.values():
+            weight.grad = None
+
+    def step(self, *, rate: float) -> None:
+        """Update v <- momentum v + gradient + decay w, then w <- w - rate v."""
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                if weight.grad is not None:
+                    speed = self._speeds[name].mul_(self._momentum).add_(weight.grad)
+                    weight.sub_(speed.add_(weight, alpha=self._decay) if self._decay else speed, alpha=rate)
+
+    def state(self) -> dict[str, Tensor]:
+        """The tensors that the next step depends on, by name."""
+        weights = {f"weight.{name}": weight.detach() for name, weight in self.weights.items()}
+        return weights | {f"speed.{name}": speed for name, speed in self._speeds.items()}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set all tensors to those of `state`; an error if one is missing (KeyError) or has another shape."""
+        own = self.state()
+        if any(tensors[name].shape != tensor.shape for name, tensor in own.items()):
+            raise ValueError("it is of another training")
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a checkpoint (safetensors) atomically."""
+    from safetensors.torch import save
+
+    content = save(tensors, metadata=metadata)
+
+    def write(file: BinaryIO) -> None:
+        file.write(content)
+
+    atomic_write(path, write)
+
+
+def restore_tensors(
+    path: Path, key: str, restore: Callable[[dict[str, Tensor], dict[str, Any]], Restored]
+) -> Restored | None:
+    """Apply ``restore`` to the tensors and metadata of a checkpoint; None if it is missing or has another key.
+
+    Raises:
+        ModelError: the file is damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            metadata: dict[str, Any] = file.metadata() or {}
+            if metadata.get("key") != key:
+                return None
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
+        return restore(tensors, metadata)
+    except (SafetensorError, OSError, RecursionError, RuntimeError, ValueError, KeyError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"{path} is damaged ({reason}): remove it to begin again.") from None
+
+
 @dataclass(frozen=True)
-class Descent:
-    """How steps are made: the paper's learning rate, never lowered, and the momentum that goes with it in Caffe.
+class SGDOptions:
+    """Hyperparameters: the paper's constant learning rate and Caffe's usual momentum.
 
     Attributes:
-        batch: images a step.
+        batch: images per step.
         rate: the learning rate.
-        momentum: how much of the last step is made again.
-        decay: of the weights, a step: the gradient of ``decay / 2`` times the sum of their squares is added.
-        seed: in which order the images come.
+        momentum: the weight of the previous step.
+        decay: weight decay per step.
+        seed: of the order of the images.
     """
 
     batch: int = BATCH
@@ -75,90 +145,54 @@ class Descent:
     seed: int = 0
 
 
-class Fit:
-    """An output layer in training.
+class OutputTrainer:
+    """Trains an output layer, epoch by epoch.
 
     Attributes:
-        losses: of the epochs so far: the multi-label cross-entropy, summed over the categories, an image.
+        losses: for each epoch the multi-label cross-entropy, summed over categories, averaged over images.
     """
 
-    def __init__(self, output: Output, descent: Descent) -> None:
-        self.output = output
-        self.descent = descent
+    def __init__(self, output: Output, options: SGDOptions) -> None:
+        self.output, self.options = output, options
         self.losses: list[float] = []
-        self._weights = dict(output.layer.named_parameters())
-        self._speeds = {name: torch.zeros_like(weight) for name, weight in self._weights.items()}
+        self._sgd = MomentumSGD(dict(output.layer.named_parameters()), options.momentum, options.decay)
 
     def order(self, pictures: int) -> Tensor:
-        """The order of the images in the next epoch, told by the seed and the epoch's number alone."""
-        return torch.from_numpy(np.random.default_rng([self.descent.seed, len(self.losses)]).permutation(pictures))
+        """The order of the images in the next epoch, determined by the seed and the epoch's number."""
+        return torch.from_numpy(np.random.default_rng([self.options.seed, len(self.losses)]).permutation(pictures))
 
     def epoch(self, features: Tensor, present: Tensor, sure: Tensor) -> None:
-        """Learn from every image once.
+        """Train on each image once.
 
         Args:
-            features: what the output layer reads of each image.
-            present: [images, categories], 1 where a category is there and 0 where it is not.
-            sure: of the same shape, 0 where nobody knows: such a place is left out of the loss.
+            features: the output layer's input for each image.
+            present: [images, categories], 1 where a category is present and 0 where it is absent.
+            sure: [images, categories], 0 where that is unknown: excluded from the loss.
         """
         total = 0.0
-        for batch in self.order(len(features)).split(self.descent.batch):  # type: ignore[no-untyped-call]  # torch has no type for it
+        for batch in self.order(len(features)).split(self.options.batch):  # type: ignore[no-untyped-call]  # torch has no type for it
             logits = self.output(features[batch].float())
-            each = functional.binary_cross_entropy_with_logits(logits, present[batch], sure[batch], reduction="sum")
-            self._step(torch.autograd.grad(each / len(batch), list(self._weights.values())))
-            total += float(each.detach())
+            loss = functional.binary_cross_entropy_with_logits(logits, present[batch], sure[batch], reduction="sum")
+            self._sgd.zero_grad()
+            (loss / len(batch)).backward()  # type: ignore[no-untyped-call]  # torch has no type for it
+            self._sgd.step(rate=self.options.rate)
+            total += float(loss.detach())
         if not torch.tensor(total).isfinite():
-            raise ModelError(f"the loss grows without end at a rate of {self.descent.rate}: give a lower --rate.")
+            raise ModelError(f"the loss grows without end at a rate of {self.options.rate}: give a lower --rate.")
         self.losses.append(total / len(features))
 
-    def _step(self, gradients: Sequence[Tensor]) -> None:
-        """As `torch.optim.SGD` does it, whose import takes longer than many a training here."""
-        with torch.no_grad():
-            for weight, speed, gradient in zip(self._weights.values(), self._speeds.values(), gradients, strict=True):
-                speed.mul_(self.descent.momentum).add_(gradient).add_(weight, alpha=self.descent.decay)
-                weight.sub_(speed, alpha=self.descent.rate)
-
     def save(self, path: Path, key: str) -> None:
-        """Write down all that the next epoch depends on."""
-        from safetensors.torch import save
-
-        tensors = {f"weight.{name}": weight.detach() for name, weight in self._weights.items()}
-        tensors |= {f"speed.{name}": speed for name, speed in self._speeds.items()}
-        content = save(tensors, metadata={"key": key, "losses": json.dumps(self.losses)})
-        atomic_write(path, lambda file: _write(file, content))
+        """Write a checkpoint."""
+        save_tensors(path, self._sgd.state(), {"key": key, "losses": json.dumps(self.losses)})
 
     def resume(self, path: Path, key: str) -> None:
-        """Go on from where a training with the same key was saved; without one, from the start."""
-        from safetensors import SafetensorError, safe_open
+        """Continue from a checkpoint with the same key, if there is one."""
 
-        if not path.is_file():
-            return
-        try:
-            with safe_open(path, "pt") as file:
-                facts: dict[str, Any] = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dict
-        except (SafetensorError, OSError) as error:
-            raise _damaged(path, error) from None
-        if facts.get("key") != key:
-            return
-        try:
-            losses = json.loads(facts["losses"])
-            wanted = {f"{part}.{name}": weight.shape for name, weight in self._weights.items() for part in PARTS}
-            fits = all(tensors[name].shape == shape for name, shape in wanted.items())
-        except (KeyError, RecursionError, ValueError) as error:
-            raise _damaged(path, error) from None
-        if not fits or not isinstance(losses, list) or not all(isinstance(loss, float) for loss in losses):
-            raise _damaged(path, "it is of another training")
-        self.losses = losses
-        with torch.no_grad():
-            for name, weight in self._weights.items():
-                weight.copy_(tensors[f"weight.{name}"])
-                self._speeds[name].copy_(tensors[f"speed.{name}"])
+        def restore(tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+            losses = json.loads(metadata["losses"])
+            if not isinstance(losses, list) or not all(isinstance(loss, float) for loss in losses):
+                raise ValueError("its losses are no numbers")
+            self._sgd.restore(tensors)
+            self.losses = losses
 
-
-def _damaged(path: Path, reason: object) -> ModelError:
-    return ModelError(f"{path} is damaged ({str(reason)[:200]}): remove it to begin again.")
-
-
-def _write(file: BinaryIO, content: bytes) -> None:
-    file.write(content)
+        restore_tensors(path, key, restore)

@@ -1,4 +1,4 @@
-"""``excite tags stats``: what a corpus of tags is like, in numbers and figures."""
+"""``excite tags stats`` and ``show``: statistics of a corpus and of one of its tags."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from excite.tags.corpus import Corpus
     from excite.tags.dictionary import Dictionary
-    from excite.tags.images import Pictures
+    from excite.tags.images import ImageSource
     from excite.tags.statistics import Statistics
-    from excite.tags.tag_profile import TagFacts
+    from excite.tags.tag_profile import TagProfile
 
 
 STATS_EXAMPLES = """\b
@@ -44,7 +44,7 @@ def stats_command(
         int | None, typer.Option(min=1, metavar="N", help="The tags to judge: those listed at least so often.")
     ] = None,
     measures: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What a trained tag classifier has learnt: its measures.csv.")
+        Path | None, typer.Option(metavar="FILE", help="The measures.csv of a trained tag classifier.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write stats.json, frequency.png, cloud.png and more there.")
@@ -56,7 +56,7 @@ def stats_command(
     columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Count images, users and tags, and say how much of the tags a dictionary covers and how many are visual.
+    """Count images, users and tags, and report the coverage of a dictionary and the share of visual words.
 
     Visual words are counted in two ways. "named": words for something that a classifier of excite knows (labels of
     ImageNet and COCO); misses colours, places and weather. "learnt", with --measures: tags that a trained classifier
@@ -71,13 +71,13 @@ def stats_command(
     if dictionary is not None and min_count is not None:
         raise typer.BadParameter("--dictionary already says which tags: leave --min-count out")
     started = time.monotonic()
-    place = _place(pictures, out)
+    images = _image_source(pictures, out)
     learnt = None if measures is None else learnt_tags(measures)
     given = None if dictionary is None else Dictionary.read(dictionary)
     rows = Corpus(corpus, columns_of(columns, users_needed=False))
-    counted = statistics_of(rows, progress(rows.pieces, len(rows.pieces), "row groups"))
+    counted = statistics_of(rows, progress(rows.row_groups, len(rows.row_groups), "row groups"))
     judged = counted.at_least(min_count or 1) if given is None else counted.counted(given.tags)
-    is_named = _namer()
+    is_named = _named_test()
     thresholds = [*([] if min_count is None else [min_count]), *THRESHOLDS]  # the first is drawn in any case
     answer = counted.summary(thresholds) | {
         "dictionary": _dictionary(judged, counted),
@@ -87,39 +87,39 @@ def stats_command(
     failures: list[str] = []
     if out is not None:
         files = [] if min_count is None else [judged.save(out / "dictionary.csv")]
-        figures, answer["cloud"] = _draw(counted, thresholds, is_named, out)
+        figures, answer["cloud"] = _draw_stats(counted, thresholds, is_named, out)
         files += figures
-        if place is not None:
-            failures = _examples(rows, place, out / "examples.png")
+        if images is not None:
+            failures = _examples(rows, images, out / "examples.png")
             files.append(out / "examples.png")
         answer["unreadable_pictures"] = len(failures)
         answer["files"] = [str(file) for file in [*files, out / "stats.json"]]
         save_json(answer, out / "stats.json")
     answer["seconds"] = round(time.monotonic() - started, 1)
-    typer.echo(json.dumps(answer)) if as_json else _print(answer, corpus)
+    typer.echo(json.dumps(answer)) if as_json else _print_stats(answer, corpus)
     note_unreadable(failures)
 
 
 def note_unreadable(failures: Sequence[str]) -> None:
-    """Pictures of a corpus are often gone: others were taken in their place, and that is told."""
+    """Report images that could not be read and were replaced by others."""
     if failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         typer.echo(f"excite: note: left out of the figure: {failures[0]}{more}", err=True)
 
 
-def _place(pictures: str | None, out: Path | None) -> Pictures | None:
-    """Where the images lie; what the figures need is looked for before the work."""
+def _image_source(pictures: str | None, out: Path | None) -> ImageSource | None:
+    """The image source; fails before the work if a package for the figures is missing."""
     from excite.tags.figures import check_figures
-    from excite.tags.images import open_pictures
+    from excite.tags.images import open_images
 
     if pictures is not None and out is None:
-        raise typer.BadParameter("--pictures draws a figure: say with --out where to")
+        raise typer.BadParameter("--pictures draws a figure: give its folder with --out")
     if out is not None:
         check_figures()
-    return None if pictures is None else open_pictures(pictures)
+    return None if pictures is None else open_images(pictures)
 
 
-def _namer() -> Callable[[str], bool]:
+def _named_test() -> Callable[[str], bool]:
     from excite.models.architectures.embedded import everyday_labels
     from excite.tags.tag_profile import is_named, known_words
 
@@ -128,7 +128,7 @@ def _namer() -> Callable[[str], bool]:
 
 
 def _dictionary(judged: Dictionary, counted: Statistics) -> dict[str, Any]:
-    """How much of the corpus the dictionary covers."""
+    """The share of the corpus that the dictionary covers."""
     listed = sum(judged.counts)
     return {
         "tags": len(judged),
@@ -151,10 +151,10 @@ def _top(top: Dictionary, counted: Statistics, is_named: Callable[[str], bool]) 
     ]
 
 
-def _draw(
+def _draw_stats(
     counted: Statistics, thresholds: list[int], is_named: Callable[[str], bool], out: Path
 ) -> tuple[list[Path], dict[str, int]]:
-    """Draw the curve and the cloud, and count what the cloud leaves out; without any tags there is nothing to draw."""
+    """Draw the curve and the cloud; the files, and the numbers of drawn and omitted tags."""
     from excite.tags.figures import cloud_figure, cloud_of, frequency_figure
     from excite.tags.statistics import zipf_slope
 
@@ -165,19 +165,18 @@ def _draw(
     return [curve, drawn], {"tags": len(cloud.words), **left_out}
 
 
-def _examples(rows: Corpus, place: Pictures, path: Path) -> list[str]:
-    """Draw some images with their tags, and say which ones could not be read."""
+def _examples(rows: Corpus, images: ImageSource, path: Path) -> list[str]:
+    """Draw some images with their tags; returns the reasons why others cannot be read."""
     from excite.io.files import save_png
-    from excite.tags.contact_sheet import contact_sheet, read_pictures, sampled
+    from excite.tags.contact_sheet import contact_sheet, read_images, sample_rows
 
-    tagged, failures = read_pictures(sampled(rows, SPARE * EXAMPLES_SHOWN), place, EXAMPLES_SHOWN)
+    tagged, failures = read_images(sample_rows(rows, SPARE * EXAMPLES_SHOWN), images, EXAMPLES_SHOWN)
     title = f"{rows.path.name}: {len(tagged)} of {rows.rows:,} images with their first five tags"
     save_png(contact_sheet(tagged, title), path)
     return failures
 
 
-def _print(answer: dict[str, Any], corpus: Path) -> None:
-    """All of it for people."""
+def _print_stats(answer: dict[str, Any], corpus: Path) -> None:
     from excite.tags.tag_profile import shown
 
     for line in _lines(answer):
@@ -219,7 +218,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     unknown, blank = answer["pictures_without_user"], answer["blank_tags"]
     yield (
         f"{answer['pictures']:,} images of {answer['users']:,} users"
-        + (f" ({unknown:,} images of nobody)" if unknown else "")
+        + (f" ({unknown:,} images without a user)" if unknown else "")
         + f"; {answer['tags_listed']:,} tags listed, {answer['distinct_tags']:,} distinct"
         + (f" ({blank:,} blank ones not counted)" if blank else "")
     )
@@ -228,7 +227,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         f"quartiles {tags['lower']:g} and {tags['upper']:g}, from {tags['least']} to {tags['most']}"
     )
     if owned["most"] is not None:
-        yield f"pictures a user: median {owned['median']:g}, at most {owned['most']:,}"
+        yield f"images a user: median {owned['median']:g}, at most {owned['most']:,}"
     distinct, listed = percent(single["of_distinct"]), percent(single["of_listed"])
     yield f"of one word: {distinct} of the distinct tags, {listed} of the listed ones"
     if answer["zipf_slope"] is not None:
@@ -245,7 +244,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def percent(share: float | None) -> str:
-    """A share for people.
+    """A share in percent.
 
     Example:
         >>> percent(0.1234), percent(None)
@@ -253,8 +252,6 @@ def percent(share: float | None) -> str:
     """
     return "-" if share is None else f"{100 * share:.1f} %"
 
-
-# ``excite tags show``: one tag of a corpus, the company it keeps, and images that list it.
 
 SHOW_EXAMPLES = """\b
 Examples:
@@ -277,52 +274,51 @@ def show_command(
     columns: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """How often is a tag listed, at which place, by whom, and with which others?
+    """How often is a tag listed, at which position, by whom, and with which others?
 
-    The lift of another tag says how many times more images list both than if the two had nothing to do with each
-    other: 1 is chance, 20 is company. The figure shows images that list the tag among the first five.
+    The lift of another tag is the number of images that list both, relative to independent tags: 1 is chance, 20 a
+    close relation. The figure shows images that list the tag among the first five.
     """
     from dataclasses import asdict
 
     from excite.tags.corpus import Corpus
     from excite.tags.figures import check_figures
-    from excite.tags.images import open_pictures
-    from excite.tags.tag_profile import tag_facts
+    from excite.tags.images import open_images
+    from excite.tags.tag_profile import tag_profile
 
     if (pictures is None) != (out is None):
         raise typer.BadParameter("a figure needs both: --pictures ROOT and --out FILE.png")
     if out is not None:
         check_figures()
-    place = None if pictures is None else open_pictures(pictures)
+    images = None if pictures is None else open_images(pictures)
     rows = Corpus(corpus, columns_of(columns, users_needed=False))
-    facts = tag_facts(tag, rows, progress(rows.pieces, len(rows.pieces), "row groups"), samples=SPARE * limit)
+    facts = tag_profile(tag, rows, progress(rows.row_groups, len(rows.row_groups), "row groups"), samples=SPARE * limit)
     answer = asdict(facts) | {"places": dict(zip(PLACES, facts.places, strict=True))}
     del answer["samples"]
     failures = []
-    if place is not None and out is not None:
-        failures = _draw_shown(facts, place, limit, corpus.name, out)
+    if images is not None and out is not None:
+        failures = _draw_shown(facts, images, limit, corpus.name, out)
         answer |= {"unreadable_pictures": len(failures), "files": [str(out)]}
     typer.echo(json.dumps(answer)) if as_json else _print_shown(answer)
     note_unreadable(failures)
 
 
-def _draw_shown(facts: TagFacts, place: Pictures, limit: int, corpus: str, out: Path) -> list[str]:
-    """Draw images that list the tag, and say which ones could not be read."""
+def _draw_shown(facts: TagProfile, images: ImageSource, limit: int, corpus: str, out: Path) -> list[str]:
+    """Draw images that list the tag; returns the reasons why others cannot be read."""
     from excite.errors import DataError
     from excite.io.files import save_png
-    from excite.tags.contact_sheet import contact_sheet, read_pictures
+    from excite.tags.contact_sheet import contact_sheet, read_images
     from excite.tags.tag_profile import shown
 
     if not facts.samples:
         raise DataError(f"no image lists {shown(facts.tag)!r} among its first five tags: leave --pictures out")
-    tagged, failures = read_pictures(facts.samples, place, limit)
+    tagged, failures = read_images(facts.samples, images, limit)
     title = f"{corpus}: {len(tagged)} images that list “{shown(facts.tag)}” among the first five tags"
     save_png(contact_sheet(tagged, title, facts.tag), out)
     return failures
 
 
 def _print_shown(answer: dict[str, Any]) -> None:
-    """All of it for people."""
     from excite.tags.tag_profile import shown
 
     typer.echo(

@@ -1,4 +1,4 @@
-"""``excite tags clean``: the paper's rules for a corpus of images with tags."""
+"""``excite tags clean``, ``captions``, ``generate`` and ``shards``: commands that write a corpus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from excite.cli.options import Address, Columns, CorpusArgument, Engine, Workers
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from excite.tags.cleaning.duplicates import Alike
+    from excite.tags.cleaning.duplicates import DuplicateFilter
     from excite.tags.images.shard_writer import Shard
 
 
@@ -49,7 +49,7 @@ def clean_command(
         bool, typer.Option("--keep-similar", help="Keep images that begin like another one of the same user.")
     ] = False,
     first: Annotated[int, typer.Option(min=1, max=20, help="How many first tags are compared.")] = 5,
-    overlap: Annotated[int, typer.Option(min=0, help="Pictures that share more of them are similar.")] = 3,
+    overlap: Annotated[int, typer.Option(min=0, help="Images that share more of them are similar.")] = 3,
     against: Annotated[
         str, typer.Option(metavar="seen|kept", help="Compare with all earlier images of the user, or kept ones only.")
     ] = "seen",
@@ -59,10 +59,11 @@ def clean_command(
         str | None, typer.Option(metavar="FOLDER|SHARDS", help="Where the images lie: needed for --near.")
     ] = None,
     near: Annotated[
-        int | None, typer.Option(min=0, max=30, metavar="BITS", help="Drop images that look like an earlier one.")
+        int | None,
+        typer.Option(min=0, max=30, metavar="BITS", help="Drop near duplicates: so many of 63 bits may differ."),
     ] = None,
     urls: Annotated[bool, typer.Option("--urls", help="For --near, fetch images that are web addresses.")] = False,
-    choices: Annotated[bool, typer.Option("--choices", help="Also tell what other thresholds would keep.")] = False,
+    choices: Annotated[bool, typer.Option("--choices", help="Also report what other thresholds would keep.")] = False,
     workers: Workers = None,
     engine: Engine = "local",
     address: Address = None,
@@ -72,51 +73,51 @@ def clean_command(
 
     Dropped are images with fewer than five tags, those whose tags stand in alphabetical order, and those whose first
     five tags share more than three with an earlier image of the same user. Every dropped image is listed with its
-    reason. A run that was stopped goes on where it was.
+    reason. A stopped run is resumed.
     """
-    from excite.tags.cleaning.run import Cleaning
+    from excite.tags.cleaning.run import CleaningRun
     from excite.tags.cleaning.survey import Rules
-    from excite.tags.dictionary import Normalising
+    from excite.tags.dictionary import TagNormaliser
 
     started = time.monotonic()
-    cleaning = Cleaning(
+    cleaning = CleaningRun(
         source=corpus,
         out=out,
         rules=Rules(min_count, top, min_tags, not keep_alphabetical, not keep_similar, first, overlap, against),
-        normalising=Normalising(plurals=plurals),
+        normaliser=TagNormaliser(plurals=plurals),
         columns=columns_of(columns, users_needed=not keep_similar),
         workers=executor_of(workers, engine, address),
         progress=progress,
-        alike=_alike(pictures, near, urls=urls),
-        choices=choices,
+        duplicates=_duplicate_filter(pictures, near, urls=urls),
+        variants=choices,
     )
     report = cleaning.clean()
     report["seconds"] = round(time.monotonic() - started, 1)
     report["peak_mb"] = _peak(workers or 1)
     report["files"] = [str(out), *(str(out.with_suffix(end)) for end in (".tags.csv", ".dropped.parquet"))]
-    typer.echo(json.dumps(report)) if as_json else _print(report)
+    typer.echo(json.dumps(report)) if as_json else _print_clean(report)
     if not report["tags"]:
         typer.echo(f"excite: note: no tag is listed {min_count} times: give a lower --min-count", err=True)
 
 
-def _alike(pictures: str | None, near: int | None, *, urls: bool) -> Alike | None:
-    from excite.tags.cleaning.duplicates import Alike
-    from excite.tags.images import open_pictures
+def _duplicate_filter(pictures: str | None, near: int | None, *, urls: bool) -> DuplicateFilter | None:
+    from excite.tags.cleaning.duplicates import DuplicateFilter
+    from excite.tags.images import open_images
 
     if near is None:
         return None
     if pictures is None:
-        raise typer.BadParameter("--near looks at the images: say with --pictures where they lie")
-    return Alike(open_pictures(pictures, urls=urls), near)
+        raise typer.BadParameter("--near compares the images: name their folder or shards with --pictures")
+    return DuplicateFilter(open_images(pictures, urls=urls), near)
 
 
 def _peak(workers: int) -> int:
-    """No more memory than this was used at any time, in megabytes: the peaks of this process and all its workers."""
+    """An upper bound of the memory used, in megabytes: the peaks of this process and all its workers."""
     own, largest = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return (own + workers * largest) // 1024
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print_clean(report: dict[str, Any]) -> None:
     typer.echo(f"{report['kept']:,} of {report['read']:,} images are kept; dropped:")
     for rule, number in report["dropped"].items():
         typer.echo(f"  {number:>12,}  {rule.replace('_', ' ')}")
@@ -129,8 +130,6 @@ def _print(report: dict[str, Any]) -> None:
     typer.echo(f"written: {', '.join(report['files'])}")
     typer.secho(f"next: excite tags stats {report['files'][0]}", dim=True)
 
-
-# ``excite tags captions``: a caption file as a corpus of tags.
 
 CAPTIONS_EXAMPLES = """\b
 Examples:
@@ -154,7 +153,7 @@ def captions_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Make the words of captions the tags of their images, those in most of an image's captions first."""
+    """Convert captions to tags: the words of an image's captions, those in most of them first."""
     from excite.tags.formats.captions import captions_to_corpus, read_stop_words
     from excite.vocabulary.word_lists import STOP_WORDS
 
@@ -165,7 +164,6 @@ def captions_command(
 
 
 def _print_captions(answer: dict[str, Any]) -> None:
-    """What was made, and what was left out."""
     typer.echo(
         f"{answer['pictures']} images with {answer['captions']} captions: {answer['words']} tags, "
         f"{answer['distinct']} different ones"
@@ -175,8 +173,6 @@ def _print_captions(answer: dict[str, Any]) -> None:
         typer.echo(f"skipped: {reasons}")
     typer.echo(f"written: {answer['file']}")
 
-
-# ``excite tags generate``: a corpus whose truth is known.
 
 GENERATE_EXAMPLES = """\b
 Examples:
@@ -192,20 +188,18 @@ def generate_command(
     tags: Annotated[int, typer.Option(min=100, help="How many common tags there are.")] = 60_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Make a corpus of any size whose truth is known, for tests and timing: no images, only their tags.
+    """Generate a corpus of any size with known truth, for tests and timing: no images, only their tags.
 
     truth.parquet tells for each image which rule drops it, truth.tags.csv how often each tag is listed.
     """
-    from excite.tags.synthetic import BLOCK, CORPUS, COUNTS, TRUTH, Generated, generate
+    from excite.tags.synthetic import BLOCK, CORPUS, COUNTS, TRUTH, CorpusSpec, generate
 
     blocks = -(-rows // BLOCK)
-    made = list(progress(generate(Generated(rows, seed, tags), out), blocks, "blocks"))[-1]
+    made = list(progress(generate(CorpusSpec(rows, seed, tags), out), blocks, "blocks"))[-1]
     files = [str(out / name) for name in (CORPUS, TRUTH, COUNTS)]
     answer = {"pictures": made, "files": files}
     typer.echo(json.dumps(answer) if as_json else f"{made:,} images; written: {', '.join(files)}")
 
-
-# ``excite tags shards``: the images of a corpus as tar files.
 
 SHARDS_EXAMPLES = """\b
 Examples:
@@ -225,7 +219,7 @@ def shards_command(
     size: Annotated[
         str | None, typer.Option(metavar="BYTES", help="A shard of this size is full, as 200MB or 1GB.")
     ] = None,
-    rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Pictures a shard, instead of a size.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, metavar="N", help="Images per shard, instead of a size.")] = None,
     urls: Annotated[
         bool,
         typer.Option("--urls", help="Fetch images that are named by web addresses: only for a corpus you trust."),
@@ -238,30 +232,30 @@ def shards_command(
     Images are copied as they are, in the order of the corpus. Those that cannot be read are left out and counted.
     """
     from excite.tags.corpus import Corpus
-    from excite.tags.images import open_pictures
-    from excite.tags.images.shard_writer import SIZE, Sharding
+    from excite.tags.images import open_images
+    from excite.tags.images.shard_writer import SIZE, ShardWriter
 
     if size is not None and rows is not None:
-        raise typer.BadParameter("--rows already says when a shard is full: leave --size out")
+        raise typer.BadParameter("--rows already limits a shard: leave --size out")
     room = None if rows is not None else SIZE if size is None else _bytes(size)
-    sharding = Sharding(
+    writer = ShardWriter(
         Corpus(corpus, columns_of(columns, users_needed=False)),
-        open_pictures(pictures, urls=urls),
+        open_images(pictures, urls=urls),
         out,
         room,
         rows,
         progress,
     )
-    answer = _answer(sharding.write(), out)
+    answer = _answer(writer.write(), out)
     typer.echo(json.dumps(answer)) if as_json else _print_shards(answer, out)
-    for failure in sharding.failures:
+    for failure in writer.failures:
         typer.echo(f"excite: {failure}", err=True)
     if answer["bad"]:
         typer.echo(f"excite: {answer['bad']} of {answer['read']} images were left out, as above", err=True)
 
 
 def _bytes(text: str) -> int:
-    """How many bytes are meant.
+    """Parse a size in bytes.
 
     Example:
         >>> _bytes("200MB"), _bytes("1.5 gb")

@@ -1,1 +1,1 @@
-"""A raw corpus made one worth learning from: the rules of the paper's appendix, and what goes past them."""
+"""Cleaning of a corpus: the rules of the paper's appendix, and near duplicates."""

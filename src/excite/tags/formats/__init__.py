@@ -1,1 +1,1 @@
-"""Corpora that are no Parquet yet: text files and captions."""
+"""Conversion of text files and captions to Parquet corpora."""

@@ -1,7 +1,7 @@
-"""What rows of text files have in common: how they are opened, how long one may be, what makes one an image with tags.
+"""Rows of CSV, TSV and JSON Lines files as records of an image, its tags and its user.
 
-A row that cannot be used is counted and skipped, so that one bad line among millions stops nobody. Nothing here holds
-more than one row, and no row may be longer than `ROW_LIMIT`: memory is bounded whatever the file holds.
+A row that cannot be used is counted and skipped, so that one bad line among millions does not stop the run. Only one
+row is in memory, and none is longer than `ROW_LIMIT`: memory is bounded whatever the file holds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import gzip
 import json
 import zlib
 from collections import deque
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from excite.errors import DataError
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
 
 ROW_LIMIT = 16 * 2**20  # bytes of a row
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs begin a file with it
-BLOCK = 2**20  # bytes of a row that is too long are thrown away in blocks
+BLOCK = 2**20  # bytes; a row that is too long is discarded in blocks
+LOOKED_AT = 1000  # objects that determine the columns of JSON Lines: each row may lack some
 
 Record = tuple[str, list[str] | str, str | None]
-"""An image, its tags as a list or as a text still to be split, and its user."""
+"""An image, its tags as a list or as a text to be split, and its user."""
 
 
 class BadRow(Exception):  # noqa: N818 (no error to the user: it is counted)
-    """A row that is counted and skipped, for this reason."""
+    """A row that is counted and skipped for this reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -41,7 +42,7 @@ class BadRow(Exception):  # noqa: N818 (no error to the user: it is counted)
 
 
 class Number(str):
-    """A number of a JSON file as it is written there: a user 007.10 or of a thousand digits stays what it is."""
+    """A JSON number as written: the user 007.10, or one of a thousand digits, stays what it is."""
 
     __slots__ = ()
 
@@ -55,14 +56,10 @@ DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked where its name ends in .gz.
+    """The bytes of a file, decompressed if its name ends in .gz.
 
     Raises:
-        DataError: it is not there, or cannot be read to its end.
-
-    Example:
-        >>> with opened(Path("tags.jsonl.gz")) as file:                     # doctest: +SKIP
-        ...     print(bounded_line(file))
+        DataError: it is missing, or cannot be read to its end.
     """
     try:
         with path.open("rb") as raw:
@@ -74,13 +71,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def bounded_line(file: BinaryIO) -> bytes:
-    r"""The next line; of one that is longer than a row may be only the beginning, which is longer than `ROW_LIMIT`.
-
-    Example:
-        >>> import io
-        >>> bounded_line(io.BytesIO(b"cat\ndog"))
-        b'cat\n'
-    """
+    """The next line; of a longer one than `ROW_LIMIT` only the beginning, which is longer than `ROW_LIMIT`."""
     line = file.readline(ROW_LIMIT + 1)
     end = line
     while len(line) > ROW_LIMIT and end and not end.endswith(b"\n"):
@@ -89,17 +80,11 @@ def bounded_line(file: BinaryIO) -> bytes:
 
 
 def record(image: object, tags: object, user: object) -> Record:
-    """A row as a record: no tags are an empty list, no user is None.
-
-    A text of tags that stands in brackets is a JSON list.
+    """A row as a record: no tags are an empty list, no user is None; tags in brackets are a JSON list.
 
     Raises:
         BadRow: there is no image, the tags are neither a list of texts and numbers nor a text, or the user is neither
             text nor number.
-
-    Example:
-        >>> record("1.jpg", ["cat", "dog"], "")
-        ('1.jpg', ['cat', 'dog'], None)
     """
     if not isinstance(image, str) or not image or image.isspace():
         raise BadRow("no_image")
@@ -115,7 +100,7 @@ def _tags(tags: object) -> list[str] | str:
             return tags if text else []
         try:
             tags = DECODER.decode(text)
-            json.dumps(tags, ensure_ascii=False).encode()  # escapes may hold halves of characters
+            json.dumps(tags, ensure_ascii=False).encode()  # escapes may hold lone surrogates
         except (ValueError, RecursionError):
             raise BadRow("no_tags_list") from None
     if tags is None:
@@ -123,20 +108,24 @@ def _tags(tags: object) -> list[str] | str:
     if not isinstance(tags, list):
         raise BadRow("no_tags_list")
     try:
-        "".join(tags)  # the quickest question whether all are texts
+        "".join(tags)  # the quickest test whether all are texts
     except TypeError:
         raise BadRow("no_tags_list") from None
     return tags
 
 
-# CSV and TSV files: a header, then one image a row, with line breaks inside quotes where somebody put them.
+def _good(image: object, tags: object, user: object, skipped: Counter[str]) -> Iterator[Record]:
+    try:
+        yield record(image, tags, user)
+    except BadRow as bad:
+        skipped[bad.reason] += 1
 
 
 class _Lines:
-    """The lines of a file for `csv.reader`, which may go back to the second line of a row that came to nothing.
+    """The lines of a file for `csv.reader`, with a way back to the second line of a bad row.
 
-    A quote that is never closed swallows row after row until something is wrong. Only its first line is to blame; the
-    others are read again. That is done for no more bytes than were read before, or a hostile file would take for ever.
+    An unclosed quote swallows row after row until an error. Only its first line is to blame; the others are read again,
+    for no more bytes than were read before, or a hostile file would take quadratic time.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -181,20 +170,11 @@ class _Lines:
         return line
 
 
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Let Python's reader take fields as long as a row may be: its own limit holds for the whole process."""
-    before = csv.field_size_limit(ROW_LIMIT)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
 def _rows(path: Path, skipped: Counter[str]) -> Iterator[list[str]]:
-    """All rows, the header too; those that are none are counted by what is wrong. Empty lines are none."""
+    """All rows with the header; bad ones are counted by reason, empty lines skipped."""
     tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
-    with opened(path) as file, _long_fields():
+    with opened(path) as file, ExitStack() as ending:
+        ending.callback(csv.field_size_limit, csv.field_size_limit(ROW_LIMIT))  # a limit of the whole process
         lines = _Lines(file)
         reader = csv.reader(lines, delimiter="\t" if tabs else ",", strict=True)
         while True:
@@ -214,14 +194,10 @@ def _rows(path: Path, skipped: Counter[str]) -> Iterator[list[str]]:
 
 
 def csv_columns(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Iterator[list[str]]:
-    """The values of these columns in each row; rows that cannot be used are counted by what is wrong.
+    """The values of these columns in each row; bad rows are counted by reason.
 
     Raises:
         DataError: the file cannot be read, or a column is missing.
-
-    Example:
-        >>> list(csv_columns(Path("tags.csv"), ColumnNames(), Counter()))   # doctest: +SKIP
-        [['1.jpg', 'cat, sofa', 'ann']]
     """
     rows = _rows(path, skipped)
     header = next(rows, None)
@@ -229,51 +205,33 @@ def csv_columns(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Iter
         return
     if header is None or skipped:
         raise DataError(f"{path} must begin with a line of its columns' names, in UTF-8, as in image,tags,user")
-    places = [_place(path, header, name) for name in columns.found_in(path, header).names]
+    names = columns.found_in(path, header).names
+    for name in names:
+        if header.count(name) > 1:
+            raise DataError(f"{path} has more than one column {name!r}: give them different names")
+    indices = [header.index(name) for name in names]
     for row in rows:
         if len(row) == len(header):
-            yield [row[place] for place in places]
+            yield [row[index] for index in indices]
         else:
             skipped["wrong_columns"] += 1
 
 
-def _place(path: Path, header: list[str], name: str) -> int:
-    if header.count(name) > 1:
-        raise DataError(f"{path} has more than one column {name!r}: give them different names")
-    return header.index(name)
-
-
 def csv_records(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Iterator[Record]:
-    """The images of a file with their tags; rows that cannot be used are counted by what is wrong.
+    """The records of a CSV or TSV file; bad rows are counted by reason.
 
     Raises:
         DataError: the file cannot be read, or a column is missing.
-
-    Example:
-        >>> list(csv_records(Path("tags.csv"), ColumnNames(), Counter()))   # doctest: +SKIP
-        [('1.jpg', 'cat, sofa', 'ann')]
     """
     for image, tags, *user in csv_columns(path, columns, skipped):
-        try:
-            yield record(image, tags, user[0] if user else None)
-        except BadRow as bad:
-            skipped[bad.reason] += 1
-
-
-# JSON Lines: one object a line, each an image with its tags.
-
-LOOKED_AT = 1000  # objects that tell which columns there are: in JSON Lines each row may lack some
+        yield from _good(image, tags, user[0] if user else None, skipped)
 
 
 def json_objects(path: Path, skipped: Counter[str]) -> Iterator[dict[str, Any]]:
-    """The objects of a file, one a line; lines that are none are counted by what is wrong. Empty lines are none.
+    """The objects of a JSON Lines file; bad lines are counted by reason, empty ones skipped.
 
     Raises:
         DataError: the file cannot be read.
-
-    Example:
-        >>> for found in json_objects(Path("tags.jsonl"), skipped):         # doctest: +SKIP
-        ...     print(found["image"])
     """
     with opened(path) as file:
         line = bounded_line(file).removeprefix(BYTE_ORDER_MARK)
@@ -291,7 +249,7 @@ def _object(line: bytes) -> dict[str, Any]:
         raise BadRow("too_long")
     try:
         found = DECODER.decode(line.decode())
-        if b"\\ud" in line or b"\\uD" in line:  # escapes may hold halves of characters, which are no text
+        if b"\\ud" in line or b"\\uD" in line:  # escapes may hold lone surrogates, which are no text
             json.dumps(found, ensure_ascii=False).encode()
     except UnicodeError:
         raise BadRow("not_utf8") from None
@@ -303,25 +261,19 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def json_records(path: Path, columns: ColumnNames, skipped: Counter[str]) -> Iterator[Record]:
-    """The images of a file with their tags; rows that cannot be used are counted by what is wrong.
+    """The records of a JSON Lines file; bad rows are counted by reason.
 
     Raises:
         DataError: the file cannot be read, or a column is in none of its first objects.
-
-    Example:
-        >>> list(json_records(Path("tags.jsonl"), ColumnNames(), Counter()))   # doctest: +SKIP
     """
     image, tags, user = columns.image, columns.tags, columns.user
-    names: dict[str, None] = {}  # in the order in which they were seen
+    names: dict[str, None] = {}  # ordered
     seen = 0
     for seen, found in enumerate(json_objects(path, skipped), 1):
         if seen <= LOOKED_AT:
             names.update(dict.fromkeys(found))
             if seen == LOOKED_AT:
                 columns.found_in(path, list(names))
-        try:
-            yield record(found.get(image), found.get(tags), None if user is None else found.get(user))
-        except BadRow as bad:
-            skipped[bad.reason] += 1
+        yield from _good(found.get(image), found.get(tags), None if user is None else found.get(user), skipped)
     if 0 < seen < LOOKED_AT:
         columns.found_in(path, list(names))

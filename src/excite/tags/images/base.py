@@ -1,13 +1,11 @@
-"""What every place of images can do, and how its errors name them."""
+"""Sources of images by name: the interface, folders, and web addresses with a cache of fetched files."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import stat
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,40 +15,44 @@ from urllib.parse import quote
 from excite.errors import ExciteError, FetchError, ImageError
 from excite.images import decode_image
 from excite.io.fetch import fetch_unknown
+from excite.io.locks import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from PIL import Image
 
 
-MOST_BYTES = 256 << 20  # of one encoded image: more is no photo, and a few of them at once would fill the memory
+MOST_BYTES = 256 << 20  # of one image file: more is no photo, and a few of them would exhaust memory
 WEB = ("http://", "https://")
-LONGEST = 120  # letters of a name in an error: a corpus may hold names of a megabyte
+LONGEST = 120  # characters of a name in an error: a corpus may hold names of a megabyte
+LONGEST_PATH = 4096  # no system opens longer ones
+UNQUOTED = "%/:=&?~#+!$,;'@()*[]"  # characters of an address that are not percent-encoded
+MOST_FETCHED = 64_000_000  # bytes of one fetched image
+LONGEST_ADDRESS = 2000  # more than servers accept
 
 
-class Pictures(Protocol):
-    """The images a corpus names, wherever they lie. Can be pickled: each worker opens its own files.
+class ImageSource(Protocol):
+    """The images of a corpus by name. Can be pickled: each worker opens its own files.
 
-    Nothing in a name is trusted: whatever it is, reading gives that image of this place, or an `ImageError` in one
-    line.
+    Names are not trusted: reading gives an image of this source, or an `ImageError` in one line.
     """
 
     @property
     def groups(self) -> int:
-        """How many groups there are; their numbers begin at 0."""
+        """The number of groups; they are numbered from 0."""
+        return 1
 
-    def group(self, name: str) -> int:
-        """Pictures with the same number lie together and are best read one after the other: those of one shard."""
+    def group(self, name: str) -> int:  # noqa: ARG002 - for other sources
+        """The group of an image: those of one shard are best read one after the other."""
+        return 0
 
     def encoded(self, name: str) -> bytes:
-        """The image as it is stored."""
+        """The bytes of the image file."""
 
     def state(self, name: str) -> str:
-        """Changes when the image does, and costs much less than to read it."""
+        """Changes when the image does; much cheaper than reading it."""
 
     def read(self, name: str) -> Image.Image:
-        """The image as a person would see it: upright, RGB.
+        """The decoded image, upright, RGB.
 
         Raises:
             ImageError: it is missing, damaged, too large, or lies elsewhere.
@@ -59,7 +61,7 @@ class Pictures(Protocol):
 
 
 def shown(name: str) -> str:
-    """A name for one line of an error.
+    """A name, quoted and cut, for one line of an error.
 
     Example:
         >>> shown("cat.jpg")
@@ -71,12 +73,12 @@ def shown(name: str) -> str:
 
 
 def too_large(name: str) -> ImageError:
-    """The refusal of an image that would fill the memory."""
+    """The error for an image that would exhaust memory."""
     return ImageError(f"{shown(name)} has more than {MOST_BYTES >> 20} MB: make it smaller")
 
 
 def read_at(file: int, offset: int, size: int) -> bytes:
-    """Some bytes of an opened file, without a position that several readers would share; fewer where it ends."""
+    """Bytes of an open file, without a shared position; fewer at its end."""
     parts = []
     while size and (part := os.pread(file, size, offset)):
         parts.append(part)
@@ -84,23 +86,12 @@ def read_at(file: int, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-# Images below a folder, and never beside it.
-
-LONGEST_PATH = 4096  # no system opens longer ones
-
-
 @dataclass(frozen=True)
-class Folder(Pictures):
-    """Pictures whose names are paths below a root.
+class ImageFolder(ImageSource):
+    """Images whose names are paths below a root.
 
-    A corpus may come from anywhere, so a name must not lead out of the root: not by ``..``, not as an absolute path,
-    and not through a symbolic link inside. Links that stay inside are followed.
-
-    Args:
-        root: the folder.
-
-    Example:
-        >>> Folder(Path("photos")).read("2024/cat.jpg")  # doctest: +SKIP
+    A corpus may come from anywhere, so no name leads out of the root: not by ``..``, not as an absolute path, and not
+    through a symbolic link. Links that stay inside are followed.
     """
 
     root: Path
@@ -109,20 +100,11 @@ class Folder(Pictures):
     def __post_init__(self) -> None:
         object.__setattr__(self, "_real", os.path.realpath(self.root))
 
-    @property
-    def groups(self) -> int:
-        """All is one group."""
-        return 1
-
-    def group(self, name: str) -> int:  # noqa: ARG002 - what other places need
-        """All is one group."""
-        return 0
-
     def encoded(self, name: str) -> bytes:
         """The bytes of the file."""
         try:
-            # without waiting: what was a file a moment ago may be a pipe that nobody ever writes to
-            file = os.open(self._place(name), os.O_RDONLY | os.O_NONBLOCK)
+            # without blocking: the file may have become a pipe
+            file = os.open(self._resolve(name), os.O_RDONLY | os.O_NONBLOCK)
         except (OSError, ValueError) as error:
             raise self._unreadable(error, name) from None
         try:
@@ -136,29 +118,29 @@ class Folder(Pictures):
 
     def state(self, name: str) -> str:
         """Which file, when it was written, and its size."""
-        place = self._place(name)
+        path = self._resolve(name)
         try:
-            about = place.stat()
+            about = path.stat()
         except (OSError, ValueError) as error:
             raise self._unreadable(error, name) from None
         self._check(about, name)
-        return f"{place} {about.st_mtime_ns} {about.st_size}"
+        return f"{path} {about.st_mtime_ns} {about.st_size}"
 
-    def _place(self, name: str) -> Path:
-        """Where the image really lies, all links followed."""
+    def _resolve(self, name: str) -> Path:
+        """The path of the image, all links followed."""
         if name.startswith(WEB):
             raise ImageError(f"{shown(name)} lies on the web: fetching is off unless asked for (urls=True, --urls)")
         if not name or "\0" in name:
             raise ImageError(f"{shown(name)} is no name of an image: it is empty, or holds a zero byte")
-        if len(name) > LONGEST_PATH:  # to follow a million folders would take minutes
+        if len(name) > LONGEST_PATH:  # resolving a million folders takes minutes
             raise ImageError(f"{shown(name)} is no name of an image: it is too long ({len(name)} letters)")
         try:
-            place = os.path.realpath(Path(self._real, name))
+            path = os.path.realpath(Path(self._real, name))
         except (OSError, ValueError) as error:
             raise self._unreadable(error, name) from None
-        if os.path.commonpath([place, self._real]) != self._real:
+        if os.path.commonpath([path, self._real]) != self._real:
             raise ImageError(f"{shown(name)} lies outside of {self.root}: images are read from below it only")
-        return Path(place)
+        return Path(path)
 
     def _check(self, about: os.stat_result, name: str) -> None:
         if stat.S_ISDIR(about.st_mode):
@@ -172,30 +154,25 @@ class Folder(Pictures):
 
     def _unreadable(self, error: OSError | ValueError, name: str) -> ImageError:
         if isinstance(error, FileNotFoundError):
-            if not os.path.isdir(self._real):  # noqa: PTH112 - not one image is missing, but all: nobody shall go on
+            if not os.path.isdir(self._real):  # noqa: PTH112 - all images are missing: stop
                 raise ExciteError(f"the folder of images {self.root} is gone: put it back, and start again")
             return ImageError(f"there is no image {shown(name)} in {self.root}")
         reason = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
         return ImageError(f"{shown(name)} in {self.root} cannot be read: {reason}")
 
 
-# Files from the net in a folder that several processes share, and that does not grow without end.
-
-AS_THEY_ARE = "%/:=&?~#+!$,;'@()*[]"  # in an address; other letters, such as spaces, have to be written by their bytes
-
-
 @dataclass(frozen=True)
-class Fetched:
-    """A folder of fetched files, named by a hash of their addresses.
+class FetchCache:
+    """A folder of fetched files, named by the hash of their addresses and shared by several processes.
 
-    One process fetches a file while the others that want it wait. A file that is removed to make room stays readable
-    for whoever has it open. All are dated 1970: what was fetched from one address is taken to be the same for ever.
+    One process fetches a file while the others wait for it. A file that is removed to make room stays readable while it
+    is open. All are dated 1970: the content of an address is taken to be constant.
 
     Args:
-        folder: where they are kept.
-        suffix: what their names end in.
-        most_each: how many bytes each may have.
-        most_together: how many bytes all may have; those that were not used for longest are removed.
+        folder: of the files.
+        suffix: of their names.
+        most_each: the size limit of a file, in bytes.
+        most_together: the size limit of the folder; the least recently used files are removed.
     """
 
     folder: Path
@@ -203,32 +180,33 @@ class Fetched:
     most_each: int | None = None
     most_together: int | None = None
 
-    def place(self, url: str) -> Path:
+    def path(self, url: str) -> Path:
         """Where the file is, or would be."""
         return self.folder / f"{hashlib.sha256(url.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}{self.suffix}"
 
     def get(self, url: str) -> Path:
-        """The file, from the folder or else from the net.
+        """The file, fetched if necessary.
 
         Raises:
-            FetchError: it cannot be had.
+            FetchError: it cannot be fetched.
         """
-        place = self.place(url)
+        path = self.path(url)
         try:
-            if not self._use(place):
+            if not self._touch(path):
                 self.folder.mkdir(parents=True, exist_ok=True)
-                with _locked(place.with_name(place.name + ".lock")):
-                    fetch_unknown(quote(url, safe=AS_THEY_ARE, errors="replace"), place, self.most_each)
-                    self._use(place)
-                    self._make_room(place)
+                with path.with_name(path.name + ".lock").open("ab") as lock:
+                    locked(lock, wait=True)
+                    fetch_unknown(quote(url, safe=UNQUOTED, errors="replace"), path, self.most_each)
+                    self._touch(path)
+                    self._make_room(path)
         except OSError as error:
             raise FetchError(f"cannot keep {url[:200]} in {self.folder}: {error.strerror or error}") from None
-        return place
+        return path
 
-    def _use(self, place: Path) -> bool:
-        """Note that the file was wanted now; False if it is not there."""
+    def _touch(self, path: Path) -> bool:
+        """Record the use of a file in its access time; False if it is missing."""
         try:
-            os.utime(place, ns=(time.time_ns(), 0))
+            os.utime(path, ns=(time.time_ns(), 0))
         except FileNotFoundError:
             return False
         return True
@@ -250,52 +228,31 @@ class Fetched:
                 path.unlink(missing_ok=True)
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Wait for the other processes; a lock ends with its process, also when that is killed."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
-
-
-# Images that a corpus names by their web addresses.
-
-MOST_FETCHED = 64_000_000
-LONGEST_ADDRESS = 2000  # more than servers take
-
-
 @dataclass(frozen=True)
-class Linked(Pictures):
-    """Pictures of another place, or fetched where their names are web addresses.
+class WebImages(ImageSource):
+    """Images of another source, or fetched where their names are web addresses.
 
-    Whoever wrote the corpus decides which addresses this machine asks for, also inside its own network: so this has to
-    be asked for.
+    The author of the corpus chooses the addresses, also inside the local network: so this is opt-in.
 
     Args:
-        others: where the images lie whose names are no addresses.
-        cache: where fetched images are kept; each is fetched once.
-
-    Example:
-        >>> Linked(open_pictures("photos"), Path("cache")).read("https://example.org/cat.jpg")  # doctest: +SKIP
+        others: the source of all other images.
+        cache: the folder for fetched images; each is fetched once.
     """
 
-    others: Pictures
+    others: ImageSource
     cache: Path
 
     @property
     def groups(self) -> int:
-        """As many as the other images have."""
+        """Those of the other source."""
         return self.others.groups
 
     def group(self, name: str) -> int:
-        """That of the other images; the fetched ones are in the first."""
+        """That of the other source; 0 for fetched images."""
         return 0 if name.startswith(WEB) else self.others.group(name)
 
     def encoded(self, name: str) -> bytes:
-        """The bytes that the address gave."""
+        """The bytes of the file, fetched if necessary."""
         if not name.startswith(WEB):
             return self.others.encoded(name)
         if len(name) > LONGEST_ADDRESS:
@@ -308,9 +265,9 @@ class Linked(Pictures):
             raise ImageError(f"{shown(name)} cannot be read from {self.cache}: {error.strerror or error}") from None
 
     def state(self, name: str) -> str:
-        """The address: what it gives is fetched once."""
+        """The address, whose content is constant."""
         return name if name.startswith(WEB) else self.others.state(name)
 
     @cached_property
-    def _fetched(self) -> Fetched:
-        return Fetched(self.cache / "web", ".picture", most_each=MOST_FETCHED)
+    def _fetched(self) -> FetchCache:
+        return FetchCache(self.cache / "web", ".picture", most_each=MOST_FETCHED)

@@ -1,8 +1,9 @@
-"""A corpus written as shards: tar files of its images as they are, with their tags, in the WebDataset layout."""
+"""Writing a corpus as shards: tar files of its images, unchanged, with their tags, in the WebDataset layout."""
 
 from __future__ import annotations
 
 import json
+import math
 import tarfile
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
@@ -22,21 +23,19 @@ if TYPE_CHECKING:
 
     from excite.jobs.loop import Progress
     from excite.tags.corpus import Corpus
-    from excite.tags.images import Pictures
-
-__all__ = ["NOTES", "SIZE", "Shard", "Sharding"]
+    from excite.tags.images import ImageSource
 
 NOTES = "shards.json"
 SIZE = 200_000_000
 VERSION = 1
 ROWS = 1000  # of the corpus in memory at a time
-TOLD = 20  # bad images are named in words; all are counted
+MESSAGES = 20  # about bad images; all are counted
 SUFFIXES = {"JPEG": "jpg", "MPO": "jpg", "JPEG2000": "jp2", "TIFF": "tif"}
 
 
 @dataclass
 class Shard:
-    """What is in one shard: its rows of the corpus up to, but without, `end`, and what became of them."""
+    """A shard: its rows of the corpus up to, but without, `end`, and the numbers of images."""
 
     file: str
     first: int
@@ -48,28 +47,28 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Sharding:
-    """Writes the images of a corpus, in its order, as shards; a run that was stopped goes on after its last shard.
+class ShardWriter:
+    """Writes the images of a corpus, in its order, as shards; a stopped run continues after its last shard.
 
-    Each image's bytes stay as they are. They are followed by a JSON file with what the corpus says about it. The
-    same corpus gives the same bytes. An image that cannot be read, or whose first bytes are those of no image, is
-    left out and counted, and so is one that the corpus names a second time within a shard. Whether the rest of a file
-    is whole shows only when it is decoded, which would take longer than all else here.
+    Each image is copied unchanged and followed by a JSON file with its row of the corpus; the same corpus gives the
+    same bytes. Images that cannot be read, whose first bytes are those of no image format, or that are repeated within
+    a shard are left out and counted. The rest of a file is not checked, as decoding would take longer than everything
+    else.
 
     Args:
         corpus: the images and their tags.
-        pictures: where the images lie.
+        images: the image source.
         out: the folder for the shards.
-        size: a shard that has so many bytes is full.
-        rows: a shard that has so many images is full; without it, only the size counts.
-        progress: shows how far the work is.
+        size: of a full shard in bytes.
+        rows: images of a full shard; without it, only the size counts.
+        progress: reports the progress.
 
     Example:
-        >>> Sharding(Corpus(Path("kept.parquet")), open_pictures("photos"), Path("shards")).write()  # doctest: +SKIP
+        >>> ShardWriter(Corpus(Path("kept.parquet")), open_images("photos"), Path("shards")).write()  # doctest: +SKIP
     """
 
     corpus: Corpus
-    pictures: Pictures
+    images: ImageSource
     out: Path
     size: int | None = SIZE
     rows: int | None = None
@@ -77,7 +76,7 @@ class Sharding:
     failures: list[str] = field(default_factory=list, init=False)
 
     def write(self) -> list[Shard]:
-        """Write what is not written yet.
+        """Write the remaining shards.
 
         Raises:
             DataError: the folder holds shards of another corpus, or some of them are gone.
@@ -97,8 +96,8 @@ class Sharding:
         return shards
 
     def _facts(self) -> list[Any]:
-        """What the shards depend on."""
-        files = dict.fromkeys(piece.path for piece in self.corpus.pieces)
+        """Everything that the shards depend on."""
+        files = dict.fromkeys(row_group.path for row_group in self.corpus.row_groups)
         states = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
         return [VERSION, states, asdict(self.corpus.columns), self.size, self.rows]
 
@@ -122,11 +121,11 @@ class Sharding:
 
     def _rows(self, start: int) -> Iterator[dict[str, Any]]:
         """The rows of the corpus from one on."""
-        for piece in self.corpus.pieces:
-            row = piece.first
-            if row + piece.rows <= start:
+        for row_group in self.corpus.row_groups:
+            row = row_group.first
+            if row + row_group.rows <= start:
                 continue
-            for batch in self.corpus.batches([piece], ROWS):
+            for batch in self.corpus.batches([row_group], ROWS):
                 yield from batch.slice(max(0, start - row)).to_pylist() if row + batch.num_rows > start else ()
                 row += batch.num_rows
 
@@ -146,24 +145,21 @@ class Sharding:
             for row in rows:
                 shard.end += 1
                 self._add(tar, row, keys, shard)
-                if self._is_full(tar.offset, shard.pictures):
+                if tar.offset >= (self.size or math.inf) or shard.pictures >= (self.rows or math.inf):
                     return
 
-    def _is_full(self, size: int, pictures: int) -> bool:
-        return (self.size is not None and size >= self.size) or (self.rows is not None and pictures >= self.rows)
-
     def _add(self, tar: tarfile.TarFile, row: dict[str, Any], keys: set[str], shard: Shard) -> None:
-        """One image and what is known about it, or one more that is left out."""
+        """Add an image and its row, or count it as left out."""
         try:
             key = key_of(row["image"] or "")
             if key in keys:
                 shard.repeated += 1
                 return
-            content = self.pictures.encoded(row["image"] or "")
+            content = self.images.encoded(row["image"] or "")
             kind = picture_format(content, shown(row["image"]))
         except ImageError as error:
             shard.bad += 1
-            if len(self.failures) < TOLD:
+            if len(self.failures) < MESSAGES:
                 self.failures.append(str(error))
             return
         keys.add(key)
@@ -173,7 +169,7 @@ class Sharding:
 
 
 def _append(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    """A file that says nothing about who wrote it, and when."""
+    """Add a file without owner and time."""
     member = tarfile.TarInfo(name)
     member.size = len(content)
     tar.addfile(member, BytesIO(content))

@@ -1,4 +1,11 @@
-"""Pictures in shards: tar files in the WebDataset layout, here or on the net, any image at any time."""
+"""Images in shards: tar files in the WebDataset layout, local or fetched, with random access through an index.
+
+Readers of the WebDataset layout take everything before the first dot of a file's name as the key of its sample, and
+adjacent files with the same key as one sample. So no two images may have the same key.
+
+An index is one array in NumPy's format, memory-mapped by any number of processes: facts about the tar file, then the
+images' names as 64-bit hashes in increasing order, their offsets, and their sizes. 17 million images take 800 MB.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +26,27 @@ from numpy.typing import NDArray
 from excite.errors import DataError, ExciteError, FetchError, ImageError
 from excite.images import PICTURE_SUFFIXES
 from excite.io.files import save_npy
-from excite.tags.images.base import MOST_BYTES, WEB, Fetched, Pictures, read_at, shown, too_large
+from excite.tags.images.base import MOST_BYTES, WEB, FetchCache, ImageSource, read_at, shown, too_large
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 
-# What an image of a corpus is called inside a shard.
-#
-# Readers of the WebDataset layout take everything before the first dot of a file's name as the key of its sample, and
-# files that follow each other with the same key as one sample. So no two images may have the same key.
+Numbers = NDArray[np.uint64]
 
 USUAL = ".jpg"
+VERSION = 1
+BLOCK = 512
+COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+CACHE_BYTES = 50_000_000_000  # of fetched shards: some 250 of the usual 200 MB
+ATTEMPTS = 3  # to open a shard that other processes remove to make room for theirs
 
 
 def key_of(name: str) -> str:
-    """The key of an image's sample: its path where that is plain, and always another one for another name.
+    """The key of an image's sample: its path if that is plain; distinct for distinct names.
 
-    What readers could misunderstand is written as in web addresses: a dot in the file's name as %2E, letters beyond
-    ASCII as their bytes. ".jpg", where it is the only dot, is left out.
+    Ambiguous characters are percent-encoded: a dot in the file's name as %2E, non-ASCII characters by their bytes.
+    ".jpg", where it is the only dot, is left out.
 
     Example:
         >>> key_of("v1.2/cat.jpg"), key_of("cat.png"), key_of("my.cat.jpg"), key_of("cat")
@@ -52,7 +61,7 @@ def key_of(name: str) -> str:
         file = _quoted(file).replace(".", "%2E")
     parts = [_quoted(part) if part.strip(".") else "%2E" * len(part) for part in folder.split("/")]
     key = "/".join([*parts, file]) if slash else file
-    if key.startswith(("/", "__")):  # an absolute path, and what WebDataset takes as remarks on the whole shard
+    if key.startswith(("/", "__")):  # an absolute path, and WebDataset's metadata of the whole shard
         return f"%{ord(key[0]):X}{key[1:]}"
     return key
 
@@ -62,58 +71,30 @@ def _quoted(text: str) -> str:
 
 
 def split_key(member: str) -> tuple[str, str]:
-    """A file of a shard as readers see it: the key of its sample, and the rest after the dot.
-
-    Example:
-        >>> split_key("v1.2/cat.seg.png")
-        ('v1.2/cat', 'seg.png')
-    """
+    """The key of a file's sample, and the rest after the dot."""
     folder, slash, file = member.rpartition("/")
     key, _, rest = file.partition(".")
     return folder + slash + key, rest
 
 
-def as_key(key: str) -> str:
-    """A key as an index holds it, told from the name of a file: none has a zero byte."""
-    return f"\0{key}"
-
-
 def possible_names(name: str) -> Iterator[str]:
-    r"""What to look for in an index: the name itself, the key it was given here, and the name as a key.
-
-    Example:
-        >>> list(possible_names("cat.png"))
-        ['cat.png', '\x00cat%2Epng', '\x00cat.png']
-    """
+    """The entries under which an index may hold an image: its name, the key derived from it, and its name as a key."""
     name = name.removeprefix("./")
     yield name
-    yield as_key(key_of(name))
-    yield as_key(name)
-
-
-# Where each image of a tar file begins, so that any of them can be read at once.
-#
-# An index is one row of numbers in NumPy's own format, which any number of processes map into their memory and share:
-# what it is an index of, then the images' names as 64-bit hashes in increasing order, their offsets, and their
-# sizes. 17 million images take 800 MB that way, and no process has to hold them.
-
-Numbers = NDArray[np.uint64]
-
-VERSION = 1
-BLOCK = 512
-COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+    yield f"\0{key_of(name)}"  # no name of a file has a zero byte
+    yield f"\0{name}"
 
 
 @dataclass(frozen=True, eq=False)
 class TarIndex:
-    """The images of one tar file.
+    """The index of the images of one tar file.
 
     Attributes:
-        size: how many bytes the file had.
-        written: when it was written, in nanoseconds.
+        size: of the file in bytes.
+        written: its modification time in nanoseconds.
         hashes: of the names, increasing.
-        offsets: where the images begin.
-        sizes: how many bytes they have.
+        offsets: of the images.
+        sizes: of the images in bytes.
     """
 
     size: int
@@ -123,39 +104,39 @@ class TarIndex:
     sizes: Numbers
 
     def fits(self, about: os.stat_result) -> bool:
-        """Whether the file is still the one that was looked through."""
+        """Whether the file is unchanged."""
         return (self.size, self.written) == (about.st_size, about.st_mtime_ns)
 
     def find(self, names: Iterable[str]) -> tuple[int, int] | None:
-        """Offset and size of the first of the names that there is."""
+        """Offset and size of the first of the names that exists."""
         for name in names:
             if (row := found_at(self.hashes, hash_of(name))) is not None:
                 return int(self.offsets[row]), int(self.sizes[row])
         return None
 
     def save(self, path: Path) -> None:
-        """Write it as one row of numbers."""
+        """Write it as one array."""
         facts = np.array([VERSION, self.size, self.written, len(self.hashes)], np.uint64)
         save_npy(np.concatenate([facts, self.hashes, self.offsets, self.sizes]), path)
 
 
 def hash_of(name: str) -> int:
-    """A name as a number. Among 17 million images two share one with a chance of 1 in 100,000."""
+    """A 64-bit hash of a name. Among 17 million images a collision has a chance of 1 in 100,000."""
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def found_at(hashes: Numbers, wanted: int) -> int | None:
-    """The first place of a number among increasing ones."""
+    """The first index of a number in an increasing array."""
     row = int(np.searchsorted(hashes, np.uint64(wanted)))
     return row if row < len(hashes) and int(hashes[row]) == wanted else None
 
 
 def read_index(path: Path) -> TarIndex | None:
-    """An index that was saved; None where there is none, or it is not one of this version."""
+    """Read a saved index; None if there is none of this version."""
     try:
         with warnings.catch_warnings(action="ignore"):  # NumPy's, about a shape that no file can have
             numbers: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception:  # noqa: BLE001 - errors of all kinds for a damaged file; it is made anew, like one that does not fit
+    except Exception:  # noqa: BLE001 - errors of all kinds for a damaged file, which is made anew
         return None
     if numbers.dtype != np.uint64 or numbers.ndim != 1 or len(numbers) < 4 or numbers[0] != VERSION:
         return None
@@ -166,7 +147,7 @@ def read_index(path: Path) -> TarIndex | None:
 
 
 def make_index(path: Path) -> TarIndex:
-    """Look through the headers of a tar file; the images themselves are not read.
+    """Index a tar file by its headers; the images themselves are not read.
 
     Raises:
         DataError: it cannot be read, is compressed, or is damaged.
@@ -174,7 +155,10 @@ def make_index(path: Path) -> TarIndex:
     try:
         with path.open("rb", buffering=0) as file:
             about = os.fstat(file.fileno())
-            _refuse_compressed(file.read(8), path)
+            beginning = file.read(8)
+            for magic, kind in COMPRESSED.items():
+                if beginning.startswith(magic):
+                    raise DataError(f"the shard {path} is compressed ({kind}): unpack it, for random access")
             rows = [(hash_of(name), offset, size) for name, offset, size in _pictures(path)]
     except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
         raise DataError(f"cannot read the shard {path}: {' '.join(str(error).split())}") from None
@@ -184,67 +168,42 @@ def make_index(path: Path) -> TarIndex:
 
 
 def _pictures(path: Path) -> Iterator[tuple[str, int, int]]:
-    """The images of a tar file by their whole names; then by their keys."""
+    """The images of a tar file by name; then by key."""
     by_key = []
     with tarfile.open(path, "r:") as tar:
         while (member := tar.next()) is not None:
-            tar.members.clear()  # type: ignore[attr-defined]  # it would remember all; typeshed lacks it
+            tar.members.clear()  # type: ignore[attr-defined]  # it would keep all; typeshed lacks it
             if member.size < 0:
                 raise tarfile.ReadError("a file in it has fewer than no bytes")
             name = member.name.removeprefix("./")
             key, rest = split_key(name)
-            if not member.isreg() or member.issparse() or not _is_picture(rest):
+            is_picture = f".{rest.rpartition('.')[2]}".lower() in PICTURE_SUFFIXES
+            if not member.isreg() or member.issparse() or not is_picture:
                 continue
             yield name, member.offset_data, member.size
             if "." not in rest:
-                by_key.append((as_key(key), member.offset_data, member.size))
-        _check_end(path, tar.offset)
+                by_key.append((f"\0{key}", member.offset_data, member.size))
+    with path.open("rb") as file:  # a damaged header looks like the end, but is not followed by zeros
+        file.seek(tar.offset)
+        if any(file.read(BLOCK)):
+            raise DataError(f"the shard {path} is damaged at byte {tar.offset}: copy or download it again")
     yield from by_key
 
 
-def _is_picture(rest: str) -> bool:
-    return f".{rest.rpartition('.')[2]}".lower() in PICTURE_SUFFIXES
-
-
-def _check_end(path: Path, offset: int) -> None:
-    """After the last file there is nothing, or zeros: a damaged header otherwise looks like the end."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        if any(read_at(file, offset, BLOCK)):
-            raise DataError(f"the shard {path} is damaged at byte {offset}: copy or download it again")
-    finally:
-        os.close(file)
-
-
-def _refuse_compressed(beginning: bytes, path: Path) -> None:
-    for magic, kind in COMPRESSED.items():
-        if beginning.startswith(magic):
-            raise DataError(f"the shard {path} is compressed ({kind}): unpack it, images are read here and there")
-
-
-# Images in shards: tar files in the WebDataset layout, here or on the net, any image at any time.
-
-CACHE_BYTES = 50_000_000_000  # of fetched shards: some 250 of the usual 200 MB
-ATTEMPTS = 3  # to open a shard that other processes remove to make room for theirs
-
-
 @dataclass(frozen=True)
-class Shards(Pictures):
-    """Pictures in tar files.
+class Shards(ImageSource):
+    """Images in tar files.
 
     An image is found by the whole name of its file in a shard, by that name without its suffix (its key), or by the
     name it had in the corpus that `excite.tags.images.shard_writer` wrote. Of several, the first counts.
 
-    Each shard gets an index once, beside it (``NAME.tar.index``) or, where nobody may write there, in the cache. A
-    shard on the net is fetched whole when it is first needed. To learn what is in it, its index is asked for first.
+    Each shard gets an index once, beside it (``NAME.tar.index``) or, if that is not writable, in the cache. A shard on
+    the web is fetched whole when first needed; its index, if published beside it, is fetched first.
 
     Args:
         sources: the shards, paths or web addresses; their order numbers the groups.
-        cache: where fetched shards and indexes are kept.
-        cache_bytes: how much room fetched shards may take.
-
-    Example:
-        >>> Shards(("pics-000.tar", "pics-001.tar"), Path("cache")).read("2024/cat.jpg")  # doctest: +SKIP
+        cache: the folder for fetched shards and indexes.
+        cache_bytes: the size limit for fetched shards.
     """
 
     sources: tuple[str, ...]
@@ -253,12 +212,12 @@ class Shards(Pictures):
     _indexes: dict[int, TarIndex] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Other processes map the indexes into their memory themselves."""
+        """Other processes map the indexes themselves."""
         return Shards, (self.sources, self.cache, self.cache_bytes)
 
     @property
     def groups(self) -> int:
-        """How many shards there are."""
+        """The number of shards."""
         return len(self.sources)
 
     def group(self, name: str) -> int:
@@ -274,12 +233,21 @@ class Shards(Pictures):
         raise ImageError(f"there is no image {shown(name)} in {self._described}")
 
     def encoded(self, name: str) -> bytes:
-        """The bytes of the file in its shard."""
+        """The bytes of the file in its shard, which stays readable while it is open even if it is removed."""
         number = self.group(name)
-        return self._opened(number, lambda file: self._bytes(number, name, file))
+        source = self.sources[number]
+        for _ in range(ATTEMPTS):
+            try:
+                with self._local(source).open("rb", buffering=0) as file:
+                    return self._bytes(number, name, file.fileno())
+            except FileNotFoundError:  # removed just now to make room
+                continue
+            except OSError as error:
+                raise ImageError(f"cannot read the shard {source}: {error.strerror}") from None
+        raise ImageError(f"the shard {source} is gone; if it was fetched, let its cache have more room")
 
     def state(self, name: str) -> str:
-        """Which part of which shard, and when that was written."""
+        """The part of the shard, and its modification time."""
         number = self.group(name)
         index = self._index(number)
         return f"{self.sources[number]} {index.written} {index.size} {index.find(possible_names(name))}"
@@ -292,31 +260,13 @@ class Shards(Pictures):
         offset, size = found
         if size > MOST_BYTES:
             raise too_large(name)
-        there = offset + size <= os.fstat(file).st_size  # an index from the net may say anything
+        there = offset + size <= os.fstat(file).st_size  # an index from the web is not trusted
         content = read_at(file, offset, size) if there else b""
         if not there or len(content) < size:
             raise ImageError(f"{shown(name)} is cut off in the shard {self.sources[number]}: copy it again")
         return content
 
-    def _opened(self, number: int, use: Callable[[int], bytes]) -> bytes:
-        """Use a shard's open file: once open, it stays readable even if it is removed."""
-        for _ in range(ATTEMPTS):
-            try:
-                file = os.open(self._local(number), os.O_RDONLY)
-            except FileNotFoundError:  # removed just now to make room
-                continue
-            except OSError as error:
-                raise ImageError(f"cannot read the shard {self.sources[number]}: {error.strerror}") from None
-            try:
-                return use(file)
-            except OSError as error:
-                raise ImageError(f"cannot read the shard {self.sources[number]}: {error.strerror}") from None
-            finally:
-                os.close(file)
-        raise ImageError(f"the shard {self.sources[number]} is gone; if it was fetched, let its cache have more room")
-
-    def _local(self, number: int) -> Path:
-        source = self.sources[number]
+    def _local(self, source: str) -> Path:
         try:
             return self._fetched.get(source) if source.startswith(WEB) else Path(source)
         except FetchError as error:
@@ -335,49 +285,49 @@ class Shards(Pictures):
             about = path.stat()
         except OSError as error:
             raise DataError(f"cannot read the shard {source}: {error.strerror}") from None
-        places = (path.with_name(path.name + ".index"), self._fetched.place(str(path.resolve())).with_suffix(".index"))
-        for place in places:
-            if (index := read_index(place)) is not None and index.fits(about):
+        paths = (path.with_name(path.name + ".index"), self._fetched.path(str(path.resolve())).with_suffix(".index"))
+        for saved in paths:
+            if (index := read_index(saved)) is not None and index.fits(about):
                 return index
         index = make_index(path)
         try:
-            index.save(places[0])
-        except ExciteError:  # where nobody may write
-            index.save(places[1])
+            index.save(paths[0])
+        except ExciteError:  # not writable
+            index.save(paths[1])
         return index
 
     def _index_of_web(self, source: str) -> TarIndex:
         """From the cache, from beside the shard, or from the shard."""
-        place = self._fetched.place(source).with_suffix(".index")
-        if (index := read_index(place)) is not None:
+        path = self._fetched.path(source).with_suffix(".index")
+        if (index := read_index(path)) is not None:
             return index
         try:
-            index = read_index(Fetched(self.cache / "shards", ".beside").get(f"{source}.index"))
-        except FetchError:  # most have none; what is wrong with the net is told about the shard itself
+            index = read_index(FetchCache(self.cache / "shards", ".beside").get(f"{source}.index"))
+        except FetchError:  # most have none; network errors are reported for the shard itself
             index = None
         index = replace(index, written=0) if index is not None else make_index(self._fetched.get(source))
-        index.save(place)
+        index.save(path)
         return index
 
     @cached_property
-    def _fetched(self) -> Fetched:
-        return Fetched(self.cache / "shards", ".tar", most_together=self.cache_bytes)
+    def _fetched(self) -> FetchCache:
+        return FetchCache(self.cache / "shards", ".tar", most_together=self.cache_bytes)
 
     @cached_property
     def _all(self) -> tuple[Any, Any]:
-        """The names of all shards, increasing, and the shard of each; shared by all processes through a file."""
+        """The hashes of all shards, increasing, and the shard of each; shared by all processes through a file."""
         indexes = [self._index(number) for number in range(self.groups)]
         facts = [[source, index.size, index.written] for source, index in zip(self.sources, indexes, strict=True)]
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-        place = self.cache / "shards" / f"{digest}.all"
-        if not place.is_file():
+        path = self.cache / "shards" / f"{digest}.all"
+        if not path.is_file():
             if not any(len(index.hashes) for index in indexes):
                 raise DataError(f"there are no images in {self._described}")
             hashes = np.concatenate([index.hashes for index in indexes])
             shards = np.repeat(np.arange(self.groups, dtype=np.uint64), [len(index.hashes) for index in indexes])
             order = np.argsort(hashes, kind="stable")
-            save_npy(np.stack([hashes[order], shards[order]]), place)
-        hashes, shards = np.load(place, mmap_mode="r", allow_pickle=False)
+            save_npy(np.stack([hashes[order], shards[order]]), path)
+        hashes, shards = np.load(path, mmap_mode="r", allow_pickle=False)
         return hashes, shards
 
     @property

@@ -1,1 +1,1 @@
-"""The training of a tag classifier: from a corpus of images with tags to a folder that every command takes."""
+"""Tag classifiers: from a corpus of tagged images to a model folder that every command accepts."""

@@ -1,69 +1,59 @@
-"""Pictures that are ready when a step needs them: in which order, and who decodes them."""
+"""The batches of a training: the order of the images, their decoding in worker processes, and their features."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import signal
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from excite.errors import DataError, ExciteError, ImageError
+from excite.errors import ExciteError, ImageError
 from excite.jobs.executor import ctrl_c_for_parent, note
-from excite.jobs.loop import run
-from excite.training.features import Shelf
+from excite.training.features import job_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
-    from PIL.Image import Image
     from torch import Tensor
 
-    from excite.jobs import Executor
-    from excite.jobs.loop import Progress
-    from excite.tags.images import Pictures
-    from excite.training.augmentation import Views, Whole
-    from excite.training.features import Extraction
-    from excite.training.tags.dataset import Lessons
-    from excite.training.tags.model import Trainee
+    from excite.tags.images import ImageSource
+    from excite.training.augmentation import Views, WholeImage
+    from excite.training.features import FeatureExtractor
+    from excite.training.tags.dataset import TagDataset
+    from excite.training.tags.model import Model
 
-
-WINDOW = 8  # groups that are open at the same time: enough to mix, few enough to be read one after the other
-AHEAD = 2  # batches on their way for each worker
+WINDOW = 8  # groups that are mixed: enough to shuffle well, few enough for sequential reading
+PREFETCH = 2  # batches under way for each worker
 
 Request = tuple[int, str, int]
-"""An image that is asked for: its row, its name and the number of the view."""
+"""The row of an image, its name and the number of the view."""
+
+StepPlan = tuple[int, "NDArray[np.int64]"]
+"""The number of the epoch, and the rows of this process in one step."""
 
 
-def groups_of(lessons: Lessons, pictures: Pictures) -> NDArray[np.int64]:
-    """The group of each image; one that is in none is counted when it is read."""
-    if pictures.groups <= 1:
-        return np.zeros(len(lessons), np.int64)
+def image_groups(dataset: TagDataset, images: ImageSource) -> NDArray[np.int64]:
+    """The group (shard) of each image; 0 for one that is missing, which is counted when it is read."""
+    if images.groups <= 1:
+        return np.zeros(len(dataset), np.int64)
 
     def group(name: str) -> int:
         try:
-            return pictures.group(name)
+            return images.group(name)
         except ImageError:
             return 0
 
-    return np.fromiter((group(name.as_py()) for name in lessons.names), np.int64, len(lessons))
+    return np.fromiter((group(name.as_py()) for name in dataset.names), np.int64, len(dataset))
 
 
 def epoch_order(groups: NDArray[np.int64], seed: int, epoch: int, window: int = WINDOW) -> NDArray[np.int64]:
-    """The order of the images in an epoch, told by the seed and the epoch's number alone.
+    """The order of the images in an epoch, determined by the seed and the epoch's number.
 
-    Groups come in a random order; the images of a few of them together are shuffled. With one group that is a plain
-    permutation.
-
-    Example:
-        >>> epoch_order(np.array([0, 0, 1, 1]), seed=0, epoch=0, window=1).tolist()
-        [1, 0, 2, 3]
+    Groups come in random order; the images of ``window`` groups are shuffled together.
     """
     random = np.random.default_rng([seed, epoch])
     distinct, index = np.unique(groups, return_inverse=True)
@@ -72,60 +62,59 @@ def epoch_order(groups: NDArray[np.int64], seed: int, epoch: int, window: int = 
 
 
 @dataclass(frozen=True)
-class Decoded:
-    """The images of a batch.
+class Batch:
+    """The images of a step, decoded or as features.
 
     Attributes:
-        pictures: [n, 3, side, side]; None where not one can be read.
-        rows: which rows of the lessons they are.
+        values: [n, ...]; None where no image can be read.
+        rows: of the data set.
         failures: the rows that cannot be read, and why.
     """
 
-    pictures: Tensor | None
+    values: Tensor | None
     rows: NDArray[np.int64]
     failures: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
-class Decoder:
-    """Reads images and makes their views, in this process or in several others.
+class ImageLoader:
+    """Reads and augments images, in this process or in several workers; the result is the same.
 
-    What it gives does not depend on their number. Workers are begun anew, so nothing of this process is copied, and
-    they are sent names, not the corpus.
+    Workers are spawned, so nothing of this process is copied, and receive names, not the corpus.
 
     Attributes:
-        pictures: where the images are.
-        views: makes the view of a number.
-        workers: how many processes; up to 1, this one.
+        images: the image source.
+        views: the augmentation.
+        workers: the number of processes; up to 1, this one.
     """
 
-    pictures: Pictures
-    views: Views | Whole
+    images: ImageSource
+    views: Views | WholeImage
     workers: int = 1
-    _reading: _Reading = field(init=False, repr=False)
+    _dataset: _ImageDataset = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_reading", _Reading(self.pictures, self.views))
+        object.__setattr__(self, "_dataset", _ImageDataset(self.images, self.views))
 
-    def __call__(self, batches: Iterable[list[Request]]) -> Iterator[Decoded]:
-        """The batches in their order; workers live as long as somebody reads."""
+    def __call__(self, batches: Iterable[list[Request]]) -> Iterator[Batch]:
+        """The batches in order; workers live as long as the iterator."""
         from torch.utils.data import DataLoader
 
         several = self.workers > 1
         loader: Any = DataLoader(
-            self._reading,  # type: ignore[arg-type]  # a data set is whatever can be indexed
+            self._dataset,  # type: ignore[arg-type]  # a data set is whatever can be indexed
             batch_sampler=batches,  # an index may be anything
             num_workers=self.workers if several else 0,
             collate_fn=_stacked,
             multiprocessing_context="spawn" if several else None,
-            prefetch_factor=AHEAD if several else None,
-            worker_init_fn=_begin if several else None,
+            prefetch_factor=PREFETCH if several else None,
+            worker_init_fn=_start_worker if several else None,
         )
         try:
             with ctrl_c_for_parent():
-                decoded = iter(loader)
-            yield from decoded
-        except ExciteError as error:  # of a worker, torch tells it with the worker's whole trace
+                loaded = iter(loader)
+            yield from loaded
+        except ExciteError as error:  # torch adds the worker's traceback to the message
             raise type(error)(str(error).strip().rpartition(f"{type(error).__name__}: ")[2]) from None
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
@@ -137,141 +126,82 @@ class Decoder:
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """What a worker does for a request."""
+class _ImageDataset:
+    """The data set of a `DataLoader`, indexed by requests; an error message in place of an unreadable image."""
 
-    pictures: Pictures
-    views: Views | Whole
+    images: ImageSource
+    views: Views | WholeImage
 
     def __getitem__(self, request: Request) -> tuple[int, Tensor | str]:
         row, name, number = request
         try:
-            return row, self.views(self.pictures.read(name), name, (number,))[0]
+            return row, self.views(self.images.read(name), name, (number,))[0]
         except ImageError as error:
             return row, str(error)
 
 
-def _stacked(read: list[tuple[int, Tensor | str]]) -> Decoded:
-    """The images that could be read, as one tensor."""
+def _stacked(read: list[tuple[int, Tensor | str]]) -> Batch:
     good = [(row, picture) for row, picture in read if not isinstance(picture, str)]
     failures = tuple((row, reason) for row, reason in read if isinstance(reason, str))
     stacked = torch.stack([picture for _, picture in good]) if good else None
-    return Decoded(stacked, np.array([row for row, _ in good], np.int64), failures)
+    return Batch(stacked, np.array([row for row, _ in good], np.int64), failures)
 
 
-def _begin(_worker: int) -> None:
-    """A worker's first step: Ctrl-C is for the parent, who tells the workers."""
+def _start_worker(_worker: int) -> None:
+    """Leave Ctrl-C to the parent, which stops its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.showwarning = note
 
 
-# Where the features of a step come from: views looked at once, or a new one of each image in each epoch.
-
-Plan = tuple[int, "NDArray[np.int64]"]
-"""A step: the number of the epoch, and the rows of the lessons that this process looks at."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a step learns from.
-
-    Attributes:
-        features: what the output layer reads; None where no image can be read.
-        rows: of which images.
-        failures: the rows that cannot be read, and why.
-    """
-
-    features: Tensor | None
-    rows: NDArray[np.int64]
-    failures: tuple[tuple[int, str], ...] = ()
-
-
 @dataclass(frozen=True, eq=False)
 class FreshViews:
-    """A new view of each image in each epoch, the paper's way: its number is the epoch's."""
+    """The features of a new view of each image in each epoch, the paper's procedure: its number is the epoch's."""
 
-    lessons: Lessons
-    decoder: Decoder
-    trainee: Trainee
+    dataset: TagDataset
+    loader: ImageLoader
+    model: Model
 
-    def __call__(self, plans: Iterable[Plan]) -> Iterator[Given]:
-        """What each step learns from; images of later steps are being decoded meanwhile."""
-        names = self.lessons.name
-        requests = ([(int(row), names(row), epoch) for row in rows] for epoch, rows in plans)
-        for batch in self.decoder(requests):
-            features = None if batch.pictures is None else self.trainee.features(batch.pictures)
-            yield Given(features, batch.rows, batch.failures)
+    def __call__(self, plans: Iterable[StepPlan]) -> Iterator[Batch]:
+        """The features for each step; images of later steps are decoded meanwhile."""
+        name = self.dataset.name
+        for batch in self.loader([(int(row), name(row), epoch) for row in rows] for epoch, rows in plans):
+            yield batch if batch.values is None else replace(batch, values=self.model.features(batch.values))
 
 
 class FixedViews:
-    """Some views of each image, looked at once; each epoch takes the next one.
+    """The features of some views of each image, computed once; each epoch takes the next view.
 
     Args:
-        features: [images, views, ...] of those images that can be read,
+        features: [images, views, ...] of the readable images,
         rows: which these are, in order.
-        pictures: how many there are in all.
+        pictures: the number of all images.
     """
 
     def __init__(self, features: Tensor, rows: NDArray[np.int64], pictures: int) -> None:
         self._features = features
-        self._places = np.full(pictures, -1, np.int64)
-        self._places[rows] = np.arange(len(rows))
+        self._index = np.full(pictures, -1, np.int64)
+        self._index[rows] = np.arange(len(rows))
 
-    def __call__(self, plans: Iterable[Plan]) -> Iterator[Given]:
-        """Neighbours are at different views, so that an epoch sees all kinds."""
+    def __call__(self, plans: Iterable[StepPlan]) -> Iterator[Batch]:
+        """The features for each step; neighbouring rows have different views, so an epoch has all kinds."""
         for epoch, rows in plans:
-            read = rows[self._places[rows] >= 0]
+            read = rows[self._index[rows] >= 0]
             views = torch.from_numpy((read + epoch) % self._features.shape[1])
-            chosen = self._features[torch.from_numpy(self._places[read]), views]
-            yield Given(chosen.float() if len(read) else None, read)
+            chosen = self._features[torch.from_numpy(self._index[read]), views]
+            yield Batch(chosen.float() if len(read) else None, read)
 
 
 @dataclass(frozen=True, eq=False)
-class NamedExtraction:
-    """The features of an image, wherever the images lie: the work done for each name."""
+class CorpusFeatureExtractor:
+    """Computes the features of the images of a corpus by their names, as work for `excite.jobs.loop.run`."""
 
-    extraction: Extraction
-    pictures: Pictures
+    extractor: FeatureExtractor
+    images: ImageSource
 
     def key(self, task: str) -> str:
         """Changes when the image, the network below its output layer or the views do."""
-        facts = [self.extraction.question, task, self.pictures.state(task)]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+        return job_key(self.extractor.identity, task, self.images.state(task))
 
     def __call__(self, task: str) -> dict[str, Any]:
-        """The features, for a `Shelf`."""
-        picture: Image = self.pictures.read(task)
-        return self.extraction.answer(picture, task)
-
-
-@dataclass(frozen=True, eq=False)
-class Shelving:
-    """Computes the features of images; what is kept on disk is not computed again.
-
-    Attributes:
-        pictures: where the images are.
-        executor: who does the work.
-        progress: shows how far it is.
-    """
-
-    pictures: Pictures
-    executor: int | Executor
-    progress: Progress
-
-    def __call__(
-        self, work: Extraction, lessons: Lessons, folder: Path, what: str
-    ) -> tuple[Tensor, NDArray[np.int64], list[tuple[int, str]]]:
-        """The features of all images that can be read, their rows, and the rows that cannot be read.
-
-        Raises:
-            DataError: not one can be read.
-        """
-        shelf, reasons = Shelf(folder), list[str]()
-        names: list[str] = lessons.names.to_pylist()
-        entries = run(NamedExtraction(work, self.pictures), names, shelf, workers=self.executor, failures=reasons)
-        keys = {entry["picture"]: entry["key"] for entry in self.progress(entries, len(names), what)}
-        failures = list(zip((row for row, name in enumerate(names) if name not in keys), reasons, strict=True))
-        if not keys:
-            raise DataError(f"not one of {len(names)} {what} can be read; the first: {reasons[0]}")
-        rows = np.array([row for row, name in enumerate(names) if name in keys], np.int64)
-        return shelf.features(list(keys.values())), rows, failures
+        """The features, for a `FeatureStore`."""
+        return self.extractor.extract(self.images.read(task), task)

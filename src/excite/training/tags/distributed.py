@@ -1,4 +1,4 @@
-"""Several processes that train one classifier, as torchrun starts them; or one process, which is the same with less."""
+"""The processes of a torchrun that train one classifier; a single process is the trivial case."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-__all__ = ["Together", "together"]
-
-PATIENCE = timedelta(days=2)  # the others wait while the first process computes features or measures
-Thing = TypeVar("Thing")
+PATIENCE = timedelta(days=2)  # the others wait while the first process extracts features or measures
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Together:
-    """This process among those that train together.
+class Distributed:
+    """This process within its group.
 
     Attributes:
-        rank: its number; the first, 0, is the only one that writes and prints.
-        size: how many there are.
-        device: where this one computes.
+        rank: its number; only the first, 0, writes and prints.
+        size: the number of processes.
+        device: of this process.
     """
 
     rank: int = 0
@@ -42,31 +40,22 @@ class Together:
         """Whether this is the process that writes and prints."""
         return self.rank == 0
 
-    def share(self, things: list[Thing]) -> list[Thing]:
-        """What this process does of a list that all of them know.
-
-        Example:
-            >>> Together(rank=1, size=2).share([10, 11, 12])
-            [11]
-        """
-        return things[self.rank :: self.size]
-
-    def add_up(self, tensors: Iterable[Tensor]) -> None:
-        """Every process gets the sums over all; in one message, for each costs a way there and back."""
+    def all_reduce(self, tensors: Iterable[Tensor]) -> None:
+        """Replace each tensor by its sum over all processes; in one message, as each costs a round trip."""
         given = list(tensors)
         if self.size > 1 and given:
-            together = torch.cat([tensor.reshape(-1) for tensor in given])
-            torch.distributed.all_reduce(together)
-            for tensor, part in zip(given, torch.split(together, [one.numel() for one in given]), strict=True):
+            joined = torch.cat([tensor.reshape(-1) for tensor in given])
+            torch.distributed.all_reduce(joined)
+            for tensor, part in zip(given, torch.split(joined, [one.numel() for one in given]), strict=True):
                 tensor.copy_(part.view_as(tensor))
 
-    def gathered(self, thing: Thing) -> list[Thing]:
-        """What each process has, in the order of their numbers."""
+    def all_gather(self, value: Value) -> list[Value]:
+        """The values of all processes, by rank."""
         if self.size == 1:
-            return [thing]
-        things: list[Thing | None] = [None] * self.size
-        torch.distributed.all_gather_object(things, thing)
-        return [each for each in things if each is not None]
+            return [value]
+        values: list[Value | None] = [None] * self.size
+        torch.distributed.all_gather_object(values, value)
+        return [each for each in values if each is not None]
 
     def wait(self) -> None:
         """Until all processes are here."""
@@ -75,14 +64,14 @@ class Together:
 
 
 @contextmanager
-def together() -> Iterator[Together]:
-    """This process among the others of its torchrun; alone without one.
+def distributed() -> Iterator[Distributed]:
+    """Join the process group of torchrun, if started by it.
 
     Raises:
-        ExciteError: torchrun's variables are there, but the others cannot be reached.
+        ExciteError: torchrun's variables are set, but the other processes cannot be reached.
 
     Example:
-        >>> with together() as processes:
+        >>> with distributed() as processes:
         ...     processes.rank, processes.size
         (0, 1)
     """
@@ -91,7 +80,7 @@ def together() -> Iterator[Together]:
     if gpu:
         torch.cuda.set_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        yield Together(device=device)
+        yield Distributed(device=device)
         return
     try:
         torch.distributed.init_process_group("nccl" if gpu else "gloo", timeout=PATIENCE)
@@ -99,6 +88,6 @@ def together() -> Iterator[Together]:
         reason = " ".join(str(error).split())[:200]
         raise ExciteError(f"the other processes of this torchrun cannot be reached: {reason}") from None
     try:
-        yield Together(torch.distributed.get_rank(), torch.distributed.get_world_size(), device)
+        yield Distributed(torch.distributed.get_rank(), torch.distributed.get_world_size(), device)
     finally:
         torch.distributed.destroy_process_group()

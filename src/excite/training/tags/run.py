@@ -1,234 +1,39 @@
-"""A known classifier learns the tags of a corpus: the paper's procedure for its 18,157 tags, or a quicker one."""
+"""Training of a tag classifier: the paper's procedure for its 18,157 tags, or a quicker one with stored features."""
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from excite.io.files import save_text
 from excite.jobs.loop import no_progress
-from excite.models import Preprocess
 from excite.models.folder import FACTS, WEIGHTS, Saved, read_saved, save_classifier
-from excite.training.augmentation import Views, Whole
-from excite.training.features import Extraction
-from excite.training.tags.batches import Decoder, FixedViews, FreshViews, Shelving
-from excite.training.tags.distributed import Together
-from excite.training.tags.loop import Board, Course, Keeper, Schedule
-from excite.training.tags.setup import Options, Subject
-from excite.training.tags.validation import Aside, measure
+from excite.training.augmentation import Views, WholeImage
+from excite.training.features import FeatureExtractor, extract_features
+from excite.training.tags.batches import CorpusFeatureExtractor, FixedViews, FreshViews, ImageLoader
+from excite.training.tags.distributed import Distributed
+from excite.training.tags.loop import Checkpointer, Schedule, TrainingLoop, tensorboard_writer
+from excite.training.tags.setup import Setup, TrainingOptions
+from excite.training.tags.validation import Validation, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from numpy.typing import NDArray
+    from torch import Tensor
+
     from excite.jobs.loop import Progress
-    from excite.models import Classifier
     from excite.tags.corpus import Corpus
-    from excite.tags.images import Pictures
-    from excite.training.tags.dataset import Lessons
-    from excite.training.tags.model import Trainee
-
-
-# What a training reads: the source of its steps, and the images kept aside.
-
-LEARNT, ASIDE = "features/views", "features/held-out"
-
-
-@dataclass(eq=False)
-class Preparing:
-    """Prepares features before the first step, where they are looked at once.
-
-    With several processes the first one computes them and the others read what it has written.
-
-    Attributes:
-        trainee: the network with its new output layer.
-        base: the network with its own: the layers below are the same, and it is smaller to send to workers.
-        pictures: where the images are.
-        out: the folder in which features are kept.
-        options: how to train.
-        workers: how many processes do the work.
-        progress: shows how far it is.
-        failures: rows that cannot be read, and why; those of images kept aside are negative.
-    """
-
-    trainee: Trainee
-    base: Classifier
-    pictures: Pictures
-    out: Path
-    options: Options
-    workers: int
-    progress: Progress
-    failures: list[tuple[int, str]] = field(default_factory=list)
-
-    def source(self, lessons: Lessons) -> FreshViews | FixedViews:
-        """Where the features of the steps come from."""
-        views = Views(self._preprocess, self.options.seed)
-        if not self.options.views:
-            return FreshViews(lessons, Decoder(self.pictures, views, self.workers), self.trainee)
-        numbers = tuple(range(self.options.views))
-        features, rows, failures = self._shelved(views, numbers, lessons, LEARNT, "pictures")
-        self.failures += failures
-        return FixedViews(features, rows, len(lessons))
-
-    def aside(self, lessons: Lessons) -> Aside:
-        """The images kept aside, each seen as a whole."""
-        whole = Whole(self._preprocess)
-        kept = None
-        if self.options.views and len(lessons):
-            features, rows, failures = self._shelved(whole, (0,), lessons, ASIDE, "pictures kept aside")
-            self.failures += [(~row, reason) for row, reason in failures]
-            kept = features[:, 0], rows
-        return Aside(lessons, self.trainee, Decoder(self.pictures, whole, self.workers), kept)
-
-    @property
-    def _preprocess(self) -> Preprocess:
-        assert isinstance(self.base.preprocess, Preprocess)  # noqa: S101 - or nothing could be prepared
-        return self.base.preprocess
-
-    def _shelved(self, views: Views | Whole, numbers: tuple[int, ...], lessons: Lessons, folder: str, what: str) -> Any:
-        processes = self.trainee.processes
-        shelve = Shelving(self.pictures, max(1, self.workers), self.progress)
-        work = Extraction(self.base.module, self.trainee.layer, views, numbers)
-        if not processes.first:
-            processes.wait()
-        answer = shelve(work, lessons, self.out / folder, what)
-        if processes.first:
-            processes.wait()
-        return answer
-
-
-# The card of a tag classifier: what it is and how it came about, for people to read.
-
-OPTIONS = ("layers", "first", "epochs", "batch", "rate", "momentum", "held_out", "checks", "views", "seed")
-
-USE = (
-    "The network is {base}. Every command of excite takes this folder as `--model`: "
-    "`excite attend PHOTO TAG --model FOLDER`. Several tags may be true of an image at once."
-)
-MEASURED = (
-    "On {measured:,} images kept aside, over the {tags_measured:,} tags that occur in them. "
-    "Predicting by frequency gives every image the same score for a tag."
-)
-
-
-def card(base: str, tags: int, facts: Mapping[str, Any], command: str) -> str:
-    """The text of ``README.md``, in Markdown.
-
-    Args:
-        base: the network.
-        tags: how many it knows.
-        facts: the training facts, as in ``classifier.json``.
-        command: how it was trained, as typed; nothing where nobody typed it.
-
-    Example:
-        >>> text = card("efficientnet-lite0", 2, {"corpus": "kept.parquet", "pictures": 10}, "")
-        >>> text.splitlines()[0]
-        '# A classifier of 2 tags'
-    """
-    parts = [
-        f"# A classifier of {tags:,} tags",
-        USE.format(base=base),
-        "## What it was trained on",
-        _list(_data(facts)),
-        "## How",
-        _list([f"{name.replace('_', ' ')}: {facts[name]}" for name in OPTIONS if name in facts] + _course(facts)),
-        *([f"```sh\n{command}\n```"] if command else []),
-        *_measures(facts),
-        "## Files",
-        _list(
-            [
-                "`classifier.json` and `weights.safetensors`: the classifier",
-                "`dictionary.csv`: its tags in the order of its outputs, and how often each was seen",
-                "`curves.csv`: the losses while it was trained",
-                *(["`measures.csv`: how well each tag is predicted"] if facts.get("map") is not None else []),
-            ]
-        ),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _data(facts: Mapping[str, Any]) -> list[str]:
-    lines = [f"corpus: {facts['corpus']}", f"pictures learnt from: {facts['pictures']:,}"]
-    if "dictionary" in facts:
-        lines.append(f"dictionary: {facts['dictionary']}")
-    lines += [f"rows left out, {reason}: {count:,}" for reason, count in facts.get("left_out", {}).items()]
-    if facts.get("unreadable"):
-        lines.append(f"pictures that could not be read: {facts['unreadable']:,}")
-    return lines
-
-
-def _course(facts: Mapping[str, Any]) -> list[str]:
-    if "steps" not in facts:
-        return []
-    loss = facts["validation_loss"]
-    aside = "" if loss is None else f", on images kept aside {loss:.4f}"
-    return [f"{facts['steps']:,} steps, {facts['epochs_seen']:g} epochs; loss {facts['loss']:.4f} an image{aside}"]
-
-
-def _measures(facts: Mapping[str, Any]) -> list[str]:
-    if facts.get("map") is None:
-        return []
-    rows = [
-        f"| {truth} | {facts[f'map{end}']:.4f} | {facts[f'map_by_frequency{end}']:.4f} | {facts[f'ratio{end}']:.1f} x |"
-        for truth, end in (("all tags of the dictionary", ""), (f"the first {facts['first']} tags", "_first"))
-    ]
-    table = ["| truth | mean average precision | by frequency | ratio |", "|---|---|---|---|", *rows]
-    return [
-        "## How good it is",
-        MEASURED.format(**facts),
-        "\n".join(table),
-        "Best: " + _tags(facts["best"]),
-        "Worst: " + _tags(facts["worst"]),
-    ]
-
-
-def _tags(some: Mapping[str, float]) -> str:
-    return ", ".join(f"{tag} {precision:.2f}" for tag, precision in some.items())
-
-
-def _list(lines: list[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
-
-
-# The folder of a tag classifier: what a training leaves behind, and how one sees that it was finished.
+    from excite.tags.images import ImageSource
+    from excite.training.tags.dataset import TagDataset
+    from excite.training.tags.model import Model
 
 CHECKPOINT, CURVES, BOARD = "training.safetensors", "curves.csv", "tensorboard"
 DICTIONARY, MEASURES, README = "dictionary.csv", "measures.csv", "README.md"
-
-
-def save_result(folder: Path, subject: Subject, facts: Mapping[str, Any], command: str) -> None:
-    """Write the classifier, its dictionary and its card; what says that the training is finished comes last."""
-    saved = Saved(
-        base=subject.base,
-        labels=tuple((tag,) for tag in subject.choice.dictionary.tags),
-        multilabel=True,
-        layers=subject.card.layers,
-        size=subject.preprocess.shorter_side,
-        fully_convolutional=subject.card.fully_convolutional,
-        training=facts,
-    )
-    subject.choice.dictionary.save(folder / DICTIONARY)
-    save_text(card(saved.base, len(saved.labels), facts, command), folder / README)
-    save_classifier(folder, subject.network.cpu(), saved)
-    (folder / CHECKPOINT).unlink(missing_ok=True)
-
-
-def finished(folder: Path, key: str) -> dict[str, Any] | None:
-    """The facts of this same training, if it was finished before."""
-    if not (folder / FACTS).is_file():
-        return None
-    facts = dict(read_saved(folder).training)
-    return facts if facts.get("key") == key else None
-
-
-def files_in(folder: Path) -> list[str]:
-    """What a user may want to look at."""
-    names = (README, DICTIONARY, CURVES, MEASURES, WEIGHTS, FACTS)
-    return [str(folder / name) for name in names if (folder / name).is_file()]
-
-
-# A known classifier learns the tags of a corpus: the paper's procedure for its 18,157 tags, or a quicker one.
+TRAINING_FEATURES, VALIDATION_FEATURES = "features/views", "features/held-out"
 
 
 @dataclass(eq=False)
@@ -237,32 +42,31 @@ class TagTraining:
 
     Args:
         corpus: the images and their tags.
-        pictures: where its images are.
-        out: the folder for the classifier, and for all that a training needs to go on where it was stopped; one that
-            all processes see.
-        options: how to train.
-        model: the classifier to begin with, as in `excite.load`.
+        images: the image source.
+        out: the folder for the classifier, features and checkpoints; shared by all processes.
+        options: hyperparameters.
+        model: the base classifier, as in `excite.load`.
         weights: a file for it.
         dictionary: the tags to learn; by default the file beside the corpus,
-        min_count: or those seen at least so often.
-        workers: how many processes decode images.
-        save_every: seconds between two checkpoints at most.
-        tensorboard: write the curves for TensorBoard too.
-        processes: who trains together.
-        progress: shows how far the work is.
-        note: is told what a user should know, a line each.
-        command: how the training was called, for its card.
+        min_count: or the tags listed at least so often.
+        workers: the number of processes that decode images.
+        save_every: seconds between two checkpoints.
+        tensorboard: also write the curves for TensorBoard.
+        processes: the process group.
+        progress: reports the progress.
+        note: receives notes for the user, a line each.
+        command: the command line, for the model card.
 
     Example:
-        >>> corpus, photos = Corpus(Path("kept.parquet")), open_pictures("photos")  # doctest: +SKIP
+        >>> corpus, photos = Corpus(Path("kept.parquet")), open_images("photos")    # doctest: +SKIP
         >>> TagTraining(corpus, photos, Path("mine")).train()["map"]                # doctest: +SKIP
         0.21
     """
 
     corpus: Corpus
-    pictures: Pictures
+    images: ImageSource
     out: Path
-    options: Options = field(default_factory=Options)
+    options: TrainingOptions = field(default_factory=TrainingOptions)
     model: str = "efficientnet-lite0"
     weights: str | None = None
     dictionary: Path | None = None
@@ -270,83 +74,213 @@ class TagTraining:
     workers: int = 1
     save_every: float = 300
     tensorboard: bool = False
-    processes: Together = field(default_factory=Together)
+    processes: Distributed = field(default_factory=Distributed)
     progress: Progress = no_progress
     note: Callable[[str], None] = lambda _line: None
     command: str = ""
 
     def train(self) -> dict[str, Any]:
-        """Train, measure, save the classifier, and tell how it went; what is done already is not done again."""
-        which, model = (self.dictionary, self.min_count), (self.model, self.weights)
-        subject = Subject.read(self.corpus, which, self.pictures, model, self.options)
-        if subject.choice.unspeakable:
-            left = len(subject.choice.unspeakable)
+        """Train, measure and save the classifier, or read the facts of a training that is finished already."""
+        tags, base = (self.dictionary, self.min_count), (self.model, self.weights)
+        setup = Setup.read(self.corpus, tags, self.images, base, self.options)
+        if setup.choice.unspeakable:
+            left = len(setup.choice.unspeakable)
             self.note(f"{left} tags of the dictionary are left out: blank, or nothing but dashes")
-        key = subject.key(self.options)
-        done = finished(self.out, key)
-        if done is not None:
-            if self.processes.first:  # it was killed when all was saved and only this was left to do
+        key = setup.key(self.options)
+        done = dict(read_saved(self.out).training) if (self.out / FACTS).is_file() else {}
+        if done.get("key") == key:
+            if self.processes.first:  # a kill may have left it behind
                 (self.out / CHECKPOINT).unlink(missing_ok=True)
             return {**done, "already": True, "lines": [], "files": files_in(self.out)}
-        trainee = subject.trainee(self.options, self.processes)
-        course = self._course(subject, trainee, key)
-        self._run(course)
+        model = setup.model(self.options, self.processes)
+        loop = self._loop(setup, model, key)
+        if self.tensorboard and self.processes.first:
+            with tensorboard_writer(self.out / BOARD, loop.state.step) as add:
+                loop.run(add)
+        else:
+            loop.run()
         path = self.out / MEASURES if self.processes.first else None
-        measures = measure(course.aside, trainee, subject.choice.dictionary, path)
-        course.share_failures()
-        facts = {**self._about(subject, course), **measures, "key": key}
+        measures = measure(loop.validation, model, setup.choice.dictionary, path)
+        loop.share_failures()
+        facts = {**self._facts(setup, loop), **measures, "key": key}
         if self.processes.first:
-            save_result(self.out, subject, facts, self.command)
+            save_result(self.out, setup, facts, self.command)
         self.processes.wait()
-        lines = course.standing.failures.lines
+        lines = loop.state.failures.lines
         return {**facts, "already": False, "lines": lines, "files": files_in(self.out)}
 
-    def _course(self, subject: Subject, trainee: Trainee, key: str) -> Course:
-        options, lessons = self.options, subject.lessons
-        preparing = Preparing(
-            trainee, subject.classifier, self.pictures, self.out, options, self.workers, self.progress
-        )
-        course = Course(
-            trainee=trainee,
-            schedule=Schedule(len(lessons), options.batch, options.epochs, options.rate, options.checks),
-            lessons=lessons,
-            groups=subject.groups,
-            source=preparing.source(lessons),
-            aside=preparing.aside(subject.aside),
-            keeper=Keeper(self.out / CHECKPOINT, self.out / CURVES, key, self.save_every),
+    def _loop(self, setup: Setup, model: Model, key: str) -> TrainingLoop:
+        options, failures = self.options, list[tuple[int, str]]()
+        loop = TrainingLoop(
+            model=model,
+            schedule=Schedule(len(setup.training), options.batch, options.epochs, options.rate, options.checks),
+            dataset=setup.training,
+            groups=setup.groups,
+            source=self._source(setup, model, failures),
+            validation=self._validation(setup, model, failures),
+            checkpointer=Checkpointer(self.out / CHECKPOINT, self.out / CURVES, key, self.save_every),
             seed=options.seed,
             progress=self.progress,
         )
-        course.fail(preparing.failures)
-        if course.resume():
-            self.note(f"going on from step {course.standing.step} of {course.schedule.steps}")
-        elif course.keeper.path.is_file():
-            self.note(f"{course.keeper.path} is of a training with other data or options: beginning anew")
-        return course
+        loop.fail(failures)
+        if loop.resume():
+            self.note(f"going on from step {loop.state.step} of {loop.schedule.steps}")
+        elif loop.checkpointer.path.is_file():
+            self.note(f"{loop.checkpointer.path} is of a training with other data or options: beginning anew")
+        return loop
 
-    def _run(self, course: Course) -> None:
-        """Make all steps; the first process shows them in TensorBoard, if it shall."""
-        if not (self.tensorboard and self.processes.first):
-            course.run()
-            return
-        with closing(Board(self.out / BOARD, course.standing.step)) as board:
-            course.run(board.add)
+    def _source(self, setup: Setup, model: Model, failures: list[tuple[int, str]]) -> FreshViews | FixedViews:
+        views, dataset = Views(setup.preprocess, self.options.seed), setup.training
+        if not self.options.views:
+            return FreshViews(dataset, ImageLoader(self.images, views, self.workers), model)
+        extractor = FeatureExtractor(setup.classifier.module, setup.layer, views, tuple(range(self.options.views)))
+        features, rows, failed = self._extract(extractor, dataset, TRAINING_FEATURES, "images")
+        failures += failed
+        return FixedViews(features, rows, len(dataset))
 
-    def _about(self, subject: Subject, course: Course) -> dict[str, Any]:
-        last, tags = course.standing.checks[-1], len(subject.choice.dictionary)
+    def _validation(self, setup: Setup, model: Model, failures: list[tuple[int, str]]) -> Validation:
+        whole, dataset, stored = WholeImage(setup.preprocess), setup.validation, None
+        if self.options.views and len(dataset):
+            extractor = FeatureExtractor(setup.classifier.module, setup.layer, whole, (0,))
+            features, rows, failed = self._extract(extractor, dataset, VALIDATION_FEATURES, "held-out images")
+            failures += [(~row, reason) for row, reason in failed]
+            stored = features[:, 0], rows
+        return Validation(dataset, model, ImageLoader(self.images, whole, self.workers), stored)
+
+    def _extract(
+        self, extractor: FeatureExtractor, dataset: TagDataset, folder: str, what: str
+    ) -> tuple[Tensor, NDArray[np.int64], list[tuple[int, str]]]:
+        """The features of all readable images, their rows, and the unreadable rows with the reasons.
+
+        The base classifier is used: the layers below the output are the same, and it is smaller to send to workers. The
+        first process computes, the others read the stored features.
+        """
+        work, reasons = CorpusFeatureExtractor(extractor, self.images), list[str]()
+        names: list[str] = dataset.names.to_pylist()
+        if not self.processes.first:
+            self.processes.wait()
+        readable, features = extract_features(
+            work, names, self.out / folder, what, reasons, max(1, self.workers), self.progress
+        )
+        if self.processes.first:
+            self.processes.wait()
+        known = set(readable)
+        rows = np.array([row for row, name in enumerate(names) if name in known], np.int64)
+        failed = list(zip((row for row, name in enumerate(names) if name not in known), reasons, strict=True))
+        return features, rows, failed
+
+    def _facts(self, setup: Setup, loop: TrainingLoop) -> dict[str, Any]:
+        last, tags = loop.state.points[-1], len(setup.choice.dictionary)
         return {
             "corpus": self.corpus.path.name,
-            "dictionary": subject.choice.source,
+            "dictionary": setup.choice.source,
             "tags": tags,
-            "tags_never_seen": int((subject.lessons.counts(tags) == 0).sum()),
-            "pictures": len(subject.lessons),
-            "pictures_held_out": len(subject.aside),
-            "left_out": subject.lessons.left_out,
-            "unreadable": len(course.standing.failures),
+            "tags_never_seen": int((setup.training.counts(tags) == 0).sum()),
+            "pictures": len(setup.training),
+            "pictures_held_out": len(setup.validation),
+            "left_out": setup.training.left_out,
+            "unreadable": len(loop.state.failures),
             **asdict(self.options),
-            "steps": course.standing.step,
+            "steps": loop.state.step,
             "epochs_seen": last.epoch,
             "rate_at_the_end": last.rate,
             "loss": last.training_loss,
             "validation_loss": last.validation_loss,
         }
+
+
+def save_result(folder: Path, setup: Setup, facts: Mapping[str, Any], command: str) -> None:
+    """Write the dictionary, the model card and the classifier; its facts, which mark the end, come last."""
+    saved = Saved(
+        base=setup.base,
+        labels=tuple((tag,) for tag in setup.choice.dictionary.tags),
+        multilabel=True,
+        layers=setup.card.layers,
+        size=setup.preprocess.shorter_side,
+        fully_convolutional=setup.card.fully_convolutional,
+        training=facts,
+    )
+    setup.choice.dictionary.save(folder / DICTIONARY)
+    save_text(model_card(saved.base, len(saved.labels), facts, command), folder / README)
+    save_classifier(folder, setup.network.cpu(), saved)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def files_in(folder: Path) -> list[str]:
+    """The result files."""
+    names = (README, DICTIONARY, CURVES, MEASURES, WEIGHTS, FACTS)
+    return [str(folder / name) for name in names if (folder / name).is_file()]
+
+
+OPTIONS = ("layers", "first", "epochs", "batch", "rate", "momentum", "held_out", "checks", "views", "seed")
+USE = (
+    "The network is {base}. Every command of excite takes this folder as `--model`: "
+    "`excite attend PHOTO TAG --model FOLDER`. Several tags may be true of an image at once."
+)
+MEASURED = (
+    "On {measured:,} held-out images, over the {tags_measured:,} tags that occur in them. "
+    "Predicting by frequency gives every image the same score for a tag."
+)
+FILES = (
+    "`classifier.json` and `weights.safetensors`: the classifier",
+    "`dictionary.csv`: its tags in the order of its outputs, and how often each was seen",
+    "`curves.csv`: the losses while it was trained",
+)
+
+
+def model_card(base: str, tags: int, facts: Mapping[str, Any], command: str) -> str:
+    """The text of ``README.md``.
+
+    Args:
+        base: the network.
+        tags: the number of outputs.
+        facts: the training facts, as in ``classifier.json``.
+        command: the command line, or nothing.
+
+    Example:
+        >>> text = model_card("efficientnet-lite0", 2, {"corpus": "kept.parquet", "pictures": 10}, "")
+        >>> text.splitlines()[0]
+        '# A classifier of 2 tags'
+    """
+    data = [f"corpus: {facts['corpus']}", f"training images: {facts['pictures']:,}"]
+    data += [f"dictionary: {facts['dictionary']}"] if "dictionary" in facts else []
+    data += [f"rows left out, {reason}: {count:,}" for reason, count in facts.get("left_out", {}).items()]
+    data += [f"images that could not be read: {facts['unreadable']:,}"] if facts.get("unreadable") else []
+    how = [f"{name.replace('_', ' ')}: {facts[name]}" for name in OPTIONS if name in facts]
+    if "steps" in facts:
+        loss = facts["validation_loss"]
+        held_out = "" if loss is None else f", on held-out images {loss:.4f}"
+        steps = f"{facts['steps']:,} steps, {facts['epochs_seen']:g} epochs"
+        how.append(f"{steps}; loss {facts['loss']:.4f} an image{held_out}")
+    has_measures = facts.get("map") is not None
+    files = [*FILES, *(["`measures.csv`: how well each tag is predicted"] if has_measures else [])]
+    parts = [
+        f"# A classifier of {tags:,} tags",
+        USE.format(base=base),
+        "## What it was trained on",
+        _list(data),
+        "## How",
+        _list(how),
+        *([f"```sh\n{command}\n```"] if command else []),
+        *(_measures(facts) if has_measures else []),
+        "## Files",
+        _list(files),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _measures(facts: Mapping[str, Any]) -> list[str]:
+    rows = [
+        f"| {truth} | {facts[f'map{end}']:.4f} | {facts[f'map_by_frequency{end}']:.4f} | {facts[f'ratio{end}']:.1f} x |"
+        for truth, end in (("all tags of the dictionary", ""), (f"the first {facts['first']} tags", "_first"))
+    ]
+    table = ["| truth | mean average precision | by frequency | ratio |", "|---|---|---|---|", *rows]
+    extremes = (
+        f"{name.title()}: " + ", ".join(f"{tag} {precision:.2f}" for tag, precision in facts[name].items())
+        for name in ("best", "worst")
+    )
+    return ["## How good it is", MEASURED.format(**facts), "\n".join(table), *extremes]
+
+
+def _list(lines: list[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)

@@ -1,4 +1,4 @@
-"""What is to be learnt, and by which network: all that a training reads before its first step."""
+"""The inputs of a training, read before its first step: options, dictionary, data sets and network."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from excite.models.classifier import network_identity
 from excite.models.folder import FACTS, read_saved
 from excite.tags.dictionary import Dictionary, dictionary_beside
 from excite.tags.statistics import statistics_of
-from excite.training.augmentation import Views, noise
+from excite.training.augmentation import Views, noise_image
 from excite.training.output_layer import Output, with_new_output
-from excite.training.tags.batches import groups_of
-from excite.training.tags.dataset import FIRST, read_lessons
-from excite.training.tags.model import Trainee, begin_at_frequencies
+from excite.training.tags.batches import image_groups
+from excite.training.tags.dataset import FIRST, read_tag_dataset
+from excite.training.tags.model import Model, set_frequency_biases
 from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
@@ -28,36 +28,29 @@ if TYPE_CHECKING:
 
     from excite.models import Card, Classifier
     from excite.tags.corpus import Corpus
-    from excite.tags.images import Pictures
-    from excite.training.tags.dataset import Lessons
-    from excite.training.tags.distributed import Together
-
-
-# What decides about the course of a training.
+    from excite.tags.images import ImageSource
+    from excite.training.tags.dataset import TagDataset
+    from excite.training.tags.distributed import Distributed
 
 
 @dataclass(frozen=True)
-class Options:
-    """How to train; by default the paper's way.
+class TrainingOptions:
+    """Hyperparameters; by default the paper's.
 
     Attributes:
         layers: "output", the last one only, or "all".
-        first: how many of an image's tags are learnt.
-        epochs: how often each image is seen, at most.
-        batch: images a step, of all processes together.
-        rate: the learning rate, divided by 10 whenever the loss of the images kept aside goes flat.
-        momentum: how much of the last step is made again.
-        held_out: the share of the images that is kept aside.
-        checks: how often their loss is looked at in an epoch.
-        views: how many random views of each image are looked at once; 0: a new one in each epoch.
-        seed: another one gives other views, another order and other weights to begin with.
+        first: the number of an image's tags that are learnt.
+        epochs: at most.
+        batch: images per step, of all processes together.
+        rate: the learning rate, divided by 10 whenever the validation loss plateaus.
+        momentum: the weight of the previous step.
+        held_out: the share of validation images.
+        checks: evaluations of the loss per epoch.
+        views: random views of each image, computed once; 0: a new one in each epoch.
+        seed: of the views, the order and the initial weights.
 
     Raises:
-        ModelError: they do not go together.
-
-    Example:
-        >>> Options(views=4).epochs
-        3
+        ModelError: the options exclude each other.
     """
 
     layers: str = "output"
@@ -77,23 +70,15 @@ class Options:
         if self.layers == "all" and self.views:
             raise ModelError("features are kept only while the layers below stay as they are: leave --views out")
 
-    @property
-    def everything(self) -> bool:
-        """Whether all layers are trained."""
-        return self.layers == "all"
-
-
-# Which tags are learnt: those of a dictionary, or those seen often enough.
-
 
 @dataclass(frozen=True)
-class Choice:
+class DictionaryChoice:
     """A dictionary to learn.
 
     Attributes:
         dictionary: the tags.
-        source: where they come from, for people to read.
-        unspeakable: tags that were left out, since no user's word can mean them: blank, or nothing but dashes.
+        source: where they come from, for the model card.
+        unspeakable: tags left out because no query can match them: blank, or nothing but dashes.
     """
 
     dictionary: Dictionary
@@ -101,60 +86,50 @@ class Choice:
     unspeakable: tuple[str, ...] = ()
 
 
-def chosen_dictionary(corpus: Corpus, path: Path | None = None, least: int | None = None) -> Choice:
-    """The dictionary of a file, or the one that lies beside the corpus, or the tags seen at least so often in it.
+def chosen_dictionary(corpus: Corpus, path: Path | None = None, least: int | None = None) -> DictionaryChoice:
+    """The dictionary in a file or beside the corpus, or the tags that it lists at least ``least`` times.
 
     Raises:
         DataError: there is none of them, two were asked for, or no tag is left.
-
-    Example:
-        >>> chosen_dictionary(Corpus(Path("kept.parquet")), least=1000).dictionary.tags[:2]  # doctest: +SKIP
-        ('nature', 'people')
     """
     if path is not None and least is not None:
         raise DataError("a dictionary was given and --min-count asks for another one: leave one of them out")
     beside = dictionary_beside(corpus.path)
     if least is not None:
-        found, source = (
-            statistics_of(corpus).at_least(least),
-            f"the tags seen at least {least} times in {corpus.path.name}",
-        )
+        found = statistics_of(corpus).at_least(least)
+        source = f"the tags seen at least {least} times in {corpus.path.name}"
     elif path is not None or beside.is_file():
         found, source = Dictionary.read(path or beside), (path or beside).name
     else:
         raise DataError(
             f"which tags shall be learnt? There is no {beside}: give --dictionary FILE.csv or --min-count N"
         )
-    spoken = [bool(fold(tag)) for tag in found.tags]
-    pairs = [pair for pair, good in zip(zip(found.tags, found.counts, strict=True), spoken, strict=True) if good]
-    if not pairs:
+    counted = [(tag, count) for tag, count in zip(found.tags, found.counts, strict=True) if fold(tag)]
+    if not counted:
         raise DataError(f"there is no tag to learn: {source} has none")
-    speakable = Dictionary(tuple(tag for tag, _ in pairs), tuple(count for _, count in pairs))
-    return Choice(speakable, source, tuple(tag for tag, good in zip(found.tags, spoken, strict=True) if not good))
-
-
-# What is to be learnt, and by which network: all that a training reads before its first step.
+    speakable = Dictionary(tuple(tag for tag, _ in counted), tuple(count for _, count in counted))
+    return DictionaryChoice(speakable, source, tuple(tag for tag in found.tags if not fold(tag)))
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """The lessons and the pupil.
+class Setup:
+    """The data sets and the network of a training.
 
     Attributes:
         choice: the tags.
-        lessons: the images to learn from,
-        aside: and those kept aside.
-        groups: which of the former lie together.
-        base: the name of the network that the result is built on; not a folder.
-        card: of the classifier to begin with,
-        classifier: and that itself.
-        network: the same with a new output layer,
-        layer: which has this name.
+        training: the training images,
+        validation: and the held-out images.
+        groups: the group (shard) of each training image.
+        base: the name of the architecture; not a folder.
+        card: of the base classifier.
+        classifier: the base classifier.
+        network: the same with a new output layer.
+        layer: the name of that layer.
     """
 
-    choice: Choice
-    lessons: Lessons
-    aside: Lessons
+    choice: DictionaryChoice
+    training: TagDataset
+    validation: TagDataset
     groups: NDArray[np.int64]
     base: str
     card: Card
@@ -166,52 +141,48 @@ class Subject:
     def read(
         cls,
         corpus: Corpus,
-        which: tuple[Path | None, int | None],
-        pictures: Pictures,
-        model: tuple[str, str | None],
-        options: Options,
+        tags: tuple[Path | None, int | None],
+        images: ImageSource,
+        base: tuple[str, str | None],
+        options: TrainingOptions,
     ) -> Self:
-        """Read a corpus, and make a network for its tags.
+        """Read a corpus, and build a network for its tags.
 
-        Args:
-            corpus: the images and their tags.
-            which: a dictionary, or how often a tag must be seen, see `chosen_dictionary`.
-            pictures: where the images are.
-            model: a classifier and a file of weights for it, as in `excite.load`.
-            options: how to train.
+        ``tags``: a dictionary or the least count of a tag, as in `chosen_dictionary`; ``base``: a classifier and a file
+        of weights for it, as in `excite.load`.
         """
-        choice = chosen_dictionary(corpus, *which)
-        lessons, aside = read_lessons(corpus, choice.dictionary, options.first, options.held_out)
-        name, weights = model
+        choice = chosen_dictionary(corpus, *tags)
+        training, validation = read_tag_dataset(corpus, choice.dictionary, options.first, options.held_out)
+        name, weights = base
         card, classifier = find_card(name), load(name, weights=weights, fully_convolutional=False)
         if not isinstance(classifier.preprocess, Preprocess):
             raise ModelError(f"{card.name} prepares its images in an unknown way: it cannot be trained.")
-        tags = len(choice.dictionary)
-        network, layer = with_new_output(card, classifier.module, tags, options.seed)
-        begin_at_frequencies(network.get_submodule(layer), lessons.counts(tags), len(lessons))
-        base = read_saved(Path(name)).base if (Path(name) / FACTS).is_file() else card.name
-        groups = groups_of(lessons, pictures)
-        return cls(choice, lessons, aside, groups, base, card, classifier, network, layer)
+        outputs = len(choice.dictionary)
+        network, layer = with_new_output(card, classifier.module, outputs, options.seed)
+        set_frequency_biases(network.get_submodule(layer), training.counts(outputs), len(training))
+        architecture = read_saved(Path(name)).base if (Path(name) / FACTS).is_file() else card.name
+        groups = image_groups(training, images)
+        return cls(choice, training, validation, groups, architecture, card, classifier, network, layer)
 
     @property
     def preprocess(self) -> Preprocess:
-        """How the network takes images."""
-        assert isinstance(self.classifier.preprocess, Preprocess)  # noqa: S101 - `read` has seen to it
+        """The preprocessing of the network."""
+        assert isinstance(self.classifier.preprocess, Preprocess)  # noqa: S101 - checked by `read`
         return self.classifier.preprocess
 
-    def key(self, options: Options) -> str:
-        """Changes when a training would take another course."""
+    def key(self, options: TrainingOptions) -> str:
+        """Changes when the training would take another course."""
         content = hashlib.blake2b("\0".join(self.choice.dictionary.tags).encode(errors="surrogatepass"))
         content.update(self.groups.tobytes())
-        facts = [network_identity(self.network), repr(self.preprocess), self.lessons.digest(), self.aside.digest()]
+        facts = [network_identity(self.network), repr(self.preprocess)]
+        facts += [self.training.digest(), self.validation.digest()]
         content.update(json.dumps([*facts, asdict(options)]).encode())
         return content.hexdigest()[:32]
 
-    def trainee(self, options: Options, processes: Together) -> Trainee:
-        """The network, ready to learn; from now on it changes."""
+    def model(self, options: TrainingOptions, processes: Distributed) -> Model:
+        """The network, ready to be trained in place."""
         network = self.network.to(processes.device)
-        seen = Views(self.preprocess, options.seed)(noise(), "noise", (0, 1)).to(processes.device)
+        seen = Views(self.preprocess, options.seed)(noise_image(), "noise", (0, 1)).to(processes.device)
         output = Output.of(network, self.layer, seen)
-        return Trainee(
-            network, self.layer, output, everything=options.everything, momentum=options.momentum, processes=processes
-        )
+        everything = options.layers == "all"
+        return Model(network, self.layer, output, everything=everything, momentum=options.momentum, processes=processes)

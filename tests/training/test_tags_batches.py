@@ -1,4 +1,4 @@
-"""Pictures for the steps: their order, who reads them, and what happens to bad ones."""
+"""The batches of a training: their order, their decoding, and unreadable images."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from PIL import Image
 
 from excite.errors import ImageError
 from excite.models import Preprocess
-from excite.tags.images import open_pictures
-from excite.training.augmentation import Views, Whole
-from excite.training.tags.batches import Decoder, epoch_order, groups_of
-from excite.training.tags.dataset import Lessons
+from excite.tags.images import open_images
+from excite.training.augmentation import Views, WholeImage
+from excite.training.tags.batches import ImageLoader, epoch_order, image_groups
+from excite.training.tags.dataset import TagDataset
 
 SEEN = Preprocess(shorter_side=8)
 
@@ -36,8 +36,8 @@ class TestOrder:
         assert groups[order[0]] not in groups[order[30:]]
 
 
-class Shelves:
-    """Pictures in two places; the rest is nowhere."""
+class TwoGroups:
+    """Images in two groups; the rest is missing."""
 
     groups = 2
 
@@ -49,8 +49,8 @@ class Shelves:
 
 def test_groups_of_all_pictures():
     names, nothing = pa.array(["1/a", "0/b", "lost", "1/c"]), np.zeros((4, 2))
-    lessons = Lessons(names, nothing, nothing, nothing, {})
-    assert groups_of(lessons, Shelves()).tolist() == [1, 0, 0, 1]
+    dataset = TagDataset(names, nothing, nothing, nothing, {})
+    assert image_groups(dataset, TwoGroups()).tolist() == [1, 0, 0, 1]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def folder(tmp_path):
 
 
 def decoded(folder, batches, workers):
-    return list(Decoder(open_pictures(folder), Views(SEEN), workers)(batches))
+    return list(ImageLoader(open_images(folder), Views(SEEN), workers)(batches))
 
 
 class TestDecoder:
@@ -73,19 +73,19 @@ class TestDecoder:
         assert first.rows.tolist() == [0, 1]
         assert [row for row, _ in first.failures] == [3]
         assert "3.png" in first.failures[0][1]
-        assert second.pictures is None
+        assert second.values is None
         assert [row for row, _ in second.failures] == [9]
         expected = Views(SEEN)(Image.open(Path(folder, "5.png")), "5.png", (2,))
-        assert torch.equal(third.pictures, expected)
+        assert torch.equal(third.values, expected)
 
     def test_the_same_with_workers(self, folder):
         for one, two in zip(decoded(folder, self.REQUESTS, 1), decoded(folder, self.REQUESTS, 2), strict=True):
             assert one.rows.tolist() == two.rows.tolist()
             assert one.failures == two.failures
-            assert (one.pictures is None and two.pictures is None) or torch.equal(one.pictures, two.pictures)
+            assert (one.values is None and two.values is None) or torch.equal(one.values, two.values)
 
     def test_the_whole_picture_is_one_view(self):
         picture = Image.effect_noise((30, 20), 90).convert("RGB")
-        seen = Whole(SEEN)(picture, "any", (0, 1))
+        seen = WholeImage(SEEN)(picture, "any", (0, 1))
         assert seen.shape == (2, 3, 8, 8)
-        assert torch.equal(seen[0], Whole(SEEN)(picture, "other", (5,))[0])
+        assert torch.equal(seen[0], WholeImage(SEEN)(picture, "other", (5,))[0])

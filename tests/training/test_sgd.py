@@ -6,10 +6,10 @@ from torch import nn
 
 from excite.errors import ModelError
 from excite.training.output_layer import Output
-from excite.training.sgd import Descent, Fit, plateaued, usual_batch
+from excite.training.sgd import OutputTrainer, SGDOptions, plateaued, usual_batch
 
 
-def lesson(pictures=40, categories=3, features=5, seed=0):
+def batch(pictures=40, categories=3, features=5, seed=0):
     random = torch.Generator().manual_seed(seed)
     seen = torch.randn(pictures, features, generator=random)
     truth = (seen[:, :categories] > 0).float()
@@ -18,7 +18,7 @@ def lesson(pictures=40, categories=3, features=5, seed=0):
 
 def fit(**options):
     torch.manual_seed(0)
-    return Fit(Output(nn.Linear(5, 3), ()), Descent(**options))
+    return OutputTrainer(Output(nn.Linear(5, 3), ()), SGDOptions(**options))
 
 
 def weights(trained):
@@ -52,7 +52,7 @@ def test_the_papers_batches():
 class TestFit:
     def test_it_learns(self):
         trained = fit(rate=0.1)
-        features, present, sure = lesson()
+        features, present, sure = batch()
         for _ in range(50):
             trained.epoch(features, present, sure)
         assert trained.losses[-1] < trained.losses[0] / 3
@@ -60,7 +60,7 @@ class TestFit:
 
     def test_the_loss_is_summed_over_categories_and_averaged_over_pictures(self):
         trained = fit(rate=0.0, batch=7)
-        features, present, sure = lesson()
+        features, present, sure = batch()
         trained.epoch(features, present, sure)
         probability = trained.output(features).detach().sigmoid()
         expected = -(present * probability.log() + (1 - present) * (1 - probability).log()).sum(1).mean()
@@ -68,7 +68,7 @@ class TestFit:
 
     def test_a_step_is_plain_gradient_descent(self):
         trained, twin = fit(rate=0.5, batch=40), fit(rate=0.5, batch=40)
-        features, present, sure = lesson()
+        features, present, sure = batch()
         trained.epoch(features, present, sure)
         loss = nn.functional.binary_cross_entropy_with_logits(twin.output(features), present, reduction="sum") / 40
         loss.backward()
@@ -76,7 +76,7 @@ class TestFit:
             assert torch.allclose(after, before - 0.5 * before.grad, atol=1e-6)
 
     def test_what_nobody_is_sure_of_teaches_nothing(self):
-        features, present, sure = lesson()
+        features, present, sure = batch()
         sure[::2, 1] = 0
         turned = present.clone()
         turned[::2, 1] = 1 - turned[::2, 1]
@@ -99,7 +99,7 @@ class TestFit:
 
     def test_a_rate_that_is_too_high_is_told(self):
         with pytest.raises(ModelError, match="lower --rate"):
-            fit(rate=1e38, batch=2).epoch(*lesson())
+            fit(rate=1e38, batch=2).epoch(*batch())
 
 
 class TestResuming:
@@ -110,18 +110,18 @@ class TestResuming:
         whole, first, second = (fit(momentum=momentum) for _ in range(3))
         for trained, epochs in ((whole, 5), (first, stopped)):
             for _ in range(epochs):
-                trained.epoch(*lesson())
+                trained.epoch(*batch())
         first.save(path, "key")
         second.resume(path, "key")
         for _ in range(5 - stopped):
-            second.epoch(*lesson())
+            second.epoch(*batch())
         assert second.losses == whole.losses
         assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(second), strict=True))
 
     def test_another_training_is_not_gone_on_with(self, tmp_path):
         path = tmp_path / "checkpoint"
         first, second = fit(), fit()
-        first.epoch(*lesson())
+        first.epoch(*batch())
         first.save(path, "key")
         before = weights(second)
         second.resume(path, "other")

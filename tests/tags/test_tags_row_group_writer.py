@@ -1,11 +1,11 @@
-"""A Parquet file written batch by batch: whole or not there, whoever else writes it."""
+"""A Parquet file written batch by batch: complete or missing, also with several writers."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from excite.errors import ExciteError
-from excite.tags.corpus import RowGroups
+from excite.tags.corpus import RowGroupWriter
 
 
 def batch(*tags):
@@ -18,9 +18,9 @@ def names(folder):
 
 def test_two_at_once_do_not_meet(tmp_path):
     path, schema = tmp_path / "a.parquet", batch("x").schema
-    with RowGroups(path, schema) as first:
+    with RowGroupWriter(path, schema) as first:
         first.add(batch("sea"))
-        with RowGroups(path, schema) as second:
+        with RowGroupWriter(path, schema) as second:
             second.add(batch("sky", "sun"))
         assert pq.read_table(path)["tag"].to_pylist() == ["sky", "sun"]
         first.add(batch("sand"))
@@ -30,7 +30,7 @@ def test_two_at_once_do_not_meet(tmp_path):
 
 def write(path, tag, rows=1000, fail=None):
     """Write one row, with a writer that may fail at it."""
-    with RowGroups(path, batch("x").schema, rows=rows) as file:
+    with RowGroupWriter(path, batch("x").schema, rows=rows) as file:
         if fail is not None:
             file._writer.write_table = fail
         file.add(batch(tag))

@@ -29,14 +29,14 @@ from excite.errors import DataError, ExciteError, LostSignalWarning, ModelError
 from excite.models.folder import FACTS, WEIGHTS, read_saved
 from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary
-from excite.tags.images import open_pictures
-from excite.training.tags import loop as courses
-from excite.training.tags.distributed import together
+from excite.tags.images import open_images
+from excite.training.tags import loop
+from excite.training.tags.distributed import distributed
 from excite.training.tags.run import CHECKPOINT, CURVES, TagTraining
-from excite.training.tags.setup import Options
+from excite.training.tags.setup import TrainingOptions
 
 COLOURS = {"red": (220, 20, 20), "green": (20, 220, 20), "蓝 blue": (20, 20, 220)}
-QUICK = Options(epochs=2, batch=12, rate=0.05, held_out=0.25, checks=2)
+QUICK = TrainingOptions(epochs=2, batch=12, rate=0.05, held_out=0.25, checks=2)
 PATIENCE = 120  # seconds
 
 
@@ -57,7 +57,7 @@ def world(tmp_path, monkeypatch):
 
 
 def training(world, out, options=QUICK, **more):
-    where = open_pictures(world / "photos")
+    where = open_images(world / "photos")
     more = {"min_count": 2, "save_every": 0, "model": learning.NAME, **more}
     return TagTraining(Corpus(world / "c.parquet"), where, world / out, options, **more)
 
@@ -91,7 +91,7 @@ class TestLearning:
     @pytest.mark.parametrize(("layers", "views"), [("output", 0), ("output", 2), ("all", 0)])
     def test_a_classifier_for_every_command(self, world, layers, views):
         rate = 0.05 if layers == "output" else 0.002
-        options = Options(layers, epochs=6, batch=8, rate=rate, views=views, held_out=0.25, checks=1)
+        options = TrainingOptions(layers, epochs=6, batch=8, rate=rate, views=views, held_out=0.25, checks=1)
         answer = training(world, "out", options, command="excite train tags c.parquet", save_every=999).train()
         assert answer["tags"] == 6
         assert answer["pictures"] + answer["pictures_held_out"] == 40
@@ -123,7 +123,7 @@ class TestLearning:
     def test_only_the_output_layer_or_all_but_the_statistics(self, world):
         base = excite.load(learning.NAME).module.state_dict()
         for layers in ("output", "all"):
-            training(world, layers, Options(layers, epochs=1, batch=8, held_out=0.25)).train()
+            training(world, layers, TrainingOptions(layers, epochs=1, batch=8, held_out=0.25)).train()
             trained = excite.load(world / layers).module.state_dict()
             same = {name for name in base if name[:4] != "out." and torch.equal(base[name], trained[name])}
             below = {name for name in base if name[:4] != "out."}
@@ -134,7 +134,7 @@ class TestLearning:
     @pytest.mark.parametrize("layers", ["output", "all"])
     def test_as_if_trained_by_hand(self, world, layers):
         """The same descent with torch's own loss and whole forward passes."""
-        options = Options(layers, epochs=1, batch=8, rate=0.05, held_out=0)
+        options = TrainingOptions(layers, epochs=1, batch=8, rate=0.05, held_out=0)
         answer = training(world, "out", options).train()
         assert "map" not in answer
         tags = Dictionary.read(world / "out/dictionary.csv").tags
@@ -145,7 +145,7 @@ class TestLearning:
         network.out.weight.data.normal_(std=0.01, generator=torch.Generator().manual_seed(0))
         network.out.bias.data = ((truth.sum(0) + 0.5) / 41).logit()
         sgd = torch.optim.SGD((network.out if layers == "output" else network).parameters(), lr=0.05, momentum=0.9)
-        views = courses.epoch_order(np.zeros(40, np.int64), 0, 0)
+        views = loop.epoch_order(np.zeros(40, np.int64), 0, 0)
         seen = excite.training.augmentation.Views(learning.TINY.preprocess)
         for start in range(0, 40, 8):
             names = [(k, rows[k]["image"]) for k in views[start : start + 8]]
@@ -161,7 +161,7 @@ class TestLearning:
 
     def test_a_seed_says_it_all(self, world):
         for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-            training(world, name, Options(epochs=1, batch=8, seed=seed)).train()
+            training(world, name, TrainingOptions(epochs=1, batch=8, seed=seed)).train()
         assert content(world / "a") == content(world / "b")
         assert (world / "a" / WEIGHTS).read_bytes() != (world / "c" / WEIGHTS).read_bytes()
 
@@ -210,7 +210,7 @@ class TestStopped:
         assert content(world / "out") == content(world / "whole")
 
     def test_the_checkpoint_of_another_training(self, world):
-        other = Options(epochs=1, batch=4, held_out=0.25)
+        other = TrainingOptions(epochs=1, batch=4, held_out=0.25)
         training(world, "whole", other).train()
         with pytest.raises(Stopped):
             training(world, "out", progress=stopping_after(3)).train()
@@ -228,7 +228,7 @@ class TestStopped:
 
 
 class TestBadPictures:
-    @pytest.mark.parametrize("options", [QUICK, Options(epochs=2, batch=8, rate=0.05, held_out=0.25, views=1)])
+    @pytest.mark.parametrize("options", [QUICK, TrainingOptions(epochs=2, batch=8, rate=0.05, held_out=0.25, views=1)])
     def test_counted_once_and_skipped(self, world, options):
         rows = pq.read_table(world / "c.parquet").to_pylist()
         rows += [{"image": name, "tags": ["red"], "user": "u"} for name in ("../c.parquet", "gone.png", "bad.png")]
@@ -239,11 +239,11 @@ class TestBadPictures:
         assert len(answer["lines"]) == 3
         assert any("outside" in line for line in answer["lines"])
 
-    @pytest.mark.parametrize("options", [Options(), Options(views=1)])
+    @pytest.mark.parametrize("options", [TrainingOptions(), TrainingOptions(views=1)])
     def test_not_one_can_be_read(self, world, options):
         (world / "nothing").mkdir()
         nothing = training(world, "out", options)
-        nothing.pictures = open_pictures(world / "nothing")
+        nothing.images = open_images(world / "nothing")
         with pytest.raises(DataError, match="can be read; the first") as raised:
             nothing.train()
         assert "\n" not in str(raised.value)
@@ -252,7 +252,7 @@ class TestBadPictures:
 class TestCommand:
     def run(self, arguments, capsys):
         app = typer.Typer()
-        app.command()(train_tags.command)
+        app.command()(train_tags.tags_command)
         app(arguments, standalone_mode=False, obj=["train", "tags", *arguments])
         return capsys.readouterr()
 
@@ -272,9 +272,9 @@ class TestCommand:
 
     def test_options_that_do_not_go_together(self):
         with pytest.raises(ModelError, match="leave --views out"):
-            Options("all", views=2)
+            TrainingOptions("all", views=2)
         with pytest.raises(ModelError, match="choose output or all"):
-            Options("some")
+            TrainingOptions("some")
 
 
 OTHER = """
@@ -284,10 +284,10 @@ sys.path.insert(0, {tests!r})
 import learning, time
 from excite.models import MODELS
 from excite.tags.corpus import Corpus
-from excite.tags.images import open_pictures
-from excite.training.tags.setup import Options
+from excite.tags.images import open_images
+from excite.training.tags.setup import TrainingOptions
 from excite.training.tags.run import TagTraining
-from excite.training.tags.distributed import together
+from excite.training.tags.distributed import distributed
 
 def slowly(items, total, what):
     for item in items:
@@ -295,11 +295,11 @@ def slowly(items, total, what):
         yield item
 
 MODELS[learning.NAME] = learning.TINY
-options = Options(epochs=2, batch=12, rate=0.05, held_out=0.25, checks=2)
-with together() as processes:
+options = TrainingOptions(epochs=2, batch=12, rate=0.05, held_out=0.25, checks=2)
+with distributed() as processes:
     TagTraining(
-        Corpus(Path("c.parquet")), open_pictures("photos"), Path({out!r}), options, learning.NAME, min_count=2,
-        save_every=0, processes=processes, watch=slowly,
+        Corpus(Path("c.parquet")), open_images("photos"), Path({out!r}), options, learning.NAME, min_count=2,
+        save_every=0, processes=processes, progress=slowly,
     ).train()
 """
 
@@ -342,7 +342,7 @@ class TestProcesses:
             monkeypatch.setenv(name, value)
         process = start(world, "out", RANK="1", **facts)
         try:
-            with together() as processes:
+            with distributed() as processes:
                 assert processes.size == 2
                 training(world, "out", processes=processes).train()
             assert process.wait(PATIENCE) == 0
@@ -360,5 +360,5 @@ class TestProcesses:
         monkeypatch.setenv("WORLD_SIZE", "2")
         monkeypatch.delenv("MASTER_ADDR", raising=False)
         monkeypatch.setenv("RANK", "0")
-        with pytest.raises(ExciteError, match="cannot be reached"), together():
+        with pytest.raises(ExciteError, match="cannot be reached"), distributed():
             pass

@@ -1,4 +1,4 @@
-"""Pictures that begin alike are found exactly as by comparing all with all."""
+"""Images with similar first tags are those that a comparison of all pairs finds."""
 
 import numpy as np
 import pytest

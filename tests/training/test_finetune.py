@@ -14,12 +14,12 @@ from excite.training import features
 from excite.training import finetune as finetuning
 from excite.training.augmentation import Views
 from excite.training.examples import read_examples
-from excite.training.features import Extraction, Shelf
+from excite.training.features import FeatureExtractor, FeatureStore
 from excite.training.finetune import FEATURES, FineTuning
-from excite.training.sgd import Descent
+from excite.training.sgd import SGDOptions
 from excite.vocabulary import Labels
 
-QUICK = Descent(batch=8, rate=0.1)
+QUICK = SGDOptions(batch=8, rate=0.1)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def few_epochs(monkeypatch):
 
 
 def tuning(data, out, **options):
-    return FineTuning(learning.NAME, read_examples(data, "train"), out, **{"descent": QUICK, **options})
+    return FineTuning(learning.NAME, read_examples(data, "train"), out, **{"sgd": QUICK, **options})
 
 
 def content(out):
@@ -106,32 +106,32 @@ class TestLearning:
 
     def test_chosen_categories(self, data, tmp_path):
         examples = read_examples(data, "train").of(Labels([["Rot", "red"]]))
-        about = FineTuning(learning.NAME, examples, tmp_path / "out", descent=QUICK).train()
+        about = FineTuning(learning.NAME, examples, tmp_path / "out", sgd=QUICK).train()
         assert about["categories"] == ["red"]
         assert excite.load(tmp_path / "out").labels.find("rot").units == (0,)
 
     def test_from_a_classifier_that_was_trained_before(self, data, tmp_path):
         tuning(data, tmp_path / "one").train()
         examples = read_examples(data, "train")
-        about = FineTuning(str(tmp_path / "one"), examples, tmp_path / "two", descent=QUICK).train()
+        about = FineTuning(str(tmp_path / "one"), examples, tmp_path / "two", sgd=QUICK).train()
         assert about["model"] == learning.NAME
         one, two = (excite.load(tmp_path / name).module.state_dict() for name in ("one", "two"))
         assert torch.equal(one["conv.weight"], two["conv.weight"])
 
     def test_held_out_pictures(self, data, tmp_path):
-        kept, aside = read_examples(data, "train").split(0.4)
-        assert len(aside.pictures) > 2
+        kept, held_out = read_examples(data, "train").split(0.4)
+        assert len(held_out.pictures) > 2
         work = FineTuning(learning.NAME, kept, tmp_path / "out")
         work.train()
-        measured = work.measure(aside)
-        assert measured["held_out"] == len(aside.pictures)
+        measured = work.measure(held_out)
+        assert measured["held_out"] == len(held_out.pictures)
         assert measured["map"] > 0.9
         assert measured["map"] == sum(measured["precision"].values()) / 2
 
     def test_a_category_that_is_nowhere_is_told(self, data, tmp_path):
         examples = read_examples(data, "train")
         wider = type(examples)(Labels(["blue", "red"]), ("blue", "red"), examples.pictures)
-        assert FineTuning(learning.NAME, wider, tmp_path / "out", descent=QUICK).train()["never_seen"] == ["blue"]
+        assert FineTuning(learning.NAME, wider, tmp_path / "out", sgd=QUICK).train()["never_seen"] == ["blue"]
 
 
 @pytest.mark.usefixtures("few_epochs")
@@ -139,7 +139,7 @@ class TestDeterminism:
     @pytest.mark.parametrize("augment", [False, True])
     def test_a_seed_says_it_all(self, data, tmp_path, augment):
         for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-            tuning(data, tmp_path / name, augment=augment, descent=Descent(8, 0.1, seed=seed)).train()
+            tuning(data, tmp_path / name, augment=augment, sgd=SGDOptions(8, 0.1, seed=seed)).train()
         assert content(tmp_path / "a") == content(tmp_path / "b")
         assert content(tmp_path / "a")[0] != content(tmp_path / "c")[0]
 
@@ -166,25 +166,25 @@ class TestDeterminism:
         assert content(tmp_path / "out") == content(tmp_path / "whole")
 
     def test_a_training_with_other_settings_begins_anew(self, data, tmp_path):
-        other = Descent(batch=4, rate=0.05)
-        tuning(data, tmp_path / "whole", augment=True, descent=other).train()
+        other = SGDOptions(batch=4, rate=0.05)
+        tuning(data, tmp_path / "whole", augment=True, sgd=other).train()
         tuning(data, tmp_path / "out", augment=True).train()
-        tuning(data, tmp_path / "out", augment=True, descent=other).train()
+        tuning(data, tmp_path / "out", augment=True, sgd=other).train()
         assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
 @pytest.mark.usefixtures("few_epochs")
 class TestKeptFeatures:
-    def looked_at(self, monkeypatch):
+    def images_read(self, monkeypatch):
         seen = []
         original = features.read_image
         monkeypatch.setattr(features, "read_image", lambda path: seen.append(path.stem) or original(path))
         return seen
 
-    def test_nothing_is_looked_at_twice(self, data, tmp_path, monkeypatch):
+    def test_nothing_is_read_twice(self, data, tmp_path, monkeypatch):
         tuning(data, tmp_path / "out").train()
-        seen = self.looked_at(monkeypatch)
-        tuning(data, tmp_path / "out", descent=Descent(rate=0.2)).train()
+        seen = self.images_read(monkeypatch)
+        tuning(data, tmp_path / "out", sgd=SGDOptions(rate=0.2)).train()
         assert seen == []
 
     def test_a_changed_picture_and_lost_features_are_done_again(self, data, tmp_path, monkeypatch):
@@ -193,7 +193,7 @@ class TestKeptFeatures:
         (tmp_path / "other/JPEGImages/000003.jpg").replace(data / "JPEGImages/000003.jpg")
         with (tmp_path / "out" / FEATURES / "features.bin").open("r+b") as file:
             file.truncate(file.seek(0, 2) - 1)  # the last image's are not all there
-        seen = self.looked_at(monkeypatch)
+        seen = self.images_read(monkeypatch)
         tuning(data, tmp_path / "out").train()
         assert seen == ["000003", "000011"]
         seen.clear()
@@ -207,7 +207,7 @@ class TestKeptFeatures:
         example = read_examples(data, "train").pictures[0]
 
         def key(network=network, numbers=(0, 1), seed=0):
-            return Extraction(network, "out", Views(learning.TINY.preprocess, seed), numbers).key(example)
+            return FeatureExtractor(network, "out", Views(learning.TINY.preprocess, seed), numbers).key(example)
 
         same = excite.load(learning.NAME).module
         torch.nn.init.ones_(same.out.weight)  # the output layer may be any
@@ -219,11 +219,11 @@ class TestKeptFeatures:
 
     def test_all_views_of_all_pictures(self, data, tmp_path):
         tuning(data, tmp_path / "out", views=3).train()
-        shelf = Shelf(tmp_path / "out" / FEATURES)
-        keys = list(shelf.read())
+        store = FeatureStore(tmp_path / "out" / FEATURES)
+        keys = list(store.read())
         assert len(keys) == 12
-        assert shelf.features(keys).shape == (12, 3, 8)
-        assert shelf.features(keys).dtype is torch.float16
+        assert store.features(keys).shape == (12, 3, 8)
+        assert store.features(keys).dtype is torch.float16
 
     def test_new_views_leave_one_epoch_at_most(self, data, tmp_path):
         tuning(data, tmp_path / "out", augment=True).train()
@@ -241,13 +241,13 @@ class TestBrokenPictures:
         without = read_examples(data, "train")
         readable = tuple(picture for picture in without.pictures if picture.name not in {"000004", "000007"})
         same = type(without)(without.labels, without.categories, readable)
-        FineTuning(learning.NAME, same, tmp_path / "same", descent=QUICK, augment=True).train()
+        FineTuning(learning.NAME, same, tmp_path / "same", sgd=QUICK, augment=True).train()
         assert content(tmp_path / "same")[0] == content(tmp_path / "out")[0]
 
     def test_not_one_can_be_read(self, data, tmp_path):
         for path in (data / "JPEGImages").iterdir():
             path.write_bytes(b"no image")
-        with pytest.raises(DataError, match="none of 12 can be read"):
+        with pytest.raises(DataError, match="none of 12 images can be read"):
             tuning(data, tmp_path / "out").train()
 
     def test_not_one_is_there(self, data, tmp_path):
@@ -267,4 +267,4 @@ def test_entries_are_as_watched(data, tmp_path):
         return islice(entries, None)
 
     tuning(data, tmp_path / "out", progress=progress).train()
-    assert told == [(12, 12, "pictures")]
+    assert told == [(12, 12, "images")]

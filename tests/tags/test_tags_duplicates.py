@@ -14,8 +14,8 @@ from excite.errors import DataError, ImageError
 from excite.jobs.loop import run
 from excite.jobs.results import JsonLinesStore
 from excite.tags.cleaning import duplicates as near
-from excite.tags.cleaning.duplicates import Hashing, likeness, near_duplicates
-from excite.tags.images import open_pictures
+from excite.tags.cleaning.duplicates import PerceptualHasher, near_duplicates, perceptual_hash
+from excite.tags.images import open_images
 
 
 def by_definition(hashes, most, known=None):
@@ -60,7 +60,7 @@ def jpeg(image, quality):
 
 
 def distance(first, second):
-    return (likeness(first) ^ likeness(second)).bit_count()
+    return (perceptual_hash(first) ^ perceptual_hash(second)).bit_count()
 
 
 class TestLikeness:
@@ -80,7 +80,7 @@ class TestLikeness:
         assert max(distance(scene(seed), change(scene(seed))) for seed in range(8)) <= most
 
     def test_tells_others_apart(self):
-        bits = [likeness(scene(seed)) for seed in range(20)] + [likeness(scene(0).transpose(0))]
+        bits = [perceptual_hash(scene(seed)) for seed in range(20)] + [perceptual_hash(scene(0).transpose(0))]
         assert min((a ^ b).bit_count() for row, a in enumerate(bits) for b in bits[:row]) > 10
 
     def test_the_bits(self):
@@ -96,14 +96,14 @@ class TestLikeness:
             for u in range(8)
         ][1:]
         bits = [0, *(wave > np.median(waves) for wave in waves)]
-        assert likeness(image) == sum(int(bit) << place for place, bit in enumerate(bits))
+        assert perceptual_hash(image) == sum(int(bit) << place for place, bit in enumerate(bits))
 
     def test_none_without_texture(self):
         ramp = Image.fromarray(np.tile(np.linspace(0, 255, 300).astype(np.uint8), (200, 1)))
         noise = Image.fromarray(np.random.default_rng(0).integers(120, 136, (200, 300), dtype=np.uint8))
         for image in (Image.new("RGB", (300, 200), "teal"), Image.new("L", (1, 1)), ramp, noise):
-            assert likeness(image) is None
-            assert likeness(jpeg(image.convert("RGB"), 20)) is None
+            assert perceptual_hash(image) is None
+            assert perceptual_hash(jpeg(image.convert("RGB"), 20)) is None
 
     def test_real_pictures(self, shared_data):
         files = sorted((shared_data / "coco/train2017").glob("*.jpg"))[:40]
@@ -111,7 +111,7 @@ class TestLikeness:
             pytest.skip("no COCO images in the shared data")
         pictures = [Image.open(file).convert("RGB") for file in files]
         changed = [jpeg(picture.resize((picture.width // 2, picture.height // 2)), 50) for picture in pictures]
-        hashes = np.array([likeness(picture) for picture in (*pictures, *changed)], np.uint64)
+        hashes = np.array([perceptual_hash(picture) for picture in (*pictures, *changed)], np.uint64)
         assert near_duplicates(hashes).tolist() == [-1] * len(files) + list(range(len(files)))
 
 
@@ -180,7 +180,7 @@ class TestHashing:
         for seed in range(3):
             scene(seed, (64, 48)).save(tmp_path / f"{seed}.png")
         Image.new("RGB", (9, 9)).save(tmp_path / "flat.png")
-        return Hashing(open_pictures(tmp_path))
+        return PerceptualHasher(open_images(tmp_path))
 
     def test_written_down_once(self, hashing, tmp_path):
         names = ["0.png", "flat.png", "missing.png", "../x.png", "2.png"]
@@ -189,7 +189,7 @@ class TestHashing:
             run(hashing, names, JsonLinesStore(tmp_path / "hashes.jsonl", ("picture", "hash")), failures=failures)
         )
         assert [entry["picture"] for entry in entries] == ["0.png", "flat.png", "2.png"]
-        assert int(entries[0]["hash"], 16) == likeness(scene(0, (64, 48)))
+        assert int(entries[0]["hash"], 16) == perceptual_hash(scene(0, (64, 48)))
         assert entries[1]["hash"] is None
         assert len(failures) == 2
         known = JsonLinesStore(tmp_path / "hashes.jsonl", ("picture", "hash")).read()

@@ -1,4 +1,4 @@
-"""A corpus as arrays: which tags are learnt, who is left out, who is kept aside."""
+"""A corpus as arrays: the tags learnt, the rows left out, the validation split."""
 
 import numpy as np
 import pyarrow as pa
@@ -8,8 +8,8 @@ import pytest
 from excite.errors import DataError
 from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary
-from excite.training.examples import place_of
-from excite.training.tags.dataset import read_lessons
+from excite.training.examples import uniform_hash
+from excite.training.tags.dataset import read_tag_dataset
 from excite.training.tags.setup import chosen_dictionary
 
 TAGS = Dictionary(("dog", "cat", "2019", "日本", "-"), (5, 4, 3, 2, 1))
@@ -28,8 +28,8 @@ def write(path, rows, **more):
     return Corpus(path)
 
 
-def units(lessons):
-    return {lessons.name(row): lessons.units[row].tolist() for row in range(len(lessons))}
+def units(dataset):
+    return {dataset.name(row): dataset.units[row].tolist() for row in range(len(dataset))}
 
 
 class TestWhatIsLearnt:
@@ -39,14 +39,16 @@ class TestWhatIsLearnt:
             ("b", ["日本"]),
             ("c", ["emu", None, "dog"]),
         ]
-        learnt, aside = read_lessons(write(tmp_path / "c.parquet", rows), TAGS)
+        learnt, held_out = read_tag_dataset(write(tmp_path / "c.parquet", rows), TAGS)
         assert units(learnt) == {"a": [1, -1, 0, -1, -1], "b": [3, -1, -1, -1, -1], "c": [-1, -1, 0, -1, -1]}
-        assert len(aside) == 0
+        assert len(held_out) == 0
         assert learnt.counts(5).tolist() == [2, 1, 0, 1, 0]
         assert learnt.units.dtype == np.int32
 
     def test_fewer_of_them(self, tmp_path):
-        learnt, _ = read_lessons(write(tmp_path / "c.parquet", [("a", ["cat", "dog"]), ("b", ["emu", "dog"])]), TAGS, 1)
+        learnt, _ = read_tag_dataset(
+            write(tmp_path / "c.parquet", [("a", ["cat", "dog"]), ("b", ["emu", "dog"])]), TAGS, 1
+        )
         assert units(learnt) == {"a": [1]}
 
     def test_rows_left_out_are_counted(self, tmp_path):
@@ -59,52 +61,54 @@ class TestWhatIsLearnt:
             ("a", ["dog"]),
             ("e", ["emu"] * 5 + ["dog"]),
         ]
-        learnt, _ = read_lessons(write(tmp_path / "c.parquet", rows), TAGS)
+        learnt, _ = read_tag_dataset(write(tmp_path / "c.parquet", rows), TAGS)
         assert units(learnt) == {"a": [1, -1, -1, -1, -1]}
         assert learnt.left_out == {"without a name": 1, "without a tag to learn": 4, "named before": 1}
 
     @pytest.mark.parametrize("rows", [[], [("a", ["emu"])]])
     def test_nothing_to_learn(self, tmp_path, rows):
         with pytest.raises(DataError, match="teaches a tag"):
-            read_lessons(write(tmp_path / "c.parquet", rows), TAGS)
+            read_tag_dataset(write(tmp_path / "c.parquet", rows), TAGS)
 
     def test_in_batches_as_at_once(self, tmp_path):
         random = np.random.default_rng(0)
         words = [*TAGS.tags, "emu", "yak"]
         rows = [(f"{k % 280}.jpg", list(random.choice(words, random.integers(0, 8)))) for k in range(300)]
-        one = read_lessons(write(tmp_path / "one.parquet", rows), TAGS, held_out=0.3)
-        many = read_lessons(write(tmp_path / "many.parquet", rows, row_group_size=7), TAGS, held_out=0.3)
+        one = read_tag_dataset(write(tmp_path / "one.parquet", rows), TAGS, held_out=0.3)
+        many = read_tag_dataset(write(tmp_path / "many.parquet", rows, row_group_size=7), TAGS, held_out=0.3)
         assert [part.digest() for part in one] == [part.digest() for part in many]
         assert one[0].left_out == many[0].left_out
-        for lessons in many:
-            for row in range(len(lessons)):
+        for dataset in many:
+            for row in range(len(dataset)):
                 listed = next(
-                    tags for name, tags in rows if name == lessons.name(row) and set(tags[:5]) & set(TAGS.tags)
+                    tags for name, tags in rows if name == dataset.name(row) and set(tags[:5]) & set(TAGS.tags)
                 )
-                assert set(lessons.units[row]) - {-1} == {TAGS.units[tag] for tag in listed[:5] if tag in TAGS.units}
-        aside = many[1]
-        for row in range(len(aside)):
-            listed = next(tags for name, tags in rows if name == aside.name(row) and set(tags[:5]) & set(TAGS.tags))
-            found = aside.pairs[aside.pairs[:, 0] == row, 1].tolist()
+                assert set(dataset.units[row]) - {-1} == {TAGS.units[tag] for tag in listed[:5] if tag in TAGS.units}
+        held_out = many[1]
+        for row in range(len(held_out)):
+            listed = next(tags for name, tags in rows if name == held_out.name(row) and set(tags[:5]) & set(TAGS.tags))
+            found = held_out.pairs[held_out.pairs[:, 0] == row, 1].tolist()
             assert found == sorted({TAGS.units[tag] for tag in listed if tag in TAGS.units})
 
 
-class TestKeptAside:
+class TestValidationSplit:
     def test_by_name_alone(self, tmp_path):
         rows = [(f"{k}.jpg", ["dog", "emu", "cat"]) for k in range(400)]
-        kept, aside = read_lessons(write(tmp_path / "c.parquet", rows), TAGS, 1, 0.1)
-        few, aside_of_few = read_lessons(write(tmp_path / "d.parquet", rows[::-3]), TAGS, 1, 0.1)
-        assert len(kept) + len(aside) == 400
-        assert 20 < len(aside) < 60
-        assert set(units(aside)) == {name for name, _ in rows if place_of(name) < 0.1}
-        assert set(units(aside_of_few)) <= set(units(aside))
+        kept, held_out = read_tag_dataset(write(tmp_path / "c.parquet", rows), TAGS, 1, 0.1)
+        few, held_out_of_few = read_tag_dataset(write(tmp_path / "d.parquet", rows[::-3]), TAGS, 1, 0.1)
+        assert len(kept) + len(held_out) == 400
+        assert 20 < len(held_out) < 60
+        assert set(units(held_out)) == {name for name, _ in rows if uniform_hash(name) < 0.1}
+        assert set(units(held_out_of_few)) <= set(units(held_out))
         assert set(units(few)) <= set(units(kept))
-        assert aside.pairs.tolist() == [[row, unit] for row in range(len(aside)) for unit in (0, 1)]  # all listed tags
+        assert held_out.pairs.tolist() == [
+            [row, unit] for row in range(len(held_out)) for unit in (0, 1)
+        ]  # all listed tags
         assert len(kept.pairs) == 0
 
-    def test_other_tags_or_order_are_other_lessons(self, tmp_path):
+    def test_other_tags_or_order_are_another_dataset(self, tmp_path):
         def digest(rows):
-            return read_lessons(write(tmp_path / "c.parquet", rows), TAGS)[0].digest()
+            return read_tag_dataset(write(tmp_path / "c.parquet", rows), TAGS)[0].digest()
 
         rows = [("a", ["cat", "dog"]), ("b", ["dog"])]
         others = [rows[::-1], [("a", ["cat"]), rows[1]], [("x", ["cat", "dog"]), rows[1]]]

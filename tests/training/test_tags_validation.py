@@ -9,7 +9,7 @@ from excite.metrics.ranking import average_precision
 from excite.training.output_layer import Output
 from excite.training.tags import validation as measuring
 from excite.training.tags.loop import Schedule
-from excite.training.tags.validation import Precisions, extremes, measured, save_measures, scores_by_tag
+from excite.training.tags.validation import Precisions, extremes, precisions_of, save_measures, scores_by_tag
 
 PICTURES, TAGS = 40, 11
 
@@ -29,7 +29,7 @@ class TestPrecision:
         monkeypatch.setattr(measuring, "SCORES", at_once)
         scores, truth = world
         pairs = np.argwhere(truth)
-        found, nothing = measured(lambda start, end: scores[start:end], [pairs, pairs[:0]], PICTURES, TAGS)
+        found, nothing = precisions_of(lambda start, end: scores[start:end], [pairs, pairs[:0]], PICTURES, TAGS)
         for tag in range(TAGS):
             expected = average_precision(scores[tag], truth[:, tag])
             assert (np.isnan(found.precision[tag]) and tag == 3) or found.precision[tag] == pytest.approx(expected)
@@ -40,7 +40,7 @@ class TestPrecision:
     def test_by_frequency_is_what_a_constant_score_gives(self, world):
         _, truth = world
         constant = np.zeros((TAGS, PICTURES), np.float32)
-        (found,) = measured(lambda start, end: constant[start:end], [np.argwhere(truth)], PICTURES, TAGS)
+        (found,) = precisions_of(lambda start, end: constant[start:end], [np.argwhere(truth)], PICTURES, TAGS)
         means = found.means()
         assert means["ratio"] == pytest.approx(1)
         seen = [average_precision(constant[tag], truth[:, tag]) for tag in range(TAGS) if tag != 3]

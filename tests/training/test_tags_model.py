@@ -1,4 +1,4 @@
-"""The loss in pieces is the loss: value and gradients, whatever the pieces."""
+"""The chunked loss: the same value and gradients for any chunk size."""
 
 import pytest
 import torch
@@ -11,8 +11,8 @@ UNITS = torch.tensor([[3, 0, 22, -1, -1], [4, 4, 4, 4, 4], [-1, -1, -1, -1, -1],
 
 
 @pytest.fixture(params=[1, 7, 50, 10**6])
-def pieces(request, monkeypatch):
-    monkeypatch.setattr(loss, "PIECE", request.param)
+def chunks(request, monkeypatch):
+    monkeypatch.setattr(loss, "CHUNK", request.param)
 
 
 @pytest.fixture
@@ -35,20 +35,20 @@ def same(one, two, inputs):
         assert (mine - theirs).abs().max() < 1e-10
 
 
-@pytest.mark.usefixtures("pieces")
+@pytest.mark.usefixtures("chunks")
 def test_of_a_linear_layer(layer):
     features, weight, bias = layer
     assert (features @ weight.T).abs().max() > 100  # also where softplus is usually cut short
     same(linear_loss(features, weight, bias, UNITS), usual(features @ weight.T + bias), layer)
 
 
-@pytest.mark.usefixtures("pieces")
+@pytest.mark.usefixtures("chunks")
 def test_of_a_layer_without_biases(layer):
     features, weight, _ = layer
     same(linear_loss(features, weight, None, UNITS), usual(features @ weight.T), layer[:2])
 
 
-@pytest.mark.usefixtures("pieces")
+@pytest.mark.usefixtures("chunks")
 def test_of_logits(layer):
     features, weight, bias = layer
     same(logits_loss(features @ weight.T + bias, UNITS), usual(features @ weight.T + bias), layer)

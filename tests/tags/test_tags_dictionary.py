@@ -1,7 +1,6 @@
 import re
 import unicodedata
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,9 +14,8 @@ from excite.tags.dictionary import (
     SPACES,
     TOO_LONG,
     UNICODE,
-    Normalising,
-    are_in_order,
-    normalise_distinct,
+    TagNormaliser,
+    are_normalised,
 )
 from excite.vocabulary import inflection as plurals
 from excite.vocabulary.inflection import singular
@@ -64,22 +62,22 @@ def test_the_bits_have_names():
     ],
 )
 def test_a_tag_and_what_was_changed(tag, wanted, changed):
-    assert Normalising()(tag) == (wanted, changed)
+    assert TagNormaliser()(tag) == (wanted, changed)
 
 
 def test_plurals_are_changed_only_on_demand():
-    assert Normalising(plurals=True)(" Red DOGS") == ("red dog", CASE | SPACES | PLURAL)
-    assert Normalising(plurals=True)("dogs") == ("dog", PLURAL)
-    assert Normalising(plurals=True)("dog") == ("dog", 0)
-    assert Normalising(plurals=True, longest=3)("dogs") == ("dog", PLURAL)
-    assert Normalising(plurals=False, longest=3)("dogs") == ("", TOO_LONG)
+    assert TagNormaliser(plurals=True)(" Red DOGS") == ("red dog", CASE | SPACES | PLURAL)
+    assert TagNormaliser(plurals=True)("dogs") == ("dog", PLURAL)
+    assert TagNormaliser(plurals=True)("dog") == ("dog", 0)
+    assert TagNormaliser(plurals=True, longest=3)("dogs") == ("dog", PLURAL)
+    assert TagNormaliser(plurals=False, longest=3)("dogs") == ("", TOO_LONG)
 
 
 @pytest.mark.parametrize("plural_folding", [False, True])
 @settings(max_examples=400, deadline=None)
 @given(tag=ANYTHING | NASTY)
 def test_done_twice_it_changes_nothing_more(plural_folding, tag):
-    normalise = Normalising(plural_folding, longest=20)
+    normalise = TagNormaliser(plural_folding, longest=20)
     once, changed = normalise(tag)
     assert normalise(once) == (once, 0 if once else EMPTY)
     assert bool(once) == (changed & (EMPTY | TOO_LONG) == 0)
@@ -89,15 +87,6 @@ def test_done_twice_it_changes_nothing_more(plural_folding, tag):
     assert once == " ".join(once.split()).lstrip("#")
     assert unicodedata.is_normalized("NFKC", once)
     assert once == once.casefold() or unicodedata.normalize("NFKC", once.casefold()) == once
-
-
-@settings(max_examples=100, deadline=None)
-@given(tags=st.lists(ANYTHING | NASTY, unique=True, max_size=20), plural_folding=st.booleans())
-def test_distinct_tags_are_normalised_one_by_one(tags, plural_folding):
-    normalise = Normalising(plural_folding)
-    words, masks = normalise_distinct(tags, normalise)
-    assert masks.dtype == np.uint8
-    assert list(zip(words, masks.tolist(), strict=True)) == [normalise(tag) for tag in tags]
 
 
 PAIRS = """
@@ -151,10 +140,11 @@ def test_singular_done_twice_is_the_same_and_leaves_three_letters(tag):
     assert once == tag or len(word) >= 3
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=12)), st.integers(1, 10))
 def test_what_is_seen_to_be_in_order_needs_nothing(tags, longest):
-    normalise = Normalising(longest=longest)
-    for tag, fine in zip(tags, are_in_order(pa.array(tags, pa.string()), normalise), strict=True):
+    normalise = TagNormaliser(longest=longest)
+    for tag, fine in zip(tags, are_normalised(pa.array(tags, pa.string()), normalise), strict=True):
         assert not fine or normalise(tag) == (tag, 0)
 
 
@@ -174,6 +164,6 @@ def test_most_tags_are_seen_to_be_in_order():
         "",
         "a\n",
     ]
-    assert are_in_order(pa.array(tags), Normalising()).tolist() == [True] * 5 + [False] * 8
-    assert not are_in_order(pa.array(["cat"]), Normalising(plurals=True)).any()
-    assert not are_in_order(pa.array(["c" * 101]), Normalising()).any()
+    assert are_normalised(pa.array(tags), TagNormaliser()).tolist() == [True] * 5 + [False] * 8
+    assert not are_normalised(pa.array(["cat"]), TagNormaliser(plurals=True)).any()
+    assert not are_normalised(pa.array(["c" * 101]), TagNormaliser()).any()
