@@ -2,7 +2,8 @@
 
 import pytest
 
-from excite.experiments.speed.timing import Timing, median_interval
+from excite.experiments.speed.timing import Timing
+from excite.metrics.statistics import median_interval
 
 
 def test_each_round_is_divided_by_its_own_forward_passes():

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from excite.experiments.speed.contenders import Task
+from excite.experiments.speed.candidates import SpeedTask
 from excite.experiments.speed.memory import STATUS, endurance, in_own_process, measure_memory, peak_of
 
 MIB = 2**20
@@ -66,5 +66,5 @@ def test_endurance_sees_what_is_kept():
 @linux
 def test_a_real_map():
     """The embedded network, in a process of its own."""
-    answer = in_own_process(measure_memory, Task("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")
+    answer = in_own_process(measure_memory, SpeedTask("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")
     assert 5 < answer["peak_mb"] < 500

@@ -12,8 +12,8 @@ from torch import nn
 
 from excite.errors import DataError
 from excite.experiments.speed import run as speed_run
-from excite.experiments.speed.contenders import MOST_MAPS, QUICK, Plan, Task, numbers
-from excite.experiments.speed.networks import Subject, figure_layers, spread
+from excite.experiments.speed.candidates import MOST_MAPS, QUICK, Plan, SpeedTask, numbers
+from excite.experiments.speed.networks import TimedNetwork, figure_layers, spread
 from excite.experiments.speed.report import FIELDS, columns, group_rows, headline, merged, speed_figure, write_tables
 from excite.experiments.speed.run import REQUIRED, SpeedBench
 from excite.experiments.speed.timing import Case, Timing
@@ -30,8 +30,8 @@ def tiny(monkeypatch):
         *(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Flatten(), nn.Linear(64, 6)),
     ).eval()
-    subject = Subject("tiny", module, "5", torch.rand(1, 3, 16, 16), "random")
-    monkeypatch.setattr(speed_run, "open_subject", lambda model, device: subject)
+    subject = TimedNetwork("tiny", module, "5", torch.rand(1, 3, 16, 16), "random")
+    monkeypatch.setattr(speed_run, "open_network", lambda model, device: subject)
     return subject
 
 
@@ -120,7 +120,7 @@ def test_what_is_finished_is_not_measured_again(bench, store, rows, monkeypatch)
 
 
 def test_other_engine_other_times(bench, monkeypatch):
-    task = Task("pictures", "tiny")
+    task = SpeedTask("pictures", "tiny")
     assert SpeedBench(seconds=0.0, threads=bench.threads + 1).key(task) != bench.key(task)
     monkeypatch.setattr(speed_run, "_basis", lambda: "another engine")
     assert SpeedBench(seconds=0.0, threads=bench.threads).key(task) != bench.key(task)

@@ -36,9 +36,7 @@ from excite.experiments.base import POINTING_METHODS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from excite.experiments.pointing.scores import Run
-
-__all__ = ["EXAMPLES", "command"]
+    from excite.experiments.pointing.scores import PointingRun
 
 EXAMPLES = """\b
 Examples:
@@ -108,7 +106,11 @@ def command(
         runs.append(game.run(list(progress(game.records(out, executor), len(game.tasks)))))
     written = write_tables(runs, out)
     if with_page:
-        written.append(_page(runs, out, shlex.join(["excite", *context.obj])))
+        from excite.experiments.pointing.page import write
+
+        tolerance, inclusive = runs[0].about["tolerance"], runs[0].about["inclusive"]
+        called = shlex.join(["excite", *context.obj])
+        written.append(write(out, runs, tolerance=tolerance, inclusive=inclusive, command=called))
     if as_json:
         typer.echo(json.dumps(answer(runs)))
     else:
@@ -116,14 +118,7 @@ def command(
     tell_failures(failures_of(run.about for run in runs), runs[0].about["pictures"])
 
 
-def _page(runs: Sequence[Run], out: Path, called: str) -> Path:
-    from excite.experiments.pointing.page import write
-
-    tolerance, inclusive = runs[0].about["tolerance"], runs[0].about["inclusive"]
-    return write(out, runs, tolerance=tolerance, inclusive=inclusive, command=called)
-
-
-def _print(runs: Sequence[Run], written: Sequence[Path]) -> None:
+def _print(runs: Sequence[PointingRun], written: Sequence[Path]) -> None:
     """The table, what it means, and what was left out."""
     from excite.experiments.pointing.report import by_network, columns, sentences
 

@@ -14,8 +14,6 @@ from excite.cli.options import MODEL_HELP
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["EXAMPLES", "command"]
-
 EXAMPLES = """\b
 Examples:
   excite bench speed --quick                           the headline, in about one minute
@@ -63,7 +61,7 @@ def command(
 
     from excite.errors import DataError
     from excite.experiments.report.figures import check_plots
-    from excite.experiments.speed.contenders import (
+    from excite.experiments.speed.candidates import (
         QUICK,
         QUICK_SECONDS,
         SECONDS,

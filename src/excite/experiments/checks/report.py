@@ -1,4 +1,4 @@
-"""What the checks say, for people: a page, and Markdown for documentation."""
+"""The report of the checks: text, Markdown, a figure and a page."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from excite.experiments.checks.run import CHECKS
-from excite.experiments.report.figures import INK, LOOKS, check_plots, plain
-from excite.experiments.report.html import Html, drawing, element, joined, markdown_table, page, table
-from excite.experiments.report.page import facts_list, how_to_read, save_page
-from excite.io.files import atomic_write, save_text
+from excite.experiments.report.figures import INK, LOOKS, new_figure, save_png, style_axes
+from excite.experiments.report.html import Html, drawing, element, facts_list, how_to_read, joined, table, write_page
+from excite.experiments.report.tables import markdown_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,20 +18,20 @@ if TYPE_CHECKING:
     from excite.experiments.checks.run import SanityReport
 
 
-# The curves of the checks, drawn with matplotlib (the extra ``plots``).
+READING = (
+    "A check holds, is doubtful or fails. Figures are means over images with 95 % intervals; a rank correlation is 1 "
+    "for maps that put all places in the same order and 0 for maps that have nothing to do with each other."
+)
 
 
 def curves_figure(verdicts: Iterable[Verdict], method: str) -> Any:
     """All panels of the checks, side by side; the checked method is drawn thick. None where there are none."""
-    check_plots()
-    from matplotlib.figure import Figure
-
     panels = [panel for verdict in verdicts for panel in verdict.panels]
     if not panels:
         return None
     names = dict.fromkeys([method, *(line for panel in panels for line in panel.lines)])
     looks = dict(zip(names, cycle(LOOKS), strict=False))
-    figure = Figure(figsize=(3.6 * len(panels), 3.9), layout="constrained")
+    figure = new_figure(3.6 * len(panels), 3.9)
     drawn: dict[str, Any] = {}
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         drawn |= _drawn(axes, panel, looks, method)
@@ -42,7 +41,7 @@ def curves_figure(verdicts: Iterable[Verdict], method: str) -> Any:
 
 
 def _drawn(axes: Any, panel: Panel, looks: Mapping[str, tuple[str, str]], method: str) -> dict[str, Any]:
-    """Draw a panel, and tell its lines by name."""
+    """Draw a panel; the lines by name."""
     lines = {}
     for name, points in panel.lines.items():
         colour, marker = looks[name]
@@ -54,16 +53,8 @@ def _drawn(axes: Any, panel: Panel, looks: Mapping[str, tuple[str, str]], method
     axes.set_xlabel(panel.across, fontsize=9, color=INK)
     axes.set_ylabel(panel.up, fontsize=9, color=INK)
     axes.set_ylim(min(0.0, axes.get_ylim()[0]), axes.get_ylim()[1])
-    plain(axes)
+    style_axes(axes)
     return lines
-
-
-# What the checks say, for people: a page, and Markdown for documentation.
-
-READING = (
-    "A check holds, is doubtful or fails. Figures are means over images with 95 % intervals; a rank correlation is 1 "
-    "for maps that put all places in the same order and 0 for maps that have nothing to do with each other."
-)
 
 
 def text(report: SanityReport) -> list[str]:
@@ -95,31 +86,23 @@ def markdown(report: SanityReport, command: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write_markdown(report: SanityReport, command: str, path: Path) -> Path:
-    """Write `markdown` to a file."""
-    return save_text(markdown(report, command), path)
-
-
 def write_figure(report: SanityReport, path: Path) -> Path | None:
-    """Draw the curves; None where the checks that were made have none."""
+    """Draw the curves; None where the checks have none."""
     figure = curves_figure(report.verdicts.values(), report.method)
-    if figure is None:
-        return None
-    about = {"Software": "excite"}
-    return atomic_write(path, lambda file: figure.savefig(file, format="png", dpi=160, metadata=about))
+    return None if figure is None else save_png(figure, path)
 
 
-def write_page(report: SanityReport, facts: list[tuple[str, str]], command: str, path: Path) -> Path:
-    """The report as a page of one file."""
+def write_html(report: SanityReport, facts: list[tuple[str, str]], command: str, path: Path) -> Path:
+    """Write the report as an HTML page."""
     figure = curves_figure(report.verdicts.values(), report.method)
-    sections = [("Summary", element("p", element("strong", report.summary())))]
+    sections = {"Summary": element("p", element("strong", report.summary()))}
     if figure is not None:
         titles = [panel.title for verdict in report.verdicts.values() for panel in verdict.panels]
-        sections.append(("Curves", drawing(figure, f"Curves: {', '.join(titles)}")))
-    sections += [(CHECKS[name].question, _section(verdict)) for name, verdict in report.verdicts.items()]
-    sections.append(("How to read this", joined([facts_list(facts), how_to_read(READING, command)])))
+        sections["Curves"] = drawing(figure, f"Curves: {', '.join(titles)}")
+    sections |= {CHECKS[name].question: _section(verdict) for name, verdict in report.verdicts.items()}
+    sections["How to read this"] = joined([facts_list(facts), how_to_read(READING, command)])
     title = f"Can these maps be relied on? {report.model}, {report.method}"
-    return save_page(page(title, f"Checked on {report.pictures} images.", sections), path)
+    return write_page(path, title, f"Checked on {report.pictures} images.", sections)
 
 
 def _section(verdict: Verdict) -> Html:

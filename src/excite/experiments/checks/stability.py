@@ -1,4 +1,4 @@
-"""Do the maps stay as they are when nobody would see a difference, and move along when the image does?"""
+"""Check of stability: maps must be robust to noise, and equivariant to flips and shifts of the image."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.experiments.checks.base import Measured, Seen, Standing
-
-__all__ = ["STABILITY", "judge_stability", "relative_distance", "under_small_changes"]
+    from excite.experiments.checks.base import CheckedImage, Measured, Standing
 
 NOISE = 5.0  # the standard deviation, of 255 levels
 SHIFT = 1 / 32  # of the shorter side
-GRID = 8  # on so many cells along the shift maps are compared: photographs have millions of pixels
+GRID = 8  # cells along the shift at which maps are compared: photographs have millions of pixels
 STEADY, SHAKY = 0.8, 0.5  # rank correlations
 
 
-def under_small_changes(seen: Seen) -> dict[str, Any]:
-    """The rank correlation of each method's map with the one under noise, of the mirrored and of the shifted image.
+def under_small_changes(seen: CheckedImage) -> dict[str, Any]:
+    """The rank correlation of each method's map with that of the noisy, the mirrored and the shifted image.
 
-    And under noise, how far the map moves in all: the length of the difference in lengths of the map.
+    And the L2 distance of the map under noise, relative to the map's norm.
     """
     noisy = seen.maps_of(picture=_noisy(seen.picture, seen.seed))
     mirrored = seen.maps_of(picture=ImageOps.mirror(seen.picture))
@@ -46,7 +44,7 @@ def under_small_changes(seen: Seen) -> dict[str, Any]:
 
 
 def relative_distance(one: Tensor, other: Tensor) -> float:
-    """How far another map is from one, in lengths of that one.
+    """The L2 distance of another map to the first, relative to the norm of the first.
 
     Example:
         >>> import torch
@@ -63,8 +61,8 @@ def _noisy(picture: Image.Image, seed: int) -> Image.Image:
     return Image.fromarray((levels + noise).round().clip(0, 255).astype(np.uint8))
 
 
-def _shifted(seen: Seen) -> dict[str, float]:
-    """The image without its right and lower edge, and without its left and upper edge: compared where both are."""
+def _shifted(seen: CheckedImage) -> dict[str, float]:
+    """Two crops of the image, without its right and lower and without its left and upper edge, where they overlap."""
     width, height = seen.picture.size
     step = max(1, round(SHIFT * min(width, height)))
     if step * 4 > min(width, height):
@@ -82,7 +80,7 @@ def _shifted(seen: Seen) -> dict[str, float]:
 
 
 def judge_stability(measured: Sequence[Measured], method: str) -> Verdict:
-    """The same map under noise, the mirrored map of a mirrored image, the shifted one of a shifted image."""
+    """The lowest of the rank correlations under noise, flip and shift."""
     names = list(measured[0]["likeness"])
     kinds = [kind for kind in ("noise", "flip", "shift") if all(kind in one["likeness"][method] for one in measured)]
     means = {name: {kind: mean([one["likeness"][name][kind] for one in measured]) for kind in kinds} for name in names}
@@ -91,9 +89,9 @@ def judge_stability(measured: Sequence[Measured], method: str) -> Verdict:
     lowest = means[method][least].value
     standing: Standing = "holds" if lowest >= STEADY else "doubtful" if lowest >= SHAKY else "fails"
     words = {"holds": "stay", "doubtful": "mostly stay", "fails": "do not stay"}[standing]
-    told = ", ".join(f"{kind} {value}" for kind, value in means[method].items())
-    said = (
-        f"The maps {words} where they belong when the image changes a little: rank correlation {told}; "
+    values = ", ".join(f"{kind} {value}" for kind, value in means[method].items())
+    text = (
+        f"The maps {words} where they belong when the image changes a little: rank correlation {values}; "
         f"noise of {NOISE:.0f} levels moves {moved[method]} of the map's length."
     )
     rows = [
@@ -104,7 +102,7 @@ def judge_stability(measured: Sequence[Measured], method: str) -> Verdict:
         }
         for name in names
     ]
-    return Verdict(standing, (said,), rows)
+    return Verdict(standing, (text,), rows)
 
 
 STABILITY = Check("stability", "Do the maps stay when the image hardly changes?", under_small_changes, judge_stability)

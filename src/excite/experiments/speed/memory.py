@@ -1,7 +1,6 @@
-"""How much memory a method needs beside the loaded network, seen by the operating system.
+"""The memory of a method beside the loaded network, as the operating system reports it.
 
-Each is measured in a process of its own: memory that an earlier method has had and given back would hide what the next
-one takes.
+Each is measured in its own process: memory that an earlier method has freed would hide what the next one takes.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from excite.experiments.speed.contenders import PEER_NAMES, contender, peer_contender, plain_forward
-from excite.experiments.speed.networks import open_subject, open_twin
+from excite.experiments.speed.candidates import PEER_NAMES, candidate, peer_candidate, plain_forward
+from excite.experiments.speed.networks import open_network, open_twin
 from excite.experiments.speed.timing import C_MWP, FORWARD, Case, reason_of
 from excite.propagation import mwp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from excite.experiments.speed.contenders import Task
-    from excite.experiments.speed.networks import Subject
-    from excite.experiments.speed.timing import Contender
+    from excite.experiments.speed.candidates import SpeedTask
+    from excite.experiments.speed.networks import TimedNetwork
+    from excite.experiments.speed.timing import Candidate
 
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-RUNS = 2  # the second one shows what the first one has kept
-EARLY = 100  # images after which everything that is kept for good is there
+RUNS = 2  # the second one shows what the first one keeps
+EARLY = 100  # images after which all caches are filled
 MIB = 2**20
 
 
 def in_own_process(work: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any]:
-    """Do it in a fresh process and return what it answers, or else a ``note`` that says why not.
+    """The result of a call in a fresh process, or a ``note`` with the reason why there is none.
 
     Example:
         >>> in_own_process(dict, [("peak_mb", 1.0)])
@@ -54,12 +53,9 @@ def in_own_process(work: Callable[..., dict[str, Any]], *arguments: object) -> d
 
 
 def peak_of(warm_up: Callable[[], object], run: Callable[[], object], device: torch.device) -> float:
-    """How many MiB a call needs at most, beyond what is there after a plain forward pass.
+    """The peak MiB of a call, beyond those after a plain forward pass (``warm_up``).
 
-    Args:
-        warm_up: the plain forward pass.
-        run: the call; it is made twice, so that what it keeps counts.
-        device: where it computes. On a GPU it is the tensors' memory there.
+    The call is made twice, so that what it keeps counts. On a GPU it is the memory of tensors there.
     """
     warm_up()
     gc.collect()
@@ -71,18 +67,18 @@ def peak_of(warm_up: Callable[[], object], run: Callable[[], object], device: to
     _give_back()
     before = memory_now()
     if STATUS.exists():
-        RESET.write_text("5", encoding="ascii")  # the kernel's high-water mark starts anew
+        RESET.write_text("5", encoding="ascii")  # resets the kernel's high-water mark
     _repeat(run)
     return _highest() - before
 
 
 def memory_now() -> float:
-    """MiB of this process in memory now; where the kernel does not tell, the most it ever had."""
+    """The resident MiB of this process; without /proc, its peak."""
     return _status("VmRSS") if STATUS.exists() else _highest()
 
 
 def endurance(step: Callable[[int], object], pictures: int) -> tuple[float, float]:
-    """Picture after image: how many MiB there are in memory after the first hundred, and in the end.
+    """The resident MiB after the first hundred images, and after all.
 
     Example:
         >>> early, end = endurance(lambda number: None, 3)
@@ -112,66 +108,57 @@ def _highest() -> float:
 
 
 def _status(field: str) -> float:
-    """A line of what Linux says about this process, in MiB."""
+    """A field of /proc/self/status, in MiB."""
     (line,) = (line for line in STATUS.read_text(encoding="ascii").splitlines() if line.startswith(f"{field}:"))
     return int(line.split()[1]) / 1024
 
 
 def _give_back() -> None:
-    """Let the C library return what is free, so that nobody works in memory that the forward pass has left behind."""
+    """Return free memory to the system, so that the call cannot reuse what the forward pass has freed."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, others return memory at once
     if trim is not None:
         trim(0)
 
 
-# What is done in a process of its own, where memory is watched: load one network and run one method.
-
-
-def measure_memory(task: Task, threads: int, device: str) -> dict[str, Any]:
-    """Do a task of kind "memory" or "endurance" in this process; what is asked for peers is asked of their network.
+def measure_memory(task: SpeedTask, threads: int, device: str) -> dict[str, Any]:
+    """The result of a task of kind "memory" or "endurance" in this process; peers run on their own network.
 
     Example:
-        >>> from excite.experiments.speed.contenders import Task
-        >>> measure_memory(Task("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")  # doctest: +SKIP
+        >>> from excite.experiments.speed.candidates import SpeedTask
+        >>> measure_memory(SpeedTask("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")  # doctest: +SKIP
         {'peak_mb': 47.2}
     """
-    warnings.simplefilter("ignore")  # peers warn of what they do to a network; here it is their own copy
+    warnings.simplefilter("ignore")  # peers warn of changing a network; it is their own copy
     torch.set_num_threads(threads)
-    subject = open_subject(task.model, device)
-    subject = open_twin(subject) if task.method in PEER_NAMES else subject
+    network = open_network(task.model, device)
+    network = open_twin(network) if task.method in PEER_NAMES else network
     if task.kind == "endurance":
-        return _endured(subject, task.pictures)
-    forward = plain_forward(subject, task.batch)
-    run = forward if task.method == FORWARD else _entered(task, subject).prepare()
-    return {"peak_mb": round(peak_of(forward, run, subject.device), 1)}
+        return _endured(network, task.pictures)
+    forward = plain_forward(network, task.batch)
+    run = forward if task.method == FORWARD else _candidate(task, network).prepare()
+    return {"peak_mb": round(peak_of(forward, run, network.device), 1)}
 
 
-def case_watched(task: Task, subject: Subject) -> Case:
-    """Which case it is whose memory is watched.
-
-    Example:
-        >>> from excite.experiments.speed.contenders import Task
-        >>> case_watched(Task("memory", "vgg16", method="forward"), subject).method  # doctest: +SKIP
-        'forward'
-    """
+def measured_case(task: SpeedTask, network: TimedNetwork) -> Case:
+    """The case whose memory is measured."""
     if task.method == FORWARD:
-        return Case(subject.name, "", FORWARD, batch=task.batch)
-    return _entered(task, subject).case
+        return Case(network.name, "", FORWARD, batch=task.batch)
+    return _candidate(task, network).case
 
 
-def _entered(task: Task, subject: Subject) -> Contender:
+def _candidate(task: SpeedTask, network: TimedNetwork) -> Candidate:
     (concepts,) = task.concepts
     if task.method in PEER_NAMES:
-        return peer_contender(PEER_NAMES[task.method], subject, concepts)
-    return contender(subject, task.method or C_MWP, concepts=concepts, pictures=task.batch)
+        return peer_candidate(PEER_NAMES[task.method], network, concepts)
+    return candidate(network, task.method or C_MWP, concepts=concepts, pictures=task.batch)
 
 
-def _endured(subject: Subject, pictures: int) -> dict[str, Any]:
-    """Map after map, of images that are all a little different."""
-    picture, layer = subject.picture, subject.layer
+def _endured(network: TimedNetwork, pictures: int) -> dict[str, Any]:
+    """Memory over the maps of many images, all a little different."""
+    picture, layer = network.picture, network.layer
 
     def step(number: int) -> None:
-        mwp(subject.module, picture.roll(number, dims=-1), 0, layer=layer, contrastive=True)
+        mwp(network.module, picture.roll(number, dims=-1), 0, layer=layer, contrastive=True)
 
     early, end = endurance(step, pictures)
     return {"note": f"{pictures} pictures: {early:.1f} MB after {min(EARLY, pictures)}, {end:.1f} MB in the end"}
