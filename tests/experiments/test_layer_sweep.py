@@ -96,7 +96,10 @@ class TestLeftOut:
         assert (sweep.difficult, sweep.empty) == (3, 1)
         names = {task.name: task for task in sweep.tasks}
         assert "000002" not in names
-        assert names["000003"].queries[0].boxes == ((0, 0, 8, 8), (8, 8, 12, 12))  # difficult ones are truth, too
+        assert names["000003"].queries[0].target.boxes == (
+            (0, 0, 8, 8),
+            (8, 8, 12, 12),
+        )  # difficult ones are truth, too
         assert sweep.about()["left_out"] == {"unknown": {"blue": 1}, "difficult": 3, "empty": 1}
         assert sweep.about()["concepts"] == {"red": "red", "green": "green"}
 

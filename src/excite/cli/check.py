@@ -95,7 +95,7 @@ def command(
 
 def _written(report: SanityReport, sanity: SanityChecks, out: Path, called: str, *, with_page: bool) -> list[Path]:
     """The files of the report."""
-    from excite.experiments.checks.report import markdown, write_figure, write_html
+    from excite.experiments.checks.run import markdown, write_figure, write_html
     from excite.io.files import save_json, save_text
 
     answer = {**report.to_dict(), "command": called, "left_out": sanity.unreadable, "failures": sanity.failures}
@@ -108,7 +108,7 @@ def _written(report: SanityReport, sanity: SanityChecks, out: Path, called: str,
 
 
 def _print(report: SanityReport, sanity: SanityChecks, written: list[Path]) -> None:
-    from excite.experiments.checks.report import text
+    from excite.experiments.checks.run import text
 
     for line in text(report):
         typer.echo(line)

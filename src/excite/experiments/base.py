@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from excite.attention import AttentionMap
-    from excite.datasets import Box, Dataset, Sample, Target
+    from excite.datasets import Dataset, Sample, Target
     from excite.jobs import Entry
     from excite.jobs.loop import Work
     from excite.models import Classifier
@@ -47,11 +47,6 @@ class Query:
     concept: Concept
     target: Target
 
-    @property
-    def boxes(self) -> tuple[Box, ...]:
-        """The boxes of the objects."""
-        return self.target.boxes
-
 
 @dataclass(frozen=True)
 class ImageTask:
@@ -73,22 +68,12 @@ class ImageTask:
 
 
 def digest(facts: object) -> str:
-    """A short digest of plain values.
-
-    Example:
-        >>> digest(["pointing", 1])
-        'eff9d18ba9bec5b1'
-    """
+    """A short digest of plain values."""
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 def selected(names: Sequence[str], skip: int, limit: int | None) -> Sequence[str]:
-    """The images after the first ``skip``, at most ``limit`` of them.
-
-    Example:
-        >>> selected(["a", "b", "c"], 1, 1)
-        ['b']
-    """
+    """The images after the first ``skip``, at most ``limit`` of them."""
     if skip < 0 or (limit is not None and limit < 1):
         raise DataError(f"skip {skip} and limit {limit} leave no images: give at least 0, and at least 1")
     return names[skip:] if limit is None else names[skip : skip + limit]
@@ -317,12 +302,7 @@ class ComparisonRun(ExperimentRun):
 
 
 def method_layer(found: Entry) -> MethodLayer:
-    """The method and the layer of a map's record.
-
-    Example:
-        >>> method_layer({"method": "mwp", "layer": "conv5"})
-        ('mwp', 'conv5')
-    """
+    """The method and the layer of a map's record."""
     return found["method"], found["layer"]
 
 
@@ -371,12 +351,7 @@ def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:
 
 
 def failures_of(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The failures of several experiments, each once.
-
-    Example:
-        >>> failures_of([{"failures": ["a.jpg is empty"]}, {"failures": ["a.jpg is empty", "b.jpg is a folder"]}])
-        ['a.jpg is empty', 'b.jpg is a folder']
-    """
+    """The failures of several experiments, each once."""
     return list(dict.fromkeys(failure for about in abouts for failure in about["failures"]))
 
 
@@ -405,12 +380,7 @@ def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str
 
 
 def checked_share(share: float) -> float:
-    """The share, if it leaves images on both sides.
-
-    Example:
-        >>> checked_share(0.2)
-        0.2
-    """
+    """The share, if it leaves images on both sides."""
     if not 0 < share < 1:
         raise DataError(f"a share of {share:g} of the images cannot be held out: give one between 0 and 1, as 0.2")
     return share

@@ -290,7 +290,7 @@ class LayerMeasurement:
         for method in methods:
             for k, found in enumerate(maps_of(look, method, concepts, picture)):  # the layers of one concept together
                 target = k // len(self.layers)
-                targets[target]["maps"].append(self._facts(found, task.queries[target].boxes))
+                targets[target]["maps"].append(self._facts(found, task.queries[target].target.boxes))
         return {"image": task.name, "targets": targets}
 
     def _facts(self, found: AttentionMap, truth: Sequence[Box]) -> dict[str, Any]:
@@ -380,12 +380,7 @@ def checked_measure(by: str, dataset: Dataset) -> By:
 
 
 def layer_figure(report: LayerReport, title: str, path: Path) -> Path:
-    """Draw the measure of each layer with 95 % intervals, a line for each method; the recommended one is marked.
-
-    Example:
-        >>> layer_figure(report, "VOC val", Path("layers.png"))  # doctest: +SKIP
-        PosixPath('layers.png')
-    """
+    """Draw the measure of each layer with 95 % intervals, a line for each method; the recommended one is marked."""
     layers = {row.layer: f"{row.layer}\n{row.size[0]}x{row.size[1]}" for row in report.rows}
     names, methods = list(layers), list(dict.fromkeys(row.method for row in report.rows))
     figure = figures.new_figure(max(5.5, 0.85 * len(layers) + 1.5), 4.4)

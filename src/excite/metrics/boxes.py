@@ -71,13 +71,7 @@ def _region(instances: tuple[Instance, ...], size: tuple[int, int]) -> tuple[tup
 
 
 def area_share(target: Target, size: tuple[int, int]) -> float:
-    """Total area of a target's instances as a share of the image; above 1 where they overlap much.
-
-    Example:
-        >>> from excite.datasets import Instance, Target
-        >>> area_share(Target("cup", (Instance((0, 0, 10, 10)), Instance((5, 5, 15, 15)))), (40, 40))
-        0.125
-    """
+    """Total area of a target's instances as a share of the image; above 1 where they overlap much."""
     return target.area(size) / (size[0] * size[1])
 
 
@@ -119,12 +113,7 @@ def box_iou(boxes: ArrayLike, others: ArrayLike) -> Floats:
 
 
 def as_boxes(boxes: ArrayLike) -> Floats:
-    """Boxes as an array [n, 4].
-
-    Example:
-        >>> as_boxes([]).shape
-        (0, 4)
-    """
+    """Boxes as an array [n, 4], also of no boxes."""
     array = np.asarray(boxes, dtype=np.float64)
     if array.size == 0:
         return array.reshape(0, 4)
@@ -154,12 +143,7 @@ def boxes_above(stretched: Tensor, alphas: Sequence[float] = ALPHAS) -> list[tup
 
 
 def mean_levels(stretched: Tensor, alphas: Sequence[float] = ALPHAS) -> Tensor:
-    """The level of each alpha, alpha times the map's mean and never below zero (`excite.readouts.threshold_box`).
-
-    Example:
-        >>> mean_levels(torch.tensor([[0.0, 0.0, 3.0]]), [0, 4]).tolist()
-        [0.0, 4.0]
-    """
+    """The level of each alpha, alpha times the map's mean and never below zero (`excite.readouts.threshold_box`)."""
     mean = stretched.mean()
     return torch.stack([(alpha * mean).clamp(min=0) for alpha in alphas])
 

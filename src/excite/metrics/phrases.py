@@ -67,12 +67,7 @@ def first_hit(ranked: ArrayLike, truth: ArrayLike, iou: float = MATCH, *, any_bo
 
 
 def first_match(matches: NDArray[np.bool_]) -> int | None:
-    """The rank, counted from 1, of the first true value; None if there is none.
-
-    Example:
-        >>> first_match(np.array([False, True, True]))
-        2
-    """
+    """The rank, counted from 1, of the first true value; None if there is none."""
     return int(matches.argmax()) + 1 if matches.any() else None
 
 

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def shares(steps: int) -> list[float]:
-    """The shares of replaced pixels at which the classifier is evaluated, from 0 to 1.
-
-    Example:
-        >>> shares(4)
-        [0.0, 0.25, 0.5, 0.75, 1.0]
-    """
+    """The shares of replaced pixels at which the classifier is evaluated, from 0 to 1."""
     return [step / steps for step in range(steps + 1)]
 
 

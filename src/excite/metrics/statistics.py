@@ -122,12 +122,7 @@ def resampled_means(asked: Counts, hits: Sequence[Counts], resamples: int = RESA
 
 
 def mean_shares(hits: NDArray[Any], pairs: NDArray[Any]) -> NDArray[np.float64]:
-    """The mean of hits / pairs over the categories (last axis) that have pairs.
-
-    Example:
-        >>> float(mean_shares(np.array([1, 0, 2]), np.array([2, 0, 2])))
-        0.75
-    """
+    """The mean of hits / pairs over the categories (last axis) that have pairs."""
     there = pairs > 0
     shares = np.divide(hits, pairs, where=there, out=np.zeros(pairs.shape), dtype=np.float64)
     means: NDArray[np.float64] = shares.sum(axis=-1) / there.sum(axis=-1)
@@ -135,12 +130,7 @@ def mean_shares(hits: NDArray[Any], pairs: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def interval(means: NDArray[np.float64]) -> tuple[float, float]:
-    """The central 95 % of resampled means.
-
-    Example:
-        >>> interval(np.arange(1001.0))
-        (25.0, 975.0)
-    """
+    """The central 95 % of resampled means."""
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 
@@ -180,12 +170,7 @@ def mean(values: Sequence[float]) -> Mean:
 
 
 def mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
-    """The pointwise mean of several curves of one length.
-
-    Example:
-        >>> mean_curve([[1.0, 0.0], [0.0, 0.0]])
-        [0.5, 0.0]
-    """
+    """The pointwise mean of several curves of one length."""
     return [float(value) for value in np.mean(curves, axis=0)]
 
 

@@ -13,6 +13,7 @@ from torch import nn
 from excite.errors import ModelError
 from excite.experiments.checks.base import CheckedImage
 from excite.experiments.checks.mass import mass_kept, values_agree
+from excite.experiments.checks.perturbation import relative_distance, under_removal, under_small_changes
 from excite.experiments.checks.randomization import (
     between_classes,
     learned_layers,
@@ -20,9 +21,7 @@ from excite.experiments.checks.randomization import (
     stops,
     under_randomisation,
 )
-from excite.experiments.checks.removal import under_removal
 from excite.experiments.checks.run import CheckMeasurement
-from excite.experiments.checks.stability import relative_distance, under_small_changes
 from excite.metrics.ranking import rank_correlation
 
 LAYERS = {"c-mwp": ("1",), "mwp": ("1",), "center": ("1",)}

@@ -74,22 +74,12 @@ class Check:
 
 
 def worst(standings: Sequence[Standing]) -> Standing:
-    """The least reassuring of several.
-
-    Example:
-        >>> worst(["holds", "doubtful"])
-        'doubtful'
-    """
+    """The least reassuring of several."""
     return max(standings, key=STANDINGS.index)
 
 
 def standing_of(value: float, holds: float, doubtful: float) -> Standing:
-    """The standing of a value that should be small: below ``holds``, below ``doubtful``, or above both.
-
-    Example:
-        >>> standing_of(0.3, 0.2, 0.5)
-        'doubtful'
-    """
+    """The standing of a value that should be small: below ``holds``, below ``doubtful``, or above both."""
     return "holds" if value < holds else "doubtful" if value < doubtful else "fails"
 
 

@@ -149,10 +149,6 @@ class GroundingSetup:
         except ProposalError as error:
             return Proposals(picture.size, np.zeros((0, 4), np.float32), np.zeros(0, np.float32)), str(error)
 
-    def scorer(self, proposals: Proposals) -> Scorer:
-        """The scorer of the proposals of an image."""
-        return Scorer(proposals, self.trust)
-
 
 def enlarged(classifier: Classifier, side: int) -> Classifier:
     """The same classifier with a preprocessing to that shorter side, if it takes it: the best layers depend on it.
@@ -190,12 +186,7 @@ def _proposals_identity(name: str) -> list[Any]:
 
 
 def checked_truth(truth: str) -> str:
-    """The name of a truth, if there is one.
-
-    Example:
-        >>> checked_truth("any")
-        'any'
-    """
+    """The name of a truth, if there is one."""
     if truth not in TRUTHS:
         raise DataError(f"there is no truth {truth!r}: choose {' or '.join(TRUTHS)}")
     return truth
@@ -276,7 +267,7 @@ class PhraseMeasurement(ABC):
         phrases = task.described.phrases
         readings = [read_phrase(phrase.text, self.setup.labels) for phrase in phrases]
         with _timed(seconds, "scoring"):
-            scorer = self.setup.scorer(proposals)
+            scorer = Scorer(proposals, self.setup.trust)
             own = scorer.ranked(proposals.scores)
             truths = [_PhraseTruth(phrase, matches_of(proposals.boxes, phrase.boxes)) for phrase in phrases]
             facts = [truth.facts(each, picture.size, own) for truth, each in zip(truths, readings, strict=True)]

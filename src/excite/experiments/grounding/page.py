@@ -71,10 +71,6 @@ def write(out: Path, runs: Sequence[GroundingRun], *, command: str = "") -> Path
         out: the folder for it.
         runs: the experiment of each network, on the same images.
         command: that makes the page again.
-
-    Example:
-        >>> write(Path("out"), [grounding.run(chosen, records)])  # doctest: +SKIP
-        PosixPath('out/grounding.html')
     """
     check_plots()
     run, rows = runs[0], all_rows(runs)
@@ -206,12 +202,7 @@ def _names(row: GroundingRow, *, several: bool) -> list[str]:
 
 
 def called(method: str) -> str:
-    """The name of a ranking in tables.
-
-    Example:
-        >>> called("c-mwp"), called("proposals")
-        ('c-mwp', "the proposals' own scores")
-    """
+    """The name of a ranking in tables."""
     return OWN_NAME if method == OWN else method
 
 

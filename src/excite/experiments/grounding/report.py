@@ -158,13 +158,7 @@ def sentences(runs: Sequence[GroundingRun]) -> list[str]:
 
 
 def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:
-    """What one network left out and why, as sentences.
-
-    Example:
-        >>> skipped = {"skipped": {"hat": 3}, "skipped_in_all": 3}
-        >>> left_out_lines({"unknown": 2, **skipped, "without_proposals": 0, "empty": {}, "unreadable": {}})
-        ['phrases without a word that it knows, for which its own findings stand: 2', 'words skipped most: hat (3)']
-    """
+    """What one network left out and why, as sentences."""
     more = left_out["skipped_in_all"] - sum(left_out["skipped"].values())
     reasons = {
         "phrases without a word that it knows, for which its own findings stand": left_out["unknown"],

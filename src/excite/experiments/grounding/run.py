@@ -50,6 +50,7 @@ from excite.experiments.grounding.scores import (
 )
 from excite.experiments.readable_layers import Places
 from excite.experiments.report.figures import main_method
+from excite.grounding import Scorer
 from excite.grounding.ground import Grounded, rank
 from excite.grounding.phrase_maps import SIDE
 from excite.grounding.proposals import PROPOSERS, find_proposer
@@ -268,7 +269,7 @@ class Grounding:
         reading, chosen = read_phrase(phrase.text, self.setup.labels), find_method(method)
         (found,) = self.setup.look(picture, [method]).maps(chosen, [reading], hints=self.setup.hints)
         proposals, _ = self.setup.proposed(picture, task)
-        return Grounded(phrase.text, rank(self.setup.scorer(proposals), found, gamma, most), found), phrase
+        return Grounded(phrase.text, rank(Scorer(proposals, self.setup.trust), found, gamma, most), found), phrase
 
     def _records(
         self, work: PhraseMeasurement, tasks: Sequence[PhraseTask], path: Path, workers: int | Executor
@@ -370,23 +371,18 @@ def _entries(path: Path) -> Iterator[tuple[str, Any]]:
     """The objects of a file, each with its location."""
     text = read_text(path)
     if text.lstrip().startswith("["):
-        try:
-            listed = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise _broken(str(path), error) from None
-        yield from ((f"{path}, entry {number}", entry) for number, entry in enumerate(listed, 1))
+        yield from ((f"{path}, entry {number}", entry) for number, entry in enumerate(_parsed(str(path), text), 1))
         return
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
-            try:
-                yield f"{path}, line {number}", json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise _broken(f"{path}, line {number}", error) from None
+            yield f"{path}, line {number}", _parsed(f"{path}, line {number}", line)
 
 
-def _broken(where: str, error: Exception) -> DataError:
-    """Also a number of thousands of digits, which is a ValueError, is broken."""
-    return DataError(f"{where}: broken JSON ({error})")
+def _parsed(where: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
+        raise DataError(f"{where}: broken JSON ({error})") from None
 
 
 def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:

@@ -349,47 +349,26 @@ def _mention(number: int, record: Entry, phrase: Entry, method: str, truth: str)
 
 
 def unknown_words(records: Sequence[Entry]) -> tuple[int, Counter[str]]:
-    """The number of phrases without a word that the classifier knows, and how often words were skipped.
-
-    Example:
-        >>> unknown_words([{"phrases": [{"known": False, "skipped": ["Gizmo"]}, {"known": True, "skipped": []}]}])
-        (1, Counter({'gizmo': 1}))
-    """
+    """The number of phrases without a word that the classifier knows, and how often words were skipped."""
     phrases = _phrases(records)
     skipped = Counter(word.lower() for phrase in phrases for word in phrase["skipped"])
     return sum(not phrase["known"] for phrase in phrases), skipped
 
 
 def empty_maps(records: Sequence[Entry]) -> dict[str, int]:
-    """The number of empty maps of each method that has any: these rank nothing and have no maximum.
-
-    Example:
-        >>> found = [{"method": "mwp", "point": None}, {"method": "grad", "point": [1, 2]}]
-        >>> empty_maps([{"phrases": [{"found": found}]}])
-        {'mwp': 1}
-    """
+    """The number of empty maps of each method that has any: these rank nothing and have no maximum."""
     found = [one for phrase in _phrases(records) for one in phrase["found"]]
     return dict(Counter(one["method"] for one in found if one["point"] is None))
 
 
 def reach(records: Sequence[Entry], truth: str) -> float:
-    """The percentage of phrases for which any of the proposals is right, after duplicates are dropped.
-
-    Example:
-        >>> reach([{"phrases": [{"own_hits": {"union": 7}}, {"own_hits": {"union": None}}]}], "union")
-        50.0
-    """
+    """The percentage of phrases for which any of the proposals is right, after duplicates are dropped."""
     hits = [phrase["own_hits"][truth] for phrase in _phrases(records)]
     return 100 * sum(hit is not None for hit in hits) / max(len(hits), 1)
 
 
 def spent(records: Sequence[Entry]) -> dict[str, float]:
-    """The seconds of each step, over all images.
-
-    Example:
-        >>> spent([{"seconds": {"looking": 0.5}}, {"seconds": {"looking": 0.25}}])
-        {'looking': 0.75}
-    """
+    """The seconds of each step, over all images."""
     total: Counter[str] = Counter()
     for record in records:
         total.update(record["seconds"])

@@ -86,10 +86,6 @@ def write(out: Path, runs: Sequence[LocalizationRun], *, command: str = "") -> P
         out: the folder for it.
         runs: the experiment of each network, on the same images.
         command: that makes the page again.
-
-    Example:
-        >>> write(Path("out"), [localization.run(records)])  # doctest: +SKIP
-        PosixPath('out/localization.html')
     """
     check_plots()
     run, shown = runs[0], {run.classifier_name: best_layers(run.rows) for run in runs}

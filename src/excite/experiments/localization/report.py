@@ -124,7 +124,7 @@ def _flat(row: LocalizationRow) -> dict[str, Any]:
     rules, v2 = line.pop("rules"), line.pop("max_box_acc_v2")
     del rules["paper"]  # that is the line itself
     return {
-        **tables.intervals_last(tables.flat(line)),
+        **tables.flat(line, last=True),
         **{f"{rule}_{key}": result[key] for rule, result in rules.items() for key in ("threshold", "error")},
         **{f"max_box_acc_v2_{overlap}": value for overlap, value in v2.items()},
     }
@@ -186,12 +186,7 @@ class Pair:
 
     @property
     def share(self) -> float:
-        """The share of the image that the largest object covers by its box.
-
-        Example:
-            >>> Pair("1", (10, 10), "cat", ((0, 0, 5, 5), (0, 0, 1, 1)), ()).share
-            0.25
-        """
+        """The share of the image that the largest object covers by its box."""
         return max(map(_area, self.truth)) / (self.size[0] * self.size[1])
 
 
@@ -323,13 +318,7 @@ def _error(pairs: Sequence[Pair], row: int) -> Share:
 
 
 def size_groups(pairs: Sequence[Pair]) -> list[tuple[str, Sequence[Pair]]]:
-    """Fifths of the pairs, from the smallest objects to the largest, each with its range of sizes in percent.
-
-    Example:
-        >>> pairs = [Pair(str(side), (10, 10), "cat", ((0, 0, 10, side),), ()) for side in range(1, 11)]
-        >>> [len(group) for _, group in size_groups(pairs)]
-        [2, 2, 2, 2, 2]
-    """
+    """Fifths of the pairs, from the smallest objects to the largest, each with its range of sizes in percent."""
     ordered = sorted(pairs, key=lambda pair: pair.share)
     ends = [round(k * len(ordered) / GROUPS) for k in range(GROUPS + 1)]
     parts = [ordered[start:end] for start, end in pairwise(ends) if end > start]

@@ -305,12 +305,6 @@ def split_maps(records: Sequence[Entry], reported: Collection[str]) -> list[Spli
 
     Raises:
         DataError: the records are of different methods or layers, or all images are on one side.
-
-    Example:
-        >>> found = {"method": "mwp", "layer": "conv5"}
-        >>> records = [{"image": name, "targets": [{"maps": [found]}]} for name in "abc"]
-        >>> [(maps.key, len(maps.held_out), maps.pictures) for maps in split_maps(records, {"b", "c"})]
-        [(('mwp', 'conv5'), 1, [0, 1])]
     """
     keys = common_method_layers(target for record in records for target in record["targets"])
     choose, tell = ([one for one in records if (one["image"] in reported) is side] for side in (False, True))
@@ -353,13 +347,6 @@ def difference(records: Sequence[Entry], reported: Collection[str], one: MethodL
     """The error of ``one`` less that of ``other`` (each a method and a layer), on the reported images.
 
     Images that are easy or hard for both do not change the difference, so its interval is narrower than theirs.
-
-    Raises:
-        DataError: as in `tally`.
-
-    Example:
-        >>> difference(run.records, run.reported, ("mwp", "conv5"), ("grad", "input")).p  # doctest: +SKIP
-        0.04
     """
     maps = {each.key: each for each in split_maps(records, reported)}
     misses = [maps[key].misses("paper") for key in (one, other)]

@@ -81,10 +81,6 @@ def write(
         tolerance: the largest distance in pixels of a hit.
         inclusive: whether exactly that distance is a hit.
         command: that makes the page again.
-
-    Example:
-        >>> write(Path("out"), [game.run(records)], tolerance=15)  # doctest: +SKIP
-        PosixPath('out/pointing.html')
     """
     check_plots()
     run, rows = runs[0], best_rows(row for run in runs for row in run.rows)
@@ -363,14 +359,6 @@ def choose(
         keys: the methods, each with the layer to show it at; the main one first.
         is_hit: whether the record of a map is a hit.
         each: number of each kind.
-
-    Example:
-        >>> found = {"method": "c-mwp", "layer": "1", "point": [3, 4], "distance": 0.0}
-        >>> target = {"category": "cat", "share": 0.1, "maps": [found]}
-        >>> record = {"image": "7", "size": [90, 60], "targets": [target]}
-        >>> examples = choose([record], [("c-mwp", "1")], lambda found: True, each=1)
-        >>> [(kind, [example.image for example in found]) for kind, found in examples.items()][0]
-        ('Every method that looks hits a small object', ['7'])
     """
     candidates = []
     for record in records:

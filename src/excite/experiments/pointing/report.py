@@ -89,7 +89,7 @@ def write_tables(runs: Sequence[PointingRun], out: Path) -> list[Path]:
     """Write ``rows.json``, ``rows.csv``, ``categories.csv`` and ``table.md``."""
     rows = [row for run in runs for row in run.rows]
     texts = {
-        "rows.csv": tables.csv_table([tables.intervals_last(tables.flat(row.to_dict())) for row in rows]),
+        "rows.csv": tables.csv_table([tables.flat(row.to_dict(), last=True) for row in rows]),
         "categories.csv": tables.csv_table([line for row in rows for line in _categories(row)]),
         "table.md": _markdown(runs),
     }

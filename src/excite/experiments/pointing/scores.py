@@ -212,14 +212,7 @@ class HitTable:
 
 
 def best_rows(rows: Iterable[PointingRow]) -> list[PointingRow]:
-    """For each network and method the best of its layers, in order of occurrence.
-
-    Example:
-        >>> scores = {at: Score(at, 0, 100, 9, {}) for at in (60, 80, 70)}
-        >>> rows = [PointingRow("vgg16", "mwp", str(at), score, None, empty=0) for at, score in scores.items()]
-        >>> [row.layer for row in best_rows(rows)]
-        ['80']
-    """
+    """For each network and method the best of its layers, in order of occurrence."""
     best: dict[tuple[str, str], PointingRow] = {}
     for row in rows:
         so_far = best.setdefault((row.model, row.method), row)

@@ -81,14 +81,6 @@ def save_png(figure: Any, path: Path) -> Path:
     return atomic_write(path, lambda file: figure.savefig(file, format="png", dpi=160, metadata={"Software": "excite"}))
 
 
-def panel() -> tuple[Any, Any]:
-    """An empty figure of one panel, and its axes."""
-    figure = new_figure(*SIZE)
-    axes = figure.add_subplot()
-    style_axes(axes)
-    return figure, axes
-
-
 def style_axes(axes: Any, *, grid: str = "y") -> None:
     """Faint grid lines, and no frame at the top and right."""
     axes.grid(axis=grid, color=FAINT, linewidth=0.8)
@@ -166,7 +158,9 @@ def curves_figure(
     Returns:
         a figure of matplotlib and its axes.
     """
-    figure, axes = panel()
+    figure = new_figure(*SIZE)
+    axes = figure.add_subplot()
+    style_axes(axes)
     for number, label, heights, chosen in curves:
         style = line_style(number)
         if sparse:
@@ -188,12 +182,7 @@ def line(axes: Any, xs: Sequence[float], values: Sequence[Estimate], label: str,
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """The style of the first, second ... line, which differ in colour, marker and dashes.
-
-    Example:
-        >>> line_style(0)["linestyle"], line_style(7)["linestyle"]
-        ('-', '--')
-    """
+    """The style of the first, second ... line, which differ in colour, marker and dashes."""
     colour, marker = LOOKS[number % len(LOOKS)]
     dashes = DASHES[number // len(LOOKS) % len(DASHES)]
     return {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "linestyle": dashes}

@@ -54,27 +54,22 @@ def per_network(runs: Sequence[ExperimentRun], *keys: str) -> dict[str, dict[str
     return {key: {run.classifier_name: run.about[key] for run in runs} for key in keys}
 
 
-def flat(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without lists: each interval becomes two columns in its place.
+def flat(line: Mapping[str, Any], *, last: bool = False) -> dict[str, Any]:
+    """A row without lists: each interval becomes two columns, in its place or after all others.
 
     Example:
         >>> flat({"r1": 5.0, "r1_interval": [4.0, 6.0]})
         {'r1': 5.0, 'r1_low': 4.0, 'r1_high': 6.0}
     """
     cells: dict[str, Any] = {}
-    for name, value in line.items():
-        if name.endswith("_interval"):
-            measure = name.removesuffix("_interval")
-            cells[f"{measure}_low"], cells[f"{measure}_high"] = value or (None, None)
+    order = sorted(line, key=lambda name: name.endswith("_interval")) if last else line
+    for name in order:
+        measure = name.removesuffix("_interval")
+        if measure != name:
+            cells[f"{measure}_low"], cells[f"{measure}_high"] = line[name] or (None, None)
         else:
-            cells[name] = value
+            cells[name] = line[name]
     return cells
-
-
-def intervals_last(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """A flat row with the columns of intervals at its end."""
-    ends = [name for name in cells if name.endswith(("_low", "_high"))]
-    return {name: cells[name] for name in [*(name for name in cells if name not in ends), *ends]}
 
 
 def shown(value: float | None) -> str:

@@ -60,11 +60,6 @@ def candidate(
         layer: at which a map ends; the default layer if empty. The input gradient ends at the image.
         concepts: number on each image; the input gradient is computed for one after the other.
         pictures: number of images at once.
-
-    Example:
-        >>> from excite.experiments.speed.networks import open_network
-        >>> candidate(open_network("efficientnet-lite0"), "c-mwp").case.layer
-        'blocks.14'
     """
     layer = "input" if method == GRADIENT else layer or network.layer
     case = Case(network.name, layer, method, concepts, pictures)
@@ -131,13 +126,7 @@ class Peer:
 
 
 def peer_candidate(peer: Peer, network: TimedNetwork, concepts: int = 1) -> Candidate:
-    """A peer on one image; it is called once for each concept.
-
-    Example:
-        >>> from excite.experiments.speed.networks import open_network
-        >>> peer_candidate(PEERS[0], open_network("efficientnet-lite0"), 5).case.method
-        'captum saliency'
-    """
+    """A peer on one image; it is called once for each concept."""
     case = Case(network.name, network.layer if peer.at_layer else "input", peer.name, concepts)
 
     def prepare() -> Callable[[], object]:
@@ -374,9 +363,6 @@ class Plan:
 def numbers(text: str, option: str) -> tuple[int, ...]:
     """The numbers of a comma-separated list, each once and in order.
 
-    Raises:
-        DataError: the text is something else.
-
     Example:
         >>> numbers("8,1", "--batches")
         (1, 8)
@@ -388,15 +374,7 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def checked_device(device: str) -> str:
-    """The device, if this torch can compute there.
-
-    Raises:
-        DataError: it cannot.
-
-    Example:
-        >>> checked_device("cpu")
-        'cpu'
-    """
+    """The device, if this torch can compute there."""
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:

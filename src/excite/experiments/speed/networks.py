@@ -216,27 +216,14 @@ class ShareAbove:
 
     @property
     def limit(self) -> float:
-        """The arithmetic limit of a map's cost, in forward passes.
-
-        Example:
-            >>> ShareAbove(arithmetic=0.25, time=0.5).limit
-            1.5
-        """
+        """The arithmetic limit of a map's cost, in forward passes."""
         return 1 + 2 * self.arithmetic
 
 
 def above_layers(
     module: nn.Module, batch: Tensor, layers: Sequence[str], stopwatch: Stopwatch
 ) -> dict[str, ShareAbove]:
-    """For each layer the share of the forward pass after it.
-
-    Example:
-        >>> from torch import nn
-        >>> from excite.experiments.speed.timing import Stopwatch
-        >>> net = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Conv2d(1, 1, 1))
-        >>> above_layers(net, torch.ones(1, 1, 4, 4), ["1"], Stopwatch())["1"].arithmetic
-        0.5
-    """
+    """For each layer the share of the forward pass after it."""
 
     def now() -> float:
         stopwatch.wait()

@@ -62,15 +62,7 @@ def group_rows(rounds: Rounds, network: TimedNetwork, group: str, batch: int) ->
 
 
 def merged(rows: Iterable[TableRow]) -> list[TableRow]:
-    """All rows in order, with memory joined to the times of the same cases.
-
-    Example:
-        >>> case = {"network": "vgg16", "layer": "pool4", "method": "mwp", "concepts": 1, "batch": 1, "note": None}
-        >>> timed = {**case, "group": "pictures", "ratio_to_forward": 1.5, "peak_mb": None}
-        >>> (row,) = merged([timed, {**case, "group": "memory", "peak_mb": 9}])
-        >>> row["ratio_to_forward"], row["peak_mb"]
-        (1.5, 9)
-    """
+    """All rows in order, with memory joined to the times of the same cases."""
     rows = list(rows)
     found = {case_of(each): dict(each) for each in reversed(rows) if each["group"] not in {"memory", "endurance"}}
     timed = dict(reversed(found.items()))

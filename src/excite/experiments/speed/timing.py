@@ -62,12 +62,7 @@ class Timing:
 
     @property
     def value(self) -> float:
-        """The median ratio.
-
-        Example:
-            >>> Timing((2.0, 3.0, 8.0), ((1.0, 1.0), (1.0, 2.0), (2.0, 2.0))).value
-            2.0
-        """
+        """The median ratio."""
         return median(self.ratios)
 
     @property
@@ -76,21 +71,11 @@ class Timing:
         return median_interval(self.ratios)
 
     def times(self, other: Timing) -> list[float]:
-        """The ratio of its seconds to those of another case, in each round.
-
-        Example:
-            >>> Timing((6.0,), ((1.0, 1.0),)).times(Timing((3.0,), ((1.0, 1.0),)))
-            [2.0]
-        """
+        """The ratio of its seconds to those of another case, in each round."""
         return [mine / others for mine, others in zip(self.seconds, other.seconds, strict=True)]
 
     def each_further(self, other: Timing, concepts: int) -> float:
-        """The cost of each further concept in forward passes; ``other`` has that many more concepts.
-
-        Example:
-            >>> Timing((2.0,), ((1.0, 1.0),)).each_further(Timing((3.0,), ((1.0, 1.0),)), 4)
-            0.25
-        """
+        """The cost of each further concept in forward passes; ``other`` has that many more concepts."""
         pairs = zip(self.ratios, other.ratios, strict=True)
         return median((more - one) / concepts for one, more in pairs)
 
@@ -205,12 +190,7 @@ class Rounds:
 
 
 def reason_of(error: BaseException) -> str:
-    """An error in one line.
-
-    Example:
-        >>> reason_of(KeyError("conv9"))
-        "KeyError: 'conv9'"
-    """
+    """An error in one line."""
     said: Any = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 

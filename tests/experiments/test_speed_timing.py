@@ -1,10 +1,23 @@
-"""Who runs when, told by a clock that only the candidates move."""
+"""Ratios by values computed by hand, and rounds by a clock that only the candidates move."""
 
 import gc
 
 import pytest
 
-from excite.experiments.speed.timing import Candidate, Case, Rounds, Stopwatch, reason_of
+from excite.experiments.speed.timing import Candidate, Case, Rounds, Stopwatch, Timing, reason_of
+
+
+def test_each_round_is_divided_by_its_own_forward_passes():
+    timing = Timing((3.0, 20.0, 4.0), ((1.0, 2.0), (10.0, 10.0), (1.0, 1.0)))
+    assert timing.ratios == [2.0, 2.0, 4.0]
+    assert timing.value == 2.0
+
+
+def test_each_further_concept_is_compared_round_by_round():
+    one = Timing((2.0, 8.0, 2.0), ((1.0, 1.0), (4.0, 4.0), (1.0, 1.0)))
+    five = Timing((4.0, 16.0, 6.0), ((1.0, 1.0), (4.0, 4.0), (1.0, 1.0)))
+    assert one.each_further(five, 4) == 0.5
+    assert five.times(one) == [2.0, 2.0, 3.0]
 
 
 class Track:
