@@ -63,12 +63,12 @@ def command(
     with_page: WithPage = True,
     as_json: AsJson = False,
 ) -> None:
-    """Check, on a few images, whether the maps of a classifier can be relied on, and say so in plain words.
+    """Check, on a few images, whether the maps of a classifier can be relied on, with a report in plain words.
 
     How much of the signal is kept; are the values right; do the maps depend on what the network has learned and on
-    the concept; does the answer fade with the evidence; do maps stay when the image hardly changes. The same is asked
-    of gradients, Grad-CAM, relevance and, where it says something, of a random map. Ends with 1 if a check fails.
-    Stopped and started again, it goes on where it was.
+    the concept; does the answer fade with the evidence; do maps stay when the image hardly changes. Gradients,
+    Grad-CAM, relevance and a random map are measured for comparison. The exit code is 1 if a check fails. An
+    interrupted run resumes.
     """
     from excite.experiments.checks.run import SanityChecks, chosen_checks, pictures_of
     from excite.experiments.report.figures import check_plots

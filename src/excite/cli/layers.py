@@ -64,8 +64,7 @@ def command(
 ) -> None:
     """Measure layers on annotated images and recommend one, with a table and a figure.
 
-    The layer is chosen on one half of the images; all figures are about the other half. Stopped and started again,
-    it goes on where it was.
+    The layer is chosen on one half of the images; all figures are about the other half. An interrupted run resumes.
     """
     from excite.datasets import open_dataset
     from excite.experiments.layer_sweep import METHODS, LayerSweep, checked_measure, layer_figure
@@ -93,7 +92,7 @@ def command(
 
 
 def _print(found: LayerReport, sweep: LayerSweep, out: Path) -> None:
-    """The table, what it means, and what was left out."""
+    """Print the table and sentences."""
     from excite.experiments.base import left_out_lines
 
     print_columns([_columns(row) for row in found.rows])

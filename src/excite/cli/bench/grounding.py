@@ -115,9 +115,9 @@ def command(
 ) -> None:
     """Which of many proposed regions does a phrase refer to?
 
-    The maps of its words are averaged, and regions are ranked by what they hold of it. Right is a box that overlaps by
-    a half with what is meant: R@N tells how often one is among the first N. Stopped and started again, it goes on
-    where it was.
+    The maps of its words are averaged, and regions are ranked by their share of the map. A box is right if its IoU
+    with the truth is at least a half; R@N is the share of phrases with a right box among the first N. An interrupted
+    run resumes.
     """
     from excite.datasets.phrase_formats import open_phrases
     from excite.experiments.base import checked_share, chosen_methods, failures_of
@@ -172,7 +172,7 @@ def command(
 
 
 def _gamma(text: str) -> float | Sequence[float]:
-    """The number, or those among which it is to be searched."""
+    """The given gamma, or those to choose from."""
     from excite.experiments.grounding.measure import GAMMAS, PAPERS_GAMMAS
 
     if text in {SEARCH, PAPER}:
@@ -186,13 +186,13 @@ def _gamma(text: str) -> float | Sequence[float]:
     return number
 
 
-def _others(said: Sequence[str], methods: Sequence[str]) -> list[SystemResults]:
-    """The results of other systems, each under a name of its own."""
+def _others(given: Sequence[str], methods: Sequence[str]) -> list[SystemResults]:
+    """The results of other systems, under different names."""
     from excite.experiments.grounding.measure import OWN
     from excite.experiments.grounding.run import read_results
 
     found: dict[str, SystemResults] = {}
-    for one in said:
+    for one in given:
         name, _, path = one.partition("=")
         if not name or not path or not name.isprintable():
             raise typer.BadParameter(f"--results is NAME=FILE, as in CCA=cca.jsonl, not {one!r}")
@@ -203,7 +203,7 @@ def _others(said: Sequence[str], methods: Sequence[str]) -> list[SystemResults]:
 
 
 def _print(runs: Sequence[GroundingRun], written: Sequence[Path]) -> None:
-    """The tables, what they are about, and what was left out."""
+    """Print the tables and sentences."""
     from excite.experiments.grounding.report import lines, sentences, shares_of_time, time_words, titled_tables
 
     print_columns(lines(runs))

@@ -74,10 +74,10 @@ def command(
     with_page: WithPage = True,
     as_json: AsJson = False,
 ) -> None:
-    """Does the box around the strong part of each map fit the object that was asked for?
+    """Does the box around the strong part of each map fit the queried object?
 
-    A box fits that overlaps by at least a half. Thresholds are chosen on held-out images, for each method; errors
-    are told of the others. Stopped and started again, it goes on where it was.
+    A box fits if its IoU is at least a half. Thresholds are chosen for each method on held-out images; errors are those
+    on the others. An interrupted run resumes.
     """
     from excite.datasets import open_dataset
     from excite.experiments.base import checked_share, chosen_methods, failures_of
@@ -118,7 +118,7 @@ def command(
 
 
 def _print(runs: Sequence[LocalizationRun], written: Sequence[Path]) -> None:
-    """The table, what it is about, and what was left out."""
+    """Print the table and sentences."""
     from excite.experiments.localization.report import lines, sentences
 
     print_columns(lines(runs))

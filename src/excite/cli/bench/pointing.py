@@ -79,10 +79,10 @@ def command(
     with_page: WithPage = True,
     as_json: AsJson = False,
 ) -> None:
-    """Does the maximum of each map lie on an object of the category that was asked for?
+    """Does the maximum of each map lie on an object of the queried category?
 
-    Accuracy is counted for each category and averaged over categories, for all pairs of an image and a category and
-    for the difficult ones. Stopped and started again, it goes on where it was.
+    Accuracy is computed for each category and averaged over categories, for all pairs of an image and a category and
+    for the difficult ones. An interrupted run resumes.
     """
     from excite.datasets import open_dataset
     from excite.datasets.difficult import read_difficult_list
@@ -119,7 +119,7 @@ def command(
 
 
 def _print(runs: Sequence[PointingRun], written: Sequence[Path]) -> None:
-    """The table, what it means, and what was left out."""
+    """Print the table and sentences."""
     from excite.experiments.pointing.report import by_network, columns, sentences
 
     print_columns([columns(row) for run in runs for row in run.rows])

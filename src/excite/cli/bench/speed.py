@@ -89,7 +89,7 @@ def command(
     }
     plan = Plan(**{**(QUICK if quick else {}), **{name: value for name, value in asked.items() if value is not None}})
     for name in plan.models:
-        find_card(name)  # a wrong name is told before anything is measured
+        find_card(name)  # a wrong name is an error before anything is measured
     budget = (QUICK_SECONDS if quick else SECONDS) if seconds is None else seconds
     bench = SpeedBench(budget, threads or torch.get_num_threads(), checked_device(device))
     tasks = list(plan.tasks())
@@ -105,7 +105,7 @@ def command(
 
 
 def _print(rows: Sequence[dict[str, object]], facts: dict[str, object], written: Sequence[Path]) -> None:
-    """The headline, every row, and how to read them."""
+    """Print the headline, every row, and their explanation."""
     from excite.experiments.speed.report import about, columns, headline
 
     top = headline(rows)
