@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from excite.experiments.checks.run import CHECKS
-from excite.experiments.report.html import markdown_table
+from excite.experiments.report.tables import markdown_table
 from excite.io.files import save_text
 
 ROOT = Path(__file__).parents[1]

@@ -83,7 +83,7 @@ class Forking:
 SLOW_BENCH = """
 import time
 from annotated import colour_classifier
-from excite.experiments import {experiment}_work as work
+from excite.experiments.{experiment} import run as work
 from excite.cli import main
 from excite.models import Choice
 

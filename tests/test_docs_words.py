@@ -10,7 +10,7 @@ import typer
 
 from excite.cli.app import app
 from excite.experiments.published import CONTRAST, LOCALIZATION, POINTING, published_groups, published_ranks
-from excite.experiments.report.html import markdown_table
+from excite.experiments.report.tables import markdown_table
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])

@@ -43,7 +43,7 @@ def test_a_method_that_fails_ends_with_1(excite, model, photos):
 
 def test_started_again_nothing_is_measured_again(excite, model, photos, monkeypatch):
     first = excite("check", model, photos, "--no-page", "--only", "values", "--json")
-    monkeypatch.setattr("excite.experiments.checks.run.Checking.__call__", None)
+    monkeypatch.setattr("excite.experiments.checks.run.CheckMeasurement.__call__", None)
     assert excite("check", model, photos, "--no-page", "--only", "values", "--json").answers == first.answers
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 import excite
 from excite.datasets.phrases import Phrase
 from excite.errors import DataError, MethodError, ModelError
-from excite.experiments.grounding.measure import GAMMAS, Ranking
+from excite.experiments.grounding.measure import GAMMAS, BoxRanking
 from excite.experiments.grounding.report import write_tables
 from excite.experiments.grounding.run import Grounding
 from excite.grounding.ground import GAMMA
@@ -139,7 +139,7 @@ class TestMeasuring:
     def test_ranks_are_those_of_ground(self, asked, classifier, tmp_path):
         asking = asked(pictures(6), ["mwp", "c-mwp", "center"], gamma=0.25)
         _, records, run = measured(asking, tmp_path / "out")
-        source = find_proposer(asking.protocol.proposals)
+        source = find_proposer(asking.setup.proposals)
         for method in ("mwp", "c-mwp", "center"):
             hits = []
             for described in asking.dataset:
@@ -167,7 +167,7 @@ class TestMeasuring:
         chosen, records, run = measured(asking, tmp_path / "out")
         assert len(asking.held) == 4
         assert not asking.held & {record["image"] for record in records}
-        source, curve = find_proposer(asking.protocol.proposals), []
+        source, curve = find_proposer(asking.setup.proposals), []
         for gamma in GAMMAS:
             hits = []
             for name in asking.held:
@@ -233,13 +233,13 @@ class TestMeasuring:
     def test_what_needs_a_new_look(self, asked, other, same):
         def key(**options):
             asking = asked(pictures(1), **{"gamma": 0.5, **options})
-            return Ranking(asking.protocol, {"mwp": asking.gamma}).key(asking.tasks[0])
+            return BoxRanking(asking.setup, {"mwp": asking.gamma}).key(asking.tasks[0])
 
         assert (key() == key(**other)) is same
 
     def test_it_can_go_to_another_process(self, asked):
         asking = asked(pictures(1), gamma=0.5)
-        work = Ranking(asking.protocol, {"mwp": 0.5})
+        work = BoxRanking(asking.setup, {"mwp": 0.5})
         sent = pickle.loads(pickle.dumps(work))  # noqa: S301 - our own
         there, here = sent(asking.tasks[0]), work(asking.tasks[0])
         assert sent.key(asking.tasks[0]) == work.key(asking.tasks[0])
@@ -343,7 +343,7 @@ class TestRefused:
     def test_without_labels(self, asked, classifier):
         asking = asked(pictures(2))
         with pytest.raises(ModelError, match="has no labels"):
-            Grounding(replace(classifier, labels=None), asking.dataset, ["mwp"], proposals=asking.protocol.proposals)
+            Grounding(replace(classifier, labels=None), asking.dataset, ["mwp"], proposals=asking.setup.proposals)
 
 
 def _found(records, method):

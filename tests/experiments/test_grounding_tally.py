@@ -5,10 +5,10 @@ import pytest
 from excite.errors import DataError
 from excite.experiments.grounding.measure import GAMMAS, PAPERS_GAMMAS
 from excite.experiments.grounding.scores import (
-    Chosen,
+    ChosenGamma,
+    GroundingTable,
     Mention,
-    Standing,
-    Table,
+    RankingComparison,
     choose,
     group_recalls,
     mentions_of,
@@ -23,7 +23,7 @@ def mention(picture, hit, scores=(3.0, 2.0, 1.0), *, text="a dog", groups=("anim
 
 
 def marks_of(mentions):
-    return Standing({"mwp": mentions}).marks("mwp")
+    return RankingComparison({"mwp": mentions}).scores("mwp")
 
 
 class TestMarks:
@@ -69,7 +69,7 @@ class TestMarks:
 
     def test_different_phrases(self):
         with pytest.raises(DataError, match="different phrases"):
-            Standing({"mwp": [mention(0, 1)], "grad": [mention(1, 1)]})
+            RankingComparison({"mwp": [mention(0, 1)], "grad": [mention(1, 1)]})
 
     def test_groups(self):
         found = [mention(0, 5, groups=("a", "b")), mention(0, 6, groups=("b",))]
@@ -79,7 +79,7 @@ class TestMarks:
         """What is right in half of the images by both, and beyond that in one more by the first."""
         one = [mention(k, 1 if k % 2 else None) for k in range(20)]
         other = [mention(k, 1 if k % 2 and k != 7 else None) for k in range(20)]
-        found = Standing({"one": one, "other": other, "again": one})
+        found = RankingComparison({"one": one, "other": other, "again": one})
         lead = found.lead("one", "other")
         assert lead.value == pytest.approx(5)
         assert (lead.low, lead.high) == (0, pytest.approx(15))
@@ -148,8 +148,8 @@ class TestRecords:
         assert spent([record(), record()]) == {"looking": 4.0, "scoring": 1.0}
 
     def test_a_row(self):
-        table = Table({"mwp": [mention(0, 2), mention(1, 1, small=True)]}, ["animals", "no"])
-        row = table.row("mwp", Chosen(0.5), model="net", layer="conv5")
+        table = GroundingTable({"mwp": [mention(0, 2), mention(1, 1, small=True)]}, ["animals", "no"])
+        row = table.row("mwp", ChosenGamma(0.5), model="net", layer="conv5")
         told = row.to_dict()
         assert (told["r1"], told["r5"], told["r1_small"], told["gamma"], told["layer"]) == (50, 100, 100, 0.5, "conv5")
         assert (told["phrases"], told["phrases_small"], told["pointing"], told["pointing_interval"]) == (
@@ -162,7 +162,7 @@ class TestRecords:
         assert (row.groups, row.group_mean) == ({"animals": 100, "no": None}, 100)
 
     def test_nothing_small(self):
-        told = Table({"mwp": [mention(0, 2)]}, []).row("mwp", Chosen(None)).to_dict()
+        told = GroundingTable({"mwp": [mention(0, 2)]}, []).row("mwp", ChosenGamma(None)).to_dict()
         assert [told[f"{name}_small"] for name in ("r1", "r5", "r10", "map_group", "map_phrase", "pointing")] == [
             None
         ] * 6
@@ -170,10 +170,10 @@ class TestRecords:
 
     def test_no_phrases(self):
         with pytest.raises(DataError, match="no phrases to count"):
-            Table({"mwp": []}, [])
+            GroundingTable({"mwp": []}, [])
 
     def test_leads(self):
         ours, theirs = [mention(0, 1), mention(1, 1)], [mention(0, 1), mention(1, 2)]
-        (lead,) = Table({"mwp": ours, "CCA": theirs}, []).leads("net", "mwp")
+        (lead,) = GroundingTable({"mwp": ours, "CCA": theirs}, []).leads("net", "mwp")
         assert lead.to_dict()["over"] == "CCA"
         assert (lead.r1.value, lead.r1_small) == (50, None)

@@ -13,8 +13,7 @@ from torch import nn
 import excite
 from excite.datasets import open_dataset
 from excite.errors import ConceptError, DataError, LayerError, MethodError, ModelError, SignalError
-from excite.experiments.layer_sweep import LayerSweep, _half, checked_measure, report
-from excite.experiments.report.figures import layer_figure
+from excite.experiments.layer_sweep import LayerSweep, _half, checked_measure, layer_figure, report
 from excite.metrics.boxes import ALPHAS, box_distance
 from excite.vocabulary import Labels
 
@@ -53,7 +52,7 @@ class TestMeasuring:
         """Whatever the number of layers, methods and targets; one more to try the layers."""
         sweep = LayerSweep(classifier, dataset, limit=7)
         list(sweep.records(tmp_path))
-        assert sum(len(task.cues) for task in sweep.tasks) > 7
+        assert sum(len(task.queries) for task in sweep.tasks) > 7
         assert len(looks) == 7 + 1
 
     def test_boxes_where_there_is_one_main_object(self, classifier, tmp_path):
@@ -97,7 +96,10 @@ class TestLeftOut:
         assert (sweep.difficult, sweep.empty) == (3, 1)
         names = {task.name: task for task in sweep.tasks}
         assert "000002" not in names
-        assert names["000003"].cues[0].boxes == ((0, 0, 8, 8), (8, 8, 12, 12))  # difficult ones are truth, too
+        assert names["000003"].queries[0].target.boxes == (
+            (0, 0, 8, 8),
+            (8, 8, 12, 12),
+        )  # difficult ones are truth, too
         assert sweep.about()["left_out"] == {"unknown": {"blue": 1}, "difficult": 3, "empty": 1}
         assert sweep.about()["concepts"] == {"red": "red", "green": "green"}
 

@@ -20,7 +20,7 @@ from excite.experiments.localization.report import write_tables
 from excite.experiments.localization.run import Localization, squared
 from excite.experiments.localization.scores import RULES
 from excite.methods import METHODS, Method
-from excite.metrics.boxes import ALPHAS, overlap
+from excite.metrics.boxes import ALPHAS, box_iou
 from excite.models.classifier import identity
 from excite.readouts.box import threshold_box
 from excite.vocabulary import Labels
@@ -113,7 +113,7 @@ class TestMeasuring:
                     (one,) = excite.attend(squared(classifier), sample.path, target.concept, **asked)
                     boxes = [threshold_box(one.values, (CANVAS, CANVAS), alpha) for alpha in ALPHAS]
                     scaled = [box and tuple(side * SIDE / CANVAS for side in box) for box in boxes]
-                    best = [max(overlap(box, true) for true in target.boxes) if box else 0.0 for box in scaled]
+                    best = [box_iou([box], target.boxes).max() if box else 0.0 for box in scaled]
                     fits[sample.name in reported].append([value >= 0.5 for value in best])
             errors = [sum(not each[k] for each in fits[False]) for k in range(21)]
             chosen = errors.index(min(errors))
@@ -326,7 +326,7 @@ def test_photographs(shared_data, tmp_path):
     for record, task in zip(boxing.records(tmp_path), boxing.tasks, strict=True):
         (target,) = record["targets"]
         (found,) = target["maps"]
-        (one,) = excite.attend(squared(classifier), task.sample.path, task.cues[0].concept, method="mwp")
+        (one,) = excite.attend(squared(classifier), task.sample.path, task.queries[0].concept, method="mwp")
         assert one.values.shape == (7, 7)
         width, height = one.image_size
         assert record["size"] == [width, height]
@@ -337,7 +337,7 @@ def test_photographs(shared_data, tmp_path):
                 continue
             scaled = [side * full / CANVAS for side, full in zip(made, (width, height) * 2, strict=True)]
             assert box == pytest.approx(scaled, abs=0.006)
-            assert value == pytest.approx(max(overlap(scaled, true) for true in target["truth"]), abs=1.1e-4)
+            assert value == pytest.approx(box_iou([scaled], target["truth"]).max(), abs=1.1e-4)
 
 
 def test_scenes_with_both_colours(classifier, tmp_path):

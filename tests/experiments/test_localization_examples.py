@@ -7,7 +7,7 @@ from PIL import Image
 
 from excite.attention import AttentionMap
 from excite.experiments.localization.page import KINDS, BoxExample, choose, draw
-from excite.experiments.localization.scores import Row, RuleResult, Run
+from excite.experiments.localization.scores import LocalizationRow, LocalizationRun, RuleResult
 from excite.experiments.report.examples import dashed, framed
 from excite.metrics.boxes import ALPHAS
 from excite.metrics.statistics import Share
@@ -22,7 +22,7 @@ GREY = (120, 120, 120)
 
 def row(method, alpha):
     result = RuleResult("paper", alpha, Share(1, 2), (50.0,) * len(ALPHAS))
-    return Row("net", method, "top", {"paper": result}, 50.0, {0.5: 50.0}, 0, Share(1, 2))
+    return LocalizationRow("net", method, "top", {"paper": result}, 50.0, {0.5: 50.0}, 0, Share(1, 2))
 
 
 ROWS = [row("mwp", 1.0), row("grad", 4.0), row("center", 0.0)]
@@ -48,7 +48,7 @@ def pair(image, box, overlap, other=0.2, *, category="cat", truth=TRUTH):
 
 def a_run(records, reported=None):
     names = frozenset(record["image"] for record in records) if reported is None else frozenset(reported)
-    return Run("net", ROWS, records, "imagenet", "val", {}, lambda *_: [], lambda *_: None, names)
+    return LocalizationRun("net", ROWS, records, "imagenet", "val", {}, lambda *_: [], lambda *_: None, names)
 
 
 def chosen(records, each=2, rows=ROWS, **more):
@@ -110,7 +110,7 @@ def drawn(box, truth=(TRUTH,), size=SIZE):
     picture = Image.new("RGB", size, GREY)
     values = torch.zeros(3, 4)
     values[0, 0] = 1.0
-    run = Run(
+    run = LocalizationRun(
         "net",
         ROWS,
         [],

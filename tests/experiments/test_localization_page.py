@@ -13,11 +13,11 @@ from excite.datasets import Instance, Target
 from excite.errors import ImageError
 from excite.experiments.localization.page import MAIN, write
 from excite.experiments.localization.report import Pair, manner, whole_picture
-from excite.experiments.localization.scores import RULES, Run, best_layers, tally
+from excite.experiments.localization.scores import RULES, LocalizationRun, best_layers, tally
 from excite.experiments.published import LOCALIZATION, WORDS
-from excite.experiments.report.page import DASH
+from excite.experiments.report.html import DASH
 from excite.methods import METHODS
-from excite.metrics.boxes import overlap
+from excite.metrics.boxes import box_iou
 
 SIZE = (60, 40)
 TRUTH = (10, 5, 40, 30)
@@ -35,7 +35,7 @@ KINDS = (
 
 def found(place, box, truth):
     """A map that has this box at one threshold and none that fits at the others."""
-    fitting = 0.0 if box is None else overlap(box, truth)
+    fitting = 0.0 if box is None else float(box_iou([box], [truth])[0, 0])
     overlaps = {name: [0.0] * len(rule.thresholds) for name, rule in RULES.items()}
     for values in overlaps.values():
         values[AT] = fitting
@@ -77,7 +77,7 @@ def a_run(outcomes, *, held_out=None, model="net", data="imagenet", truths=None,
     reported = frozenset(record["image"] for record in records[1:])
     rows = tally(records, model, reported)
     target = Target("n1", (Instance(TRUTH),))
-    return Run(model, rows, records, data, "val", known, show, lambda *_: target, reported)
+    return LocalizationRun(model, rows, records, data, "val", known, show, lambda *_: target, reported)
 
 
 def a_record(image, category, truth, boxes):

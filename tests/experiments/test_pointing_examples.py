@@ -9,8 +9,8 @@ from PIL import Image
 
 from excite.attention import AttentionMap
 from excite.datasets import Instance, Mask, Target
-from excite.experiments.pointing.report import KINDS, Example, choose, draw
-from excite.experiments.pointing.scores import Run
+from excite.experiments.pointing.page import KINDS, Example, choose, draw
+from excite.experiments.pointing.scores import PointingRun
 from excite.readouts.overlay import DARK, LIGHT
 
 ALL, ONLY, MISSES = KINDS
@@ -92,7 +92,7 @@ def drawn(*instances):
     def show(*_):
         return [AttentionMap(values, "cat", layer, "c-mwp", 1.0, SIZE, image=picture) for layer in ("0", "1")]
 
-    run = Run("net", [], [], "voc", "val", {}, show, lambda *_: Target("cat", instances))
+    run = PointingRun("net", [], [], "voc", "val", {}, show, lambda *_: Target("cat", instances))
     example = Example("1", SIZE, "cat", 0.1, ({**found(MAIN, 0.0), "point": [350, 250]},))
     return draw(run, example)
 

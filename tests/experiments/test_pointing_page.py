@@ -12,7 +12,7 @@ from excite.attention import AttentionMap
 from excite.datasets import Instance, Target
 from excite.errors import ImageError
 from excite.experiments.pointing.page import DASH, MAIN, ORDERS, VARIANTS, write
-from excite.experiments.pointing.scores import Run, tally
+from excite.experiments.pointing.scores import PointingRun, tally
 from excite.experiments.published import CONTRAST, WORDS
 from excite.methods import METHODS
 
@@ -65,7 +65,7 @@ def a_run(outcomes, *, model="net", data="voc", difficult=True, shares=None, cat
         **about,
     }
     rows = tally(records, model, TOLERANCE)
-    return Run(
+    return PointingRun(
         model,
         rows,
         records,

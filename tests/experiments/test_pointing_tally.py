@@ -8,7 +8,7 @@ import pytest
 
 from excite.errors import DataError
 from excite.experiments.pointing.scores import difference, tally, wins
-from excite.metrics.statistics import AT_ONCE, SEED, resampled_means
+from excite.metrics.statistics import CHUNK, SEED, resampled_means
 
 PLACES = [("c-mwp", "a"), ("c-mwp", "b"), ("center", "input")]
 
@@ -123,11 +123,11 @@ class TestIntervals:
     def test_against_a_bootstrap_by_hand(self):
         """The same draws, each mean counted in plain Python; a draw may lack a category."""
         records = list(game(7))
-        draws = np.random.default_rng(SEED).integers(7, size=(AT_ONCE, 7))
+        draws = np.random.default_rng(SEED).integers(7, size=(CHUNK, 7))
         counts = [by_hand([records[k] for k in draw], PLACES[0], 15) for draw in draws]
         assert {len(one) for one in counts} >= {4, 5}
         asked, hit = tables(records, PLACES[0], 15)
-        assert 100 * resampled_means(asked, [hit], AT_ONCE)[0] == pytest.approx([mean(one) for one in counts])
+        assert 100 * resampled_means(asked, [hit], CHUNK)[0] == pytest.approx([mean(one) for one in counts])
 
     def test_95_of_100_lie_within(self):
         records = list(game(7))

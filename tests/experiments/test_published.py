@@ -4,7 +4,18 @@ import re
 
 import pytest
 
-from excite.experiments.published import CONTRAST, POINTING, WORDS
+from excite.datasets.flickr30k import GROUPS as FILES_GROUPS
+from excite.experiments.published import (
+    CONTRAST,
+    GROUNDING,
+    GROUP_RECALLS,
+    GROUPS,
+    LOCALIZATION,
+    POINTING,
+    WORDS,
+    published_groups,
+    published_ranks,
+)
 
 PAIR = re.compile(r"(\d+\.\d)\D+?(\d+\.\d)")
 
@@ -22,7 +33,7 @@ def shared(shared_data):
     return shared_data.parent
 
 
-def test_the_papers_table(shared):
+def test_the_papers_accuracies(shared):
     """Center, Grad, ..., each with CNN-S, VGG16 and GoogleNet on VOC07 and then on COCO."""
     path = shared / "paper.tex"
     if not path.is_file():
@@ -61,3 +72,92 @@ def test_torchrays_numbers(shared):
 
 def test_a_difficult_subset_is_harder():
     assert all(hard < every for data in POINTING.values() for column in data for every, hard in column.scores.values())
+
+
+def test_the_papers_errors(shared_data):
+    path = shared_data.parent / "paper.tex"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    table = path.read_text().partition("label{tab:WSL}")[2].partition(r"\toprule")[0]
+    names, alphas, errors = (line.split("&")[1:] for line in table.splitlines() if line.count("&") > 6)
+    printed = {}
+    for name, alpha, error in zip(names, alphas, errors, strict=True):
+        number = re.search(r"\d+\.\d", alpha)
+        word = re.match(r"[\w-]+", name.strip()).group()
+        printed[word] = (float(number.group()) if number else None, float(re.search(r"\d+\.\d", error).group()))
+    assert {WORDS.get(method, "Feedback").split()[0]: tuple(found) for method, found in LOCALIZATION.items()} == printed
+    assert len(printed) == 7
+
+
+NAMES = {"proposals": "MCG_base", "guided": "Deconv", "grad": "Grad", "lrp": "LRP", "cam": "CAM", "mwp": "MWP"}
+
+
+@pytest.fixture
+def paper(shared_data):
+    path = shared_data.parent / "paper.tex"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    return path.read_text()
+
+
+def plain(cell):
+    """A cell without its commands."""
+    cell = re.sub(r"\\cite\{[^}]*\}|\\textbf|\\,|\\\\.*|[{}$^]", "", cell)
+    return cell.replace(r"\_", "_").strip()
+
+
+def lines(text, label):
+    """The lines of a table: the name, and its cells."""
+    body = text.partition(f"label{{{label}}}")[2].partition(r"\end{tabular}")[0]
+    rows = [[plain(cell) for cell in line.split("&")] for line in body.splitlines() if line.count("&") > 5]
+    return [(" ".join(row[0].split()), row[1:]) for row in rows[1:]]
+
+
+def name_in_paper(method, proposals):
+    if method == "proposals":
+        return "MCG_base"
+    return f"{NAMES.get(method, WORDS.get(method, method))} ({proposals})"
+
+
+def number(text):
+    return None if text in {"", "--"} else float(text)
+
+
+def pair(text):
+    every, _, small = text.partition("/")
+    return number(every), number(small)
+
+
+def test_ranks(paper):
+    printed = lines(paper, "tab:Flickr_overall")
+    assert len(printed) == len(GROUNDING) == 10
+    for (name, (gamma, *cells)), ours in zip(printed, GROUNDING, strict=True):
+        assert name == name_in_paper(ours.method, ours.proposals)
+        assert number(gamma) == ours.gamma
+        assert list(map(pair, cells)) == list(ours[3:])
+
+
+def test_groups(paper):
+    printed = lines(paper, "tab:Flickr_perclass")
+    assert len(printed) == len(GROUP_RECALLS) == 9
+    for (name, cells), (ours, values) in zip(printed, GROUP_RECALLS.items(), strict=True):
+        assert name.replace("LRN", "LRP") == name_in_paper(*ours)
+        assert tuple(map(float, cells)) == values
+        assert sum(values[:-1]) / 8 == pytest.approx(values[-1], abs=0.1)  # theirs are of numbers with more digits
+
+
+def test_groups_are_those_of_the_data():
+    assert [ours.rstrip("s") for ours in GROUPS] == [theirs.rstrip("s") for theirs in FILES_GROUPS]
+
+
+def test_for_people():
+    assert published_ranks()[8] == {
+        "method": "CCA (EB)",
+        "gamma": "-",
+        "R@1": "25.3 / -",
+        "R@5": "- / -",
+        "R@10": "59.7 / -",
+        "mAP group": "11.2 / -",
+        "mAP phrase": "- / -",
+    }
+    assert published_groups()[0]["method"] == "own scores (MCG)"

@@ -10,17 +10,17 @@ from torch import nn
 from zoo import torchvision_models
 
 from excite.errors import ModelError
-from excite.experiments.speed.contenders import (
+from excite.experiments.speed.candidates import (
     PEER_NAMES,
     PEERS,
     TORCHRAY,
     ZENNIT,
-    contender,
-    peer_contender,
+    candidate,
+    peer_candidate,
     plain_forward,
     top_classes,
 )
-from excite.experiments.speed.networks import Subject, open_subject, open_twin, private_copy
+from excite.experiments.speed.networks import TimedNetwork, open_network, open_twin, private_copy
 from excite.experiments.speed.timing import Rounds
 from excite.propagation import mwp
 
@@ -35,14 +35,14 @@ def subject():
     torch.manual_seed(0)
     features = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3))
     module = nn.Sequential(features, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)).eval()
-    return Subject("tiny", module, "0.2", torch.rand(1, 3, 16, 16), "random")
+    return TimedNetwork("tiny", module, "0.2", torch.rand(1, 3, 16, 16), "random")
 
 
 def raced(subject, peers):
     rounds = Rounds(plain_forward(subject, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rounds.run([peer_contender(peer, subject) for peer in peers], budget=0.0, least=1)
+        rounds.run([peer_candidate(peer, subject) for peer in peers], budget=0.0, least=1)
     return rounds
 
 
@@ -90,7 +90,7 @@ def test_one_that_fails_says_why(subject):
 def test_several_concepts_are_several_calls(subject):
     calls = []
     peer = replace(ZENNIT, start=lambda network, layer, batch: lambda batch, unit: calls.append(unit))
-    one = peer_contender(peer, subject, 3)
+    one = peer_candidate(peer, subject, 3)
     one.prepare()()
     assert (one.case.concepts, calls) == (3, top_classes(subject.output(subject.picture), 3))
 
@@ -112,26 +112,26 @@ def test_zennit_computes_the_same_map(subject):
             nn.init.zeros_(child.bias)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (theirs,) = peer_contender(ZENNIT, subject).prepare()()[0]
-    ours = contender(subject, "mwp").prepare()()
+        (theirs,) = peer_candidate(ZENNIT, subject).prepare()()[0]
+    ours = candidate(subject, "mwp").prepare()()
     assert torch.allclose(ours, theirs, atol=1e-4)
 
 
 def test_twins():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        twin = open_twin(replace(open_subject("efficientnet-lite0"), name="googlenet"))
+        twin = open_twin(replace(open_network("efficientnet-lite0"), name="googlenet"))
     assert (twin.name, twin.layer) == ("torchvision:googlenet", "maxpool2")
     assert any(isinstance(child, nn.ReLU) for child in twin.module.modules())
     twin.module.get_submodule(twin.layer)
-    own = open_twin(open_subject("efficientnet-lite0"))
+    own = open_twin(open_network("efficientnet-lite0"))
     assert own.name == "copy of efficientnet-lite0"
 
 
 def test_the_paper_s_networks_and_sizes():
-    subject = open_subject("googlenet")
+    subject = open_network("googlenet")
     assert (subject.layer, subject.size, subject.weights) == ("pool2/3x3_s2", "224x335", "random")
     assert subject.batch(2).shape == (2, 3, 224, 335)
     assert not torch.equal(*subject.batch(2))
     with pytest.raises(ModelError):
-        open_subject("no-such-network")
+        open_network("no-such-network")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -12,10 +13,18 @@ from torch import nn
 
 from excite.errors import DataError
 from excite.experiments.speed import run as speed_run
-from excite.experiments.speed.contenders import MOST_MAPS, QUICK, Plan, Task, numbers
-from excite.experiments.speed.networks import Subject, figure_layers, spread
+from excite.experiments.speed.candidates import MOST_MAPS, QUICK, Plan, SpeedTask, numbers
+from excite.experiments.speed.networks import TimedNetwork, figure_layers, spread
 from excite.experiments.speed.report import FIELDS, columns, group_rows, headline, merged, speed_figure, write_tables
-from excite.experiments.speed.run import REQUIRED, SpeedBench
+from excite.experiments.speed.run import (
+    REQUIRED,
+    STATUS,
+    SpeedBench,
+    endurance,
+    in_own_process,
+    measure_memory,
+    peak_of,
+)
 from excite.experiments.speed.timing import Case, Timing
 from excite.jobs import JsonLinesStore
 
@@ -30,8 +39,8 @@ def tiny(monkeypatch):
         *(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Flatten(), nn.Linear(64, 6)),
     ).eval()
-    subject = Subject("tiny", module, "5", torch.rand(1, 3, 16, 16), "random")
-    monkeypatch.setattr(speed_run, "open_subject", lambda model, device: subject)
+    subject = TimedNetwork("tiny", module, "5", torch.rand(1, 3, 16, 16), "random")
+    monkeypatch.setattr(speed_run, "open_network", lambda model, device: subject)
     return subject
 
 
@@ -120,7 +129,7 @@ def test_what_is_finished_is_not_measured_again(bench, store, rows, monkeypatch)
 
 
 def test_other_engine_other_times(bench, monkeypatch):
-    task = Task("pictures", "tiny")
+    task = SpeedTask("pictures", "tiny")
     assert SpeedBench(seconds=0.0, threads=bench.threads + 1).key(task) != bench.key(task)
     monkeypatch.setattr(speed_run, "_basis", lambda: "another engine")
     assert SpeedBench(seconds=0.0, threads=bench.threads).key(task) != bench.key(task)
@@ -190,3 +199,65 @@ def test_peers_stand_beside_our_maps_compiled_or_not(tiny):
 def test_the_plan_of_compiled_maps():
     tasks = list(Plan(models=("a",), **{**QUICK, "peers": True, "compiled": True}).tasks())
     assert [(task.kind, task.compiled) for task in tasks] == [("pictures", False), ("compiled", False), ("peers", True)]
+
+
+MIB = 2**20
+linux = pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the high-water mark of a while")
+
+
+def fill(megabytes):
+    return torch.ones(megabytes * MIB // 4)
+
+
+def peak_of_filling(megabytes):
+    """For a process of its own."""
+    peak = peak_of(lambda: fill(300), lambda: fill(megabytes), torch.device("cpu"))
+    return {"peak_mb": peak}
+
+
+def peak_of_keeping(megabytes):
+    kept = []
+    return {"peak_mb": peak_of(lambda: None, lambda: kept.append(fill(megabytes)), torch.device("cpu"))}
+
+
+def growth_while_keeping(pictures):
+    kept = []
+    early, end = endurance(lambda number: kept.append(fill(1)), pictures)
+    return {"growth": end - early}
+
+
+def failing():
+    raise ValueError("no such layer\nat all")
+
+
+def dying():
+    os._exit(9)
+
+
+@linux
+def test_what_a_call_needs_is_seen_though_it_was_given_back():
+    """The forward pass before it had more, which must not hide it."""
+    assert in_own_process(peak_of_filling, 128)["peak_mb"] == pytest.approx(128, abs=8)
+
+
+@linux
+def test_what_is_kept_counts_twice():
+    assert in_own_process(peak_of_keeping, 64)["peak_mb"] == pytest.approx(128, abs=8)
+
+
+def test_failures_and_deaths_are_told():
+    assert in_own_process(failing) == {"note": "ValueError: no such layer"}
+    assert "memory ran out" in in_own_process(dying)["note"]
+
+
+@linux
+def test_endurance_sees_what_is_kept():
+    """In a process of its own: other tests leave free memory behind, in which all that is kept would find room."""
+    assert in_own_process(growth_while_keeping, 160)["growth"] == pytest.approx(60, abs=8)
+
+
+@linux
+def test_a_real_map():
+    """The embedded network, in a process of its own."""
+    answer = in_own_process(measure_memory, SpeedTask("memory", "efficientnet-lite0", method="c-mwp"), 1, "cpu")
+    assert 5 < answer["peak_mb"] < 500

@@ -11,7 +11,7 @@ import excite
 from excite.errors import ConceptError, DataError
 from excite.grounding.ground import GroundingSession
 from excite.grounding.proposals import Proposals
-from excite.metrics.phrases import overlaps
+from excite.metrics.boxes import box_iou
 
 RED, BLUE = (5, 5, 20, 20), (35, 15, 55, 35)
 BOXES = np.array([(0, 0, 60, 40), BLUE, RED, (6, 5, 20, 20), (50, 0, 60, 10)], np.float32)
@@ -56,7 +56,7 @@ def test_regions_are_ranked_and_do_not_repeat_each_other(classifier, picture, pr
     scores = [region.score for region in found.regions]
     assert scores == sorted(scores, reverse=True)
     assert all(score > 0 for score in scores)
-    shared = overlaps([region.box for region in found.regions], [region.box for region in found.regions])
+    shared = box_iou([region.box for region in found.regions], [region.box for region in found.regions])
     assert (shared - np.eye(len(scores)) <= 0.7).all()
 
 
@@ -67,7 +67,7 @@ def test_so_many_at_most(classifier, picture, proposals):
 
 def test_with_segments_of_the_picture_itself(classifier, picture):
     (found,) = excite.ground(classifier, picture, "the sea", method="mwp", side=56)
-    assert overlaps([found.regions[0].box], [BLUE])[0, 0] > 0.7
+    assert box_iou([found.regions[0].box], [BLUE])[0, 0] > 0.7
 
 
 def test_as_plain_values(classifier, picture, proposals):

@@ -7,7 +7,7 @@ import pytest
 
 from excite.grounding.proposals import Proposals, Segments
 from excite.grounding.scoring import SAME, Scorer, kept, scored
-from excite.metrics.phrases import overlaps
+from excite.metrics.boxes import box_iou
 
 WIDTH, HEIGHT = 23, 17
 
@@ -110,7 +110,7 @@ def slow_kept(boxes, scores, same=SAME):
     """From the definition: go down the list, drop what overlaps with something already kept."""
     told = []
     for k in sorted(range(len(boxes)), key=lambda k: (-scores[k], k)):
-        if all(overlaps(boxes[k][None], boxes[j][None])[0, 0] <= same for j in told):
+        if all(box_iou(boxes[k][None], boxes[j][None])[0, 0] <= same for j in told):
             told.append(k)
     return told
 
@@ -129,7 +129,7 @@ class TestKept:
 
     def test_exactly_at_the_threshold_both_stay(self):
         boxes = np.array([[0, 0, 10, 1], [0, 0, 7, 1]], np.float32)
-        assert overlaps(boxes, boxes)[0, 1] == SAME
+        assert box_iou(boxes, boxes)[0, 1] == SAME
         assert Scorer(proposals(boxes)).ranked(np.array([2.0, 1.0])).tolist() == [0, 1]
 
     def test_thousands_of_boxes_take_no_table_of_all_pairs(self):

@@ -5,7 +5,8 @@ import pytest
 from pycocotools import mask
 
 from excite.errors import DataError
-from excite.metrics.phrases import first_hit, is_small, overlaps, phrase_class, recall_at
+from excite.metrics.boxes import box_iou
+from excite.metrics.phrases import first_hit, is_small, phrase_class, recall_at
 
 NEAR = (0, 0, 10, 10)
 FAR = (30, 0, 40, 10)
@@ -24,18 +25,18 @@ def test_overlaps_as_coco_has_them(seed):
     with_sides = (np.concatenate([some[:, :2], some[:, 2:] - some[:, :2]], axis=1) for some in (one, other))
     expected = mask.iou(*with_sides, [0] * 4)
     assert expected.any()
-    assert overlaps(one, other) == pytest.approx(expected, abs=1e-12)
+    assert box_iou(one, other) == pytest.approx(expected, abs=1e-12)
 
 
 def test_no_boxes_and_flat_boxes():
-    assert overlaps([], [NEAR]).shape == (0, 1)
-    assert overlaps([NEAR], []).shape == (1, 0)
+    assert box_iou([], [NEAR]).shape == (0, 1)
+    assert box_iou([NEAR], []).shape == (1, 0)
     flat = (3, 3, 3, 9)
-    assert overlaps([flat], [flat, NEAR]).tolist() == [[0, 0]]
+    assert box_iou([flat], [flat, NEAR]).tolist() == [[0, 0]]
 
 
 def test_boxes_that_only_touch():
-    assert overlaps([NEAR], [(10, 0, 20, 10), (0, 10, 10, 20)]).tolist() == [[0, 0]]
+    assert box_iou([NEAR], [(10, 0, 20, 10), (0, 10, 10, 20)]).tolist() == [[0, 0]]
 
 
 def test_the_first_of_several_hits():

@@ -29,5 +29,5 @@ def test_a_map_without_order_tells_nothing_of_another():
 
 
 def test_maps_of_different_sizes_are_refused():
-    with pytest.raises(ValueError, match="no places in common"):
+    with pytest.raises(ValueError, match="no positions in common"):
         rank_correlation(torch.zeros(3, 3), torch.zeros(3, 4))

@@ -26,9 +26,7 @@ from excite.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from excite.experiments.checks.run import Sanity, SanityReport
-
-__all__ = ["EXAMPLES", "command"]
+    from excite.experiments.checks.run import SanityChecks, SanityReport
 
 EXAMPLES = """\b
 Examples:
@@ -65,14 +63,14 @@ def command(
     with_page: WithPage = True,
     as_json: AsJson = False,
 ) -> None:
-    """Check, on a few images, whether the maps of a classifier can be relied on, and say so in plain words.
+    """Check, on a few images, whether the maps of a classifier can be relied on, with a report in plain words.
 
     How much of the signal is kept; are the values right; do the maps depend on what the network has learned and on
-    the concept; does the answer fade with the evidence; do maps stay when the image hardly changes. The same is asked
-    of gradients, Grad-CAM, relevance and, where it says something, of a random map. Ends with 1 if a check fails.
-    Stopped and started again, it goes on where it was.
+    the concept; does the answer fade with the evidence; do maps stay when the image hardly changes. Gradients,
+    Grad-CAM, relevance and a random map are measured for comparison. The exit code is 1 if a check fails. An
+    interrupted run resumes.
     """
-    from excite.experiments.checks.run import Sanity, chosen_checks, pictures_of
+    from excite.experiments.checks.run import SanityChecks, chosen_checks, pictures_of
     from excite.experiments.report.figures import check_plots
     from excite.models import Choice
 
@@ -83,7 +81,7 @@ def command(
     files = pictures_of(pictures or [], limit)
     out = out or Path("excite-out") / f"check-{folder_name(model)}"
     classifier = Choice(model, weights, labels, size, fully_convolutional).load()
-    sanity = Sanity(classifier, files, method=method, layer=layer, checks=checks, seed=seed)
+    sanity = SanityChecks(classifier, files, method=method, layer=layer, checks=checks, seed=seed)
     report = sanity.report(list(progress(sanity.records(out, executor), len(files))))
     written = _written(report, sanity, out, shlex.join(["excite", *context.obj]), with_page=with_page)
     if as_json:
@@ -95,22 +93,22 @@ def command(
         raise typer.Exit(1)
 
 
-def _written(report: SanityReport, sanity: Sanity, out: Path, called: str, *, with_page: bool) -> list[Path]:
+def _written(report: SanityReport, sanity: SanityChecks, out: Path, called: str, *, with_page: bool) -> list[Path]:
     """The files of the report."""
-    from excite.experiments.checks.report import write_figure, write_markdown, write_page
-    from excite.io.files import save_json
+    from excite.experiments.checks.run import markdown, write_figure, write_html
+    from excite.io.files import save_json, save_text
 
     answer = {**report.to_dict(), "command": called, "left_out": sanity.unreadable, "failures": sanity.failures}
-    written = [save_json(answer, out / "check.json"), write_markdown(report, called, out / "check.md")]
+    written = [save_json(answer, out / "check.json"), save_text(markdown(report, called), out / "check.md")]
     if with_page:
         figure = write_figure(report, out / "check.png")
         written += [] if figure is None else [figure]
-        written.append(write_page(report, sanity.facts(), called, out / "index.html"))
+        written.append(write_html(report, sanity.facts(), called, out / "index.html"))
     return written
 
 
-def _print(report: SanityReport, sanity: Sanity, written: list[Path]) -> None:
-    from excite.experiments.checks.report import text
+def _print(report: SanityReport, sanity: SanityChecks, written: list[Path]) -> None:
+    from excite.experiments.checks.run import text
 
     for line in text(report):
         typer.echo(line)

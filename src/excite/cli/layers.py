@@ -23,9 +23,7 @@ from excite.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from excite.experiments.layer_sweep import LayerReport, LayerSweep, Row
-
-__all__ = ["EXAMPLES", "command"]
+    from excite.experiments.layer_sweep import LayerReport, LayerRow, LayerSweep
 
 EXAMPLES = """\b
 Examples:
@@ -66,12 +64,11 @@ def command(
 ) -> None:
     """Measure layers on annotated images and recommend one, with a table and a figure.
 
-    The layer is chosen on one half of the images; all figures are about the other half. Stopped and started again,
-    it goes on where it was.
+    The layer is chosen on one half of the images; all figures are about the other half. An interrupted run resumes.
     """
     from excite.datasets import open_dataset
-    from excite.experiments.layer_sweep import METHODS, LayerSweep, checked_measure
-    from excite.experiments.report.figures import check_plots, layer_figure
+    from excite.experiments.layer_sweep import METHODS, LayerSweep, checked_measure, layer_figure
+    from excite.experiments.report.figures import check_plots
     from excite.io.files import save_json
     from excite.models import Choice
 
@@ -95,11 +92,11 @@ def command(
 
 
 def _print(found: LayerReport, sweep: LayerSweep, out: Path) -> None:
-    """The table, what it means, and what was left out."""
-    from excite.experiments.base import left_out_words
+    """Print the table and sentences."""
+    from excite.experiments.base import left_out_lines
 
     print_columns([_columns(row) for row in found.rows])
-    left_out = left_out_words(sweep.about()["left_out"])
+    left_out = left_out_lines(sweep.about()["left_out"])
     if left_out:
         typer.echo(f"left out: {'; '.join(left_out)}")
     for sentence in found.sentences():
@@ -107,7 +104,7 @@ def _print(found: LayerReport, sweep: LayerSweep, out: Path) -> None:
     typer.echo(f"written: {out / 'layers.png'}, {out / 'layers.json'}")
 
 
-def _columns(row: Row) -> dict[str, str]:
+def _columns(row: LayerRow) -> dict[str, str]:
     """One line of the table; boxes only where they were measured."""
     boxes = {} if row.box_error is None else {"box error %": str(row.box_error), "alpha": str(row.alpha)}
     return {

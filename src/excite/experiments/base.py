@@ -1,10 +1,11 @@
-"""What a classifier can be asked about annotated images: nothing is left out in silence."""
+"""What all experiments share: queries on annotated images, records of each image, runs and held-out images."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import Counter
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from excite.errors import ConceptError, DataError, ModelError
 from excite.experiments.readable_layers import ReadableLayers, all_maps
 from excite.images import file_state, read_image
 from excite.jobs import Executor, open_results
-from excite.jobs.loop import run
+from excite.jobs.loop import answered
 from excite.methods import METHODS, find_method
 from excite.vocabulary.labels import listed
 
@@ -21,32 +22,38 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from excite.attention import AttentionMap
-    from excite.datasets import Box, Dataset, Sample, Target
+    from excite.datasets import Dataset, Sample, Target
     from excite.jobs import Entry
     from excite.jobs.loop import Work
     from excite.models import Classifier
     from excite.vocabulary import Concept
 
+# The default methods of each experiment; here, so that commands can list them without heavy imports
+POINTING_METHODS = "excite,c-mwp,mwp,center"
+GROUNDING_METHODS = "excite,c-mwp,mwp,grad,guided,cam,center"  # not lrp, which is slow
+LOCALIZATION_METHODS = "grad,deconv,lrp,cam,grad-cam,mwp,c-mwp,extent"
+
+HELD_OUT = 0.2
+"""The share of the images on which thresholds are chosen."""
+
+MethodLayer = tuple[str, str]
+"""A method and the layer at which it is read."""
+
 
 @dataclass(frozen=True)
-class Cue:
-    """Something to look for in an image, and where it is."""
+class Query:
+    """A concept to look for in an image, and the annotated objects."""
 
     concept: Concept
     target: Target
 
-    @property
-    def boxes(self) -> tuple[Box, ...]:
-        """Where it is."""
-        return self.target.boxes
-
 
 @dataclass(frozen=True)
-class Task:
-    """An image and what to look for in it."""
+class ImageTask:
+    """An image and its queries."""
 
     sample: Sample
-    cues: tuple[Cue, ...]
+    queries: tuple[Query, ...]
 
     @property
     def name(self) -> str:
@@ -54,42 +61,83 @@ class Task:
         return self.sample.name
 
     def key(self, question: str) -> str:
-        """Changes when the image, its annotation, what is looked for or the question does."""
-        concepts = [asdict(cue.concept) for cue in self.cues]
+        """A digest of the image, its annotation, the queries and the question."""
+        concepts = [asdict(query.concept) for query in self.queries]
         annotation = [self.sample.size, *(asdict(target) for target in self.sample.targets)]
-        facts = [question, *file_state(self.sample.path), concepts, annotation]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        return digest([question, *file_state(self.sample.path), concepts, annotation])
+
+
+def digest(facts: object) -> str:
+    """A short digest of plain values."""
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def selected(names: Sequence[str], skip: int, limit: int | None) -> Sequence[str]:
+    """The images after the first ``skip``, at most ``limit`` of them."""
+    if skip < 0 or (limit is not None and limit < 1):
+        raise DataError(f"skip {skip} and limit {limit} leave no images: give at least 0, and at least 1")
+    return names[skip:] if limit is None else names[skip : skip + limit]
+
+
+def image_records(
+    work: Work[Any],
+    tasks: Sequence[Any],
+    path: Path,
+    fields: Sequence[str],
+    *,
+    workers: int | Executor,
+    failures: list[str],
+    writes: Path | None = None,
+) -> Iterator[Entry]:
+    """The record of each task, kept in a file: an interrupted run resumes where it stopped.
+
+    Args:
+        work: computes a record.
+        tasks: its inputs.
+        path: of JSON lines; on a cluster a Parquet folder beside it.
+        fields: required in each record.
+        workers: number of local processes, or an executor.
+        failures: gets a line for each unreadable image or annotation.
+        writes: a folder that the work itself writes to.
+    """
+    executor = Executor.of(workers)
+    store = open_results(path, fields, parquet=executor.is_cluster)
+    return _closed(answered(work, tasks, store, workers=executor, failures=failures, writes=writes))
+
+
+def _closed(pairs: Any) -> Iterator[Entry]:
+    with closing(pairs):  # otherwise, after an error of the caller, workers would go on with the rest
+        for _, entry in pairs:
+            yield entry
 
 
 class Experiment:
-    """A classifier and annotated images: which concepts are looked for where.
+    """A classifier and annotated images: the queries on each image.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         dataset: from `excite.datasets.open_dataset`.
-        skip: leave out so many images first,
-        limit: and take so many of the rest; None for all.
+        skip: number of images to leave out first.
+        limit: number of images to use at most; None for all.
 
     Attributes:
-        tasks: the images with something to look for.
-        concepts: what the classifier calls each category that occurred; None where it has no word.
-        unknown: categories for which the classifier has no word, and how many targets were left out for it.
-        difficult: how many targets were left out because all their objects are flagged as difficult.
-        empty: how many images have nothing that could be looked for.
-        failures: a line for each image or annotation that cannot be read.
+        tasks: the images with at least one query.
+        concepts: the classifier's concept for each category that occurred; None where it has no word.
+        unknown: categories for which the classifier has no word, with the number of targets left out.
+        difficult: number of targets left out because all their objects are flagged as difficult.
+        empty: number of images without a query.
+        failures: a line for each unreadable image or annotation.
 
     Raises:
         ConceptError: the classifier knows no category of these images.
     """
 
     def __init__(self, classifier: Classifier, dataset: Dataset, *, skip: int = 0, limit: int | None = None) -> None:
-        if skip < 0 or (limit is not None and limit < 1):
-            raise DataError(f"skip {skip} and limit {limit} leave no images: give at least 0, and at least 1")
+        self.names = selected(dataset.names, skip, limit)
         if classifier.labels is None:
             raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
         self.classifier = classifier
         self.dataset = dataset
-        self.names = dataset.names[skip:] if limit is None else dataset.names[skip : skip + limit]
         self._labels = classifier.labels
         self.concepts: dict[str, Concept | None] = {}
         self.unknown: Counter[str] = Counter()
@@ -112,24 +160,23 @@ class Experiment:
         }
 
     def check_some_were_read(self, records: object) -> None:
-        """Refuse to count nothing."""
+        """Raise a `DataError` if no image could be read."""
         if not records and self.failures:
             raise DataError(f"none of the {len(self.names)} images could be read; the first: {self.failures[0]}")
 
-    def _tasks(self) -> Iterator[Task]:
-        """What to look for in each image, and why not for the rest."""
+    def _tasks(self) -> Iterator[ImageTask]:
         for name in self.names:
             try:
                 sample = self.dataset.sample(name)
             except DataError as error:
                 self.failures.append(str(error))
                 continue
-            cues = tuple(self._cues(sample))
-            self.empty += not cues
-            if cues:
-                yield Task(sample, cues)
+            queries = tuple(self._queries(sample))
+            self.empty += not queries
+            if queries:
+                yield ImageTask(sample, queries)
 
-    def _cues(self, sample: Sample) -> Iterator[Cue]:
+    def _queries(self, sample: Sample) -> Iterator[Query]:
         for target in sample.targets:
             concept = self._concept(target.concept)
             if concept is None:
@@ -137,7 +184,7 @@ class Experiment:
             elif target.difficult:
                 self.difficult += 1
             else:
-                yield Cue(concept, target)
+                yield Query(concept, target)
 
     def _concept(self, category: str) -> Concept | None:
         if category not in self.concepts:
@@ -154,164 +201,24 @@ class Experiment:
         return f"none of these {len(self.names)} images has anything to look for{reason}"
 
 
-def left_out_words(left_out: Mapping[str, Any]) -> list[str]:
-    """What an experiment left out and why, for people to read.
-
-    Example:
-        >>> left_out_words({"unknown": {"sheep": 3}, "difficult": 0, "empty": 2})
-        ['targets the classifier has no word for: sheep (3)', 'pictures with nothing to look for: 2']
-    """
-    unknown = Counter(left_out["unknown"]).most_common()
-    said = {
-        "targets the classifier has no word for": ", ".join(f"{category} ({count})" for category, count in unknown),
-        "targets flagged as difficult": left_out["difficult"],
-        "pictures with nothing to look for": left_out["empty"],
-    }
-    return [f"{reason}: {what}" for reason, what in said.items() if what]
-
-
-def failures_of(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A line for each image or annotation that could not be read, whichever of several experiments needed it.
-
-    Example:
-        >>> failures_of([{"failures": ["a.jpg is empty"]}, {"failures": ["a.jpg is empty", "b.jpg is a folder"]}])
-        ['a.jpg is empty', 'b.jpg is a folder']
-    """
-    return list(dict.fromkeys(failure for about in abouts for failure in about["failures"]))
-
-
-# What the records of all experiments that compare methods have in common.
-
-Place = tuple[str, str]
-"""A method and the layer at which it was read."""
-
-
-def place_of(found: Entry) -> Place:
-    """The method and the layer of a map.
-
-    Example:
-        >>> place_of({"method": "mwp", "layer": "conv5"})
-        ('mwp', 'conv5')
-    """
-    return found["method"], found["layer"]
-
-
-def asked_places(targets: Iterable[Entry]) -> Sequence[Place]:
-    """What every pair was asked by: a pair that lacks one of them would be a wrong denominator.
-
-    Raises:
-        DataError: the pairs were not all asked by the same methods at the same layers.
-
-    Example:
-        >>> asked_places([{"maps": [{"method": "mwp", "layer": "conv5"}]}])
-        (('mwp', 'conv5'),)
-    """
-    asked = {tuple(map(place_of, target["maps"])) for target in targets}
-    if len(asked) > 1:
-        raise DataError("these records are of different methods or layers: count those of one game at a time")
-    return next(iter(asked), ())
-
-
-@dataclass(frozen=True)
-class ComparisonRun:
-    """What one network did in an experiment, with all that its tables and figures need.
-
-    Attributes:
-        classifier_name: for people to read.
-        rows: what the records say.
-        records: a record for each image that was looked at.
-        dataset_name: the format of the data,
-        split: and which part of it.
-        about: what was measured and what was left out, as plain values for JSON.
-        show: makes all maps of an image's name and a category again, in the order of the record, for drawing.
-        target: where the objects are: of an image's name and a category.
-    """
-
-    classifier_name: str
-    rows: Sequence[Any]
-    records: Sequence[Entry]
-    dataset_name: str
-    split: str
-    about: Mapping[str, Any]
-    show: Callable[[str, str], Sequence[AttentionMap]]
-    target: Callable[[str, str], Target]
-
-
-# Images to choose on, and others to report on: the best of many is partly the luckiest.
-
-
-def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str]:
-    """So many of the images to choose on, as if drawn by lot, but the same each time.
-
-    Whichever the other images are, their order among each other depends on their names and the seed only.
-
-    Args:
-        names: of all images.
-        share: how many of them; at least one image is held out, and one is not.
-        seed: another one draws others.
-
-    Raises:
-        DataError: there are not two images, or the share is not between 0 and 1.
-
-    Example:
-        >>> len(held_out(map(str, range(1000)), share=0.2))
-        200
-    """
-    ordered = sorted(set(names), key=lambda name: _lot(name, seed))
-    if len(ordered) < 2:
-        raise DataError("too few images to choose thresholds on some and measure on others: give at least 2")
-    count = round(checked_share(share) * len(ordered))
-    return frozenset(ordered[: min(max(count, 1), len(ordered) - 1)])
-
-
-def checked_share(share: float) -> float:
-    """A share that leaves images on both sides, or an error that says which would.
-
-    Example:
-        >>> checked_share(0.2)
-        0.2
-    """
-    if not 0 < share < 1:
-        raise DataError(f"a share of {share:g} of the images cannot be held out: give one between 0 and 1, as 0.2")
-    return share
-
-
-def _lot(name: str, seed: int) -> str:
-    # the name of a file may hold what is no text
-    return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).hexdigest()
-
-
-# What experiments compare unless they are told otherwise; here, so that commands can say it without heavy imports.
-
-POINTING_METHODS = "excite,c-mwp,mwp,center"
-GROUNDING_METHODS = "excite,c-mwp,mwp,grad,guided,cam,center"  # lrp can be asked for, and is slow
-LOCALIZATION_METHODS = "grad,deconv,lrp,cam,grad-cam,mwp,c-mwp,extent"
-
-HELD_OUT = 0.2
-"""The share of the images on which thresholds are chosen."""
-
-
-# Experiments that compare methods on the same images: where each is read, its records, its maps once more.
-
-
 class Comparison(Experiment):
-    """Asks several methods for the same objects of annotated images.
+    """Applies several methods to the same objects of annotated images.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         dataset: from `excite.datasets.open_dataset`.
         methods: names from `excite.METHODS`.
-        layers: read all methods at these layers, where they can be; None for each method's own place.
+        layers: layers at which to read all methods, where possible; None for each method's own layer.
         known: without named layers, read methods that may be read anywhere at all of these.
-        skip: leave out so many images first,
-        limit: and take so many of the rest; None for all.
+        skip: number of images to leave out first.
+        limit: number of images to use at most; None for all.
 
     Attributes:
-        places: where the methods are read, and why some cannot be.
-        work: what is done for each image; each kind of comparison has its own.
+        places: the readable layers of each method, and why some cannot be read.
+        work: computes the record of an image; set by each subclass.
     """
 
-    work: Work[Task]
+    work: Work[ImageTask]
 
     def __init__(
         self,
@@ -329,15 +236,9 @@ class Comparison(Experiment):
         self.places = ReadableLayers(classifier, chosen, layers, known=known)
 
     def records(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
-        """Ask image by image, kept in ``records.jsonl``: started again, it goes on where it was.
-
-        Args:
-            out: the folder for it.
-            workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
-        """
-        executor = Executor.of(workers)
-        store = open_results(out / "records.jsonl", ("image", "size", "targets"), parquet=executor.is_cluster)
-        return run(self.work, self.tasks, store, workers=executor, failures=self.failures)
+        """The record of each image, kept in ``records.jsonl``; see `image_records`."""
+        path, fields = out / "records.jsonl", ("image", "size", "targets")
+        return image_records(self.work, self.tasks, path, fields, workers=workers, failures=self.failures)
 
     def about(self) -> dict[str, Any]:
         """What was measured, and what was left out and why, as plain values for JSON."""
@@ -350,24 +251,148 @@ class Comparison(Experiment):
         }
 
     def show(self, image: str, category: str) -> list[AttentionMap]:
-        """All maps of a pair once more, in the order of its record, each with its image: for drawing."""
+        """The maps of an image and a category, computed again in the order of the record, for drawing."""
         picture = read_image(self._task(image).sample.path)
-        concept = self._cue(image, category).concept
+        concept = self._query(image, category).concept
         return [found for _, found in all_maps(self.classifier, picture, [concept], self.places.layers)]
 
     def target(self, image: str, category: str) -> Target:
-        """Where the objects of a category are in an image."""
-        return self._cue(image, category).target
+        """The annotated objects of a category in an image."""
+        return self._query(image, category).target
 
-    def _task(self, image: str) -> Task:
+    def _task(self, image: str) -> ImageTask:
         return next(task for task in self.tasks if task.name == image)
 
-    def _cue(self, image: str, category: str) -> Cue:
-        return next(cue for cue in self._task(image).cues if cue.target.concept == category)
+    def _query(self, image: str, category: str) -> Query:
+        return next(query for query in self._task(image).queries if query.target.concept == category)
+
+
+@dataclass(frozen=True)
+class ExperimentRun:
+    """The results of one network, with all that tables and figures need.
+
+    Attributes:
+        classifier_name: the network's name.
+        rows: of the table.
+        records: one for each image.
+        dataset_name: the format of the data.
+        split: the part of the data.
+        about: what was measured and what was left out, as plain values for JSON.
+        show: computes the maps of an example again, for drawing.
+    """
+
+    classifier_name: str
+    rows: Sequence[Any]
+    records: Sequence[Entry]
+    dataset_name: str
+    split: str
+    about: Mapping[str, Any]
+    show: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class ComparisonRun(ExperimentRun):
+    """The run of a `Comparison`.
+
+    Attributes:
+        target: the annotated objects of an image's name and a category.
+    """
+
+    target: Callable[[str, str], Target]
+
+
+def method_layer(found: Entry) -> MethodLayer:
+    """The method and the layer of a map's record."""
+    return found["method"], found["layer"]
+
+
+def common_method_layers(targets: Iterable[Entry]) -> Sequence[MethodLayer]:
+    """The methods and layers of all pairs; a pair that lacks one of them would give a wrong denominator.
+
+    Raises:
+        DataError: the pairs do not all have the same methods and layers.
+
+    Example:
+        >>> common_method_layers([{"maps": [{"method": "mwp", "layer": "conv5"}]}])
+        (('mwp', 'conv5'),)
+    """
+    found = {tuple(map(method_layer, target["maps"])) for target in targets}
+    if len(found) > 1:
+        raise DataError("these records are of different methods or layers: count those of one game at a time")
+    return next(iter(found), ())
+
+
+def maps_by_method(targets: Iterable[Entry]) -> dict[MethodLayer, list[Entry]]:
+    """The records of the maps of each method and layer, in the order of the targets."""
+    maps: dict[MethodLayer, list[Entry]] = {}
+    for target in targets:
+        for found in target["maps"]:
+            maps.setdefault(method_layer(found), []).append(found)
+    return maps
+
+
+def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:
+    """What an experiment left out and why, as sentences.
+
+    Example:
+        >>> left_out_lines({"unknown": {"sheep": 3}, "difficult": 0, "empty": 2})
+        ['targets the classifier has no word for: sheep (3)', 'images with nothing to look for: 2']
+    """
+    unknown = Counter(left_out["unknown"]).most_common()
+    reasons = {
+        "targets the classifier has no word for": ", ".join(f"{category} ({count})" for category, count in unknown),
+        "targets flagged as difficult": left_out["difficult"],
+        "images with nothing to look for": left_out["empty"],
+        "categories without any pair": ", ".join(left_out.get("no_pairs", ())),
+        "categories without a difficult pair, no part of that mean": ", ".join(left_out.get("no_difficult_pairs", ())),
+        "methods that cannot be read there (rows.json says why)": ", ".join(left_out.get("unreadable", ())),
+    }
+    return [f"{reason}: {what}" for reason, what in reasons.items() if what]
+
+
+def failures_of(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The failures of several experiments, each once."""
+    return list(dict.fromkeys(failure for about in abouts for failure in about["failures"]))
+
+
+def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str]:
+    """The images to choose thresholds on: a pseudo-random share, ordered by a hash of name and seed.
+
+    Reporting on the same images would be biased: the best of many is partly the luckiest.
+
+    Args:
+        names: of all images.
+        share: of them; at least one image is held out, and one is not.
+        seed: of the draw.
+
+    Raises:
+        DataError: there are not two images, or the share is not between 0 and 1.
+
+    Example:
+        >>> len(held_out(map(str, range(1000)), share=0.2))
+        200
+    """
+    ordered = sorted(set(names), key=lambda name: _lot(name, seed))
+    if len(ordered) < 2:
+        raise DataError("too few images to choose thresholds on some and measure on others: give at least 2")
+    count = round(checked_share(share) * len(ordered))
+    return frozenset(ordered[: min(max(count, 1), len(ordered) - 1)])
+
+
+def checked_share(share: float) -> float:
+    """The share, if it leaves images on both sides."""
+    if not 0 < share < 1:
+        raise DataError(f"a share of {share:g} of the images cannot be held out: give one between 0 and 1, as 0.2")
+    return share
+
+
+def _lot(name: str, seed: int) -> str:
+    # a file name may hold bytes that are no text
+    return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def chosen_methods(names: str) -> list[str]:
-    """The methods of a list with commas, or all of them.
+    """The methods of a comma-separated list, or all of them.
 
     Example:
         >>> chosen_methods("c-mwp, mwp")

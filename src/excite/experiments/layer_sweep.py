@@ -1,9 +1,14 @@
-"""Which layer shall a classifier be read at? Measured on annotated images (the paper's layer selection effects)."""
+"""The best layer of a classifier, measured on annotated images (the paper's layer selection effects).
+
+Method, layer and alpha are chosen on one half of the images; all figures are about the other half. Records hold facts
+(the distance of each maximum, the IoU of each box), so that the measure may change without another forward pass.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,13 +16,12 @@ from PIL import Image
 
 from excite import __version__
 from excite.errors import DataError
-from excite.experiments.base import Experiment
+from excite.experiments.base import Experiment, MethodLayer, image_records, maps_by_method
 from excite.experiments.readable_layers import maps_of, open_session
+from excite.experiments.report import figures
 from excite.images import read_image
-from excite.jobs import Executor, open_results
-from excite.jobs.loop import run
 from excite.methods import find_method
-from excite.metrics.boxes import ALPHAS, box_distance, boxes_above, overlap
+from excite.metrics.boxes import ALPHAS, MATCH, box_distance, box_iou, boxes_above
 from excite.metrics.statistics import Share, paired_test
 from excite.models.classifier import identity
 from excite.models.layers import candidate_layers
@@ -29,34 +33,33 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.datasets import Box, Dataset
-    from excite.experiments.base import Task
-    from excite.jobs import Entry
+    from excite.experiments.base import ImageTask
+    from excite.jobs import Entry, Executor
     from excite.models import Classifier
 
 
-# What the records of a layer sweep say: chosen on one half of the images, told of the other half.
-
 By = Literal["pointing", "box"]
-Place = tuple[str, str]  # a method and a layer
 
-ENOUGH_OVERLAP = 0.5
+METHODS = ("mwp", "c-mwp")
+SQUARE = (256, 256)  # the image whose map sizes are listed
 SIGNIFICANT = 0.05
+LONG_NAME = 11  # letters of a layer that fit side by side
 NO_BOXES = "boxes are measured where each image has one main object, as in ImageNet: choose by pointing here"
 
 
 @dataclass(frozen=True)
-class Row:
-    """What one method is worth at one layer, on the images that no choice was made on.
+class LayerRow:
+    """The scores of one method at one layer, on the images that no choice was made on.
 
     Attributes:
         method: its name.
         layer: its name.
         size: height and width of the map of a square image.
-        pointing: how many targets the maximum point hit.
-        box_error: how many boxes overlap by less than a half with the object; None where no box was asked for.
+        pointing: the share of targets that the maximum hits.
+        box_error: the share of boxes with an IoU below a half; None where no boxes were measured.
         alpha: the threshold of those boxes.
-        mass: how much of the signal arrives, on average.
-        standing: "recommended"; "tied" when these images cannot tell it from that; "better" or "worse" otherwise.
+        mass: the mean share of the signal that arrives.
+        standing: "recommended"; "tied" if not significantly different from it; "better" or "worse" otherwise.
     """
 
     method: str
@@ -82,49 +85,53 @@ class Row:
         }
 
 
+def _plain(share: Share) -> dict[str, float]:
+    low, high = share.interval
+    return {"value": share.value, "low": low, "high": high, "count": share.count, "total": share.total}
+
+
 @dataclass(frozen=True)
 class LayerReport:
     """The rows of the table, and which of them is recommended.
 
     Attributes:
         rows: for each method its layers, from the image up.
-        by: the measure it was chosen by.
-        tolerance: how many pixels beside a box a point may lie.
-        chosen_on: how many targets the choice was made on; the rows are about the others.
-        best: for each method the layer that was best where the choice was made.
+        by: the measure of the choice.
+        tolerance: the largest distance in pixels of a hit.
+        chosen_on: number of targets the choice was made on; the rows are about the others.
+        best: for each method the best layer where the choice was made.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[LayerRow, ...]
     by: By
     tolerance: float
     chosen_on: int
     best: Mapping[str, str]
 
     @property
-    def recommended(self) -> Row:
+    def recommended(self) -> LayerRow:
         """The row of the method and layer that was best where the choice was made."""
         return next(row for row in self.rows if row.standing == "recommended")
 
-    def measure(self, row: Row) -> Share:
+    def measure(self, row: LayerRow) -> Share:
         """The measure that rows are compared by."""
         return row.pointing if self.by == "pointing" or row.box_error is None else row.box_error
 
     def sentences(self) -> list[str]:
-        """What there is to learn, in plain words."""
+        """The conclusions."""
         row = self.recommended
         share = self.measure(row)
         what = "of the targets are hit" if self.by == "pointing" else "of the boxes miss the object"
+        low, high = (f"{100 * end:.1f}" for end in share.interval)
         chosen = f"recommended: {row.layer} with {row.method}, best on {self.chosen_on} targets"
-        said = [
-            f"{chosen}; on {share.total} others, {100 * share.value:.1f} % {what} (95 % interval {_interval(share)})"
-        ]
+        lines = [f"{chosen}; on {share.total} others, {100 * share.value:.1f} % {what} (95 % interval {low} to {high})"]
         tied, better = self._with("tied"), self._with("better")
         if tied:
-            said.append(f"these images cannot tell it from: {tied} (paired test, 5 %)")
+            lines.append(f"these images cannot tell it from: {tied} (paired test, 5 %)")
         if better:
-            said.append(f"on the others, {better} did better than what was chosen: measure on more images")
+            lines.append(f"on the others, {better} did better than what was chosen: measure on more images")
         rest = [f"{layer} for {method}" for method, layer in self.best.items() if method != row.method]
-        return [*said, f"chosen likewise: {', '.join(rest)}"] if rest else said
+        return [*lines, f"chosen likewise: {', '.join(rest)}"] if rest else lines
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -142,13 +149,13 @@ class LayerReport:
 
     def _with(self, standing: str) -> str:
         """The methods and layers of that standing, as words."""
-        said = []
+        lines = []
         for method in self.best:
             rows = [row for row in self.rows if row.method == method]
             layers = [row.layer for row in rows if row.standing == standing]
             every = len(layers) == len(rows) > 2
-            said += [f"{method} at {'every layer' if every else ', '.join(layers)}"] if layers else []
-        return "; ".join(said)
+            lines += [f"{method} at {'every layer' if every else ', '.join(layers)}"] if layers else []
+        return "; ".join(lines)
 
 
 def report(
@@ -159,48 +166,50 @@ def report(
     by: By = "pointing",
     seed: int = 0,
 ) -> LayerReport:
-    """Choose method, layer and alpha on one half of the images, and tell what they are worth on the other half.
+    """Choose method, layer and alpha on one half of the images, and score them on the other half.
 
-    Which half an image is in depends on its name and the seed only. A figure told of the images it was chosen on
-    would be too good: the best of many is partly the luckiest.
+    The halves depend on the images' names and the seed only. A score on the images of the choice would be biased: the
+    best of many is partly the luckiest.
 
     Args:
         records: from `LayerSweep.records`.
-        layers: their maps' sizes, as in `LayerSweep.layers`.
-        tolerance: how many pixels beside a box a point may lie and still be a hit.
+        layers: the sizes of their maps, as in `LayerSweep.layers`.
+        tolerance: the largest distance in pixels of a hit.
         by: "pointing", or "box" for data with one main object an image.
-        seed: another one shares the images out differently.
+        seed: of the halves.
 
     Raises:
-        DataError: there are too few images to share out, or boxes were not measured.
+        DataError: there are too few images, or boxes were not measured.
     """
     halves: tuple[list[Entry], list[Entry]] = ([], [])
     for record in records:
         halves[_half(record["image"], seed)].extend(record["targets"])
     if not all(halves):
         raise DataError("too few images to choose on one half and measure on the other: give more")
-    chosen_on, measured_on = (_by_place(half, tolerance) for half in halves)
-    alphas = {place: outcome.best_alpha() for place, outcome in chosen_on.items()}
-    score = {place: sum(outcome.successes(by, alphas[place])) for place, outcome in chosen_on.items()}
+    chosen_on, measured_on = (
+        {key: _Outcome(maps, tolerance) for key, maps in maps_by_method(half).items()} for half in halves
+    )
+    alphas = {key: outcome.best_alpha() for key, outcome in chosen_on.items()}
+    score = {key: sum(outcome.successes(by, alphas[key])) for key, outcome in chosen_on.items()}
     winner = _best(score)
-    successes = {place: outcome.successes(by, alphas[place]) for place, outcome in measured_on.items()}
+    successes = {key: outcome.successes(by, alphas[key]) for key, outcome in measured_on.items()}
     rows = tuple(
         outcome.row(
-            *place,
-            size=layers[place[1]],
-            alpha=alphas[place],
-            standing="recommended" if place == winner else _standing(successes[place], successes[winner]),
+            *key,
+            size=layers[key[1]],
+            alpha=alphas[key],
+            standing="recommended" if key == winner else _standing(successes[key], successes[winner]),
         )
-        for place, outcome in measured_on.items()
+        for key, outcome in measured_on.items()
     )
     methods = dict.fromkeys(method for method, _ in score)
-    best = {one: _best({place: hits for place, hits in score.items() if place[0] == one})[1] for one in methods}
+    best = {one: _best({key: hits for key, hits in score.items() if key[0] == one})[1] for one in methods}
     return LayerReport(rows, by, tolerance, len(halves[0]), best)
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What one method gave at one layer, on one half of the images."""
+    """The records of the maps of one method at one layer, on one half of the images."""
 
     maps: Sequence[Entry]
     tolerance: float
@@ -209,7 +218,7 @@ class _Outcome:
         return [found["distance"] is not None and found["distance"] <= self.tolerance for found in self.maps]
 
     def fits(self, alpha: int) -> list[bool]:
-        return [found["overlaps"][alpha] >= ENOUGH_OVERLAP for found in self.maps]
+        return [found["overlaps"][alpha] >= MATCH for found in self.maps]
 
     def successes(self, by: By, alpha: int | None) -> list[bool]:
         if by == "pointing":
@@ -219,18 +228,18 @@ class _Outcome:
         return self.fits(alpha)
 
     def best_alpha(self) -> int | None:
-        """Which of the thresholds fits most objects; of equals the first. None where no boxes were measured."""
+        """The threshold that fits most objects; of equals the first. None where no boxes were measured."""
         if "overlaps" not in self.maps[0]:
             return None
         return max(range(len(ALPHAS)), key=lambda alpha: sum(self.fits(alpha)))
 
-    def row(self, method: str, layer: str, *, size: tuple[int, int], alpha: int | None, standing: str) -> Row:
-        return Row(
+    def row(self, method: str, layer: str, *, size: tuple[int, int], alpha: int | None, standing: str) -> LayerRow:
+        return LayerRow(
             method=method,
             layer=layer,
             size=size,
-            pointing=_share(self.hits()),
-            box_error=None if alpha is None else _share([not fit for fit in self.fits(alpha)]),
+            pointing=Share(sum(self.hits()), len(self.maps)),
+            box_error=None if alpha is None else Share(len(self.maps) - sum(self.fits(alpha)), len(self.maps)),
             alpha=None if alpha is None else ALPHAS[alpha],
             mass=sum(found["mass"] for found in self.maps) / len(self.maps),
             standing=standing,
@@ -238,21 +247,12 @@ class _Outcome:
 
 
 def _half(name: str, seed: int) -> int:
-    """0 or 1, as if by the toss of a coin, but the same each time."""
+    """0 or 1, pseudo-random and the same each time."""
     return hashlib.sha256(f"{seed} {name}".encode()).digest()[0] % 2
 
 
-def _by_place(targets: Iterable[Entry], tolerance: float) -> dict[Place, _Outcome]:
-    """For each method and layer its maps, in the order of the targets."""
-    maps: dict[Place, list[Entry]] = {}
-    for target in targets:
-        for found in target["maps"]:
-            maps.setdefault((found["method"], found["layer"]), []).append(found)
-    return {place: _Outcome(found, tolerance) for place, found in maps.items()}
-
-
-def _best(score: Mapping[Place, int]) -> Place:
-    """The place with the most successes; of equals the last, from where the way down is the shortest."""
+def _best(score: Mapping[MethodLayer, int]) -> MethodLayer:
+    """The method and layer with the most successes; of equals the last, whose top-down pass is the shortest."""
     return max(reversed(list(score)), key=score.__getitem__)
 
 
@@ -262,30 +262,9 @@ def _standing(one: Sequence[bool], chosen: Sequence[bool]) -> str:
     return "better" if sum(one) > sum(chosen) else "worse"
 
 
-def _share(outcomes: Sequence[bool]) -> Share:
-    return Share(sum(outcomes), len(outcomes))
-
-
-def _interval(share: Share) -> str:
-    low, high = share.interval
-    return f"{100 * low:.1f} to {100 * high:.1f}"
-
-
-def _plain(share: Share) -> dict[str, float]:
-    low, high = share.interval
-    return {"value": share.value, "low": low, "high": high, "count": share.count, "total": share.total}
-
-
-# What is measured of an image, in one look at it.
-#
-# Each image goes through the network once; from that one look come the maps of all its targets, at all layers, by
-# all methods. What is written down for a map are facts (how far its maximum lies from the truth, how its boxes
-# overlap with it), so that the questions asked of them may change without another look.
-
-
 @dataclass(frozen=True, eq=False)
-class Measuring:
-    """The work done for each image."""
+class LayerMeasurement:
+    """Computes the record of an image: all its targets, at all layers, by all methods, from shared forward passes."""
 
     classifier: Classifier
     layers: tuple[str, ...]
@@ -297,26 +276,28 @@ class Measuring:
         facts = [self.layers, self.methods, self.with_boxes, ALPHAS, __version__, identity(self.classifier)]
         object.__setattr__(self, "question", json.dumps(facts))
 
-    def key(self, task: Task) -> str:
-        """Changes when the image, its annotation, the question or the program does."""
+    def key(self, task: ImageTask) -> str:
+        """A digest of the image, its annotation, the question and the version."""
         return task.key(self.question)
 
-    def __call__(self, task: Task) -> dict[str, Any]:
-        """One look at the image, and what each map is worth."""
+    def __call__(self, task: ImageTask) -> dict[str, Any]:
+        """The record of an image."""
         picture = read_image(task.sample.path)
         methods = [find_method(name) for name in self.methods]
-        look = open_session(self.classifier, picture, methods, self.layers)
-        targets: list[dict[str, Any]] = [{"concept": cue.concept.name, "maps": []} for cue in task.cues]
-        concepts = [cue.concept for cue in task.cues]
+        session = open_session(self.classifier, picture, methods, self.layers)
+        targets: list[dict[str, Any]] = [{"concept": query.concept.name, "maps": []} for query in task.queries]
+        concepts = [query.concept for query in task.queries]
         for method in methods:
-            for k, found in enumerate(maps_of(look, method, concepts, picture)):  # the layers of one concept together
+            for k, found in enumerate(
+                maps_of(session, method, concepts, picture)
+            ):  # the layers of one concept together
                 target = k // len(self.layers)
-                targets[target]["maps"].append(self._worth(found, task.cues[target].boxes))
+                targets[target]["maps"].append(self._facts(found, task.queries[target].target.boxes))
         return {"image": task.name, "targets": targets}
 
-    def _worth(self, found: AttentionMap, truth: Sequence[Box]) -> dict[str, Any]:
+    def _facts(self, found: AttentionMap, truth: Sequence[Box]) -> dict[str, Any]:
         point = found.point()
-        worth = {
+        facts = {
             "method": found.method,
             "layer": found.layer,
             "mass": found.mass,
@@ -325,14 +306,8 @@ class Measuring:
         if self.with_boxes:
             empty = point is None
             boxes = [None] * len(ALPHAS) if empty else boxes_above(upsample(found.values, found.image_size))
-            worth["overlaps"] = [max(overlap(box, other) for other in truth) if box else 0.0 for box in boxes]
-        return worth
-
-
-# Which layer shall a classifier be read at? Measured on annotated images (the paper's layer selection effects).
-
-METHODS = ("mwp", "c-mwp")
-SQUARE = (256, 256)  # the image whose maps' sizes are told
+            facts["overlaps"] = [float(box_iou([box], truth).max()) if box else 0.0 for box in boxes]
+        return facts
 
 
 class LayerSweep(Experiment):
@@ -343,8 +318,8 @@ class LayerSweep(Experiment):
         dataset: from `excite.datasets.open_dataset`.
         layers: the layers to try; None for the ends of its blocks.
         methods: names from `excite.METHODS`.
-        skip: leave out so many images first,
-        limit: and take so many of the rest; None for all.
+        skip: number of images to leave out first.
+        limit: number of images to use at most; None for all.
 
     Attributes:
         layers: for each layer the height and width of the map of a square image.
@@ -370,39 +345,33 @@ class LayerSweep(Experiment):
         self.layers = self._tried(layers)
 
     def records(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
-        """Measure image by image, kept in ``records.jsonl``: started again, it goes on where it was.
-
-        Args:
-            out: the folder for it.
-            workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
-        """
-        work = Measuring(self.classifier, tuple(self.layers), self.methods, self.dataset.one_main_object)
-        executor = Executor.of(workers)
-        store = open_results(out / "records.jsonl", ("image", "targets"), parquet=executor.is_cluster)
-        return run(work, self.tasks, store, workers=executor, failures=self.failures)
+        """The record of each image, kept in ``records.jsonl``; see `excite.experiments.base.image_records`."""
+        work = LayerMeasurement(self.classifier, tuple(self.layers), self.methods, self.dataset.one_main_object)
+        path, fields = out / "records.jsonl", ("image", "targets")
+        return image_records(work, self.tasks, path, fields, workers=workers, failures=self.failures)
 
     def report(
         self, records: Sequence[Entry], *, by: str = "pointing", tolerance: float | None = None, seed: int = 0
     ) -> LayerReport:
-        """What the records say; see `layer_report.report`. The tolerance is the data set's own when None."""
+        """The report on the records; see `report`. The tolerance is the data set's own when None."""
         self.check_some_were_read(records)
         near = self.dataset.tolerance if tolerance is None else tolerance
         return report(records, self.layers, tolerance=near, by=checked_measure(by, self.dataset), seed=seed)
 
     def _tried(self, layers: Sequence[str] | None) -> dict[str, tuple[int, int]]:
-        """The layers, each seen once to give a map by every method: not after a thousand images."""
+        """The layers, each read once by every method: an error is raised before any work."""
         picture = Image.new("RGB", SQUARE)
         methods = [find_method(method) for method in self.methods]
         if layers is None:
             inputs = self.classifier.prepared(picture)[None]
             layers = [layer.name for layer in candidate_layers(self.classifier.module, inputs)]
-        look = open_session(self.classifier, picture, methods, list(dict.fromkeys(layers)))
-        found = [one for method in methods for one in maps_of(look, method, [0], picture)]
+        session = open_session(self.classifier, picture, methods, list(dict.fromkeys(layers)))
+        found = [one for method in methods for one in maps_of(session, method, [0], picture)]
         return {one.layer: (one.values.shape[0], one.values.shape[1]) for one in found}
 
 
 def checked_measure(by: str, dataset: Dataset) -> By:
-    """The measure to choose by, if there is such a one for these data."""
+    """The measure of the choice, if these data have it."""
     if by == "pointing":
         return "pointing"
     if by != "box":
@@ -410,3 +379,36 @@ def checked_measure(by: str, dataset: Dataset) -> By:
     if not dataset.one_main_object:
         raise DataError(NO_BOXES)
     return "box"
+
+
+def layer_figure(report: LayerReport, title: str, path: Path) -> Path:
+    """Draw the measure of each layer with 95 % intervals, a line for each method; the recommended one is marked."""
+    layers = {row.layer: f"{row.layer}\n{row.size[0]}x{row.size[1]}" for row in report.rows}
+    names, methods = list(layers), list(dict.fromkeys(row.method for row in report.rows))
+    figure = figures.new_figure(max(5.5, 0.85 * len(layers) + 1.5), 4.4)
+    axes = figure.add_subplot()
+    ends = []
+    for k, method in enumerate(methods):
+        rows = [row for row in report.rows if row.method == method]
+        offset = 0.14 * (k - (len(methods) - 1) / 2)  # so that intervals do not overlap
+        xs, values = [names.index(row.layer) + offset for row in rows], [report.measure(row).percent for row in rows]
+        colour, marker = figures.LOOKS[k % len(figures.LOOKS)]
+        style = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "elinewidth": 1.2, "zorder": 2}
+        heights, bars = [value.value for value in values], figures.error_bars(values)
+        axes.errorbar(xs, heights, yerr=bars, label=method, capsize=2.5, **style)
+        if report.recommended in rows:
+            at = rows.index(report.recommended)
+            ring = {"s": 190, "facecolors": "none", "edgecolors": figures.INK, "linewidths": 1.8, "zorder": 3}
+            axes.scatter([xs[at]], [heights[at]], label=f"recommended: {rows[at].layer}, {method}", **ring)
+        ends += [end for value in values for end in (value.low, value.high)]
+    figures.name_layers(axes, list(layers.values()), long=LONG_NAME)
+    measure = "targets hit [%]" if report.by == "pointing" else "boxes that miss the object [%]"
+    axes.set_ylabel(measure, color=figures.INK)
+    axes.set_xlabel("layer, and the size of the map of a square image", color=figures.INK)
+    total = f"{report.recommended.pointing.total} targets that no choice was made on; bars: 95 % intervals"
+    axes.set_title(f"{title}\n{total}", fontsize=10, color=figures.INK)
+    axes.set_ylim(10 * math.floor(min(ends) / 10), min(100.0, 10 * math.ceil(max(ends) / 10)) + 1)
+    figures.style_axes(axes)
+    axes.tick_params(axis="x", labelsize=8)
+    figure.legend(loc="outside lower center", ncols=len(figures.LOOKS) + 1, frameon=False, fontsize=9)
+    return figures.save_png(figure, path)

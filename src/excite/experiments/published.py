@@ -1,4 +1,4 @@
-"""Numbers that others have published, to stand beside one's own: other networks, other images, the same game."""
+"""Published results of the experiments, on other networks and partly other images."""
 
 from __future__ import annotations
 
@@ -11,14 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Published:
-    """A column of a published table of the Pointing Game.
-
-    Attributes:
-        source: who published it.
-        data: the images it was measured on.
-        network: the classifier.
-        scores: for each method, as it is called here, the mean accuracy in percent on all pairs and on Difficult ones.
-    """
+    """A column of a published table of the Pointing Game; its scores are All and Difficult of each method here."""
 
     source: str
     data: str
@@ -36,7 +29,7 @@ WORDS = {
     "mwp": "MWP",
     "c-mwp": "c-MWP",
 }
-"""How the publications call the methods. What the paper calls Deconv is guided backprop."""
+"""The names of the methods in publications. The paper's Deconv is guided backprop."""
 
 PAPER = "Excitation Backprop paper, Table 1"
 TORCHRAY = "TorchRay"
@@ -44,16 +37,14 @@ TORCHRAY = "TorchRay"
 
 def _columns(text: str, data: str, columns: tuple[tuple[str, str], ...]) -> tuple[Published, ...]:
     """The columns of a table in text; a score is written All/Difficult, a missing one as a dash."""
-    lines = [line.split() for line in text.strip().splitlines()]
-    return tuple(
-        Published(source, data, network, {method: _pair(cells[k]) for method, *cells in lines if cells[k] != "-"})
-        for k, (source, network) in enumerate(columns)
-    )
-
-
-def _pair(cell: str) -> tuple[float, float]:
-    both, hard = map(float, cell.split("/"))
-    return both, hard
+    scores: list[dict[str, tuple[float, float]]] = [{} for _ in columns]
+    for line in text.strip().splitlines():
+        method, *cells = line.split()
+        for k, cell in enumerate(cells):
+            if cell != "-":
+                every, hard = cell.split("/")
+                scores[k][method] = float(every), float(hard)
+    return tuple(Published(source, data, network, scores[k]) for k, (source, network) in enumerate(columns))
 
 
 POINTING: Mapping[str, tuple[Published, ...]] = {
@@ -86,7 +77,7 @@ POINTING: Mapping[str, tuple[Published, ...]] = {
         ((PAPER, "CNN-S"), (PAPER, "VGG16"), (PAPER, "GoogleNet"), (TORCHRAY, "ResNet-50")),
     ),
 }
-"""For each format of data the published columns, the paper's first."""
+"""The published columns of each format of data, the paper's first."""
 
 CONTRAST = {
     "c-mwp": "70.6",
@@ -98,24 +89,19 @@ CONTRAST = {
 }
 """The paper's table on contrastive attention: GoogleNet on Difficult pairs of VOC07 test.
 
-In brackets is what the method gets without the contrast. The paper's Table 1 gives 72.3 for the first of them.
+In brackets: the method without the contrast. The paper's Table 1 gives 72.3 for the first of them.
 """
 
 
 class PublishedBoxes(NamedTuple):
-    """A column of the paper's table on localisation.
-
-    Attributes:
-        alpha: the threshold in means of the map that was chosen for the method; None where it is not told.
-        error: how many boxes, in percent, overlap by less than a half with the object.
-    """
+    """A column of the paper's table on localisation: the threshold in means of the map, and the error in percent."""
 
     alpha: float | None
     error: float
 
 
 LOCALIZED_ON, LOCALIZED_DATA = "GoogleNet, ImageNet val", "imagenet"
-"""What the paper's localisation was measured on, for people to read, and the format of such data."""
+"""The network and data of the paper's localisation, and their format."""
 
 LOCALIZATION: Mapping[str, PublishedBoxes] = {
     "grad": PublishedBoxes(5.0, 41.6),
@@ -126,33 +112,23 @@ LOCALIZATION: Mapping[str, PublishedBoxes] = {
     "c-mwp": PublishedBoxes(0.0, 57.0),
     "mwp": PublishedBoxes(1.5, 38.7),
 }
-"""The paper's table on the localisation of dominant objects, by the methods as they are called here (see `WORDS`).
+"""The paper's table on the localisation of dominant objects, by the names of the methods here (see `WORDS`).
 
-Feedback is no method here; the paper took its number from those who made it.
+Feedback is no method here; the paper took its number from another publication.
 """
 
-
-# The paper's two tables on text-to-region association, to stand beside one's own.
-
 GROUNDED_ON, GROUNDED_DATA = "GoogleNet trained on Stock6M tags, Flickr30k Entities test", "flickr30k"
-"""What the paper's tables were measured on, for people to read, and the format of such data."""
+"""The network and data of the paper's tables on grounding, and their format."""
 
 Pair = tuple[float | None, float | None]
-"""All phrases and small instances, in percent; None where it is not told."""
+"""All phrases and small instances, in percent; None where it is not published."""
 
 
 class PublishedRanks(NamedTuple):
     """A line of the paper's table on grounding.
 
-    Attributes:
-        method: as it is called here, "proposals" for the proposals' own scores, or another system.
-        proposals: MCG, or EB for EdgeBoxes.
-        gamma: the one that was chosen; None where there is none.
-        r1: recall at 1,
-        r5: at 5,
-        r10: and at 10.
-        map_group: mean average precision over groups,
-        map_phrase: and over phrases.
+    The method has its name here, "proposals" for the proposals' own scores, or that of another system; proposals are
+    MCG, or EB for EdgeBoxes.
     """
 
     method: str
@@ -166,13 +142,9 @@ class PublishedRanks(NamedTuple):
 
 
 def _line(text: str) -> PublishedRanks:
-    method, proposals, gamma, *pairs = text.split()
-    return PublishedRanks(method, proposals, _number(gamma), *map(_optional_pair, pairs))
-
-
-def _optional_pair(text: str) -> Pair:
-    every, _, small = text.partition("/")
-    return _number(every), _number(small)
+    method, proposals, gamma, *cells = text.split()
+    pairs: list[Pair] = [(_number(every), _number(small)) for every, small in (cell.split("/") for cell in cells)]
+    return PublishedRanks(method, proposals, _number(gamma), *pairs)
 
 
 def _number(text: str) -> float | None:
@@ -198,21 +170,17 @@ GROUNDING: tuple[PublishedRanks, ...] = tuple(
 )
 """The paper's table on Flickr30k Entities: all phrases and small instances.
 
-CCA is another, fully supervised system (Plummer et al., 2015): with a star its precomputed results, without what its
-own paper told.
+CCA is another, fully supervised system (Plummer et al., 2015): with a star its precomputed results, without those of
+its own paper.
 """
 
 GROUPS = ("people", "clothing", "bodypart", "animal", "vehicle", "instrument", "scene", "other")
 
 
-def _recalls(text: str) -> tuple[tuple[str, str], tuple[float, ...]]:
-    method, proposals, *values = text.split()
-    return (method, proposals), tuple(map(float, values))
-
-
-GROUP_RECALLS: Mapping[tuple[str, str], tuple[float, ...]] = dict(
-    map(
-        _recalls,
+GROUP_RECALLS: Mapping[tuple[str, str], tuple[float, ...]] = {
+    (method, proposals): tuple(map(float, values))
+    for method, proposals, *values in map(
+        str.split,
         """
         proposals MCG  36.1  30.1   9.9  50.8  37.8  26.5  31.5  19.1  30.3
         grad      MCG  65.0  32.4  14.0  70.1  63.0  40.7  58.8  32.5  47.1
@@ -225,20 +193,12 @@ GROUP_RECALLS: Mapping[tuple[str, str], tuple[float, ...]] = dict(
         c-mwp     EB   62.8  35.0  17.6  65.1  73.5  58.6  53.2  36.2  50.3
         """.strip().splitlines(),
     )
-)
-"""The paper's recall at 5 of each of `GROUPS`, and their mean, by method and proposals.
-
-The paper prints LRP as LRN there.
-"""
+}
+"""The paper's recall at 5 of each of `GROUPS`, and their mean, by method and proposals (it prints LRP as LRN)."""
 
 
 def published_ranks() -> list[dict[str, str]]:
-    """The first table for people to read.
-
-    Example:
-        >>> published_ranks()[6]["R@1"]
-        '26.2 / 21.2'
-    """
+    """`GROUNDING` as text."""
     return [
         {
             "method": _named(line.method, line.proposals),
@@ -254,12 +214,7 @@ def published_ranks() -> list[dict[str, str]]:
 
 
 def published_groups() -> list[dict[str, str]]:
-    """The second table for people to read.
-
-    Example:
-        >>> published_groups()[0]["people"]
-        '36.1'
-    """
+    """`GROUP_RECALLS` as text."""
     return [
         {
             "method": _named(*names),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.errors import DataError
-from excite.metrics.phrases import overlaps
+from excite.metrics.boxes import box_iou
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ class Scorer:
         """Which boxes nearly repeat this one; found when first asked, for of thousands few are."""
         if k not in self._repeated:
             boxes = self.proposals.boxes
-            self._repeated[k] = overlaps(boxes[k : k + 1], boxes)[0] > SAME
+            self._repeated[k] = box_iou(boxes[k : k + 1], boxes)[0] > SAME
         return self._repeated[k]
 
 

@@ -1,1 +1,1 @@
-"""What an answer is worth, given the truth: pure functions."""
+"""Metrics: pure functions of predictions and annotations."""

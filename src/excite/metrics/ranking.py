@@ -1,4 +1,4 @@
-"""How well scores rank what is there before what is not."""
+"""Average precision of scores, and the rank correlation of maps."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def average_precision(scores: ArrayLike, truth: ArrayLike) -> float | None:
     """The mean, over all positives, of the precision among everything scored at least as high.
 
-    That is the area under the curve of precision over recall, taken at all of its points and not interpolated. Equal
-    scores count as seen together, so the order of the samples makes no difference.
+    This is the area under the precision-recall curve at all of its points, not interpolated. Equal scores count as seen
+    together, so the order of the samples makes no difference.
 
     Args:
         scores: one for each sample.
@@ -59,40 +59,28 @@ def mean_average_precision(each: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-# Whether two maps put their places in the same order.
-
-
 def ranks(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The place of each value in their order, from 1; equal ones share the mean of their places.
+    """The rank of each value, from 1; equal values share the mean of their ranks.
 
     Example:
         >>> ranks(np.array([0.5, 0.0, 0.5, 9.0]))
         array([2.5, 1. , 2.5, 4. ])
     """
     _, groups, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    means: np.ndarray[Any, Any] = (last - (counts - 1) / 2)[groups]
+    means: np.ndarray[Any, Any] = (np.cumsum(counts) - (counts - 1) / 2)[groups]
     return means
 
 
 def rank_correlation(one: Tensor, other: Tensor) -> float:
-    """Spearman's rank correlation of two maps of one size: 1 for the same order, -1 for the reverse.
-
-    A map that is the same everywhere has no order. It tells nothing of another one, so the correlation is 0.
-
-    Args:
-        one: a map.
-        other: the other, of the same shape.
+    """Spearman's rank correlation of two maps of one shape; 0 if one of them is constant.
 
     Example:
         >>> from torch import tensor
         >>> rank_correlation(tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([[1.0, 4.0], [9.0, 16.0]]))
         1.0
-        >>> rank_correlation(tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([[0.0, 0.0], [0.0, 0.0]]))
-        0.0
     """
     if one.shape != other.shape:
-        raise ValueError(f"maps of {list(one.shape)} and {list(other.shape)} have no places in common")
+        raise ValueError(f"maps of {list(one.shape)} and {list(other.shape)} have no positions in common")
     first, second = (ranks(values.detach().double().cpu().numpy().ravel()) for values in (one, other))
     first, second = first - first.mean(), second - second.mean()
     size = float(np.sqrt((first @ first) * (second @ second)))

@@ -1,4 +1,4 @@
-"""Deletion and insertion: how fast a classifier's answer fades, or comes, with the places that a map calls evidence."""
+"""Deletion and insertion: how fast a classifier's probability falls, or rises, in the order of a map's importance."""
 
 from __future__ import annotations
 
@@ -10,27 +10,20 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["area", "replaced", "shares", "steps_between"]
-
 
 def shares(steps: int) -> list[float]:
-    """The shares of an image after which its answer is asked for: none of it, all of it, and evenly between.
-
-    Example:
-        >>> shares(4)
-        [0.0, 0.25, 0.5, 0.75, 1.0]
-    """
+    """The shares of replaced pixels at which the classifier is evaluated, from 0 to 1."""
     return [step / steps for step in range(steps + 1)]
 
 
 def replaced(picture: Tensor, by: Tensor, order: Tensor, share: float) -> Tensor:
-    """The image with a share of its pixels taken from another one, the first in the order first.
+    """The image with a share of its pixels taken from another one, in the given order.
 
     Args:
         picture: ``[channels, height, width]``.
-        by: what its pixels are replaced by, of the same shape.
-        order: the numbers of its pixels, row by row.
-        share: how many of them.
+        by: the replacement, of the same shape.
+        order: indices of pixels, row by row.
+        share: of the pixels to replace.
 
     Example:
         >>> replaced(torch.zeros(1, 1, 4), torch.ones(1, 1, 4), torch.tensor([2, 0, 1, 3]), 0.5)
@@ -51,21 +44,20 @@ def steps_between(
     steps: int,
     together: int = 8,
 ) -> list[float]:
-    """What the classifier answers while the image turns into another one, most important pixels first.
+    """The classifier's answers while one image is replaced by another, most important pixels first.
 
-    Deletion begins with the image and ends with nothing of it; insertion the other way round. Pixels of the same
-    importance go row by row.
+    Deletion starts from the image, insertion ends with it. Pixels of equal importance go row by row.
 
     Args:
-        picture: what it begins with, ``[channels, height, width]``.
-        by: what it ends with.
+        picture: the first image, ``[channels, height, width]``.
+        by: the last image.
         importance: a number for each pixel, ``[height, width]``.
         answer: of images ``[n, channels, height, width]`` the probability of the concept in each.
-        steps: in how many steps.
-        together: how many images are asked about at a time.
+        steps: number of steps.
+        together: batch size.
 
     Returns:
-        ``steps + 1`` answers; the first is that of the whole image.
+        ``steps + 1`` answers; the first is that of ``picture``.
 
     Example:
         >>> picture, nothing = torch.tensor([[[0.1, 0.6, 0.3, 0.0]]]), torch.zeros(1, 1, 4)
@@ -80,7 +72,7 @@ def steps_between(
 
 
 def area(curve: Sequence[float]) -> float:
-    """The area under a curve over shares from 0 to 1 (trapezoids): the mean answer on the way.
+    """The area under a curve over shares from 0 to 1 (trapezoids).
 
     Example:
         >>> area([1.0, 0.5, 0.0])

@@ -1,4 +1,4 @@
-"""How sure a share is, and whether two of them differ."""
+"""Uncertainty: Wilson's interval of a share, the bootstrap over images, the interval of a median, McNemar's test."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Table = NDArray[np.bool_] | NDArray[np.integer[Any]]
+    Counts = NDArray[np.bool_] | NDArray[np.integer[Any]]
 
 
-Z = 1.959963984540054  # the normal distribution has 95 % within so many deviations
+Z = 1.959963984540054  # 95 % of the normal distribution lies within so many standard deviations
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+SEED = 0
+CHUNK = 100  # resamples at once, so that 40,000 images of COCO need megabytes, not gigabytes
+FEW = 5  # images: no interval is estimated from fewer
 
 
 @dataclass(frozen=True)
@@ -27,10 +32,13 @@ class Estimate:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.value:.1f} ({self.low:.1f}-{self.high:.1f})"
+
 
 @dataclass(frozen=True)
 class Share:
-    """So many of so many, with Wilson's 95 % interval (which, unlike the textbook's, holds near 0 and 1 as well)."""
+    """``count`` of ``total``, with Wilson's 95 % interval (which holds near 0 and 1 as well)."""
 
     count: int
     total: int
@@ -42,7 +50,7 @@ class Share:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the true share lies, in 95 of 100 such samples.
+        """Wilson's 95 % interval.
 
         Example:
             >>> low, high = Share(0, 10).interval
@@ -54,15 +62,20 @@ class Share:
         half = math.sqrt(extra * (share * (1 - share) + extra / 4))
         return max(0.0, (middle - half) / (1 + extra)), min(1.0, (middle + half) / (1 + extra))
 
-    def __str__(self) -> str:
+    @property
+    def percent(self) -> Estimate:
+        """The share and its interval in percent."""
         low, high = self.interval
-        return f"{100 * self.value:.1f} ({100 * low:.1f}-{100 * high:.1f})"
+        return Estimate(100 * self.value, 100 * low, 100 * high)
+
+    def __str__(self) -> str:
+        return str(self.percent)
 
 
 def paired_test(one: Sequence[bool], other: Sequence[bool]) -> float:
-    """How likely two outcomes on the same targets would differ at least so much if neither were better.
+    """McNemar's exact test: the p-value of two paired outcomes.
 
-    Only the targets count that one got and the other missed; each would be a fair coin (McNemar's test, exact).
+    Only the targets count that one got and the other missed; under the null hypothesis each is a fair coin.
 
     Example:
         >>> paired_test([True] * 6, [False] * 6)
@@ -73,30 +86,23 @@ def paired_test(one: Sequence[bool], other: Sequence[bool]) -> float:
     tosses, ways, tail = gained + lost, 1, 0
     for heads in range(min(gained, lost) + 1):
         tail += ways
-        ways = ways * (tosses - heads) // (heads + 1)  # in how many ways there is one more head
+        ways = ways * (tosses - heads) // (heads + 1)  # the binomial coefficient of one more head
     return min(1.0, 2 * tail / (1 << tosses))
 
 
-# How sure a mean over categories is: the images are drawn again and again, as if there were other ones.
+def resampled_means(asked: Counts, hits: Sequence[Counts], resamples: int = RESAMPLES) -> NDArray[np.float64]:
+    """Bootstrap over images: the mean over categories of hits / asked, for each resample.
 
-RESAMPLES = 2000
-SEED = 0
-AT_ONCE = 100  # so that 40,000 images of COCO need megabytes, not gigabytes
-
-
-def resampled_means(asked: Table, hits: Sequence[Table], resamples: int = RESAMPLES) -> NDArray[np.float64]:
-    """The means over categories of resampled images, each image with all that was asked of it.
-
-    All tables are resampled alike, so that differences between them are paired. Started again, the same images are
-    drawn. A category that a resample lacks is left out of its mean.
+    All tables are resampled alike, so that differences between them are paired, and with a fixed seed. A category that
+    a resample lacks is left out of its mean.
 
     Args:
         asked: [images, categories], which pairs there are, or how many; each image has at least one.
-        hits: for each contestant, which of those it hit, or how many.
-        resamples: how often.
+        hits: for each method, which of those it hit, or how many.
+        resamples: their number.
 
     Returns:
-        shares [contestants, resamples].
+        shares [methods, resamples].
 
     Example:
         >>> asked = np.ones((3, 1), dtype=bool)
@@ -107,20 +113,16 @@ def resampled_means(asked: Table, hits: Sequence[Table], resamples: int = RESAMP
     means = np.empty((len(hits), resamples))
     done = 0
     for drawn in _draws(len(asked), resamples):
-        pairs = drawn @ asked.astype(np.float32)
+        counts = np.stack([np.bincount(row, minlength=len(asked)) for row in drawn]).astype(np.float32)  # exact sums
+        pairs = counts @ asked.astype(np.float32)
         for k, hit in enumerate(hits):
-            means[k, done : done + len(drawn)] = mean_shares(drawn @ hit.astype(np.float32), pairs)
+            means[k, done : done + len(drawn)] = mean_shares(counts @ hit.astype(np.float32), pairs)
         done += len(drawn)
     return means
 
 
 def mean_shares(hits: NDArray[Any], pairs: NDArray[Any]) -> NDArray[np.float64]:
-    """The mean of hits / pairs over the categories (last axis) that have pairs.
-
-    Example:
-        >>> float(mean_shares(np.array([1, 0, 2]), np.array([2, 0, 2])))
-        0.75
-    """
+    """The mean of hits / pairs over the categories (last axis) that have pairs."""
     there = pairs > 0
     shares = np.divide(hits, pairs, where=there, out=np.zeros(pairs.shape), dtype=np.float64)
     means: NDArray[np.float64] = shares.sum(axis=-1) / there.sum(axis=-1)
@@ -128,40 +130,21 @@ def mean_shares(hits: NDArray[Any], pairs: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def interval(means: NDArray[np.float64]) -> tuple[float, float]:
-    """Between which values 95 of 100 resampled means lie.
-
-    Example:
-        >>> interval(np.arange(1001.0))
-        (25.0, 975.0)
-    """
+    """The central 95 % of resampled means."""
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 
 
-def _draws(pictures: int, resamples: int) -> Iterator[NDArray[np.float32]]:
-    """How often each image was drawn, a row for each resample. Whole numbers: sums do not depend on their order."""
+def _draws(images: int, resamples: int) -> Iterator[NDArray[np.int64]]:
+    """The images of each resample as rows of indices, in chunks; the same draws each time."""
     random = np.random.default_rng(SEED)
-    for start in range(0, resamples, AT_ONCE):
-        rows = min(AT_ONCE, resamples - start)
-        drawn = random.integers(pictures, size=(rows, pictures))
-        yield np.stack([np.bincount(row, minlength=pictures) for row in drawn]).astype(np.float32)
-
-
-# Means over images, and how sure they are.
-
-FEW = 5  # images: with less there is nothing to draw from
+    for start in range(0, resamples, CHUNK):
+        yield random.integers(images, size=(min(CHUNK, resamples - start), images))
 
 
 @dataclass(frozen=True)
-class Mean:
-    """A mean with its 95 % interval: the images are drawn again and again, as if there were other ones.
-
-    With few images nobody knows how sure it is: the ends of the interval are infinite.
-    """
-
-    value: float
-    low: float
-    high: float
+class Mean(Estimate):
+    """A mean over images with its bootstrap 95 % interval; with fewer than `FEW` images its ends are infinite."""
 
     def __str__(self) -> str:
         return format(self)
@@ -173,7 +156,7 @@ class Mean:
 
 
 def mean(values: Sequence[float]) -> Mean:
-    """The mean of one value an image. Started again, the same images are drawn.
+    """The mean of one value per image, with the same resamples each time.
 
     Example:
         >>> str(mean([0.5] * 5)), str(mean([0.5] * 4))
@@ -182,16 +165,35 @@ def mean(values: Sequence[float]) -> Mean:
     numbers = np.asarray(values, dtype=np.float64)
     if len(numbers) < FEW:
         return Mean(float(numbers.mean()), -math.inf, math.inf)
-    drawn = np.random.default_rng(0).integers(0, len(numbers), (RESAMPLES, len(numbers)))
-    low, high = np.quantile(numbers[drawn].mean(axis=1), [0.025, 0.975])
-    return Mean(float(numbers.mean()), float(low), float(high))
+    means = [numbers[drawn].mean(axis=1) for drawn in _draws(len(numbers), RESAMPLES)]
+    return Mean(float(numbers.mean()), *interval(np.concatenate(means)))
 
 
 def mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
-    """The mean of several curves of one length, place by place.
+    """The pointwise mean of several curves of one length."""
+    return [float(value) for value in np.mean(curves, axis=0)]
+
+
+@dataclass(frozen=True)
+class MedianInterval:
+    """An interval of the true median, and its confidence."""
+
+    low: float
+    high: float
+    confidence: float
+
+
+def median_interval(values: Sequence[float]) -> MedianInterval:
+    """The narrowest pair of order statistics that holds the true median with a confidence of at least 95 %.
+
+    Of n independent values each is as likely above the true median as below, whatever their distribution. With fewer
+    than six values even the whole range has less confidence.
 
     Example:
-        >>> mean_curve([[1.0, 0.0], [0.0, 0.0]])
-        [0.5, 0.0]
+        >>> median_interval([5.0, 1.0, 2.0, 3.0, 4.0, 6.0])
+        MedianInterval(low=1.0, high=6.0, confidence=0.96875)
     """
-    return [float(value) for value in np.mean(curves, axis=0)]
+    ranked, number = sorted(values), len(values)
+    inside = [1 - 2 * sum(math.comb(number, k) for k in range(cut + 1)) / 2**number for cut in range((number + 1) // 2)]
+    cut = max((cut for cut, confidence in enumerate(inside) if confidence >= CONFIDENCE), default=0)
+    return MedianInterval(ranked[cut], ranked[number - 1 - cut], max(0.0, inside[cut]))

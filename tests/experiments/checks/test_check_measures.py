@@ -11,8 +11,9 @@ from PIL import Image
 from torch import nn
 
 from excite.errors import ModelError
-from excite.experiments.checks.base import Seen
+from excite.experiments.checks.base import CheckedImage
 from excite.experiments.checks.mass import mass_kept, values_agree
+from excite.experiments.checks.perturbation import relative_distance, under_removal, under_small_changes
 from excite.experiments.checks.randomization import (
     between_classes,
     learned_layers,
@@ -20,9 +21,7 @@ from excite.experiments.checks.randomization import (
     stops,
     under_randomisation,
 )
-from excite.experiments.checks.removal import under_removal
-from excite.experiments.checks.run import Checking
-from excite.experiments.checks.stability import relative_distance, under_small_changes
+from excite.experiments.checks.run import CheckMeasurement
 from excite.metrics.ranking import rank_correlation
 
 LAYERS = {"c-mwp": ("1",), "mwp": ("1",), "center": ("1",)}
@@ -37,7 +36,7 @@ def scene():
 
 
 def seen(classifier=None, layers=LAYERS):
-    return Seen(classifier or colour_classifier(), layers, scene(), seed=3)
+    return CheckedImage(classifier or colour_classifier(), layers, scene(), seed=3)
 
 
 def test_the_finding_is_what_is_explained():
@@ -62,8 +61,8 @@ def test_places_that_are_stepped_over_count_for_nothing():
     with torch.no_grad():
         for weights in net.parameters():
             weights.abs_()
-    stepping = Seen(classifier, {"mwp": ("0",)}, scene(), 0)
-    assert stepping.heard.float().mean() == 0.25
+    stepping = CheckedImage(classifier, {"mwp": ("0",)}, scene(), 0)
+    assert stepping.reached.float().mean() == 0.25
     assert mass_kept(stepping)["heard"] == 0.25
     own = stepping.maps["mwp"]
     shuffled = torch.zeros_like(own.values)
@@ -77,7 +76,7 @@ def test_a_bias_takes_its_part():
     classifier = colour_classifier()
     with torch.no_grad():
         classifier.module[0].bias = nn.Parameter(torch.tensor([0.5, 0.5]))
-    found = mass_kept(Seen(classifier, {"mwp": ("0",)}, scene(), 0))
+    found = mass_kept(CheckedImage(classifier, {"mwp": ("0",)}, scene(), 0))
     assert found["read"] == pytest.approx(1, abs=1e-5)  # at the convolution's own output nothing is lost yet
     assert found["finite"]
 
@@ -100,7 +99,7 @@ def test_a_network_that_changes_when_it_is_looked_at_is_found_out():
 
     classifier = colour_classifier()
     counting = replace(classifier, module=Counting(classifier.module))
-    found = values_agree(Seen(counting, {"mwp": ("inner.1",)}, scene(), 0))
+    found = values_agree(CheckedImage(counting, {"mwp": ("inner.1",)}, scene(), 0))
     assert found["while"] > 0
     assert found["after"] > 0
 
@@ -189,7 +188,7 @@ def test_small_changes():
 
 
 def test_a_picture_of_a_few_pixels_is_not_shifted():
-    small = Seen(colour_classifier(), LAYERS, scene().resize((3, 3)), 0)
+    small = CheckedImage(colour_classifier(), LAYERS, scene().resize((3, 3)), 0)
     assert "shift" not in under_small_changes(small)["likeness"]["mwp"]
 
 
@@ -201,7 +200,7 @@ def test_distances_are_in_lengths_of_the_first_map():
 
 def test_the_work_can_be_sent_to_another_process(tmp_path):
     scene().save(tmp_path / "scene.png")
-    work = Checking(colour_classifier(), LAYERS, ("values", "classes"))
+    work = CheckMeasurement(colour_classifier(), LAYERS, ("values", "classes"))
     sent = pickle.loads(pickle.dumps(work))  # noqa: S301 - our own
     assert sent(tmp_path / "scene.png") == work(tmp_path / "scene.png")
     assert sent.key(tmp_path / "scene.png") == work.key(tmp_path / "scene.png")

@@ -6,9 +6,8 @@ import pytest
 
 from excite.experiments.checks.base import worst
 from excite.experiments.checks.mass import judge_mass, judge_values
+from excite.experiments.checks.perturbation import judge_removal, judge_stability
 from excite.experiments.checks.randomization import judge_classes, judge_independence
-from excite.experiments.checks.removal import judge_removal
-from excite.experiments.checks.stability import judge_stability
 from excite.metrics.statistics import mean, mean_curve
 
 PICTURES = 6

@@ -16,8 +16,6 @@ from excite.cli.options import Address, Engine, Workers, executor_of, group
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["app"]
-
 app = group("Measure the engine itself, and how well its maps point and box.")
 app.command("pointing", epilog=pointing.EXAMPLES)(pointing.command)
 app.command("localization", epilog=localization.EXAMPLES)(localization.command)
@@ -73,7 +71,7 @@ def conservation(
 
 
 def _line(columns: Mapping[str, str]) -> str:
-    """A row for the terminal: its verdict first, and then what there is to say."""
+    """A row for the terminal: its status first, and then numbers and reasons."""
     _, model, status, *numbers, words = columns
-    said = [f"{name} {columns[name]}" for name in numbers if columns[name]] + [columns[words]] * bool(columns[words])
-    return f"{columns[status]:9}  {columns[model]:45}  {', '.join(said)}"
+    parts = [f"{name} {columns[name]}" for name in numbers if columns[name]] + [columns[words]] * bool(columns[words])
+    return f"{columns[status]:9}  {columns[model]:45}  {', '.join(parts)}"

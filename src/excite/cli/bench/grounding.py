@@ -36,9 +36,7 @@ from excite.experiments.base import GROUNDING_METHODS, HELD_OUT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from excite.experiments.grounding.run import Results, Run
-
-__all__ = ["EXAMPLES", "command"]
+    from excite.experiments.grounding.run import GroundingRun, SystemResults
 
 EXAMPLES = """\b
 Examples:
@@ -117,9 +115,9 @@ def command(
 ) -> None:
     """Which of many proposed regions does a phrase refer to?
 
-    The maps of its words are averaged, and regions are ranked by what they hold of it. Right is a box that overlaps by
-    a half with what is meant: R@N tells how often one is among the first N. Stopped and started again, it goes on
-    where it was.
+    The maps of its words are averaged, and regions are ranked by their share of the map. A box is right if its IoU
+    with the truth is at least a half; R@N is the share of phrases with a right box among the first N. An interrupted
+    run resumes.
     """
     from excite.datasets.phrase_formats import open_phrases
     from excite.experiments.base import checked_share, chosen_methods, failures_of
@@ -140,7 +138,7 @@ def command(
     dataset = open_phrases(data, split)
     runs = []
     for classifier in load_all(model or ["words"], weights, labels, size, fully_convolutional):
-        asking = Grounding(
+        grounding = Grounding(
             classifier,
             dataset,
             names,
@@ -157,13 +155,15 @@ def command(
             skip=skip,
             limit=limit,
         )
-        trial = progress(asking.choosing(out, executor), len(asking.held), "pictures to choose gamma on")
-        chosen = asking.choose(list(trial))
-        asked = progress(asking.records(out, chosen, executor), len(asking.reported))
-        runs.append(asking.run(chosen, list(asked), others))
+        trial = progress(grounding.choosing(out, executor), len(grounding.held), "pictures to choose gamma on")
+        chosen = grounding.choose(list(trial))
+        asked = progress(grounding.records(out, chosen, executor), len(grounding.reported))
+        runs.append(grounding.run(chosen, list(asked), others))
     written = write_tables(runs, out)
     if with_page:
-        written.append(_page(runs, out, shlex.join(["excite", *context.obj])))
+        from excite.experiments.grounding.page import write
+
+        written.append(write(out, runs, command=shlex.join(["excite", *context.obj])))
     if as_json:
         typer.echo(json.dumps({**answer(runs), "seconds": shares_of_time(runs)}))
     else:
@@ -172,7 +172,7 @@ def command(
 
 
 def _gamma(text: str) -> float | Sequence[float]:
-    """The number, or those among which it is to be searched."""
+    """The given gamma, or those to choose from."""
     from excite.experiments.grounding.measure import GAMMAS, PAPERS_GAMMAS
 
     if text in {SEARCH, PAPER}:
@@ -186,13 +186,13 @@ def _gamma(text: str) -> float | Sequence[float]:
     return number
 
 
-def _others(said: Sequence[str], methods: Sequence[str]) -> list[Results]:
-    """The results of other systems, each under a name of its own."""
+def _others(given: Sequence[str], methods: Sequence[str]) -> list[SystemResults]:
+    """The results of other systems, under different names."""
     from excite.experiments.grounding.measure import OWN
     from excite.experiments.grounding.run import read_results
 
-    found: dict[str, Results] = {}
-    for one in said:
+    found: dict[str, SystemResults] = {}
+    for one in given:
         name, _, path = one.partition("=")
         if not name or not path or not name.isprintable():
             raise typer.BadParameter(f"--results is NAME=FILE, as in CCA=cca.jsonl, not {one!r}")
@@ -202,21 +202,17 @@ def _others(said: Sequence[str], methods: Sequence[str]) -> list[Results]:
     return list(found.values())
 
 
-def _page(runs: Sequence[Run], out: Path, called: str) -> Path:
-    from excite.experiments.grounding.page import write
-
-    return write(out, runs, command=called)
-
-
-def _print(runs: Sequence[Run], written: Sequence[Path]) -> None:
-    """The tables, what they are about, and what was left out."""
-    from excite.experiments.grounding.report import lines, sentences, times, titled_tables
+def _print(runs: Sequence[GroundingRun], written: Sequence[Path]) -> None:
+    """Print the tables and sentences."""
+    from excite.experiments.grounding.report import lines, sentences, shares_of_time, time_words, titled_tables
 
     print_columns(lines(runs))
     for title, table in titled_tables(runs).items():
         typer.echo(f"\n{title}:")
         print_columns(table)
     typer.echo()
-    for sentence in [*sentences(runs), *times(runs)]:
+    for sentence in sentences(runs):
         typer.echo(sentence)
+    for model, shares in shares_of_time(runs).items():
+        typer.echo(f"{model}: where the time went: {time_words(shares)}")
     typer.echo(f"written: {', '.join(map(str, written))}")

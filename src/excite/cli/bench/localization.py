@@ -36,9 +36,7 @@ from excite.experiments.base import HELD_OUT, LOCALIZATION_METHODS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from excite.experiments.localization.scores import Run
-
-__all__ = ["EXAMPLES", "command"]
+    from excite.experiments.localization.scores import LocalizationRun
 
 EXAMPLES = """\b
 Examples:
@@ -76,10 +74,10 @@ def command(
     with_page: WithPage = True,
     as_json: AsJson = False,
 ) -> None:
-    """Does the box around the strong part of each map fit the object that was asked for?
+    """Does the box around the strong part of each map fit the queried object?
 
-    A box fits that overlaps by at least a half. Thresholds are chosen on held-out images, for each method; errors
-    are told of the others. Stopped and started again, it goes on where it was.
+    A box fits if its IoU is at least a half. Thresholds are chosen for each method on held-out images; errors are those
+    on the others. An interrupted run resumes.
     """
     from excite.datasets import open_dataset
     from excite.experiments.base import checked_share, chosen_methods, failures_of
@@ -95,7 +93,7 @@ def command(
     dataset = open_dataset(data, split)
     runs = []
     for classifier in load_all(model, weights, labels, size, fully_convolutional):
-        boxing = Localization(
+        localization = Localization(
             classifier,
             dataset,
             names,
@@ -106,10 +104,12 @@ def command(
             held_out=share,
             seed=seed,
         )
-        runs.append(boxing.run(list(progress(boxing.records(out, executor), len(boxing.tasks)))))
+        runs.append(localization.run(list(progress(localization.records(out, executor), len(localization.tasks)))))
     written = write_tables(runs, out)
     if with_page:
-        written.append(_page(runs, out, shlex.join(["excite", *context.obj])))
+        from excite.experiments.localization.page import write
+
+        written.append(write(out, runs, command=shlex.join(["excite", *context.obj])))
     if as_json:
         typer.echo(json.dumps(answer(runs)))
     else:
@@ -117,14 +117,8 @@ def command(
     tell_failures(failures_of(run.about for run in runs), runs[0].about["pictures"])
 
 
-def _page(runs: Sequence[Run], out: Path, called: str) -> Path:
-    from excite.experiments.localization.page import write
-
-    return write(out, runs, command=called)
-
-
-def _print(runs: Sequence[Run], written: Sequence[Path]) -> None:
-    """The table, what it is about, and what was left out."""
+def _print(runs: Sequence[LocalizationRun], written: Sequence[Path]) -> None:
+    """Print the table and sentences."""
     from excite.experiments.localization.report import lines, sentences
 
     print_columns(lines(runs))

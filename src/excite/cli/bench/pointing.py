@@ -36,9 +36,7 @@ from excite.experiments.base import POINTING_METHODS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from excite.experiments.pointing.scores import Run
-
-__all__ = ["EXAMPLES", "command"]
+    from excite.experiments.pointing.scores import PointingRun
 
 EXAMPLES = """\b
 Examples:
@@ -81,10 +79,10 @@ def command(
     with_page: WithPage = True,
     as_json: AsJson = False,
 ) -> None:
-    """Does the maximum of each map lie on an object of the category that was asked for?
+    """Does the maximum of each map lie on an object of the queried category?
 
-    Accuracy is counted for each category and averaged over categories, for all pairs of an image and a category and
-    for the difficult ones. Stopped and started again, it goes on where it was.
+    Accuracy is computed for each category and averaged over categories, for all pairs of an image and a category and
+    for the difficult ones. An interrupted run resumes.
     """
     from excite.datasets import open_dataset
     from excite.datasets.difficult import read_difficult_list
@@ -108,7 +106,11 @@ def command(
         runs.append(game.run(list(progress(game.records(out, executor), len(game.tasks)))))
     written = write_tables(runs, out)
     if with_page:
-        written.append(_page(runs, out, shlex.join(["excite", *context.obj])))
+        from excite.experiments.pointing.page import write
+
+        tolerance, inclusive = runs[0].about["tolerance"], runs[0].about["inclusive"]
+        called = shlex.join(["excite", *context.obj])
+        written.append(write(out, runs, tolerance=tolerance, inclusive=inclusive, command=called))
     if as_json:
         typer.echo(json.dumps(answer(runs)))
     else:
@@ -116,15 +118,8 @@ def command(
     tell_failures(failures_of(run.about for run in runs), runs[0].about["pictures"])
 
 
-def _page(runs: Sequence[Run], out: Path, called: str) -> Path:
-    from excite.experiments.pointing.page import write
-
-    tolerance, inclusive = runs[0].about["tolerance"], runs[0].about["inclusive"]
-    return write(out, runs, tolerance=tolerance, inclusive=inclusive, command=called)
-
-
-def _print(runs: Sequence[Run], written: Sequence[Path]) -> None:
-    """The table, what it means, and what was left out."""
+def _print(runs: Sequence[PointingRun], written: Sequence[Path]) -> None:
+    """Print the table and sentences."""
     from excite.experiments.pointing.report import by_network, columns, sentences
 
     print_columns([columns(row) for run in runs for row in run.rows])

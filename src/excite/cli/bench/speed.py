@@ -14,8 +14,6 @@ from excite.cli.options import MODEL_HELP
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["EXAMPLES", "command"]
-
 EXAMPLES = """\b
 Examples:
   excite bench speed --quick                           the headline, in about one minute
@@ -63,7 +61,7 @@ def command(
 
     from excite.errors import DataError
     from excite.experiments.report.figures import check_plots
-    from excite.experiments.speed.contenders import (
+    from excite.experiments.speed.candidates import (
         QUICK,
         QUICK_SECONDS,
         SECONDS,
@@ -91,7 +89,7 @@ def command(
     }
     plan = Plan(**{**(QUICK if quick else {}), **{name: value for name, value in asked.items() if value is not None}})
     for name in plan.models:
-        find_card(name)  # a wrong name is told before anything is measured
+        find_card(name)  # a wrong name is an error before anything is measured
     budget = (QUICK_SECONDS if quick else SECONDS) if seconds is None else seconds
     bench = SpeedBench(budget, threads or torch.get_num_threads(), checked_device(device))
     tasks = list(plan.tasks())
@@ -107,7 +105,7 @@ def command(
 
 
 def _print(rows: Sequence[dict[str, object]], facts: dict[str, object], written: Sequence[Path]) -> None:
-    """The headline, every row, and how to read them."""
+    """Print the headline, every row, and their explanation."""
     from excite.experiments.speed.report import about, columns, headline
 
     top = headline(rows)

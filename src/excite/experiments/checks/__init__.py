@@ -1,1 +1,1 @@
-"""Can these maps be relied on? Checks of explanations that need images, but nobody's word for what is in them."""
+"""Checks of the maps of a classifier that need images without annotations: mass, values, randomisation, removal ..."""

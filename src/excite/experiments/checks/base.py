@@ -1,4 +1,4 @@
-"""What a check is: something measured on each image, and what all of it says."""
+"""The interface of a check: a measurement on each image, and a verdict on all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from excite.experiments.readable_layers import all_maps
 from excite.metrics.ranking import rank_correlation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from PIL import Image
     from torch import Tensor, nn
@@ -26,19 +26,12 @@ if TYPE_CHECKING:
 Standing = Literal["holds", "doubtful", "fails"]
 STANDINGS: tuple[Standing, ...] = ("holds", "doubtful", "fails")
 Measured = Mapping[str, Any]
-"""What a check has measured on one image, as plain values for JSON."""
+"""The measurement of a check on one image, as plain values for JSON."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves to draw.
-
-    Attributes:
-        title: what they show.
-        across: the name of the axis across,
-        up: and of the one up.
-        lines: by name, pairs of a place and a value.
-    """
+    """Curves to draw: title, axis labels, and by name the points (x, y) of each line."""
 
     title: str
     across: str
@@ -48,12 +41,12 @@ class Panel:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check says of a method on a classifier.
+    """The result of a check for a method on a classifier.
 
     Attributes:
         standing: whether the maps can be relied on in this respect.
-        sentences: that in plain words, with the figures.
-        rows: a table of the figures, by the names of its columns.
+        sentences: the result in words, with the figures.
+        rows: a table of the figures, by column.
         panels: curves to draw.
     """
 
@@ -68,40 +61,37 @@ class Check:
     """A check, one line in `CHECKS`.
 
     Attributes:
-        name: what users type.
-        question: what it asks.
-        measure: what is found on one image.
-        judge: what all images say of a method, given by name.
+        name: on the command line.
+        question: its heading.
+        measure: the measurement on one image.
+        judge: the verdict of all measurements for a method, given by name.
     """
 
     name: str
     question: str
-    measure: Callable[[Seen], dict[str, Any]]
+    measure: Callable[[CheckedImage], dict[str, Any]]
     judge: Callable[[Sequence[Measured], str], Verdict]
 
 
 def worst(standings: Sequence[Standing]) -> Standing:
-    """The least reassuring of several.
-
-    Example:
-        >>> worst(["holds", "doubtful"])
-        'doubtful'
-    """
+    """The least reassuring of several."""
     return max(standings, key=STANDINGS.index)
 
 
-# An image, what the classifier found in it, and the maps that explain the finding.
+def standing_of(value: float, holds: float, doubtful: float) -> Standing:
+    """The standing of a value that should be small: below ``holds``, below ``doubtful``, or above both."""
+    return "holds" if value < holds else "doubtful" if value < doubtful else "fails"
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """What every check is given.
+class CheckedImage:
+    """An image, the classifier's most probable concept, and the maps that explain it: the input of every check.
 
     Attributes:
-        classifier: who is asked.
+        classifier: the classifier.
         layers: for each method, by name, the layer at which it is read; the checked method is the first.
-        picture: about what.
-        seed: whatever is drawn at random is drawn by it.
+        picture: the image.
+        seed: of all random draws.
     """
 
     classifier: Classifier
@@ -111,22 +101,22 @@ class Seen:
 
     @property
     def method(self) -> str:
-        """The method that is checked; the others are there to compare."""
+        """The checked method; the others are there for comparison."""
         return next(iter(self.layers))
 
     @cached_property
     def inputs(self) -> Tensor:
-        """The image as the network takes it, [1, 3, H, W]."""
+        """The preprocessed image, [1, 3, H, W]."""
         return self.classifier.prepared(self.picture)[None]
 
     @cached_property
     def probabilities(self) -> Tensor:
-        """What the classifier says of all its concepts, [C]."""
+        """The probabilities of all concepts, [C]."""
         return self.answer(self.inputs)[0]
 
     @cached_property
     def finding(self) -> Concept:
-        """The concept of which the classifier is surest: the one that is explained."""
+        """The most probable concept: the one that is explained."""
         return self.concept(int(self.probabilities.argmax()))
 
     @cached_property
@@ -135,27 +125,27 @@ class Seen:
         return self.maps_of()
 
     @cached_property
-    def heard(self) -> Tensor:
-        """The places of the layer of ``mwp`` from which the output hears at all, [h, w].
+    def reached(self) -> Tensor:
+        """The positions of the layer of ``mwp`` on which the output depends at all, [h, w].
 
-        A convolution of one place that steps by two passes over three of four places: they can never win. That all
-        maps are empty there would look like agreement.
+        A 1 x 1 convolution of stride 2 skips three of four positions, which can never win. That all maps are empty
+        there would look like agreement.
         """
         return self.maps["mwp"].values > 0
 
     def likeness(self, method: str, other: AttentionMap) -> float:
-        """The rank correlation of the method's map with another one of it, among the places that are heard."""
+        """The rank correlation of the method's map with another one of it, over the reached positions."""
         own = self.maps[method]
-        if own.layer != self.maps["mwp"].layer or own.values.shape != self.heard.shape:
+        if own.layer != self.maps["mwp"].layer or own.values.shape != self.reached.shape:
             return rank_correlation(own.values, other.values)
-        return rank_correlation(own.values[self.heard], other.values[self.heard])
+        return rank_correlation(own.values[self.reached], other.values[self.reached])
 
     def concept(self, unit: int) -> Concept:
-        """An output of the classifier as something to look for."""
+        """The concept of an output unit."""
         return self.classifier.labels_for(len(self.probabilities)).find(unit)
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Probabilities [N, C] of prepared images."""
+        """Probabilities [N, C] of preprocessed images."""
         with torch.no_grad():
             return self.classifier.probabilities(self.classifier.module(inputs).float())
 
@@ -165,10 +155,8 @@ class Seen:
         concept: Concept | None = None,
         picture: Image.Image | None = None,
         module: nn.Module | None = None,
-        methods: Sequence[str] | None = None,
     ) -> dict[str, AttentionMap]:
-        """The map by each method where one thing is changed: another concept, image or network, or fewer methods."""
+        """The map by each method with one change: another concept, image or network."""
         classifier = self.classifier if module is None else replace(self.classifier, module=module)
-        layers = {method: self.layers[method] for method in methods or self.layers}
-        found = all_maps(classifier, picture or self.picture, [concept or self.finding], layers)
+        found = all_maps(classifier, picture or self.picture, [concept or self.finding], self.layers)
         return {one.method: one for _, one in found}

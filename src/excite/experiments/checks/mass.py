@@ -1,4 +1,4 @@
-"""How much of the signal is kept on its way down?"""
+"""Checks of the signal: the share of it that arrives, unchanged outputs, and rounding errors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from excite.experiments.checks.base import Measured, Seen, Standing
+    from excite.experiments.checks.base import CheckedImage, Measured, Standing
 
 
 EXACT = 1e-4
-MOST_PLACES = 0.9  # with fewer, it is worth a word
-ENOUGH = 0.1  # of the signal: less, and nine tenths of the answer are not in the map
+MOST_POSITIONS = 0.9  # with fewer reached positions, it is mentioned
+ENOUGH = 0.1  # of the signal: with less, nine tenths of the answer are not in the map
+ROUNDING = 0.01  # of the map
 
 
-def mass_kept(seen: Seen) -> dict[str, Any]:
+def mass_kept(seen: CheckedImage) -> dict[str, Any]:
     """The share of the signal that arrives at each layer through which all of it must pass, from the top down.
 
-    What a unit owes to its bias alone is lost by definition; nothing may be gained, and nothing be negative.
+    The share of a unit that only its bias excites is lost by definition; nothing may be gained or negative.
     """
     module, inputs = seen.classifier.module, seen.inputs
     names = [layer.name for layer in spatial_layers(module, inputs)]
@@ -43,14 +44,14 @@ def mass_kept(seen: Seen) -> dict[str, Any]:
         "reading": reading,
         "layers": {name: float(arrived[name].sum()) for name in reversed(layers)},
         "read": float(arrived[reading].sum()),
-        "heard": float(seen.heard.float().mean()),
+        "heard": float(seen.reached.float().mean()),
         "negative": min(float(values.clamp(max=0).sum()) for values in arrived.values()),
         "finite": all(bool(torch.isfinite(values).all()) for values in arrived.values()),
     }
 
 
 def judge_mass(measured: Sequence[Measured], _method: str) -> Verdict:
-    """Nothing gained, nothing negative, and enough of it kept to speak of."""
+    """Nothing gained, nothing negative, and enough of the signal kept."""
     layers = [name for name in measured[0]["layers"] if all(name in one["layers"] for one in measured)]
     kept = {layer: [one["layers"][layer] for one in measured] for layer in layers}
     reads = [one["read"] for one in measured]
@@ -64,34 +65,29 @@ def judge_mass(measured: Sequence[Measured], _method: str) -> Verdict:
     where = measured[0]["reading"]
     if broken:
         standing: Standing = "fails"
-        said = f"The signal is not conserved: up to {most:.4f} of it arrives. This is a fault, please report it."
+        text = f"The signal is not conserved: up to {most:.4f} of it arrives. This is a fault, please report it."
     else:
         standing = "holds" if read.value >= ENOUGH else "doubtful"
-        said = f"Of the signal {read} arrives at {where}, at least {min(reads):.2f}; the rest ends in biases."
+        text = f"Of the signal {read} arrives at {where}, at least {min(reads):.2f}; the rest ends in biases."
         if standing == "doubtful":
-            said += " The map speaks for that share only: read a layer nearer to the output."
-        heard = mean([one["heard"] for one in measured]).value
-        if heard < MOST_PLACES:
-            said += f" Only {heard:.0%} of its places are heard by the layers above, which step over the others."
+            text += " The map speaks for that share only: read a layer nearer to the output."
+        reached = mean([one["heard"] for one in measured]).value
+        if reached < MOST_POSITIONS:
+            text += f" Only {reached:.0%} of its places are heard by the layers above, which step over the others."
     rows = [
         {"layer": layer, "mean": f"{float(mean(values).value):.3f}", "least": f"{min(values):.3f}"}
         for layer, values in kept.items()
     ]
-    curve = [(float(place), mean(values).value) for place, values in enumerate(kept.values())]
+    curve = [(float(k), mean(values).value) for k, values in enumerate(kept.values())]
     panel = Panel("Signal kept", "layers that all of it must pass, from the top", "share of the signal", {"mwp": curve})
-    return Verdict(standing, (said,), rows, (panel,))
+    return Verdict(standing, (text,), rows, (panel,))
 
 
 MASS = Check("mass", "How much of the signal is kept on its way down?", mass_kept, judge_mass)
 
 
-# Does the network answer what it always answers, and are the digits of its maps enough?
-
-DIGITS = 0.01  # of the map
-
-
-def values_agree(seen: Seen) -> dict[str, Any]:
-    """The network's answers before, while and after it is explained; and how far its map is from double precision."""
+def values_agree(seen: CheckedImage) -> dict[str, Any]:
+    """Changes of the outputs during and after the explanation, and the map's distance to double precision."""
     module, inputs = seen.classifier.module, seen.inputs
     layer = seen.layers["mwp"][0]
     with torch.no_grad():
@@ -108,30 +104,30 @@ def values_agree(seen: Seen) -> dict[str, Any]:
 
 
 def _explained(module: nn.Module, inputs: Tensor, layer: str, units: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The answer, and the map of winning probabilities [h, w] in double precision."""
+    """The output, and the map of winning probabilities [h, w] in double precision."""
     sweep = ExcitationPass(module, inputs, [layer])
     arrived = sweep.down(prior(sweep.output, dict.fromkeys(units, 1.0)))[layer]
     return sweep.output.detach(), arrived.double()
 
 
 def judge_values(measured: Sequence[Measured], _method: str) -> Verdict:
-    """The same answers to the last bit, and maps whose digits are enough."""
+    """The same outputs to the last bit, and maps of sufficient precision."""
     gaps = {"while it is explained": "while", "afterwards": "after"}
     largest = {words: max(one[name] for one in measured) for words, name in gaps.items()}
     rounding = max(one["rounding"] for one in measured)
     changed = [words for words, gap in largest.items() if gap != 0]
     if changed:
         standing: Standing = "fails"
-        said = f"The network answers otherwise {' and '.join(changed)}: this is a fault, please report it."
+        text = f"The network answers otherwise {' and '.join(changed)}: this is a fault, please report it."
     else:
-        standing = "holds" if rounding < DIGITS else "doubtful"
-        said = (
+        standing = "holds" if rounding < ROUNDING else "doubtful"
+        text = (
             "The network answers the same, to the last bit, before, while and after it is explained. By rounding at "
             f"most {rounding:.1g} of a map is elsewhere than in double precision."
         )
     rows = [{"": f"answers {words} differ by", "at most": f"{gap:.1g}"} for words, gap in largest.items()]
     rows.append({"": "of the map lies elsewhere than in double precision", "at most": f"{rounding:.1g}"})
-    return Verdict(standing, (said,), rows)
+    return Verdict(standing, (text,), rows)
 
 
 VALUES = Check("values", "Are the values right?", values_agree, judge_values)

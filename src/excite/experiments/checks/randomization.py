@@ -1,6 +1,6 @@
-"""Do the maps depend on what the network has learned? Its layers are drawn anew, from the top down.
+"""Checks of the maps' dependence on the learned weights and on the concept.
 
-A map that stays as it was when the weights are random shows the image's edges, not the classifier's evidence
+A map that stays the same when the weights are random shows the image's edges, not the classifier's evidence
 (Adebayo et al. 2018, "Sanity checks for saliency maps").
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from excite.errors import ModelError
-from excite.experiments.checks.base import Check, Panel, Verdict, worst
+from excite.experiments.checks.base import Check, Panel, Verdict, standing_of, worst
 from excite.metrics.statistics import mean, mean_curve
 
 if TYPE_CHECKING:
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from excite.experiments.checks.base import Measured, Seen, Standing
+    from excite.experiments.checks.base import CheckedImage, Measured
     from excite.vocabulary import Concept
 
 
-UNLIKE = 0.2  # a rank correlation below it: hardly anything is left of the map
-LIKE = 0.5
+UNLIKE, LIKE = 0.2, 0.5  # rank correlations with the map of a random network
+DIFFERENT, ALIKE = 0.5, 0.9  # rank correlations of the maps of two concepts
+STOPS = 8  # of the randomisation: deep networks have a hundred layers
+RANDOM_CONCEPTS = 2
 
-STOPS = 8  # networks have a hundred layers: not all of them need a look of their own
 
-
-def under_randomisation(seen: Seen) -> dict[str, Any]:
+def under_randomisation(seen: CheckedImage) -> dict[str, Any]:
     """The rank correlation of each method's map with its map of ever more random networks."""
     layers = learned_layers(seen.classifier.module)
     curves: dict[str, list[float]] = {method: [] for method in seen.layers}
-    random = []
+    names = []
     for name, module in randomised_top_down(seen.classifier.module, seen.seed, stops(len(layers))):
-        random.append(name)
+        names.append(name)
         for method, found in seen.maps_of(module=module).items():
             curves[method].append(seen.likeness(method, found))
     shares = [count / len(layers) for count in stops(len(layers))]
-    return {"down_to": random, "shares": shares, "curves": curves}
+    return {"down_to": names, "shares": shares, "curves": curves}
 
 
 def learned_layers(module: nn.Module) -> list[str]:
-    """The names of the modules with weights of their own that can be drawn anew, the top one first.
+    """The names of the modules with weights that can be reset, the top one first.
 
     Example:
         >>> from torch import nn
@@ -59,7 +59,7 @@ def learned_layers(module: nn.Module) -> list[str]:
 
 
 def stops(layers: int) -> list[int]:
-    """After how many random layers the map is looked at: the first, the half, all, and evenly between.
+    """The numbers of random layers at which maps are computed: the first, half, all, and evenly between.
 
     Example:
         >>> stops(3), stops(99)
@@ -69,15 +69,15 @@ def stops(layers: int) -> list[int]:
 
 
 def randomised_top_down(module: nn.Module, seed: int, after: list[int]) -> Iterator[tuple[str, nn.Module]]:
-    """The network with its top layers drawn anew as before training, ever more of them; always the same copy.
+    """The network with ever more of its top layers reset to random weights; always the same copy.
 
     Args:
-        module: the network; it is left alone.
-        seed: the same seed draws the same weights.
-        after: after how many layers it is shown.
+        module: the network, which is not changed.
+        seed: of the weights.
+        after: the numbers of layers at which it is yielded.
 
     Yields:
-        the name of the layer that was drawn last, and the network.
+        the name of the layer that was reset last, and the network.
 
     Example:
         >>> from torch import nn
@@ -95,15 +95,14 @@ def randomised_top_down(module: nn.Module, seed: int, after: list[int]) -> Itera
 
 
 def judge_independence(measured: Sequence[Measured], method: str) -> Verdict:
-    """A map must hardly be like what it was once the top half of the network is random."""
+    """The map of the trained network must differ from that with the top half random."""
     shares = measured[0]["shares"]
     curves = {name: mean_curve([one["curves"][name] for one in measured]) for name in measured[0]["curves"]}
     half = next(k for k, share in enumerate(shares) if share >= 0.5)
-    left = {name: mean([_left(one["curves"][name][half:]) for one in measured]) for name in curves}
-    own = left[method].value
-    standing: Standing = "holds" if own < UNLIKE else "doubtful" if own < LIKE else "fails"
+    left = {name: mean([_average(one["curves"][name][half:]) for one in measured]) for name in curves}
+    standing = standing_of(left[method].value, UNLIKE, LIKE)
     words = {"holds": "come", "doubtful": "come only in part", "fails": "hardly come"}[standing]
-    said = (
+    text = (
         f"The maps {words} from what the network has learned: once the top half of its layers is random, the rank "
         f"correlation of {method} with what it was is {left[method]}; below {UNLIKE} is wanted. With just that half "
         f"random it is {curves[method][half]:z.2f}, and the highest from there on {max(curves[method][half:]):z.2f}."
@@ -119,12 +118,11 @@ def judge_independence(measured: Sequence[Measured], method: str) -> Verdict:
     ]
     lines = {name: [(0.0, 1.0), *zip(shares, curve, strict=True)] for name, curve in curves.items()}
     panel = Panel("Likeness to the map of a random network", "share of layers, from the top", "rank correlation", lines)
-    return Verdict(standing, (said, *after), rows, (panel,))
+    return Verdict(standing, (text, *after), rows, (panel,))
 
 
-def _left(curve: Sequence[float]) -> float:
-    """What is left of the likeness on average, whatever its sign is at single places."""
-    return sum(curve) / len(curve)
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 RANDOMISATION = Check(
@@ -135,15 +133,8 @@ RANDOMISATION = Check(
 )
 
 
-# Do the maps of different concepts differ?
-
-DIFFERENT, ALIKE = 0.5, 0.9  # rank correlations
-
-STRANGERS = 2  # concepts drawn at random
-
-
-def between_classes(seen: Seen) -> dict[str, Any]:
-    """The rank correlation of the finding's map with those of the next finding and of concepts drawn at random."""
+def between_classes(seen: CheckedImage) -> dict[str, Any]:
+    """The rank correlation of the finding's map with those of the second best and of random concepts."""
     others = [other for other in _others(seen) if other.units != seen.finding.units]
     likeness: dict[str, list[float]] = {method: [] for method in seen.layers}
     for other in others:
@@ -152,34 +143,30 @@ def between_classes(seen: Seen) -> dict[str, Any]:
     return {"others": [other.name for other in others], "likeness": likeness}
 
 
-def _others(seen: Seen) -> Iterator[Concept]:
+def _others(seen: CheckedImage) -> Iterator[Concept]:
     order = seen.probabilities.argsort(descending=True).tolist()
     yield from (seen.concept(unit) for unit in order[1:2])
     generator = torch.Generator().manual_seed(seen.seed)
-    drawn = torch.randperm(max(0, len(order) - 2), generator=generator)[:STRANGERS].tolist()
+    drawn = torch.randperm(max(0, len(order) - 2), generator=generator)[:RANDOM_CONCEPTS].tolist()
     yield from (seen.concept(order[2 + k]) for k in drawn)
 
 
 def judge_classes(measured: Sequence[Measured], method: str) -> Verdict:
     """Maps of different concepts must differ, those with contrast more than those without."""
-    names = list(measured[0]["likeness"])
-    each = {name: mean([_of(one, name) for one in measured]) for name in names}
+    likeness = {name: [_average(one["likeness"][name]) for one in measured] for name in measured[0]["likeness"]}
+    each = {name: mean(values) for name, values in likeness.items()}
     own = each[method]
-    standing: Standing = "holds" if own.value < DIFFERENT else "doubtful" if own.value < ALIKE else "fails"
+    standing = standing_of(own.value, DIFFERENT, ALIKE)
     words = {"holds": "differ", "doubtful": "differ a little", "fails": "are nearly the same"}
-    said = [f"The maps of different concepts {words[standing]}: rank correlation {own} by {method}."]
+    lines = [f"The maps of different concepts {words[standing]}: rank correlation {own} by {method}."]
     if method != "mwp":
-        gap = mean([_of(one, method) - _of(one, "mwp") for one in measured])
-        said.append(f"Without contrast (mwp) it is {each['mwp']}; the difference is {gap}.")
+        gap = mean([a - b for a, b in zip(likeness[method], likeness["mwp"], strict=True)])
+        lines.append(f"Without contrast (mwp) it is {each['mwp']}; the difference is {gap}.")
         if gap.value >= 0:
             standing = worst([standing, "doubtful"])
-            said.append(f"So {method} tells concepts apart no better than maps without contrast.")
-    return Verdict(standing, tuple(said), [{"method": name, "rank correlation": str(each[name])} for name in names])
-
-
-def _of(one: Measured, method: str) -> float:
-    likeness: list[float] = one["likeness"][method]
-    return sum(likeness) / len(likeness)
+            lines.append(f"So {method} tells concepts apart no better than maps without contrast.")
+    rows = [{"method": name, "rank correlation": str(value)} for name, value in each.items()]
+    return Verdict(standing, tuple(lines), rows)
 
 
 CLASSES = Check("classes", "Do the maps of different concepts differ?", between_classes, judge_classes)

@@ -1,40 +1,38 @@
-"""All checks of a classifier on some images, and what they come to."""
+"""All checks of a classifier on some images, and their report. A new check is one file and one line in `CHECKS`."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from excite import __version__
 from excite.errors import ImageError, MethodError
-from excite.experiments.checks.base import STANDINGS, Check, Seen, worst
+from excite.experiments.base import digest, image_records
+from excite.experiments.checks.base import STANDINGS, Check, CheckedImage, worst
 from excite.experiments.checks.mass import MASS, VALUES
+from excite.experiments.checks.perturbation import REMOVAL, STABILITY
 from excite.experiments.checks.randomization import CLASSES, RANDOMISATION
-from excite.experiments.checks.removal import REMOVAL
-from excite.experiments.checks.stability import STABILITY
 from excite.experiments.readable_layers import ReadableLayers
+from excite.experiments.report.figures import INK, LOOKS, new_figure, save_png, style_axes
+from excite.experiments.report.html import Html, drawing, element, facts_list, how_to_read, joined, table, write_page
+from excite.experiments.report.tables import markdown_table
 from excite.images import file_state, find_images, read_image
-from excite.jobs import Executor, open_results
-from excite.jobs.loop import run
 from excite.methods import find_method
 from excite.metrics.statistics import FEW
 from excite.models.classifier import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from excite.experiments.checks.base import Standing, Verdict
-    from excite.jobs import Entry
+    from excite.experiments.checks.base import Panel, Standing, Verdict
+    from excite.jobs import Entry, Executor
     from excite.models import Classifier
 
-
-# Every check by its name. A new one is one file beside this one and one line in `CHECKS`.
 
 CHECKS: Mapping[str, Check] = {
     check.name: check for check in (MASS, VALUES, RANDOMISATION, CLASSES, REMOVAL, STABILITY)
@@ -42,7 +40,7 @@ CHECKS: Mapping[str, Check] = {
 
 
 def chosen_checks(names: str | None) -> list[str]:
-    """The checks that somebody has named, or all of them.
+    """The checks of a comma-separated list, or all of them.
 
     Example:
         >>> chosen_checks("values,mass"), len(chosen_checks(None))
@@ -55,21 +53,25 @@ def chosen_checks(names: str | None) -> list[str]:
     return list(chosen)
 
 
-# What is done for each image: every check, and the facts that it found.
-
 ODD_NAMES = ("utf-8", "surrogateescape")
-AS_MEASURED = 2  # goes up when a check measures otherwise, so that older facts do not count any more
+AS_MEASURED = 2  # the version of the measurements: older records are measured again
+PEERS = ("mwp", "grad", "grad-cam", "lrp")  # methods for comparison; and a random map in the removal check
+READING = (
+    "A check holds, is doubtful or fails. Figures are means over images with 95 % intervals; a rank correlation is 1 "
+    "for maps that put all places in the same order and 0 for maps that have nothing to do with each other."
+)
+PHOTOGRAPHS = ("chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg")  # inside scikit-image, with free licences
 
 
 @dataclass(frozen=True, eq=False)
-class Checking:
-    """The work done for each image.
+class CheckMeasurement:
+    """Computes the record of an image: the measurements of every check.
 
     Attributes:
-        classifier: who is checked.
+        classifier: the classifier.
         layers: for each method, by name, the layer at which it is read; the checked one first.
         checks: the names of the checks.
-        seed: whatever is drawn at random is drawn by it.
+        seed: of all random draws.
         question: all of that as text.
     """
 
@@ -84,14 +86,13 @@ class Checking:
         object.__setattr__(self, "question", json.dumps([facts, identity(self.classifier)]))
 
     def key(self, task: Path) -> str:
-        """Changes when the image, the classifier, the question or the program does."""
-        return hashlib.sha256(json.dumps([self.question, *file_state(task)]).encode()).hexdigest()[:16]
+        """A digest of the image, the classifier, the question and the version."""
+        return digest([self.question, *file_state(task)])
 
     def __call__(self, task: Path) -> dict[str, Any]:
-        """Look at the image, and measure. Each has weights and noise of its own: a single draw may be odd."""
-        seen = Seen(
-            self.classifier, self.layers, read_image(task), self.seed + zlib.crc32(task.name.encode(*ODD_NAMES))
-        )
+        """The record of an image; each has its own random weights and noise."""
+        seed = self.seed + zlib.crc32(task.name.encode(*ODD_NAMES))
+        seen = CheckedImage(self.classifier, self.layers, read_image(task), seed)
         return {
             "image": str(task),
             "finding": seen.finding.name,
@@ -100,21 +101,16 @@ class Checking:
         }
 
 
-# All checks of a classifier on some images, and what they come to.
-
-PEERS = ("mwp", "grad", "grad-cam", "lrp")  # what every method is seen beside; a random map too, where that says much
-
-
 @dataclass(frozen=True)
 class SanityReport:
-    """What the checks say.
+    """The verdicts of the checks.
 
     Attributes:
         model: the classifier's name.
-        method: the one that was checked,
-        layer: and where it was read.
-        pictures: on how many images.
-        verdicts: what each check says, by its name.
+        method: the checked method.
+        layer: the layer at which it is read.
+        pictures: number of images.
+        verdicts: by the names of the checks.
     """
 
     model: str
@@ -131,18 +127,14 @@ class SanityReport:
     def summary(self) -> str:
         """Whether the maps can be relied on, in a sentence."""
         asked = f"the maps of {self.method} at {self.layer} of {self.model}"
-        told = "1 image" if self.pictures == 1 else f"{self.pictures} images"
+        images = "1 image" if self.pictures == 1 else f"{self.pictures} images"
         few = " So few images say little: name more of them." if self.pictures < FEW else ""
         if self.standing == "holds":
-            return f"Yes: {asked} passed all {len(self.verdicts)} checks on {told}.{few}"
+            return f"Yes: {asked} passed all {len(self.verdicts)} checks on {images}.{few}"
         opening = "No" if self.standing == "fails" else "With care"
-        words = [
-            f"{standing}: {', '.join(names)}" for standing in reversed(STANDINGS) if (names := self._names(standing))
-        ]
-        return f"{opening}: {asked}, checked on {told}. {'; '.join(words).capitalize()}.{few}"
-
-    def _names(self, standing: Standing) -> list[str]:
-        return [name for name, verdict in self.verdicts.items() if verdict.standing == standing]
+        names = {each: [name for name, one in self.verdicts.items() if one.standing == each] for each in STANDINGS}
+        words = [f"{each}: {', '.join(names[each])}" for each in reversed(STANDINGS) if names[each]]
+        return f"{opening}: {asked}, checked on {images}. {'; '.join(words).capitalize()}.{few}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -165,24 +157,24 @@ class SanityReport:
         }
 
 
-class Sanity:
-    """Checks the maps of a method on a classifier, beside those of others.
+class SanityChecks:
+    """Checks the maps of a method on a classifier, in comparison with other methods.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         pictures: the files to check it on.
         method: a name from `excite.METHODS`.
-        layer: where to read it and the maps without contrast; None for where they should be.
+        layer: at which to read it and the maps without contrast; None for the default layers.
         checks: names from `CHECKS`.
-        seed: whatever is drawn at random is drawn by it.
+        seed: of all random draws.
 
     Attributes:
-        layers: for each method, by name, where it is read; the checked one first.
+        layers: for each method, by name, the layer at which it is read; the checked one first.
         unreadable: why a method of comparison is left out.
-        failures: a line for each image that could not be read.
+        failures: a line for each unreadable image.
 
     Example:
-        >>> sanity = Sanity(excite.load(), find_images("photos"))                    # doctest: +SKIP
+        >>> sanity = SanityChecks(excite.load(), find_images("photos"))              # doctest: +SKIP
         >>> sanity.report(list(sanity.records(Path("out")))).summary()               # doctest: +SKIP
         'Yes: the maps of c-mwp at blocks.14 of efficientnet-lite0 passed all 6 checks on 8 images.'
     """
@@ -212,16 +204,10 @@ class Sanity:
         self.unreadable = beside.unreadable
 
     def records(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
-        """Check image by image, kept in ``records.jsonl``: started again, it goes on where it was.
-
-        Args:
-            out: the folder for it.
-            workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
-        """
-        executor = Executor.of(workers)
-        store = open_results(out / "records.jsonl", ("image", "finding", "checks"), parquet=executor.is_cluster)
-        work = Checking(self.classifier, self.layers, self.checks, self.seed)
-        return run(work, self.pictures, store, workers=executor, failures=self.failures)
+        """The record of each image, kept in ``records.jsonl``; see `excite.experiments.base.image_records`."""
+        work = CheckMeasurement(self.classifier, self.layers, self.checks, self.seed)
+        path, fields = out / "records.jsonl", ("image", "finding", "checks")
+        return image_records(work, self.pictures, path, fields, workers=workers, failures=self.failures)
 
     def facts(self) -> list[tuple[str, str]]:
         """What was checked, and what was left out and why."""
@@ -231,7 +217,7 @@ class Sanity:
         return facts + [("could not be read", failure) for failure in self.failures]
 
     def report(self, records: Sequence[Entry]) -> SanityReport:
-        """What the records say."""
+        """The verdicts on the records."""
         if not records:
             raise ImageError(f"none of the {len(self.pictures)} images could be read; the first: {self.failures[0]}")
         method = next(iter(self.layers))
@@ -241,21 +227,17 @@ class Sanity:
         return SanityReport(self.classifier.name, method, self.layers[method][0], len(records), verdicts)
 
 
-# The images of a check: a few of those that somebody has, or photographs that are there without asking anybody.
-
-PHOTOGRAPHS = ("chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg")  # inside scikit-image, with free licences
-
-
 def pictures_of(patterns: Sequence[str], limit: int) -> list[Path]:
-    """The files of images, folders and patterns, each once; of more than ``limit`` some, evenly among them.
+    """The files of images, folders and patterns, or of scikit-image's photographs; at most ``limit``, evenly spread.
 
     Example:
         >>> [file.name for file in pictures_of([], 2)]
         ['chelsea.png', 'astronaut.png']
     """
-    if not patterns:
-        return _evenly(_photographs(), limit)
-    return _evenly(find_images(patterns), limit)
+    files = find_images(patterns) if patterns else _photographs()
+    if len(files) <= limit:
+        return files
+    return [files[k * len(files) // limit] for k in range(limit)]
 
 
 def _photographs() -> list[Path]:
@@ -265,8 +247,79 @@ def _photographs() -> list[Path]:
     return [Path(spec.origin).parent / "data" / name for name in PHOTOGRAPHS]
 
 
-def _evenly(files: list[Path], limit: int) -> list[Path]:
-    """Some of the files, from all parts of the list: those of one folder are often all alike."""
-    if len(files) <= limit:
-        return files
-    return [files[k * len(files) // limit] for k in range(limit)]
+def curves_figure(verdicts: Iterable[Verdict], method: str) -> Any:
+    """All panels of the checks, side by side; the checked method is drawn thick. None where there are none."""
+    panels = [panel for verdict in verdicts for panel in verdict.panels]
+    if not panels:
+        return None
+    names = dict.fromkeys([method, *(line for panel in panels for line in panel.lines)])
+    looks = dict(zip(names, cycle(LOOKS), strict=False))
+    figure = new_figure(3.6 * len(panels), 3.9)
+    drawn: dict[str, Any] = {}
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        drawn |= _drawn(axes, panel, looks, method)
+    shown = {name: drawn[name] for name in names if name in drawn}
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown), frameon=False, fontsize=9)
+    return figure
+
+
+def _drawn(axes: Any, panel: Panel, looks: Mapping[str, tuple[str, str]], method: str) -> dict[str, Any]:
+    """Draw a panel; the lines by name."""
+    lines = {}
+    for name, points in panel.lines.items():
+        colour, marker = looks[name]
+        across, up = zip(*points, strict=True)
+        width, above = (2.6, 3) if name == method else (1.3, 2)
+        style = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": width, "zorder": above}
+        (lines[name],) = axes.plot(across, up, **style)
+    axes.set_title(panel.title, fontsize=10, color=INK)
+    axes.set_xlabel(panel.across, fontsize=9, color=INK)
+    axes.set_ylabel(panel.up, fontsize=9, color=INK)
+    axes.set_ylim(min(0.0, axes.get_ylim()[0]), axes.get_ylim()[1])
+    style_axes(axes)
+    return lines
+
+
+def text(report: SanityReport) -> list[str]:
+    """The report as lines for a terminal: each check's standing and sentences, and then the summary."""
+    lines = []
+    for name, verdict in report.verdicts.items():
+        first, *more = verdict.sentences
+        lines.append(f"{verdict.standing:9} {name:14} {first}")
+        lines += [f"{'':9} {'':14} {sentence}" for sentence in more]
+    return [*lines, report.summary()]
+
+
+def markdown(report: SanityReport, command: str) -> str:
+    """The report as a section of a page of documentation."""
+    parts = [f"### {report.model}, {report.method} at {report.layer}", report.summary(), f"Command: `{command}`"]
+    for name, verdict in report.verdicts.items():
+        parts += [f"**{CHECKS[name].question}** {verdict.standing.capitalize()}.", " ".join(verdict.sentences)]
+        parts += [markdown_table(verdict.rows)] if name != "mass" else []
+    return "\n\n".join(parts) + "\n"
+
+
+def write_figure(report: SanityReport, path: Path) -> Path | None:
+    """Draw the curves; None where the checks have none."""
+    figure = curves_figure(report.verdicts.values(), report.method)
+    return None if figure is None else save_png(figure, path)
+
+
+def write_html(report: SanityReport, facts: list[tuple[str, str]], command: str, path: Path) -> Path:
+    """Write the report as an HTML page."""
+    figure = curves_figure(report.verdicts.values(), report.method)
+    sections = {"Summary": element("p", element("strong", report.summary()))}
+    if figure is not None:
+        titles = [panel.title for verdict in report.verdicts.values() for panel in verdict.panels]
+        sections["Curves"] = drawing(figure, f"Curves: {', '.join(titles)}")
+    sections |= {CHECKS[name].question: _section(verdict) for name, verdict in report.verdicts.items()}
+    sections["How to read this"] = joined([facts_list(facts), how_to_read(READING, command)])
+    title = f"Can these maps be relied on? {report.model}, {report.method}"
+    return write_page(path, title, f"Checked on {report.pictures} images.", sections)
+
+
+def _section(verdict: Verdict) -> Html:
+    columns = list(verdict.rows[0])
+    rows = [[row[column] for column in columns] for row in verdict.rows]
+    words = element("p", element("strong", verdict.standing.capitalize()), ". ", " ".join(verdict.sentences))
+    return joined([words, table("Over all images", columns, rows)])

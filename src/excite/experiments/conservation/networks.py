@@ -1,4 +1,4 @@
-"""The classifiers of torchvision and timm that the engine is tried on: the smallest of every kind, without weights."""
+"""The smallest architectures of every family of torchvision and timm, and their random weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SOURCES = ("torchvision", "timm")
 
-# A family a line. torchvision's are called as their papers call them, timm's as the module they are written in.
+# A family a line, named by its paper for torchvision and by its module for timm.
 TORCHVISION = """
 AlexNet         alexnet
 VGG             vgg11 vgg11_bn
@@ -158,7 +158,7 @@ xception_aligned           xception41p
 xcit                       xcit_nano_12_p16_224
 """
 
-# What makes networks smaller that come in no small size: fewer of the same blocks, or narrower ones.
+# Options for networks without a small variant: fewer or narrower blocks.
 SMALLER: dict[str, dict[str, Any]] = {
     "beit_base_patch16_224": {"depth": 2},
     "deepseek_vit_412m": {"depth": 1},
@@ -169,27 +169,26 @@ SMALLER: dict[str, dict[str, Any]] = {
     "samvit_base_patch16_224": {"depth": 2},
 }
 
-SIZES = (64, 96, 128, 224, 256)  # tried from the smallest on: what counts here is the network, not the image
+SIZES = (64, 96, 128, 224, 256)  # of the image, tried from the smallest on
+
+SHIFTS = ("bias", "beta", "tau", "pos_embed")  # names of parameters that are added to a response
+NEGATIVE = 1 / 3  # of the scales
+BIAS = 0.2  # relative to a response
+
+_BatchNorm = nn.modules.batchnorm._BatchNorm  # noqa: SLF001 - the base class has no public name
+_Convolution = nn.modules.conv._ConvNd  # noqa: SLF001 - likewise
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A classifier of a package: where it comes from, which family it stands for, and what the package calls it."""
+    """A classifier of a package: the package, the family, and its name there."""
 
     source: str
     family: str
     name: str
 
     def build(self) -> nn.Module:
-        """The network, with the weights it is initialised with, ready to be asked.
-
-        Example:
-            >>> with warnings.catch_warnings():
-            ...     warnings.simplefilter("ignore")
-            ...     network = Architecture("torchvision", "ResNet", "resnet18").build()
-            >>> network.training
-            False
-        """
+        """The network with its initial weights, in evaluation mode."""
         package = timm_models() if self.source == "timm" else torchvision_models()
         with _quiet():
             if self.source == "timm":
@@ -201,11 +200,7 @@ class Architecture:
         return built
 
     def picture(self, network: nn.Module, seed: int) -> torch.Tensor:
-        """The smallest random image that the network takes, as a batch of one.
-
-        Raises:
-            ModelError: it takes none of the usual sizes.
-        """
+        """The smallest random image that the network takes, as a batch of one."""
         card = getattr(network, "pretrained_cfg", None) or {}
         usual = card.get("input_size", (3, 224, 224))[-1]
         for size in (usual,) if card.get("fixed_input_size") else (*SIZES, usual):
@@ -213,14 +208,19 @@ class Architecture:
             try:
                 with torch.no_grad():
                     network(picture)
-            except (RuntimeError, AssertionError, ValueError, IndexError):  # each network says "too small" its own way
+            except (
+                RuntimeError,
+                AssertionError,
+                ValueError,
+                IndexError,
+            ):  # each network has its own error for "too small"
                 continue
             return picture
         raise ModelError(f"{self.name} runs on none of the sizes {(*SIZES, usual)}: give it one it takes")
 
 
 def architectures(source: str | None = None, family: str | None = None) -> list[Architecture]:
-    """All of them, or those of one package and of the families and names that contain ``family``.
+    """All architectures, or those of one package whose family or name contains ``family``.
 
     Example:
         >>> [architecture.name for architecture in architectures("torchvision", "vgg")]
@@ -248,7 +248,7 @@ def architectures(source: str | None = None, family: str | None = None) -> list[
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Packages say much while they build; about weights that nobody asked for, mostly."""
+    """Without the packages' warnings and logs, mostly about missing weights."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -259,28 +259,12 @@ def _quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-# Random weights under which nothing can hide: scales of both signs, layer scales that matter, biases as asked for.
-
-SHIFTS = ("bias", "beta", "tau", "pos_embed")  # what parameters are called that are added to a response
-NEGATIVE = 1 / 3  # of the scales
-BIAS = 0.2  # of a response's own size
-
-_BatchNorm = nn.modules.batchnorm._BatchNorm  # noqa: SLF001 - the parent of all batch norms has no public name
-_Convolution = nn.modules.conv._ConvNd  # noqa: SLF001 - and so has that of all convolutions
-
-
 def randomise(module: nn.Module, inputs: Tensor, seed: int, *, biases: bool = False) -> None:
-    """Give a network random weights.
+    """Overwrite a network's parameters with random weights that hide no fault.
 
     Weights are normal and keep the size of responses. Scales of norms, layers and branches lie between 0.5 and 1.5, a
-    third of them negative. Biases, shifts and running means are 0. Running variances are half to twice the power of
-    what arrives there in a run on ``inputs``, so that deep networks neither fade nor explode.
-
-    Args:
-        module: the network; its parameters are overwritten.
-        inputs: what to run it on.
-        seed: the same seed gives the same weights.
-        biases: draw the biases, shifts and running means at random as well.
+    third of them negative. Biases, shifts and running means are 0, or random with ``biases``. Running variances are
+    half to twice the power of their input in a run on ``inputs``, so that deep networks neither fade nor explode.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8)).eval()
@@ -333,10 +317,10 @@ def _statistics(generator: torch.Generator, bias: float) -> Callable[[nn.Module,
 
 
 def fold_norms(module: nn.Module, inputs: Tensor) -> int:
-    """Let each convolution do the scaling of the batch norm behind it, and that norm none; the number of such pairs.
+    """Fold the scale of each batch norm into the convolution before it; the number of such pairs.
 
-    The network stays the same function (up to rounding) and has no negative scales there any more, so its maps must
-    stay the same too. Norms must be without shifts.
+    The network stays the same function (up to rounding), so its maps must stay the same too. Norms must be without
+    shifts.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).eval()
@@ -344,7 +328,7 @@ def fold_norms(module: nn.Module, inputs: Tensor) -> int:
         >>> fold_norms(network, torch.rand(1, 1, 6, 6)), network[1].weight.tolist()
         (1, [1.0, 1.0])
     """
-    made: dict[int, tuple[nn.Module, Tensor]] = {}  # by the tensor's identity, which lasts as long as it is kept
+    made: dict[int, tuple[nn.Module, Tensor]] = {}  # by the tensor's id; the tensor is kept alive
     pairs: dict[nn.Module, nn.Module] = {}
 
     def convolved(convolution: nn.Module, _arguments: Any, answer: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The page of the documentation that says which architectures conserve the signal."""
+"""The documentation page of the conservation benchmark, in Markdown."""
 
 from __future__ import annotations
 
@@ -12,38 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-# What the gaps between single and double precision mean, in words and as a record.
-
 FAR = {"mwp": 1e-4, "c-mwp": 1e-2}  # of a map's own L1 norm: a row beyond it needs an explanation
 COLUMNS = {"mwp": "float32", "c-mwp": "contrast in float32"}
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 
-def gap_of(row: Mapping[str, Any]) -> Row | None:
-    """The gap of a row of the benchmark at the layer that is read unasked, or else at the lowest; None: no gap.
-
-    Example:
-        >>> gap_of({"rounding": {"default": {"layer": "a", "mwp": 1e-7}}})
-        {'layer': 'a', 'mwp': 1e-07}
-    """
-    rounding: Mapping[str, Row] = row.get("rounding") or {}
+def gap_of(row: Mapping[str, Any]) -> TableRow | None:
+    """The rounding error of a row at the default layer, or else at the lowest; None without one."""
+    rounding: Mapping[str, TableRow] = row.get("rounding") or {}
     return rounding.get("default") or rounding.get("lowest")
 
 
-def in_float32(row: Mapping[str, Any]) -> dict[str, str]:
-    """The cells of a row.
-
-    Example:
-        >>> in_float32({"rounding": {"default": {"layer": "a", "mwp": 2e-7, "c-mwp": 3e-5}}})
-        {'float32': '2e-07', 'contrast in float32': '3e-05'}
-    """
-    gap = gap_of(row)
-    return {column: "" if gap is None else f"{gap[name]:.0e}" for name, column in COLUMNS.items()}
-
-
 def over_the_bound(row: Mapping[str, Any]) -> list[str]:
-    """What is to be said of a row: nothing, or why its maps in float32 are not those of double precision.
+    """Why the maps of a row in float32 differ from those in double precision; empty if they do not.
 
     Example:
         >>> gap = {"layer": "a", "moved": 0.0, "mwp": 2e-7, "c-mwp": 0.02, "contrast": 1e-5}
@@ -56,19 +38,21 @@ def over_the_bound(row: Mapping[str, Any]) -> list[str]:
     gap = gap_of(row)
     if gap is None:
         return []
-    said = []
+    lines = []
     if gap["mwp"] > FAR["mwp"]:
-        said.append(f"float32: a unit of nearly 0 turned round, or another child won a pooling, above `{gap['layer']}`")
+        lines.append(
+            f"float32: a unit of nearly 0 turned round, or another child won a pooling, above `{gap['layer']}`"
+        )
     elif gap["c-mwp"] > FAR["c-mwp"]:
         left = f"only {gap['contrast']:.0e} of the signal is left at `{gap['layer']}`, the rest cancelled"
-        said.append(f"float32: of the contrast {left}")
+        lines.append(f"float32: of the contrast {left}")
     if gap["moved"] > 0:
-        said.append(f"float32: the point moves to a place with {gap['moved']:.0e} less")
-    return said
+        lines.append(f"float32: the point moves to a place with {gap['moved']:.0e} less")
+    return lines
 
 
-def record(rows: Sequence[Mapping[str, Any]]) -> Row:
-    """Worst and median gap over all rows that have one, and where the worst is.
+def record(rows: Sequence[Mapping[str, Any]]) -> TableRow:
+    """Worst and median rounding error over all rows that have one, and the model of the worst.
 
     Example:
         >>> gap = {"layer": "a", "moved": 0.0, "mwp": 2e-7, "c-mwp": 3e-5, "contrast": 0.1}
@@ -76,7 +60,7 @@ def record(rows: Sequence[Mapping[str, Any]]) -> Row:
         {'worst': 2e-07, 'median': 2e-07, 'worst_model': 'm (timm)', 'bound': 0.0001, 'over_the_bound': 0}
     """
     gaps = [(gap, f"{row['model']} ({row['source']})") for row in rows if (gap := gap_of(row)) is not None]
-    found: Row = {"architectures": len(gaps)}
+    found: TableRow = {"architectures": len(gaps)}
     for name, bound in FAR.items():
         if gaps:
             worst, model = max(gaps, key=lambda each: each[0][name])
@@ -95,12 +79,7 @@ def record(rows: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def in_words(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The same in a few sentences.
-
-    Example:
-        >>> in_words([])
-        'None was measured.'
-    """
+    """`record` in a few sentences."""
     found = record(rows)
     if not found["architectures"]:
         return "None was measured."
@@ -114,8 +93,6 @@ def in_words(rows: Sequence[Mapping[str, Any]]) -> str:
         f"{found['points_moved']}."
     )
 
-
-# The page of the documentation that says which architectures conserve the signal.
 
 INTRODUCTION = """# Architectures
 
@@ -173,8 +150,8 @@ def page(rows: Sequence[Mapping[str, Any]], seed: int) -> str:
     counts = "\n".join(f"| {status} | {counted[status]} | {MEANING[status]} |" for status in STATUSES)
     causes = "\n".join(f"- **{cause}**: {text}" for cause, text in CAUSES.items())
     packages = ", ".join(f"{name} {number}" for name, number in versions().items())
-    said = in_words(rows)
-    head = INTRODUCTION.format(seed=seed, versions=packages, counts=counts, causes=causes, rounding=said)
+    words = in_words(rows)
+    head = INTRODUCTION.format(seed=seed, versions=packages, counts=counts, causes=causes, rounding=words)
     ordered = sorted(rows, key=lambda row: (row["family"].lower(), row["source"], row["model"]))
     cells = [columns(row) for row in ordered]
     names = list(cells[0]) if cells else []
@@ -183,31 +160,28 @@ def page(rows: Sequence[Mapping[str, Any]], seed: int) -> str:
 
 
 def columns(row: Mapping[str, Any]) -> dict[str, str]:
-    """A row as people read it."""
-    lowest, default = row.get("lowest"), row.get("default")
+    """A row of the table."""
+    lowest, default, gap = row.get("lowest"), row.get("default"), gap_of(row)
     folded, biased = row.get("turned"), row.get("biased")
     return {
         "family": row["family"],
         "model": f"{row['model']} ({row['source']})",
         "status": row["status"],
-        "mass": "" if lowest is None else f"{_worst(lowest):.5f}",
-        "default": "" if default is None else _bracketed(default),
+        "mass": _mass(lowest),
+        "default": _mass(default) if default is None or default["whole"] else f"({_mass(default)})",
         "contrast": "" if lowest is None else f"{_contrast(lowest):.0e}",
         "folded": "" if folded is None else f"{folded:.0e}",
-        **in_float32(row),
+        **{column: "" if gap is None else f"{gap[name]:.0e}" for name, column in COLUMNS.items()},
         "biases": "" if biased is None else f"{biased:.3f}",
         "what is lost, rounded away or refused, and why": _words(row),
     }
 
 
-def _worst(reading: Mapping[str, Any]) -> float:
-    """Of all signals, the mass that is farthest from 1."""
-    return float(max((*reading["mass"], *reading["dual"]), key=lambda mass: abs(mass - 1)))
-
-
-def _bracketed(reading: Mapping[str, Any]) -> str:
-    mass = f"{_worst(reading):.5f}"
-    return mass if reading["whole"] else f"({mass})"
+def _mass(reading: Mapping[str, Any] | None) -> str:
+    """The mass of all signals that is farthest from 1."""
+    if reading is None:
+        return ""
+    return f"{max((*reading['mass'], *reading['dual']), key=lambda mass: abs(mass - 1)):.5f}"
 
 
 def _contrast(reading: Mapping[str, Any]) -> float:
@@ -221,7 +195,7 @@ def _words(row: Mapping[str, Any]) -> str:
     if "reason" in row:
         return str(row["reason"]).partition(": read a layer above")[0]
     lost = row.get("lost") or {}
-    said = [
+    lines = [
         f"{cause} {share:.4f}" + (f" (most in `{place}`)" if place else "") for cause, (share, place) in lost.items()
     ]
-    return "; ".join([*said, *over_the_bound(row)])
+    return "; ".join([*lines, *over_the_bound(row)])

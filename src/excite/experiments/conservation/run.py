@@ -1,7 +1,7 @@
-"""Is the top-down signal conserved? Every architecture, with random weights under which nothing can hide.
+"""Conservation of the top-down signal on every architecture, with random weights.
 
 A signal of 1 at an output unit must arrive as 1 at a layer that all of it must pass, with no negative part, while the
-network answers exactly what it answers without us. What is lost on the way needs an explanation.
+output of the network is unchanged. Lost signal needs an explanation: `CAUSES`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,17 @@ if TYPE_CHECKING:
     from excite.experiments.conservation.networks import Architecture
 
 
-# Where and why probability is lost on its way down: what arrives at each operation, less what it hands on.
-
 Span = tuple[int, int, str]
+TableRow = dict[str, Any]
 
-UNSEEN = 1e-3  # what may be left over by rounding and by many losses too small to list
+UNSEEN = 1e-3  # of the signal: rounding, and many losses too small to list
+SENT = {"mwp": (1.0, 0.0), "c-mwp": (1.0, -1.0)}  # the signal at the queried unit and at its dual
+STATUSES = ("conserved", "kept", "lost", "refused", "wrong")
+CONSERVED = 1e-4
+KEPT = 0.9
+SAME_MAP = 0.01  # of two maps of mass 1: by rounding, the sign of a unit of nearly 0 may change
+FIELDS = ("source", "family", "model", "status")
+OWN_FILES = ("run", "networks")
 
 CAUSES = {
     "mean": "a layer or group norm takes the mean of its own input off. A unit that all its children pushed up, but "
@@ -59,7 +65,7 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Loss:
-    """How much of the signal one operation lost, the rule it follows, and the module in whose code it runs."""
+    """The share of the signal that one operation loses, its rule, and the module in which it runs."""
 
     share: float
     rule: str
@@ -68,19 +74,7 @@ class Loss:
 
 
 def losses(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor, least: float = 1e-6) -> list[Loss]:
-    """The operations between the output and ``layer`` that lose more than ``least`` of the signal, the worst first.
-
-    Example:
-        >>> import torch
-        >>> from torch import nn
-        >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 2)).eval()
-        >>> net[2].weight.data = torch.tensor([[-1.0, -1.0], [1.0, 1.0]])  # nobody excites the first unit
-        >>> net[0].weight.data.fill_(1.0)
-        tensor([[1., 1.],
-                [1., 1.]])
-        >>> losses(net, torch.ones(1, 2), "1", torch.tensor([[1.0, 0.0]]))
-        [Loss(share=1.0, rule='Affine', module='2', kind='Linear')]
-    """
+    """The operations between the output and ``layer`` that lose more than ``least`` of the signal, the worst first."""
     spans: list[Span] = []
     hooks = list(_timed(module, spans))
     try:
@@ -93,16 +87,16 @@ def losses(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor, least:
     def compare(node: Any, above: Sequence[Tensor | None], below: Sequence[Tensor | None]) -> None:
         rule = rule_of(node)
         if not isinstance(rule, Tap):  # a tap hands on and records
-            place = _place(node, spans)
+            name = _module_of(node, spans)
             kind = "Affine" if isinstance(rule, Affine) else type(rule or node).__name__
-            found.append(Loss(_sum(above) - _sum(below), kind, place, type(module.get_submodule(place)).__name__))
+            found.append(Loss(_sum(above) - _sum(below), kind, name, type(module.get_submodule(name)).__name__))
 
     sweep.propagate(sweep.start(), signal[None], observer=compare)
     return sorted((loss for loss in found if loss.share > least), key=lambda loss: -loss.share)
 
 
 def _timed(module: nn.Module, spans: list[Span]) -> Iterator[Any]:
-    """Hooks that write down which of autograd's nodes are made while each module runs."""
+    """Hooks that record which of autograd's nodes are made while each module runs."""
     starts: list[int] = []
 
     def begin(_child: nn.Module, _arguments: Any) -> None:
@@ -116,7 +110,7 @@ def _timed(module: nn.Module, spans: list[Span]) -> Iterator[Any]:
         yield child.register_forward_hook(end(name))
 
 
-def _place(node: Any, spans: Sequence[Span]) -> str:
+def _module_of(node: Any, spans: Sequence[Span]) -> str:
     """The innermost module in which a node was made."""
     made = node._sequence_nr()  # noqa: SLF001 - torch's only word on the order of nodes
     around = [(end - begin, name) for begin, end, name in spans if begin <= made < end]
@@ -128,7 +122,7 @@ def _sum(probabilities: Sequence[Tensor | None]) -> float:
 
 
 def explain(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor) -> dict[str, tuple[float, str]]:
-    """For each cause (of `CAUSES`) how much of the signal is lost between the output and ``layer``, and where most.
+    """For each cause (of `CAUSES`) the share of the signal lost between the output and ``layer``, and the main module.
 
     Example:
         >>> import torch
@@ -153,28 +147,17 @@ def explain(module: nn.Module, inputs: Tensor, layer: str, signal: Tensor) -> di
 
 
 def _cause(loss: Loss, *, means: bool) -> str:
-    """The cause behind a loss; ``means`` says that there are norms in the network that take a mean off."""
+    """The cause of a loss; ``means``: the network has norms that subtract a mean."""
     if loss.rule in {"Sum", "Affine"}:
         return "mean" if means else "nobody"
     return "padding" if loss.rule.startswith("ConstantPad") else "absence"
 
 
-# Is a network left as it was found? Its state before and after.
-
-
 def state_of(network: nn.Module) -> list[Any]:
-    """All that we could have left on a network: other weights, flags, hooks, attributes.
-
-    Example:
-        >>> from torch import nn
-        >>> network = nn.Linear(2, 2)
-        >>> before = state_of(network)
-        >>> network.seen = True
-        >>> state_of(network) == before
-        False
-    """
+    """The state that an explanation could change: weights, flags, hooks, attributes."""
     tensors = [
-        (name, _digest(tensor), tensor.requires_grad) for name, tensor in network.state_dict(keep_vars=True).items()
+        (name, zlib.crc32(tensor.detach().contiguous().numpy().data), tensor.requires_grad)
+        for name, tensor in network.state_dict(keep_vars=True).items()
     ]
     modules = [
         (child.training, len(child._forward_hooks), len(child._forward_pre_hooks), sorted(vars(child)))  # noqa: SLF001 - torch lists hooks nowhere else
@@ -183,36 +166,13 @@ def state_of(network: nn.Module) -> list[Any]:
     return [*tensors, *modules]
 
 
-def _digest(tensor: Tensor) -> int:
-    return zlib.crc32(tensor.detach().contiguous().numpy().data)
-
-
-# How far a map in single precision is from the map of the same weights and the same image in double precision.
-
-SENT = {"mwp": (1.0, 0.0), "c-mwp": (1.0, -1.0)}  # how much of the cued unit and of its dual goes down
-
-Row = dict[str, Any]
-
-
-def in_double(network: nn.Module, picture: Tensor) -> tuple[nn.Module, Tensor]:
-    """The same network with the same weights in double precision, and what it is to look at.
-
-    Example:
-        >>> import torch
-        >>> net, picture = in_double(torch.nn.Conv2d(1, 1, 1), torch.ones(1, 1, 2, 2))
-        >>> net.weight.dtype, picture.dtype
-        (torch.float64, torch.float64)
-    """
-    return copy.deepcopy(network).double(), picture.double()
-
-
-def gaps(network: nn.Module, picture: Tensor, layers: Sequence[str], signals: Sequence[Tensor]) -> dict[str, Row]:
-    """For each layer how far MWP and c-MWP are from themselves in double precision, of all signals the worst.
+def gaps(network: nn.Module, picture: Tensor, layers: Sequence[str], signals: Sequence[Tensor]) -> dict[str, TableRow]:
+    """The rounding errors of MWP and c-MWP at each layer, the worst of all signals.
 
     Returns:
-        for each layer ``mwp`` and ``c-mwp``, the L1 distance over the L1 norm of the exact map; ``contrast``, that norm
-        for c-MWP, so how much of the signal is left when common winners have cancelled; and ``moved``, how much less
-        than its maximum the exact map has at the place to which rounding moved the point: 0 where it stayed.
+        for each layer ``mwp`` and ``c-mwp``, the L1 distance to double precision over the L1 norm of the exact map;
+        ``contrast``, that norm for c-MWP: the share of the signal left after common winners have cancelled; and
+        ``moved``, the relative drop of the exact map at the maximum of the rounded one.
 
     Example:
         >>> import torch
@@ -221,8 +181,9 @@ def gaps(network: nn.Module, picture: Tensor, layers: Sequence[str], signals: Se
         >>> gap["mwp"] < 1e-4
         True
     """
-    rough, exact = ExcitationPass(network, picture, layers), ExcitationPass(*in_double(network, picture), layers)
-    found: dict[str, Row] = {layer: {"layer": layer, "moved": 0.0} for layer in layers}
+    rough = ExcitationPass(network, picture, layers)
+    exact = ExcitationPass(copy.deepcopy(network).double(), picture.double(), layers)
+    found: dict[str, TableRow] = {layer: {"layer": layer, "moved": 0.0} for layer in layers}
     for name, (unit, dual) in SENT.items():
         for signal in signals:
             here = rough.down(signal, unit=unit, dual=dual)
@@ -237,57 +198,33 @@ def gaps(network: nn.Module, picture: Tensor, layers: Sequence[str], signals: Se
 
 
 def _distance(rough: Tensor, exact: Tensor) -> float:
-    """The L1 distance over the exact map's own L1 norm; what a map has that should be empty."""
+    """The L1 distance over the exact map's L1 norm, or over 1 for an empty map."""
     norm = float(exact.abs().sum())
     return float((rough.double() - exact).abs().sum()) / (norm or 1.0)
 
 
 def _moved(rough: Tensor, exact: Tensor) -> float:
-    """How much less than its maximum the exact map has at the rough map's point, of that maximum."""
+    """The relative drop of the exact map from its maximum to the position of the rough map's maximum."""
     planes = [values.double().sum(dim=1).flatten() for values in (rough, exact)]
     most = float(planes[1].max())
     return 1 - float(planes[1][planes[0].argmax()]) / most if most > 0 else 0.0
 
 
-# Is the top-down signal conserved? Every architecture, with random weights under which nothing can hide.
-#
-# A signal of 1 at an output unit must arrive as 1 at a layer that all of it must pass, with no negative part, while
-# the network answers exactly what it answers without us. What is lost on the way needs an explanation.
-
-STATUSES = ("conserved", "kept", "lost", "refused", "wrong")
-CONSERVED = 1e-4
-KEPT = 0.9
-SAME_MAP = 0.01  # of two maps of mass 1: by rounding, a unit whose response is nearly 0 may turn round
-FIELDS = ("source", "family", "model", "status")
-
-OWN_FILES = ("run", "networks")
-
-
 class Conservation:
-    """The work of the benchmark: one architecture, one row of plain values.
-
-    Example:
-        >>> import warnings
-        >>> from excite.experiments.conservation.networks import Architecture
-        >>> with warnings.catch_warnings():
-        ...     warnings.simplefilter("ignore")
-        ...     row = Conservation()(Architecture("torchvision", "SqueezeNet", "squeezenet1_1"))
-        >>> row["status"], row["lowest"]["layer"]
-        ('conserved', 'features.0')
-    """
+    """Computes the row of one architecture, as plain values."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
         self.basis = _basis()
 
     def key(self, task: Architecture) -> str:
-        """Changes with the seed, the packages and the engine itself."""
+        """The architecture, the seed, the packages and the code."""
         return f"{task.source}/{task.name} {self.seed} {self.basis}"
 
-    def __call__(self, task: Architecture) -> Row:
-        """Build the network, draw its weights, send signals down and compare."""
+    def __call__(self, task: Architecture) -> TableRow:
+        """Build the network, draw its weights, run the top-down passes and compare."""
         begin = time.monotonic()
-        row: Row = {"source": task.source, "family": task.family, "model": task.name}
+        row: TableRow = {"source": task.source, "family": task.family, "model": task.name}
         torch.manual_seed(self.seed)
         network = task.build()
         picture = task.picture(network, self.seed + 1)
@@ -296,17 +233,17 @@ class Conservation:
             _measure(row, network, picture, self.seed)
         except ExciteError as error:
             row["reason"] = str(error)
-        except Exception as error:  # noqa: BLE001 - a crash is a finding: it is written down, and the row is wrong
+        except Exception as error:  # noqa: BLE001 - a crash is recorded, and the row is wrong
             row["crash"] = f"{type(error).__name__}: {error}".splitlines()[0]
         row["status"] = status(row)
         row["seconds"] = round(time.monotonic() - begin, 2)
-        gc.collect()  # graphs and networks refer to themselves, and the next one wants their memory
+        gc.collect()  # graphs and networks are reference cycles
         return row
 
 
-def status(row: Row) -> str:
-    """What a row says: one of `STATUSES`."""
-    readings = [row[place] for place in ("lowest", "default") if place in row]
+def status(row: TableRow) -> str:
+    """The status of a row: one of `STATUSES`."""
+    readings = [row[role] for role in ("lowest", "default") if role in row]
     if _faults(row, readings):
         return "wrong"
     if "reason" in row:
@@ -316,8 +253,8 @@ def status(row: Row) -> str:
     return "conserved" if worst >= 1 - CONSERVED else "kept" if worst >= KEPT else "lost"
 
 
-def _faults(row: Row, readings: Sequence[Row]) -> list[str]:
-    """What must never happen."""
+def _faults(row: TableRow, readings: Sequence[TableRow]) -> list[str]:
+    """The faults of a row, which must never happen."""
     masses = [mass for reading in readings for mass in (*reading["mass"], *reading["dual"])]
     faults = {
         "crash": "crash" in row,
@@ -332,43 +269,43 @@ def _faults(row: Row, readings: Sequence[Row]) -> list[str]:
     return [name for name, there in faults.items() if there]
 
 
-def _measure(row: Row, network: nn.Module, picture: Tensor, seed: int) -> None:
-    """Fill the row; what was found until something is refused stays there."""
+def _measure(row: TableRow, network: nn.Module, picture: Tensor, seed: int) -> None:
+    """Fill the row, up to the first refusal."""
     randomise(network, picture, seed)
-    places = _places(network, picture)
-    if places:
-        row |= _read(network, picture, places)
+    layers = _layers(network, picture)
+    if layers:
+        row |= _read(network, picture, layers)
     if "lowest" not in row:
         row.setdefault("reason", "all of the signal passes no layer that is a map: read a layer inside by its name")
         return
-    places = {place: row[place]["layer"] for place in ("lowest", "default") if place in row}
-    layer = places["lowest"]
+    layers = {role: row[role]["layer"] for role in ("lowest", "default") if role in row}
+    layer = layers["lowest"]
     signals = _signals(main_output(network(picture)).detach())
     if status(row) in {"kept", "lost"}:
-        worst = min(range(len(signals)), key=lambda cue: row["lowest"]["mass"][cue])
+        worst = min(range(len(signals)), key=lambda k: row["lowest"]["mass"][k])
         row["lost"] = explain(network, picture, layer, signals[worst])
-    row["rounding"] = _rounding(network, picture, places, signals)
+    row["rounding"] = _rounding(network, picture, layers, signals)
     row["turned"] = _turned(network, picture, layer, signals[0])
     randomise(network, picture, seed, biases=True)
     row["biased"] = float(ExcitationPass(network, picture, [layer]).down(signals[0])[layer].sum())
 
 
-def _places(network: nn.Module, picture: Tensor) -> dict[str, str]:
-    """The lowest map that all of the signal must pass, the strictest place of all; and where maps are read unasked."""
-    places = {}
+def _layers(network: nn.Module, picture: Tensor) -> dict[str, str]:
+    """The lowest layer that all of the signal must pass, the strictest test; and the default layer."""
+    layers = {}
     for layer in spatial_layers(network, picture):
         if passes_everything(network, picture, layer.name):
-            places["lowest"] = layer.name
+            layers["lowest"] = layer.name
             break
     try:
-        places["default"] = default_layer(network, picture)
-    except LayerError:  # no places below the classifier's weights
-        return places
-    return places
+        layers["default"] = default_layer(network, picture)
+    except LayerError:  # no spatial layer below the classifier's weights
+        return layers
+    return layers
 
 
 def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
-    """Whether everything that the output knows of the inputs has come through that layer.
+    """Whether the output depends on the inputs through that layer only.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())
@@ -387,34 +324,34 @@ def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
             parameter.requires_grad_()
 
 
-def _read(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Row:
-    """The readings at those places; where one cannot be reached, the reason and what can be read alone."""
+def _read(network: nn.Module, picture: Tensor, layers: dict[str, str]) -> TableRow:
+    """The readings at those layers; where one cannot be reached, the reason and the readings of the others."""
     try:
-        return _readings(network, picture, places)
+        return _readings(network, picture, layers)
     except ExciteError as error:
-        row: Row = {"reason": str(error)}
-    if len(set(places.values())) > 1:
-        for place, layer in places.items():
+        row: TableRow = {"reason": str(error)}
+    if len(set(layers.values())) > 1:
+        for role, layer in layers.items():
             try:
-                row |= _readings(network, picture, {place: layer})
+                row |= _readings(network, picture, {role: layer})
             except ExciteError as error:
                 row["reason"] = str(error)
     return row
 
 
-def _readings(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Row:
+def _readings(network: nn.Module, picture: Tensor, layers: dict[str, str]) -> TableRow:
     expected = main_output(network(picture)).detach()
     signals = _signals(expected)
     before = state_of(network)
-    sweep = ExcitationPass(network, picture, list(dict.fromkeys(places.values())))
+    sweep = ExcitationPass(network, picture, list(dict.fromkeys(layers.values())))
     units = [sweep.down(signal) for signal in signals]
     duals = [sweep.down(signal, unit=0.0, dual=1.0) for signal in signals]
-    row: Row = {
+    row: TableRow = {
         "difference": float((sweep.output - expected).abs().max()),
         "as_found": state_of(network) == before,
     }
-    for place, layer in places.items():
-        row[place] = {
+    for role, layer in layers.items():
+        row[role] = {
             "layer": layer,
             "whole": passes_everything(network, picture, layer),
             "mass": [float(maps[layer].sum()) for maps in units],
@@ -424,39 +361,34 @@ def _readings(network: nn.Module, picture: Tensor, places: dict[str, str]) -> Ro
     return row
 
 
-def _rounding(network: nn.Module, picture: Tensor, places: dict[str, str], signals: Sequence[Tensor]) -> Row:
-    """How far the maps at those places are from the same network's in double precision, where it runs in that."""
+def _rounding(network: nn.Module, picture: Tensor, layers: dict[str, str], signals: Sequence[Tensor]) -> TableRow:
+    """The rounding errors at those layers, if the network runs in double precision."""
     try:
-        found = gaps(network, picture, list(dict.fromkeys(places.values())), signals)
-    except RuntimeError as error:  # torch's, for code that makes tensors of one type whatever it is given
+        found = gaps(network, picture, list(dict.fromkeys(layers.values())), signals)
+    except RuntimeError as error:  # of code that makes tensors of a fixed type
         return {"reason": str(error).splitlines()[0]}
-    return {place: found[layer] for place, layer in places.items()}
+    return {role: found[layer] for role, layer in layers.items()}
 
 
 def _turned(network: nn.Module, picture: Tensor, layer: str, signal: Tensor) -> float | None:
-    """How far the map moves when convolutions do the scaling of their norms: not at all, if signs are read rightly."""
+    """The L1 change of the map when norms are folded into convolutions: 0 if signs are handled rightly."""
     sweep = ExcitationPass(network, picture, [layer])
-    output, expected = sweep.output, sweep.down(signal)[layer]  # now: its rules refer to the weights that are changed
+    output, expected = sweep.output, sweep.down(signal)[layer]  # before its weights change
     if not fold_norms(network, picture):
         return None
     sweep = ExcitationPass(network, picture, [layer])
     if not torch.allclose(sweep.output, output, rtol=0.0, atol=1e-3 * float(output.abs().max())):
-        return None  # not the same function: that convolution's own values are used elsewhere too
+        return None  # not the same function: the convolution's output is used elsewhere too
     return float((sweep.down(signal)[layer] - expected).abs().sum())
 
 
 def _signals(output: Tensor) -> list[Tensor]:
-    """One signal for the class that the network is surest of, and one for the class it denies most."""
-    cues = [int(output.argmax())] if output.max() > 0 else []
-    cues += [int(output.argmin())] if output.min() < 0 else []
-    if not cues or not bool(torch.isfinite(output).all()):
+    """One signal for the class with the largest output, and one for that with the smallest."""
+    units = [int(output.argmax())] if output.max() > 0 else []
+    units += [int(output.argmin())] if output.min() < 0 else []
+    if not units or not bool(torch.isfinite(output).all()):
         raise ValueError("with these weights the network has no finite answer other than 0")
-    signals = []
-    for cue in cues:
-        signal = torch.zeros(output.numel())
-        signal[cue] = 1.0
-        signals.append(signal.view_as(output))
-    return signals
+    return [nn.functional.one_hot(torch.tensor(unit), output.numel()).float().view_as(output) for unit in units]
 
 
 def versions() -> dict[str, str]:
@@ -466,7 +398,7 @@ def versions() -> dict[str, str]:
 
 
 def _basis() -> str:
-    """A digest of the packages and of the code that a row depends on."""
+    """A digest of the packages and of the code on which a row depends."""
     own = Path(__file__).parent
     code = [*Path(propagation.__file__).parent.rglob("*.py"), *(own / f"{name}.py" for name in OWN_FILES)]
     content = repr(versions()).encode() + b"".join(path.read_bytes() for path in sorted(code))

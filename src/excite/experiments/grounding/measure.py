@@ -1,7 +1,7 @@
-"""What is done for each image of grounding: one look, its proposals, and where the right box is ranked.
+"""The record of an image in grounding: its proposals, and the rank of the right box for each phrase and method.
 
-What is written down are facts (ranks, scores, points, for both readings of the truth), so that tables can be counted
-anew without another look.
+Records hold facts (ranks, scores, points, for both readings of the truth), so that tables can be counted again without
+another forward pass.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ import numpy as np
 from excite import __version__
 from excite.datasets.phrases import union
 from excite.errors import DataError, ModelError, ProposalError
+from excite.experiments.base import digest
 from excite.grounding import PhraseSession, Scorer
 from excite.grounding.proposals import PROPOSERS, Proposals
 from excite.images import file_state, read_image
 from excite.methods import find_method
-from excite.metrics.phrases import MATCH, is_small, overlaps
+from excite.metrics.boxes import MATCH, box_iou
+from excite.metrics.phrases import first_match, is_small
 from excite.models import Preprocess
 from excite.models.classifier import identity
 from excite.vocabulary import read_phrase
@@ -45,25 +47,69 @@ if TYPE_CHECKING:
     from excite.models import Classifier
     from excite.vocabulary import Labels, Reading
 
-    Numbers = NDArray[np.floating[Any]]
     Matches = Mapping[str, NDArray[np.bool_]]
 
+TRUTHS = ("union", "any")
+"""The box to match: the one around all that a phrase refers to, or any of its boxes."""
 
-# How grounding is measured: what is the same for all images.
+OWN = "proposals"
+"""The ranking by the proposals' own scores, independent of the phrase (the paper's MCG_base)."""
+
+GAMMAS = tuple(step / 20 for step in range(21))
+"""The values tried; one is chosen for each method. The best often lie between the paper's (docs/grounding.md)."""
+
+PAPERS_GAMMAS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+MOST_CHOSEN_BY = 10  # ranks: later ones make no difference to the choice
+MOST_SCORES = 100  # kept of a phrase, for average precision
+STEPS = ("proposals", "looking", "scoring")
+
+
+@dataclass(frozen=True)
+class PhraseTask:
+    """An image and its phrases."""
+
+    described: Described
+
+    @property
+    def name(self) -> str:
+        """The image's name within its data set."""
+        return self.described.name
+
+    def key(self, question: str) -> str:
+        """A digest of the image, its phrases and the question."""
+        described = self.described
+        phrases = [asdict(phrase) for phrase in described.phrases]
+        return digest([question, *file_state(described.path), described.size, phrases])
+
+    def read(self) -> Image.Image:
+        """The image.
+
+        Raises:
+            DataError: it has another size than its annotation, so that the boxes would lie elsewhere.
+        """
+        picture = read_image(self.described.path)
+        if self.described.size not in {None, picture.size}:
+            annotated = " x ".join(map(str, self.described.size))
+            raise DataError(
+                f"{str(self.described.path)!r} is {picture.width} x {picture.height} pixels, but annotated for "
+                f"{annotated}: its boxes lie elsewhere; annotate it again"
+            )
+        return picture
 
 
 @dataclass(frozen=True, eq=False)
-class Protocol:
-    """How phrases are asked.
+class GroundingSetup:
+    """All that is the same for every image.
 
     Attributes:
-        classifier: who is asked; it has labels.
+        classifier: with labels.
         layers: for each method, by name, the layer at which it is read.
-        source: who proposes regions,
-        proposals: and what that is called.
-        trust: how much the proposals' own order counts, 0 to 1.
+        source: of the proposals.
+        proposals: its name.
+        trust: the weight of the proposals' own order, 0 to 1.
         side: the shorter side of the image as the classifier sees it.
-        hints: let words for places and colours weigh the maps.
+        hints: whether words for locations and colours weigh the maps.
         question: all of that as text.
         labels: the words of the classifier.
 
@@ -85,32 +131,27 @@ class Protocol:
         labels = self.classifier.labels
         if labels is None:
             raise ModelError(f"{self.classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
+        words = digest([labels.synonyms(unit) for unit in range(len(labels))])
         asked = [self.layers, _proposals_identity(self.proposals), self.trust, self.side, self.hints]
-        facts = ["grounding", __version__, _source(), *asked, identity(self.classifier), _words_identity(labels)]
+        facts = ["grounding", __version__, _code_digest(), *asked, identity(self.classifier), words]
         object.__setattr__(self, "question", json.dumps(facts))
         object.__setattr__(self, "labels", labels)
 
-    def look(self, picture: Image.Image, methods: Sequence[str]) -> PhraseSession:
-        """One look at an image, of which these methods can be asked."""
+    def open_session(self, picture: Image.Image, methods: Sequence[str]) -> PhraseSession:
+        """The forward passes of an image for these methods."""
         layers: dict[Method, Sequence[str]] = {find_method(name): self.layers[name] for name in methods}
         return PhraseSession(self.classifier, picture, list(layers), layer=layers, side=self.side)
 
-    def proposed(self, picture: Image.Image, task: Asked) -> tuple[Proposals, str]:
-        """The candidates; without any, why there are none. The phrases of such an image are missed, not left out."""
+    def proposed(self, picture: Image.Image, task: PhraseTask) -> tuple[Proposals, str]:
+        """The proposals; without any, the reason. The phrases of such an image are missed, not left out."""
         try:
             return self.source.of(picture, task.name, task.described.path), ""
         except ProposalError as error:
             return Proposals(picture.size, np.zeros((0, 4), np.float32), np.zeros(0, np.float32)), str(error)
 
-    def scorer(self, proposals: Proposals) -> Scorer:
-        """What scores the candidates of an image."""
-        return Scorer(proposals, self.trust)
-
 
 def enlarged(classifier: Classifier, side: int) -> Classifier:
-    """The same classifier, to whom images are shown as large as in this experiment, if it can see them so.
-
-    Where a method is best read may depend on that.
+    """The same classifier with a preprocessing to that shorter side, if it takes it: the best layers depend on it.
 
     Example:
         >>> enlarged(excite.load(), 300).preprocess.shorter_side
@@ -123,20 +164,20 @@ def enlarged(classifier: Classifier, side: int) -> Classifier:
 
 
 @cache
-def _source() -> str:
-    """Changes when what words mean, or how regions are scored, does: that is tuned more often than versions count."""
+def _code_digest() -> str:
+    """A digest of the code and word tables of phrases and scores, which change more often than the version."""
     parts = [files(f"excite.{part}") for part in ("grounding", "vocabulary")]
     texts = [
         file.read_bytes()
         for part in parts
         for file in sorted(part.iterdir(), key=str)
-        if file.name.endswith((".py", ".txt"))  # the tables of words too
+        if file.name.endswith((".py", ".txt"))
     ]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
 
 
 def _proposals_identity(name: str) -> list[Any]:
-    """Changes when the proposals would: their maker and its settings, or the files that they are read from."""
+    """The proposer and its settings, or the state of the files that proposals are read from."""
     if name in PROPOSERS:
         maker = PROPOSERS[name]
         return [name, maker.version, repr(maker)]
@@ -144,174 +185,98 @@ def _proposals_identity(name: str) -> list[Any]:
     return [file_state(file) for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
 
 
-def _words_identity(labels: Labels) -> str:
-    words = [labels.synonyms(unit) for unit in range(len(labels))]
-    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
-
-
-# The facts about a phrase that records of grounding hold, for both readings of its truth.
-
-TRUTHS = ("union", "any")
-"""What has to be matched of what a phrase refers to: the box around all of it, or any of its boxes."""
-
-OWN = "proposals"
-"""The ranking by the proposals' own scores, which looks at no phrase (the paper's MCG_base)."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """An image and the phrases that are asked of it."""
-
-    described: Described
-
-    @property
-    def name(self) -> str:
-        """The image's name within its data set."""
-        return self.described.name
-
-    def key(self, question: str) -> str:
-        """Changes when the image, what was said about it or the question does."""
-        described = self.described
-        phrases = [asdict(phrase) for phrase in described.phrases]
-        facts = [question, *file_state(described.path), described.size, phrases]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-
-
 def checked_truth(truth: str) -> str:
-    """The name of a truth that there is.
-
-    Example:
-        >>> checked_truth("any")
-        'any'
-    """
+    """The name of a truth, if there is one."""
     if truth not in TRUTHS:
         raise DataError(f"there is no truth {truth!r}: choose {' or '.join(TRUTHS)}")
     return truth
 
 
-def check_size(described: Described, size: tuple[int, int]) -> None:
-    """Raise a `DataError` if the image has another size than its annotation says: its boxes would lie elsewhere.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from excite.datasets.phrases import Described
-        >>> check_size(Described("a", Path("a.jpg"), (), size=(6, 4)), (6, 4))
-    """
-    if described.size not in {None, size}:
-        told = " x ".join(map(str, described.size))
-        raise DataError(
-            f"{str(described.path)!r} is {size[0]} x {size[1]} pixels, but annotated for {told}: "
-            "its boxes lie elsewhere; annotate it again"
-        )
-
-
-def phrase_facts(phrase: Phrase, reading: Reading, size: tuple[int, int]) -> dict[str, Any]:
-    """What was said, what it refers to, and which of its words the classifier knows."""
-    return {
-        "text": phrase.text,
-        "groups": list(phrase.groups),
-        "sentence": phrase.sentence,
-        "boxes": [list(box) for box in phrase.boxes],
-        "small": {truth: is_small(phrase.boxes, size, any_box=truth == "any") for truth in TRUTHS},
-        "known": bool(reading.words),
-        "skipped": list(reading.skipped),
-        "found": [],
-    }
-
-
-def matches_of(boxes: ArrayLike, truth: Sequence[Box]) -> Mapping[str, NDArray[np.bool_]]:
-    """Which boxes match what a phrase refers to, for both truths: for all rankings of them at once.
+def matches_of(boxes: ArrayLike, truth: Sequence[Box]) -> Matches:
+    """Which boxes match a phrase, for both truths.
 
     Example:
         >>> {truth: hits.tolist() for truth, hits in matches_of([(0, 0, 2, 2)], [(0, 0, 2, 2), (4, 0, 6, 2)]).items()}
         {'union': [False], 'any': [True]}
     """
-    around = overlaps(boxes, [union(tuple(truth))])
-    return {"union": around[:, 0] >= MATCH, "any": overlaps(boxes, truth).max(axis=1) >= MATCH}
-
-
-def rank_of(matches: NDArray[np.bool_]) -> int | None:
-    """The rank, counted from 1, of the first of ranked boxes that matches; None where none does.
-
-    Example:
-        >>> import numpy as np
-        >>> rank_of(np.array([False, True, True])), rank_of(np.array([], bool))
-        (2, None)
-    """
-    return int(matches.argmax()) + 1 if matches.any() else None
+    around = box_iou(boxes, [union(tuple(truth))])
+    return {"union": around[:, 0] >= MATCH, "any": box_iou(boxes, truth).max(axis=1) >= MATCH}
 
 
 def pointed(point: tuple[int, int] | None, boxes: Sequence[Box]) -> Mapping[str, bool]:
-    """Whether the centre of a pixel lies in what a phrase refers to; one that points nowhere misses.
+    """Whether the centre of a pixel lies in the boxes of a phrase, for both truths; None misses.
 
     Example:
         >>> pointed((3, 0), [(0, 0, 2, 2), (4, 0, 6, 2)])
         {'union': True, 'any': False}
     """
-    return {"union": _point_within(point, [union(tuple(boxes))]), "any": _point_within(point, boxes)}
-
-
-def _point_within(point: tuple[int, int] | None, boxes: Sequence[Box]) -> bool:
     if point is None:
-        return False
+        return dict.fromkeys(TRUTHS, False)
     x, y = point[0] + 0.5, point[1] + 0.5
-    return any(x0 <= x < x1 and y0 <= y < y1 for x0, y0, x1, y1 in boxes)
-
-
-# What is done for each image of grounding: one look, its proposals, and where the right box is ranked.
-#
-# What is written down are facts (ranks, scores, points, for both readings of the truth), so that tables can be
-# counted anew without another look.
-
-GAMMAS = tuple(step / 20 for step in range(21))
-"""All that are tried; one is chosen for each method. Between the paper's lie better ones (docs/grounding.md)."""
-
-PAPERS_GAMMAS = (0.0, 0.25, 0.5, 0.75, 1.0)
-
-MOST_CHOSEN_BY = 10  # ranks: what comes later makes no difference to the choice
-MOST_SCORES = 100  # that are kept of a phrase, for average precision
-STEPS = ("proposals", "looking", "scoring")
+    truths = {"union": [union(tuple(boxes))], "any": boxes}
+    return {name: any(x0 <= x < x1 and y0 <= y < y1 for x0, y0, x1, y1 in each) for name, each in truths.items()}
 
 
 @dataclass(frozen=True, eq=False)
-class _Truth:
-    """A phrase, and which proposals match what it refers to."""
+class _PhraseTruth:
+    """A phrase, and which proposals match it."""
 
     phrase: Phrase
-    right: Matches
+    matches: Matches
+
+    def hits(self, order: NDArray[np.intp]) -> dict[str, int | None]:
+        """The rank of the first right box in that order, for both truths."""
+        return {name: first_match(matches[order]) for name, matches in self.matches.items()}
+
+    def facts(self, reading: Reading, size: tuple[int, int], own: NDArray[np.intp]) -> dict[str, Any]:
+        """The record of the phrase, without the results of methods; ``own`` is the proposals' own order."""
+        phrase = self.phrase
+        return {
+            "text": phrase.text,
+            "groups": list(phrase.groups),
+            "sentence": phrase.sentence,
+            "boxes": [list(box) for box in phrase.boxes],
+            "small": {truth: is_small(phrase.boxes, size, any_box=truth == "any") for truth in TRUTHS},
+            "known": bool(reading.words),
+            "skipped": list(reading.skipped),
+            "found": [],
+            "own_hits": self.hits(own),
+        }
 
 
 @dataclass(frozen=True, eq=False)
-class Work(ABC):
-    """The work done for each image: all but how the map of a phrase is judged."""
+class PhraseMeasurement(ABC):
+    """Computes the record of an image, except for the facts of a phrase's map."""
 
-    protocol: Protocol
-
-    @abstractmethod
-    def key(self, task: Asked) -> str:
-        """Changes when the image, its annotation, the question or the program does."""
+    setup: GroundingSetup
 
     @abstractmethod
-    def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _Truth) -> dict[str, Any]:
-        """What is to be known of the map of a phrase by one method."""
+    def key(self, task: PhraseTask) -> str:
+        """A digest of the image, its phrases, the question and the version."""
 
-    def __call__(self, task: Asked) -> dict[str, Any]:
-        """One look at the image for all phrases, and what it is worth."""
-        picture = read_image(task.described.path)
-        check_size(task.described, picture.size)
+    @abstractmethod
+    def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _PhraseTruth) -> dict[str, Any]:
+        """The facts of a phrase's map by one method."""
+
+    def __call__(self, task: PhraseTask) -> dict[str, Any]:
+        """The record of an image."""
+        picture = task.read()
         seconds = dict.fromkeys(STEPS, 0.0)
         with _timed(seconds, "proposals"):
-            proposals, trouble = self.protocol.proposed(picture, task)
+            proposals, trouble = self.setup.proposed(picture, task)
         phrases = task.described.phrases
-        readings = [read_phrase(phrase.text, self.protocol.labels) for phrase in phrases]
-        facts = [phrase_facts(*each, picture.size) for each in zip(phrases, readings, strict=True)]
+        readings = [read_phrase(phrase.text, self.setup.labels) for phrase in phrases]
         with _timed(seconds, "scoring"):
-            scorer = self.protocol.scorer(proposals)
+            scorer = Scorer(proposals, self.setup.trust)
             own = scorer.ranked(proposals.scores)
-            truths = [_Truth(phrase, matches_of(proposals.boxes, phrase.boxes)) for phrase in phrases]
-            for fact, truth in zip(facts, truths, strict=True):
-                fact["own_hits"] = _hits(own, truth)
-        for method, maps in self._maps(picture, readings, seconds):
+            truths = [_PhraseTruth(phrase, matches_of(proposals.boxes, phrase.boxes)) for phrase in phrases]
+            facts = [truth.facts(each, picture.size, own) for truth, each in zip(truths, readings, strict=True)]
+        methods = list(self.setup.layers)
+        with _timed(seconds, "looking"):
+            session = self.setup.open_session(picture, methods)
+        for method in methods:
+            with _timed(seconds, "looking"):
+                maps = session.phrase_maps(find_method(method), readings, hints=self.setup.hints)
             with _timed(seconds, "scoring"):
                 for fact, found, truth in zip(facts, maps, truths, strict=True):
                     fact["found"].append(self._judged(method, found, scorer, truth))
@@ -321,40 +286,28 @@ class Work(ABC):
             "proposals": len(proposals),
             "trouble": trouble,
             "seconds": {step: round(spent, 4) for step, spent in seconds.items()},
-            "own_scores": _told(scorer.proposals.scores[own]),
+            "own_scores": _rounded(scorer.proposals.scores[own]),
             "phrases": facts,
         }
 
-    def _maps(
-        self, picture: Image.Image, readings: Sequence[Reading], seconds: dict[str, float]
-    ) -> Iterator[tuple[str, list[PhraseMap]]]:
-        """The maps of all phrases, one method after the other."""
-        methods = list(self.protocol.layers)
-        with _timed(seconds, "looking"):
-            session = self.protocol.look(picture, methods)
-        for method in methods:
-            with _timed(seconds, "looking"):
-                maps = session.phrase_maps(find_method(method), readings, hints=self.protocol.hints)
-            yield method, maps
-
 
 @dataclass(frozen=True, eq=False)
-class Choosing(Work):
-    """Where the right box is ranked with each gamma: what one is chosen by."""
+class GammaSearch(PhraseMeasurement):
+    """The rank of the right box with each gamma."""
 
-    def key(self, task: Asked) -> str:
-        """Changes when the image, its annotation, the question or the program does."""
-        return task.key(f"choosing {GAMMAS} {self.protocol.question}")
+    def key(self, task: PhraseTask) -> str:
+        """A digest of the image, its phrases, the question and the version."""
+        return task.key(f"choosing {GAMMAS} {self.setup.question}")
 
-    def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _Truth) -> dict[str, Any]:
+    def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _PhraseTruth) -> dict[str, Any]:
         sums = scorer.sums(found.plane)
         orders = [scorer.told(scorer.scores_of(sums, gamma), MOST_CHOSEN_BY) for gamma in GAMMAS]
-        return {"method": method, "hits": [_hits(order, truth) for order in orders]}
+        return {"method": method, "hits": [truth.hits(order) for order in orders]}
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking(Work):
-    """How the boxes are ranked with the gamma of each method, and where the map points.
+class BoxRanking(PhraseMeasurement):
+    """The ranked boxes with the gamma of each method, and the maximum of the map.
 
     Attributes:
         gammas: of each method, by name.
@@ -362,29 +315,24 @@ class Ranking(Work):
 
     gammas: Mapping[str, float]
 
-    def key(self, task: Asked) -> str:
-        """Changes when the image, its annotation, the question or the program does."""
-        return task.key(f"ranking {json.dumps(self.gammas)} {self.protocol.question}")
+    def key(self, task: PhraseTask) -> str:
+        """A digest of the image, its phrases, the question and the version."""
+        return task.key(f"ranking {json.dumps(self.gammas)} {self.setup.question}")
 
-    def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _Truth) -> dict[str, Any]:
+    def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _PhraseTruth) -> dict[str, Any]:
         scores = scorer.scores(found.plane, self.gammas[method])
         order, point = scorer.told(scores), found.point
         return {
             "method": method,
-            "hits": _hits(order, truth),
-            "scores": _told(scores[order]),
+            "hits": truth.hits(order),
+            "scores": _rounded(scores[order]),
             "point": point and list(point),
             "pointed": pointed(point, truth.phrase.boxes),
         }
 
 
-def _hits(order: NDArray[np.intp], truth: _Truth) -> dict[str, int | None]:
-    """The rank of the first right box, for both readings of the truth."""
-    return {name: rank_of(matches[order]) for name, matches in truth.right.items()}
-
-
-def _told(ranked: Numbers) -> list[float]:
-    """The first scores: with five digits, which leave their order as it is."""
+def _rounded(ranked: NDArray[np.floating[Any]]) -> list[float]:
+    """The first scores with five digits, which keeps their order."""
     return [float(f"{score:.5g}") for score in ranked[:MOST_SCORES]]
 
 

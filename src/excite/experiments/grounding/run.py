@@ -1,8 +1,8 @@
 """Grounding: which region of an image does a phrase refer to? (paper, 4.3: text-to-region association).
 
-The protocol is the paper's: the image is seen at 300 pixels in its shorter side, the map of a phrase is the mean of
-those of its words, proposals are scored with f(R) = S_R / A_R ** gamma, and boxes that overlap by more than 0.7 are
-told once. Gamma is chosen for each method on held-out images.
+The protocol is the paper's: the image has a shorter side of 300 pixels, the map of a phrase is the mean of those of its
+words, proposals are scored with f(R) = S_R / A_R ** gamma, and of boxes that overlap by more than 0.7 only the best is
+kept. Gamma is chosen for each method on held-out images. Ranked boxes of other systems are scored on the same phrases.
 """
 
 from __future__ import annotations
@@ -17,23 +17,30 @@ from typing import TYPE_CHECKING, Any
 from excite.datasets.base import read_lines, read_text
 from excite.datasets.sample import FARTHEST
 from excite.errors import DataError
-from excite.experiments.base import GROUNDING_METHODS, HELD_OUT, checked_share, held_out
+from excite.experiments.base import (
+    GROUNDING_METHODS,
+    HELD_OUT,
+    ExperimentRun,
+    checked_share,
+    held_out,
+    image_records,
+    selected,
+)
 from excite.experiments.grounding.measure import (
     GAMMAS,
     OWN,
-    Asked,
-    Choosing,
-    Protocol,
-    Ranking,
+    BoxRanking,
+    GammaSearch,
+    GroundingSetup,
+    PhraseTask,
     checked_truth,
     enlarged,
     matches_of,
-    rank_of,
 )
 from excite.experiments.grounding.scores import (
-    Chosen,
+    ChosenGamma,
+    GroundingTable,
     Mention,
-    Table,
     choose,
     empty_maps,
     mentions_of,
@@ -42,106 +49,87 @@ from excite.experiments.grounding.scores import (
     unknown_words,
 )
 from excite.experiments.readable_layers import ReadableLayers
-from excite.experiments.report.page import main_method
+from excite.experiments.report.figures import main_method
+from excite.grounding import Scorer
 from excite.grounding.ground import Grounded, rank
 from excite.grounding.phrase_maps import SIDE
 from excite.grounding.proposals import PROPOSERS, find_proposer
 from excite.grounding.scoring import TRUST, checked_trust
 from excite.images import PICTURE_SUFFIXES, read_image
-from excite.jobs import Executor, open_results
-from excite.jobs.loop import answered
 from excite.methods import find_method
+from excite.metrics.phrases import first_match
 from excite.vocabulary import read_phrase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from excite.datasets.phrases import Phrase, PhraseDataset
-    from excite.experiments.grounding.measure import Work
-    from excite.experiments.grounding.scores import Lead, Row
-    from excite.jobs import Entry
+    from excite.experiments.grounding.measure import PhraseMeasurement
+    from excite.experiments.grounding.scores import GroundingRow, Lead
+    from excite.jobs import Entry, Executor
     from excite.models import Classifier
 
-
-# What one network did in grounding, with all that its tables and figures need.
-
-
-@dataclass(frozen=True)
-class Run:
-    """One network's grounding.
-
-    Attributes:
-        classifier_name: for people to read.
-        rows: of its methods.
-        shared: rows that need no network: the proposals' own scores, and other systems.
-        leads: how much better its main method is than everything else.
-        records: a record for each image that is reported on.
-        dataset_name: the format of the data,
-        split: and which part of it.
-        groups: the kinds of things that the data know.
-        about: what was measured and what was left out, as plain values for JSON.
-        show: grounds a phrase again, for drawing; see `excite.experiments.grounding.run.Grounding.show`.
-    """
-
-    classifier_name: str
-    rows: Sequence[Row]
-    shared: Sequence[Row]
-    leads: Sequence[Lead]
-    records: Sequence[Entry]
-    dataset_name: str
-    split: str
-    groups: Sequence[str]
-    about: Mapping[str, Any]
-    show: Callable[[str, int, str, float, int], tuple[Grounded, Phrase]]
-
-
-# Grounding: which region of an image does a phrase refer to? (paper, 4.3: text-to-region association).
-#
-# The protocol is the paper's: the image is seen at 300 pixels in its shorter side, the map of a phrase is the mean
-# of those of its words, proposals are scored with f(R) = S_R / A_R ** gamma, and boxes that overlap by more than 0.7
-# are told once. Gamma is chosen for each method on held-out images.
 
 MAIN = ("excite", "c-mwp", "mwp")
 """The method that others are compared with is the first of these that is there."""
 
 MOST_WORDS = 20
 FIELDS = ("image", "size", "proposals", "trouble", "seconds", "own_scores", "phrases")
+FORM = '{"image": ..., "phrase": ..., "boxes": [[x0, y0, x1, y1], ...], "scores": [...]}'
+USUAL_SUFFIXES = (".jpg", ".jpeg", ".png")
+
+Ranked = tuple[list[list[float]], list[float]]  # boxes and their scores, best first
+
+
+@dataclass(frozen=True)
+class GroundingRun(ExperimentRun):
+    """One network's grounding; its records are of the reported images.
+
+    Attributes:
+        shared: rows without a network: the proposals' own scores, and other systems.
+        leads: of its main method over all other rankings.
+        groups: of the data.
+    """
+
+    rows: Sequence[GroundingRow]
+    shared: Sequence[GroundingRow]
+    leads: Sequence[Lead]
+    groups: Sequence[str]
 
 
 class Grounding:
-    """Asks for what phrases refer to with several methods, and counts how far up a right box is.
+    """Grounds phrases with several methods, and counts the rank of the right box.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         dataset: from `excite.datasets.phrase_formats.open_phrases`.
         methods: names from `excite.METHODS`.
-        layer: read all methods here, where they can be; None for each method's own place.
-        proposals: who proposes regions: a name of `excite.grounding.proposals.PROPOSERS`, or precomputed ones.
-        cache: a folder in which proposals are kept; None to make them anew each time.
-        gamma: how much a large region must hold; or those of `GAMMAS` of which one is chosen for each method on
-            held-out images.
-        held_out: choose on this share of the images; the others are reported on.
-        seed: another one holds out others.
+        layer: at which to read all methods, where possible; None for each method's own layer.
+        proposals: a name of `excite.grounding.proposals.PROPOSERS`, or precomputed ones.
+        cache: a folder in which proposals are kept; None to make them again each time.
+        gamma: the exponent of the area; or those of `GAMMAS` of which one is chosen for each method on held-out images.
+        held_out: the share of the images for that choice; the others are reported on.
+        seed: of that draw.
         truth: one of `TRUTHS`.
-        trust: how much the order counts in which proposals come, 0 to 1; the paper has 0.
+        trust: the weight of the proposals' own order, 0 to 1; 0 in the paper.
         side: the shorter side of images as the classifier sees them.
-        hints: let words for places and colours weigh the maps.
-        skip: leave out so many images first,
-        limit: and take so many of the rest; None for all.
+        hints: whether words for locations and colours weigh the maps.
+        skip: number of images to leave out first.
+        limit: number of images to use at most; None for all.
 
     Attributes:
         tasks: the images with phrases.
-        held: the names of those on which gamma is chosen; none where it was given.
-        failures: a line for each image or annotation that cannot be read.
+        held: the names of those on which gamma is chosen; empty where it was given.
+        failures: a line for each unreadable image or annotation.
 
     Raises:
         ExciteError: there is no such method, layer, truth or proposer, or there are no images.
 
     Example:
-        >>> asking = Grounding(excite.load("everyday"), open_phrases("coco"), ["c-mwp"], limit=100)  # doctest: +SKIP
-        >>> chosen = asking.choose(list(asking.choosing(Path("out"))))                              # doctest: +SKIP
-        >>> run = asking.run(chosen, list(asking.records(Path("out"), chosen)))                     # doctest: +SKIP
+        >>> grounding = Grounding(excite.load("everyday"), open_phrases("coco"), ["c-mwp"])          # doctest: +SKIP
+        >>> chosen = grounding.choose(list(grounding.choosing(Path("out"))))                        # doctest: +SKIP
+        >>> run = grounding.run(chosen, list(grounding.records(Path("out"), chosen)))               # doctest: +SKIP
         >>> [(row.method, row.chosen.gamma, row.all.recalls[1].value) for row in run.rows]          # doctest: +SKIP
     """
 
@@ -164,8 +152,7 @@ class Grounding:
         skip: int = 0,
         limit: int | None = None,
     ) -> None:
-        if skip < 0 or (limit is not None and limit < 1):
-            raise DataError(f"skip {skip} and limit {limit} leave no images: give at least 0, and at least 1")
+        self.names = selected(dataset.names, skip, limit)
         self.classifier, self.dataset = classifier, dataset
         self.truth = checked_truth(truth)
         self.gamma = float(gamma) if isinstance(gamma, (int, float)) else None
@@ -173,8 +160,7 @@ class Grounding:
             (gamma,) if isinstance(gamma, (int, float)) else gamma, searched=self.gamma is None
         )
         self.share, self.seed = checked_share(held_out), seed
-        self.cache = cache.absolute() if cache and str(proposals) in PROPOSERS else None  # seen from any machine
-        self.names = dataset.names[skip:] if limit is None else dataset.names[skip : skip + limit]
+        self.cache = cache.absolute() if cache and str(proposals) in PROPOSERS else None  # for any working folder
         self.failures: list[str] = []
         source = find_proposer(proposals, self.cache)
         self.tasks = list(self._tasks())
@@ -184,57 +170,52 @@ class Grounding:
         chosen = [find_method(name) for name in dict.fromkeys(methods)]
         self.places = ReadableLayers(enlarged(classifier, side), chosen, None if layer is None else [layer])
         layers = {method: found[:1] for method, found in self.places.layers.items()}
-        self.protocol = Protocol(classifier, layers, source, str(proposals), checked_trust(trust), side, hints)
+        self.setup = GroundingSetup(classifier, layers, source, str(proposals), checked_trust(trust), side, hints)
         self.held = self._held()
 
     def choosing(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
-        """Ask of the held-out images with every gamma, kept in ``choosing.jsonl``; nothing where gamma was given."""
+        """The records of the held-out images with every gamma, kept in ``choosing.jsonl``; none where it was given."""
         tasks = [task for task in self.tasks if task.name in self.held]
-        return self._done(Choosing(self.protocol), tasks, out / "choosing.jsonl", workers)
+        return self._records(GammaSearch(self.setup), tasks, out / "choosing.jsonl", workers)
 
-    def choose(self, records: Sequence[Entry]) -> dict[str, Chosen]:
+    def choose(self, records: Sequence[Entry]) -> dict[str, ChosenGamma]:
         """The gamma of each method: the given one, or the best one on the held-out images."""
         if self.gamma is not None:
-            return {method: Chosen(self.gamma) for method in self.protocol.layers}
+            return {method: ChosenGamma(self.gamma) for method in self.setup.layers}
         self._check_some_were_read(records, len(self.held), "to choose gamma on ")
         return choose(records, self.truth, self.among)
 
-    def records(self, out: Path, chosen: Mapping[str, Chosen], workers: int | Executor = 1) -> Iterator[Entry]:
-        """Ask image by image, kept in ``records.jsonl``: started again, it goes on where it was.
-
-        Args:
-            out: the folder for it.
-            chosen: from `choose`.
-            workers: who does it: how many processes of this machine, or a crew. A cluster keeps ``records.parquet``.
-        """
+    def records(self, out: Path, chosen: Mapping[str, ChosenGamma], workers: int | Executor = 1) -> Iterator[Entry]:
+        """The records of the other images with the gammas of `choose`, kept in ``records.jsonl``."""
         gammas = {method: one.gamma for method, one in chosen.items() if one.gamma is not None}
-        return self._done(Ranking(self.protocol, gammas), self.reported, out / "records.jsonl", workers)
+        return self._records(BoxRanking(self.setup, gammas), self.reported, out / "records.jsonl", workers)
 
     @property
-    def reported(self) -> list[Asked]:
-        """The images that nothing is chosen on."""
+    def reported(self) -> list[PhraseTask]:
+        """The images that are not held out."""
         return [task for task in self.tasks if task.name not in self.held]
 
-    def run(self, chosen: Mapping[str, Chosen], records: Sequence[Entry], others: Sequence[Results] = ()) -> Run:
-        """All that tables and figures need.
+    def run(
+        self, chosen: Mapping[str, ChosenGamma], records: Sequence[Entry], others: Sequence[SystemResults] = ()
+    ) -> GroundingRun:
+        """The results for tables and figures.
 
         Args:
             chosen: from `choose`.
             records: from `records`.
-            others: results of other systems, counted on the same phrases.
+            others: results of other systems, scored on the same phrases.
         """
         self._check_some_were_read(records, len(self.reported), "")
-        name, layers, missing = self.classifier.name, self.protocol.layers, {OWN: 0}
+        name, layers, missing = self.classifier.name, self.setup.layers, {OWN: 0}
         mentions = {method: mentions_of(records, method, self.truth) for method in (*layers, OWN)}
         for other in others:
             mentions[other.name], missing[other.name] = other.mentions(records, self.truth)
-        table = Table(mentions, self.dataset.groups)
+        table = GroundingTable(mentions, self.dataset.groups)
         rows = [table.row(method, chosen[method], model=name, layer=read[0]) for method, read in layers.items()]
-        shared = [table.row(method, Chosen(None), missing=count) for method, count in missing.items()]
-        compared = table.leads(name, main_method(rows, MAIN))
-        about = self.about(records)
-        data = self.dataset
-        return Run(name, rows, shared, compared, records, data.name, data.split, data.groups, about, self.show)
+        shared = [table.row(method, ChosenGamma(None), missing=count) for method, count in missing.items()]
+        leads = table.leads(name, main_method(rows, MAIN))
+        about, data = self.about(records), self.dataset
+        return GroundingRun(name, rows, records, data.name, data.split, about, self.show, shared, leads, data.groups)
 
     def about(self, records: Sequence[Entry]) -> dict[str, Any]:
         """What was measured, and what was left out and why, as plain values for JSON."""
@@ -248,16 +229,16 @@ class Grounding:
             "reported": len(records),
             "phrases": sum(len(record["phrases"]) for record in records),
             "protocol": {
-                "proposals": self.protocol.proposals,
+                "proposals": self.setup.proposals,
                 "truth": self.truth,
                 "gamma": list(self.among) if self.gamma is None else self.gamma,
                 "held_out": self.share if self.gamma is None else None,
                 "seed": self.seed,
-                "trust": self.protocol.trust,
-                "side": self.protocol.side,
-                "hints": self.protocol.hints,
+                "trust": self.setup.trust,
+                "side": self.setup.side,
+                "hints": self.setup.hints,
             },
-            "layers": {method: list(layers) for method, layers in self.protocol.layers.items()},
+            "layers": {method: list(layers) for method, layers in self.setup.layers.items()},
             "left_out": {
                 "data": dict(data.left_out),
                 "unknown": unknown,
@@ -274,29 +255,28 @@ class Grounding:
         }
 
     def show(self, image: str, number: int, method: str, gamma: float, most: int) -> tuple[Grounded, Phrase]:
-        """A phrase grounded once more, and where it is: for drawing. Its maps carry the image.
+        """A phrase grounded again, with its annotation, for drawing. Its maps carry the image.
 
         Args:
             image: the image's name.
-            number: which of its phrases, from 0.
-            method: by which method,
-            gamma: and with which gamma.
-            most: how many regions to tell.
+            number: of the phrase, from 0.
+            method: the method.
+            gamma: the exponent of the area.
+            most: number of regions.
         """
         task = next(task for task in self.tasks if task.name == image)
         picture, phrase = read_image(task.described.path), task.described.phrases[number]
-        reading, chosen = read_phrase(phrase.text, self.protocol.labels), find_method(method)
-        (found,) = self.protocol.look(picture, [method]).phrase_maps(chosen, [reading], hints=self.protocol.hints)
-        proposals, _ = self.protocol.proposed(picture, task)
-        return Grounded(phrase.text, rank(self.protocol.scorer(proposals), found, gamma, most), found), phrase
+        reading, chosen = read_phrase(phrase.text, self.setup.labels), find_method(method)
+        (found,) = self.setup.open_session(picture, [method]).phrase_maps(chosen, [reading], hints=self.setup.hints)
+        proposals, _ = self.setup.proposed(picture, task)
+        return Grounded(phrase.text, rank(Scorer(proposals, self.setup.trust), found, gamma, most), found), phrase
 
-    def _done(self, work: Work, tasks: Sequence[Asked], path: Path, workers: int | Executor) -> Iterator[Entry]:
-        executor = Executor.of(workers)
-        store = open_results(path, FIELDS, parquet=executor.is_cluster)
-        found = answered(work, tasks, store, workers=executor, failures=self.failures, writes=self.cache)
-        return (entry for _, entry in found)
+    def _records(
+        self, work: PhraseMeasurement, tasks: Sequence[PhraseTask], path: Path, workers: int | Executor
+    ) -> Iterator[Entry]:
+        return image_records(work, tasks, path, FIELDS, workers=workers, failures=self.failures, writes=self.cache)
 
-    def _tasks(self) -> Iterator[Asked]:
+    def _tasks(self) -> Iterator[PhraseTask]:
         for name in self.names:
             try:
                 described = self.dataset.sample(name)
@@ -304,7 +284,7 @@ class Grounding:
                 self.failures.append(str(error))
                 continue
             if described.phrases:
-                yield Asked(described)
+                yield PhraseTask(described)
 
     def _held(self) -> frozenset[str]:
         if self.gamma is not None:
@@ -312,14 +292,14 @@ class Grounding:
         return held_out((task.name for task in self.tasks), self.share, self.seed)
 
     def _check_some_were_read(self, records: Sequence[Entry], asked: int, why: str) -> None:
-        """Refuse to count nothing."""
+        """Raise a `DataError` if no image could be read."""
         if not records:
             first = f"; the first: {self.failures[0]}" if self.failures else ""
             raise DataError(f"none of the {asked} images {why}could be read{first}")
 
 
 def _checked_gammas(gammas: Sequence[float], *, searched: bool) -> tuple[float, ...]:
-    """Those to choose from, of which all have to be tried; or the given one, which may be any."""
+    """The gammas to choose from, all of `GAMMAS`; or the given one, which may be any from 0 to 1."""
     wrong = [gamma for gamma in gammas if not (gamma in GAMMAS if searched else 0 <= gamma <= 1)]
     if wrong or not gammas:
         which = "those of GAMMAS (0, 0.05 ... 1)" if searched else "a number from 0 to 1"
@@ -327,31 +307,22 @@ def _checked_gammas(gammas: Sequence[float], *, searched: bool) -> tuple[float, 
     return tuple(gammas)
 
 
-# Ranked boxes of other systems, from files, to stand beside one's own: on the same phrases, counted the same way.
-
-FORM = '{"image": ..., "phrase": ..., "boxes": [[x0, y0, x1, y1], ...], "scores": [...]}'
-
-USUAL_SUFFIXES = (".jpg", ".jpeg", ".png")
-
-Ranked = tuple[list[list[float]], list[float]]  # boxes and their scores, best first
-
-
 @dataclass(frozen=True)
-class Results:
-    """What another system answered.
+class SystemResults:
+    """The ranked boxes of another system.
 
     Attributes:
         name: of the system.
-        answers: by image and folded phrase; those to the same phrase in the order of the file.
+        answers: by image and folded phrase; several of the same phrase in the order of the file.
     """
 
     name: str
     answers: Mapping[tuple[str, str], Sequence[Ranked]]
 
     def mentions(self, records: Sequence[Entry], truth: str) -> tuple[list[Mention], int]:
-        """What it makes of all phrases of the records, and how many of these it has no answer to: those are missed.
+        """All phrases of the records with its results, and the number of those without one, which are missed.
 
-        An answer stands for all mentions of the same words in an image; of several, each mention takes the next.
+        An answer serves all mentions of the same words in an image; of several, each mention takes the next.
         """
         found, missing = [], 0
         for number, record in enumerate(records):
@@ -362,19 +333,19 @@ class Results:
                 boxes, scores = given[min(turns[text], len(given) - 1)] if given else ([], [])
                 turns[text] += 1
                 missing += not given
-                hit = rank_of(matches_of(boxes, phrase["boxes"])[truth]) if boxes else None
+                hit = first_match(matches_of(boxes, phrase["boxes"])[truth]) if boxes else None
                 groups, small = tuple(phrase["groups"]), phrase["small"][truth]
                 found.append(Mention(number, phrase["text"], groups, small, hit, scores, None))
         return found, missing
 
     def _answers(self, image: str, text: str) -> Sequence[Ranked]:
-        path = PurePosixPath(image)  # Flickr30k Entities calls its images by their numbers alone
+        path = PurePosixPath(image)  # Flickr30k Entities names its images by their numbers alone
         missing = () if path.suffix.lower() in PICTURE_SUFFIXES else USUAL_SUFFIXES
         names = (image, path.name, path.stem, *(f"{path.name}{one}" for one in missing))
         return next((self.answers[name, text] for name in names if (name, text) in self.answers), ())
 
 
-def read_results(name: str, path: Path) -> Results:
+def read_results(name: str, path: Path) -> SystemResults:
     """The results of another system: JSON Lines, or one JSON list, of objects with an image, a phrase and boxes.
 
     Args:
@@ -393,30 +364,25 @@ def read_results(name: str, path: Path) -> Results:
         answers[image, _folded(phrase)].append(ranked)
     if not answers:
         raise DataError(f"{path}: it has no results; each is {FORM}")
-    return Results(name, dict(answers))
+    return SystemResults(name, dict(answers))
 
 
 def _entries(path: Path) -> Iterator[tuple[str, Any]]:
-    """The objects of a file, each with where it stands."""
+    """The objects of a file, each with its location."""
     text = read_text(path)
     if text.lstrip().startswith("["):
-        try:
-            listed = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise _broken(str(path), error) from None
-        yield from ((f"{path}, entry {number}", entry) for number, entry in enumerate(listed, 1))
+        yield from ((f"{path}, entry {number}", entry) for number, entry in enumerate(_parsed(str(path), text), 1))
         return
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
-            try:
-                yield f"{path}, line {number}", json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise _broken(f"{path}, line {number}", error) from None
+            yield f"{path}, line {number}", _parsed(f"{path}, line {number}", line)
 
 
-def _broken(where: str, error: Exception) -> DataError:
-    """Also a number of thousands of digits, which is a ValueError, is broken."""
-    return DataError(f"{where}: broken JSON ({error})")
+def _parsed(where: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
+        raise DataError(f"{where}: broken JSON ({error})") from None
 
 
 def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:

@@ -1,9 +1,11 @@
-"""Localisation: does the box around the strong part of a map fit the object that was asked for? (paper, 4.2).
+"""Localisation: does the box around the strong part of a map fit the queried object? (paper, 4.2).
 
 The protocol is the paper's: the image is squashed to the classifier's square, the map is stretched to 224 x 224, and
-the tightest box around what lies above a multiple of its mean is scaled back to the image. That multiple is chosen
-for each method on held-out images. The label is given: every category of an image that the classifier has a word
-for is asked for.
+the tightest box around the pixels above alpha times its mean is scaled back to the image. Alpha is chosen for each
+method on held-out images. The label is given: every category of an image that the classifier has a word for is queried.
+
+Records hold facts (the boxes, their IoU with the truth), so that the choice of thresholds may change without another
+forward pass.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from PIL import Image
 
 from excite import __version__
 from excite.experiments.base import HELD_OUT, LOCALIZATION_METHODS, Comparison, checked_share, held_out
-from excite.experiments.localization.scores import RULES, Run, boxes_of, overlaps_of, tally
+from excite.experiments.localization.scores import RULES, LocalizationRun, boxes_of, overlaps_of, tally
 from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
 from excite.models import Preprocess
@@ -32,27 +34,21 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.datasets import Dataset, Target
-    from excite.experiments.base import Task
-    from excite.experiments.localization.scores import Row
+    from excite.experiments.base import ImageTask
+    from excite.experiments.localization.scores import LocalizationRow
     from excite.jobs import Entry
     from excite.models import Classifier
-
-
-# What is done for each image of localisation: one look, and how the boxes of each map lie.
-#
-# What is written down are facts (the boxes, how much they overlap with the truth), so that the choice of thresholds
-# may change without another look.
 
 CANVAS = (224, 224)
 """Boxes are made on the map at this size, the paper's, whatever the size of the image."""
 
 
 @dataclass(frozen=True, eq=False)
-class Boxing:
-    """The work done for each image.
+class BoxMeasurement:
+    """Computes the record of an image: the boxes of each map and their IoU with the truth.
 
     Attributes:
-        classifier: who is asked.
+        classifier: the classifier.
         layers: for each method, by name, the layers at which it is read.
         question: all of that as text.
     """
@@ -66,22 +62,21 @@ class Boxing:
         facts = ["localization", self.layers, CANVAS, rules, __version__, identity(self.classifier)]
         object.__setattr__(self, "question", json.dumps(facts))
 
-    def key(self, task: Task) -> str:
-        """Changes when the image, its annotation, the question or the program does."""
+    def key(self, task: ImageTask) -> str:
+        """A digest of the image, its annotation, the question and the version."""
         return task.key(self.question)
 
-    def __call__(self, task: Task) -> dict[str, Any]:
-        """One look at the image, and how the boxes of each map lie."""
+    def __call__(self, task: ImageTask) -> dict[str, Any]:
+        """The record of an image."""
         picture = read_image(task.sample.path)
         task.sample.check_size(picture.size)
-        targets = [_facts(cue.target) for cue in task.cues]
-        for k, found in all_maps(self.classifier, picture, [cue.concept for cue in task.cues], self.layers):
-            targets[k]["maps"].append(_boxed(found, task.cues[k].target))
+        targets: list[dict[str, Any]] = [
+            {"category": each.target.concept, "truth": [list(box) for box in each.target.boxes], "maps": []}
+            for each in task.queries
+        ]
+        for k, found in all_maps(self.classifier, picture, [query.concept for query in task.queries], self.layers):
+            targets[k]["maps"].append(_boxed(found, task.queries[k].target))
         return {"image": task.name, "size": list(picture.size), "targets": targets}
-
-
-def _facts(target: Target) -> dict[str, Any]:
-    return {"category": target.concept, "truth": [list(box) for box in target.boxes], "maps": []}
 
 
 def _boxed(found: AttentionMap, target: Target) -> dict[str, Any]:
@@ -100,13 +95,10 @@ def _boxed(found: AttentionMap, target: Target) -> dict[str, Any]:
     }
 
 
-# Images squashed to a square, as the paper's localisation takes them.
-
-
 def squared(classifier: Classifier) -> Classifier:
-    """The same classifier, to whom every image is shown as a square.
+    """The same classifier with a preprocessing that squashes every image to a square.
 
-    Its map then still covers the whole image, so it need only be stretched over it to lie right.
+    Its map still covers the whole image, so it need only be stretched over it.
 
     Example:
         >>> classifier = squared(excite.load())
@@ -114,13 +106,13 @@ def squared(classifier: Classifier) -> Classifier:
         torch.Size([3, 224, 224])
     """
     usual = classifier.preprocess
-    square = replace(usual, square=True) if isinstance(usual, Preprocess) else _Squashing(usual)
+    square = replace(usual, square=True) if isinstance(usual, Preprocess) else _SquarePreprocess(usual)
     return replace(classifier, preprocess=square)
 
 
 @dataclass(frozen=True, repr=False)
-class _Squashing:
-    """A preparation of one's own, after the image was made a square of its shorter side."""
+class _SquarePreprocess:
+    """A user's preprocessing, after the image was resized to a square of its shorter side."""
 
     after: Callable[[Image.Image], Tensor]
 
@@ -129,45 +121,34 @@ class _Squashing:
         return self.after(picture.resize((side, side), Image.Resampling.BICUBIC))
 
     def __repr__(self) -> str:
-        """The same in every process, where the preparation is a function: answers are kept by it."""
+        """The same in every process, also for a function: it is part of the records' keys."""
         return f"squashed {getattr(self.after, '__qualname__', repr(self.after))}"
 
 
-# Localisation: does the box around the strong part of a map fit the object that was asked for? (paper, 4.2).
-#
-# The protocol is the paper's: the image is squashed to the classifier's square, the map is stretched to 224 x 224,
-# and the tightest box around what lies above a multiple of its mean is scaled back to the image. That multiple is
-# chosen for each method on held-out images. The label is given: every category of an image that the classifier has
-# a word for is asked for.
-
-
 class Localization(Comparison):
-    """Boxes the objects of annotated images with several methods, and counts how many boxes fit.
+    """Boxes the objects of annotated images with several methods, and counts the boxes that fit.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         dataset: from `excite.datasets.open_dataset`.
         methods: names from `excite.METHODS`.
-        layers: read all methods at these layers, where they can be; None for each method's own place. Methods that may
-            be read anywhere are then read at the two layers that are most worth it, and the better one is chosen on
-            held-out images: another layer fits boxes than points.
-        skip: leave out so many images first,
-        limit: and take so many of the rest; None for all.
-        own_shape: show the classifier images of their own shape, instead of squashing them to a square.
-        held_out: choose thresholds on this share of the images; the others are reported on.
-        seed: another one holds out others.
-
-    Attributes:
-        places: where the methods are read, and why some cannot be.
+        layers: layers at which to read all methods, where possible; None for each method's own layer. Methods that may
+            be read anywhere are then read at the classifier's two best layers, and the better one is chosen on held-out
+            images: the best layer for boxes is not that for points.
+        skip: number of images to leave out first.
+        limit: number of images to use at most; None for all.
+        own_shape: keep the shape of images instead of squashing them to a square.
+        held_out: the share of the images on which thresholds are chosen; the others are reported on.
+        seed: of that draw.
 
     Raises:
         ExciteError: scipy is not installed.
         DataError: the share is not between 0 and 1.
 
     Example:
-        >>> boxing = Localization(excite.load(), open_dataset("imagenet"), limit=100)          # doctest: +SKIP
-        >>> records = list(boxing.records(Path("out")))                                        # doctest: +SKIP
-        >>> [(row.method, row.alpha, row.error.value) for row in boxing.run(records).rows]     # doctest: +SKIP
+        >>> localization = Localization(excite.load(), open_dataset("imagenet"), limit=100)    # doctest: +SKIP
+        >>> run = localization.run(list(localization.records(Path("out"))))                    # doctest: +SKIP
+        >>> [(row.method, row.alpha, row.error.value) for row in run.rows]                     # doctest: +SKIP
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out
@@ -189,24 +170,24 @@ class Localization(Comparison):
         shown = classifier if own_shape else squared(classifier)
         super().__init__(shown, dataset, methods, layers=layers, known=classifier.layers[:2], skip=skip, limit=limit)
         self.named = layers is not None
-        self.work = Boxing(shown, self.places.layers)
+        self.work = BoxMeasurement(shown, self.places.layers)
 
     def reported(self, records: Sequence[Entry]) -> frozenset[str]:
-        """The images that no threshold is chosen on."""
+        """The images that are not held out."""
         names = frozenset(record["image"] for record in records)
         return names - held_out(names, self.share, self.seed)
 
-    def rows(self, records: Sequence[Entry]) -> list[Row]:
-        """What the records say; see `localization_tally.tally`."""
+    def rows(self, records: Sequence[Entry]) -> list[LocalizationRow]:
+        """The rows of the table; see `excite.experiments.localization.scores.tally`."""
         self.check_some_were_read(records)
         return tally(records, self.classifier.name, self.reported(records))
 
-    def run(self, records: Sequence[Entry]) -> Run:
-        """All that tables and figures need."""
+    def run(self, records: Sequence[Entry]) -> LocalizationRun:
+        """The results for tables and figures."""
         rows, reported = self.rows(records), self.reported(records)
         about = {**self.about(), "held_out_pictures": len(records) - len(reported), "reported": len(reported)}
         name, data = self.classifier.name, self.dataset
-        return Run(name, rows, records, data.name, data.split, about, self.show, self.target, reported)
+        return LocalizationRun(name, rows, records, data.name, data.split, about, self.show, self.target, reported)
 
     def about(self) -> dict[str, Any]:
         """What was measured, and what was left out and why, as plain values for JSON."""

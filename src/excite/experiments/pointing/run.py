@@ -1,4 +1,8 @@
-"""The Pointing Game: does the maximum of a map lie on an object of the category that was asked for? (paper, 4.1)."""
+"""The Pointing Game: does the maximum of a map lie on an object of the queried category? (paper, 4.1).
+
+Records hold facts (the point, its distance to the truth), so that the tolerance may change without another forward
+pass. The protocols of the published games are compared in docs/pointing.md.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from excite import __version__
 from excite.datasets.difficult import is_difficult
 from excite.errors import DataError
 from excite.experiments.base import POINTING_METHODS, Comparison
-from excite.experiments.pointing.scores import Run, tally
+from excite.experiments.pointing.scores import PointingRun, tally
 from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
 from excite.metrics.boxes import area_share, distance
@@ -23,90 +27,22 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.datasets import Dataset, Sample, Target
-    from excite.experiments.base import Task
-    from excite.experiments.pointing.scores import Row
+    from excite.experiments.base import ImageTask
+    from excite.experiments.pointing.scores import PointingRow
     from excite.jobs import Entry
     from excite.models import Classifier
     from excite.readouts.upsample import Mode
 
 
-# What is done for each image of the Pointing Game: one look, and where each map points.
-#
-# What is written down are facts (the point, how far it lies from the truth), so that the tolerance may change without
-# another look.
-
-
-@dataclass(frozen=True, eq=False)
-class Pointing:
-    """The work done for each image.
-
-    Attributes:
-        classifier: who is asked.
-        layers: for each method, by name, the layers at which it is read.
-        mode: how maps are stretched over their image.
-        difficult: the Difficult subset as pairs of an image's name and a category; None: by the paper's rule.
-        question: all of that as text.
-    """
-
-    classifier: Classifier
-    layers: Mapping[str, tuple[str, ...]]
-    mode: Mode
-    difficult: frozenset[tuple[str, str]] | None = None
-    question: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        facts = ["pointing", self.layers, self.mode, __version__, identity(self.classifier)]
-        object.__setattr__(self, "question", json.dumps(facts))
-
-    def key(self, task: Task) -> str:
-        """Changes when the image, its annotation, its Difficult pairs, the question or the program does."""
-        listed = None if self.difficult is None else [self._listed(task.name, cue.target) for cue in task.cues]
-        return task.key(json.dumps([self.question, listed]))
-
-    def __call__(self, task: Task) -> dict[str, Any]:
-        """One look at the image, and where each map points."""
-        picture = read_image(task.sample.path)
-        task.sample.check_size(picture.size)
-        targets = [self._facts(task.sample, cue.target, picture.size) for cue in task.cues]
-        for k, found in all_maps(self.classifier, picture, [cue.concept for cue in task.cues], self.layers):
-            targets[k]["maps"].append(self._pointed(found, task.cues[k].target))
-        return {"image": task.name, "size": list(picture.size), "targets": targets}
-
-    def _facts(self, sample: Sample, target: Target, size: tuple[int, int]) -> dict[str, Any]:
-        by_rule = self.difficult is None
-        sized = replace(sample, size=size)  # an annotation need not say it
-        return {
-            "category": target.concept,
-            "difficult": is_difficult(sized, target) if by_rule else self._listed(sample.name, target),
-            "share": area_share(target, size),
-            "maps": [],
-        }
-
-    def _listed(self, name: str, target: Target) -> bool:
-        return self.difficult is not None and (name, target.concept) in self.difficult
-
-    def _pointed(self, found: AttentionMap, target: Target) -> dict[str, Any]:
-        point = maximum_point(found.values, found.image_size, self.mode)
-        return {
-            "method": found.method,
-            "layer": found.layer,
-            "point": None if point is None else list(point),
-            "distance": None if point is None else distance(point, target, found.image_size),
-        }
-
-
-# Whose Pointing Game is played. What both have in common, and what is kept from neither, is in docs/pointing.md.
-
-
 @dataclass(frozen=True)
 class Protocol:
-    """In what the published games differ.
+    """The conventions in which the published games differ.
 
     Attributes:
-        name: what users type.
-        mode: how a map is stretched over its image, before its maximum is taken.
-        inclusive: whether a point that lies exactly the tolerance beside an object hits it.
-        tolerance: how many pixels that is; None: by the data set's custom.
+        name: on the command line.
+        mode: interpolation with which a map is stretched over its image before its maximum is taken.
+        inclusive: whether a point at exactly the tolerance from an object is a hit.
+        tolerance: in pixels; None for the data set's own.
     """
 
     name: str
@@ -115,7 +51,7 @@ class Protocol:
     tolerance: float | None = None
 
     def tolerance_on(self, dataset: Dataset) -> float:
-        """The tolerance, if it lets anything be a hit."""
+        """The tolerance on a data set, if a hit is possible."""
         tolerance = dataset.tolerance if self.tolerance is None else self.tolerance
         if tolerance < 0 or (tolerance == 0 and not self.inclusive):
             raise DataError(f"with a tolerance of {tolerance:g} pixels nothing is a hit by {self.name!r}: give more")
@@ -141,7 +77,62 @@ def find_protocol(name: str, tolerance: float | None = None) -> Protocol:
     raise DataError(f"there is no protocol {name!r}{hint}: use one of {', '.join(PROTOCOLS)}")
 
 
-# The Pointing Game: does the maximum of a map lie on an object of the category that was asked for? (paper, 4.1).
+@dataclass(frozen=True, eq=False)
+class PointingMeasurement:
+    """Computes the record of an image: the maximum of each map and its distance to the truth.
+
+    Attributes:
+        classifier: the classifier.
+        layers: for each method, by name, the layers at which it is read.
+        mode: interpolation of maps.
+        difficult: the Difficult subset as pairs of an image's name and a category; None: by the paper's rule.
+        question: all of that as text.
+    """
+
+    classifier: Classifier
+    layers: Mapping[str, tuple[str, ...]]
+    mode: Mode
+    difficult: frozenset[tuple[str, str]] | None = None
+    question: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        facts = ["pointing", self.layers, self.mode, __version__, identity(self.classifier)]
+        object.__setattr__(self, "question", json.dumps(facts))
+
+    def key(self, task: ImageTask) -> str:
+        """A digest of the image, its annotation, its Difficult pairs, the question and the version."""
+        listed = None if self.difficult is None else [self._listed(task.name, query.target) for query in task.queries]
+        return task.key(json.dumps([self.question, listed]))
+
+    def __call__(self, task: ImageTask) -> dict[str, Any]:
+        """The record of an image."""
+        picture = read_image(task.sample.path)
+        task.sample.check_size(picture.size)
+        targets = [self._facts(task.sample, query.target, picture.size) for query in task.queries]
+        for k, found in all_maps(self.classifier, picture, [query.concept for query in task.queries], self.layers):
+            targets[k]["maps"].append(self._pointed(found, task.queries[k].target))
+        return {"image": task.name, "size": list(picture.size), "targets": targets}
+
+    def _facts(self, sample: Sample, target: Target, size: tuple[int, int]) -> dict[str, Any]:
+        sized = replace(sample, size=size)  # an annotation need not hold it
+        return {
+            "category": target.concept,
+            "difficult": is_difficult(sized, target) if self.difficult is None else self._listed(sample.name, target),
+            "share": area_share(target, size),
+            "maps": [],
+        }
+
+    def _listed(self, name: str, target: Target) -> bool:
+        return self.difficult is not None and (name, target.concept) in self.difficult
+
+    def _pointed(self, found: AttentionMap, target: Target) -> dict[str, Any]:
+        point = maximum_point(found.values, found.image_size, self.mode)
+        return {
+            "method": found.method,
+            "layer": found.layer,
+            "point": None if point is None else list(point),
+            "distance": None if point is None else distance(point, target, found.image_size),
+        }
 
 
 class PointingGame(Comparison):
@@ -151,15 +142,14 @@ class PointingGame(Comparison):
         classifier: from `excite.load` or `excite.wrap`.
         dataset: from `excite.datasets.open_dataset`.
         methods: names from `excite.METHODS`.
-        layers: read all methods at these layers, where they can be; None for each method's own place.
-        skip: leave out so many images first,
-        limit: and take so many of the rest; None for all.
+        layers: layers at which to read all methods, where possible; None for each method's own layer.
+        skip: number of images to leave out first.
+        limit: number of images to use at most; None for all.
         difficult: the Difficult subset, as pairs of an image's name and a category; None: by the paper's rule.
-        protocol: whose game.
+        protocol: the conventions.
 
     Attributes:
-        places: where the methods are read, and why some cannot be.
-        tolerance: how many pixels beside an object a point may lie.
+        tolerance: the largest distance in pixels of a hit.
 
     Example:
         >>> game = PointingGame(excite.load("head"), open_dataset("VOCdevkit"), limit=100)  # doctest: +SKIP
@@ -183,20 +173,25 @@ class PointingGame(Comparison):
         self.protocol = protocol
         self.tolerance = protocol.tolerance_on(dataset)
         self.listed = difficult
-        self.work = Pointing(classifier, self.places.layers, protocol.mode, difficult)
+        self.work = PointingMeasurement(classifier, self.places.layers, protocol.mode, difficult)
 
-    def rows(self, records: Sequence[Entry]) -> list[Row]:
-        """What the records say; see `pointing_tally.tally`."""
+    def rows(self, records: Sequence[Entry]) -> list[PointingRow]:
+        """The rows of the table; see `excite.experiments.pointing.scores.tally`."""
         self.check_some_were_read(records)
         return tally(records, self.classifier.name, self.tolerance, inclusive=self.protocol.inclusive)
 
-    def run(self, records: Sequence[Entry]) -> Run:
-        """All that tables and figures need."""
+    def run(self, records: Sequence[Entry]) -> PointingRun:
+        """The results for tables and figures."""
         rows = self.rows(records)
-        about = self.about()
-        about["left_out"] |= _without_pairs(self, rows[0])
-        dataset = self.dataset
-        return Run(self.classifier.name, rows, records, dataset.name, dataset.split, about, self.show, self.target)
+        about, dataset = self.about(), self.dataset
+        asked = rows[0].all.categories
+        hard = rows[0].difficult.categories if rows[0].difficult else {}
+        about["left_out"] |= {  # no part of the means
+            "no_pairs": [each for each in dataset.categories if each not in asked and each not in self.unknown],
+            "no_difficult_pairs": [category for category in asked if category not in hard],
+        }
+        name = self.classifier.name
+        return PointingRun(name, rows, records, dataset.name, dataset.split, about, self.show, self.target)
 
     def about(self) -> dict[str, Any]:
         """What was measured, and what was left out and why, as plain values for JSON."""
@@ -207,14 +202,3 @@ class PointingGame(Comparison):
             "inclusive": self.protocol.inclusive,
             "difficult": "the paper's rule" if self.listed is None else "a list",
         }
-
-
-def _without_pairs(game: PointingGame, row: Row) -> dict[str, list[str]]:
-    """Categories that are no part of the means, because there was nothing to point at."""
-    asked = row.all.categories
-    hard = row.difficult.categories if row.difficult else {}
-    never = [category for category in game.dataset.categories if category not in asked]
-    return {
-        "no_pairs": [category for category in never if category not in game.unknown],
-        "no_difficult_pairs": [category for category in asked if category not in hard],
-    }

@@ -1,4 +1,4 @@
-"""What the records of the Pointing Game say: accuracy per category, their mean, and how sure it is."""
+"""Scores of the Pointing Game: accuracy per category, its mean over categories, and bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excite.experiments.base import ComparisonRun, Place, asked_places, place_of
+from excite.experiments.base import ComparisonRun, MethodLayer, common_method_layers, maps_by_method, method_layer
 from excite.metrics.statistics import Estimate, Share, interval, mean_shares, resampled_means
 
 if TYPE_CHECKING:
@@ -18,67 +18,13 @@ if TYPE_CHECKING:
     from excite.jobs import Entry
 
 
-# Who hit what in the Pointing Game, as tables of images and categories.
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """The outcomes of all pairs of an image and a category; both are in it only where they have a pair.
-
-    Attributes:
-        categories: their names, sorted.
-        asked: [images, categories], which pairs there are.
-        hits: for each method and layer, which of them it hit; nothing where there are no pairs.
-    """
-
-    categories: tuple[str, ...]
-    asked: NDArray[np.bool_]
-    hits: dict[Place, NDArray[np.bool_]]
-
-    @classmethod
-    def of(cls, records: Iterable[Entry], is_hit: Callable[[float | None], bool]) -> Table:
-        """The table of these records; a distance, or None for a map that points nowhere, is a hit or not.
-
-        Raises:
-            DataError: the pairs were not all asked by the same methods at the same layers.
-        """
-        pictures = [record["targets"] for record in records if record["targets"]]
-        categories = sorted({target["category"] for targets in pictures for target in targets})
-        columns = {category: k for k, category in enumerate(categories)}
-        shape = len(pictures), len(categories)
-        asked = np.zeros(shape, dtype=bool)
-        places = asked_places(target for targets in pictures for target in targets)
-        hits = {place: np.zeros(shape, dtype=bool) for place in places}
-        for row, targets in enumerate(pictures):
-            for target in targets:
-                cell = row, columns[target["category"]]
-                asked[cell] = True
-                for found in target["maps"]:
-                    hits[place_of(found)][cell] = is_hit(found["distance"])
-        return cls(tuple(categories), asked, hits)
-
-    def mean(self, place: Place) -> float:
-        """The mean over categories of the share that was hit."""
-        return float(mean_shares(self.hits[place].sum(axis=0), self.asked.sum(axis=0)))
-
-    def resampled(self, places: Sequence[Place]) -> NDArray[np.float64]:
-        """That mean for resampled images, the same for all places: [places, resamples]."""
-        return resampled_means(self.asked, [self.hits[place] for place in places])
-
-
-# What the records of the Pointing Game say: accuracy per category, their mean, and how sure it is.
-
-
 @dataclass(frozen=True)
 class Score(Estimate):
-    """The mean over categories of how often their objects were hit.
+    """The mean accuracy over categories in percent, with its bootstrap interval.
 
     Attributes:
-        value: in percent,
-        low: and where it lies by
-        high: a bootstrap over images, in 95 of 100 such samples.
-        pairs: how many (image, category) pairs there are.
-        categories: the share of each category that has a pair; the others are no part of the mean.
+        pairs: number of (image, category) pairs.
+        categories: the share of hits in each category that has a pair; the others are no part of the mean.
     """
 
     pairs: int
@@ -86,16 +32,16 @@ class Score(Estimate):
 
 
 @dataclass(frozen=True)
-class Row:
-    """What one method is worth at one layer of one network.
+class PointingRow:
+    """The scores of one method at one layer of one network.
 
     Attributes:
         model: the network's name.
-        method: the method's.
-        layer: where it was read.
+        method: the method's name.
+        layer: the layer at which it is read.
         all: the score of all pairs.
         difficult: that of the Difficult subset; None where there is no such pair.
-        empty: how many maps point nowhere. They count as misses.
+        empty: number of empty maps, which have no maximum and count as misses.
     """
 
     model: str
@@ -104,6 +50,11 @@ class Row:
     all: Score
     difficult: Score | None
     empty: int
+
+    @property
+    def all_empty(self) -> bool:
+        """Whether no map has a maximum."""
+        return self.empty == self.all.pairs
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: percentages with two decimals."""
@@ -116,35 +67,35 @@ class Row:
             "difficult": None if hard is None else round(hard.value, 2),
             "pairs": self.all.pairs,
             "difficult_pairs": 0 if hard is None else hard.pairs,
-            "all_interval": _rounded(self.all),
-            "difficult_interval": None if hard is None else _rounded(hard),
+            "all_interval": [round(self.all.low, 2), round(self.all.high, 2)],
+            "difficult_interval": None if hard is None else [round(hard.low, 2), round(hard.high, 2)],
             "empty": self.empty,
         }
 
 
 @dataclass(frozen=True)
-class Run(ComparisonRun):
+class PointingRun(ComparisonRun):
     """One network's game; its rows are from `tally`."""
 
-    rows: Sequence[Row]
+    rows: Sequence[PointingRow]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How many points one method is better than another on the same images; None where no pair is Difficult."""
+    """The difference of two methods in points on the same images; None where no pair is Difficult."""
 
     all: Estimate
     difficult: Estimate | None
 
 
-def tally(records: Sequence[Entry], model: str, tolerance: float, *, inclusive: bool = True) -> list[Row]:
-    """A row for each method and layer, in the order in which they were asked.
+def tally(records: Sequence[Entry], model: str, tolerance: float, *, inclusive: bool = True) -> list[PointingRow]:
+    """A row for each method and layer, in the order of the records.
 
     Args:
         records: from `PointingGame.records`.
         model: the network's name.
-        tolerance: how many pixels beside an object a point may lie and still hit it.
-        inclusive: whether exactly so many still is a hit.
+        tolerance: the largest distance in pixels of a hit.
+        inclusive: whether exactly that distance is a hit.
 
     Raises:
         DataError: the records are of different methods or layers.
@@ -157,18 +108,18 @@ def tally(records: Sequence[Entry], model: str, tolerance: float, *, inclusive: 
         (100.0, 1, None)
     """
     is_hit = hits_within(tolerance, inclusive=inclusive)
-    every = _scores(Table.of(records, is_hit))
-    hard = _scores(Table.of(_difficult(records), is_hit))
-    empty = _empty_maps(records)
-    return [Row(model, *place, score, hard.get(place), empty[place]) for place, score in every.items()]
+    every, hard = HitTable.of(records, is_hit).scores(), HitTable.of(_difficult(records), is_hit).scores()
+    maps = maps_by_method(target for record in records for target in record["targets"])
+    empty = {key: sum(found["distance"] is None for found in each) for key, each in maps.items()}
+    return [PointingRow(model, *key, score, hard.get(key), empty[key]) for key, score in every.items()]
 
 
 def difference(
-    records: Sequence[Entry], one: Place, other: Place, tolerance: float, *, inclusive: bool = True
+    records: Sequence[Entry], one: MethodLayer, other: MethodLayer, tolerance: float, *, inclusive: bool = True
 ) -> Difference:
-    """How many points ``one`` is better than ``other`` (each a method and a layer), by a paired bootstrap.
+    """The lead of ``one`` over ``other`` (each a method and a layer) in points, by a paired bootstrap.
 
-    Images that are easy or hard for both leave the difference as it is, so it is surer than both scores.
+    Images that are easy or hard for both do not change the difference, so its interval is narrower than theirs.
 
     Example:
         >>> maps = [{"method": name, "layer": "1", "distance": far} for name, far in (("c-mwp", 0), ("mwp", 20))]
@@ -177,12 +128,12 @@ def difference(
         Estimate(value=100.0, low=100.0, high=100.0)
     """
     is_hit = hits_within(tolerance, inclusive=inclusive)
-    every, hard = Table.of(records, is_hit), Table.of(_difficult(records), is_hit)
-    return Difference(_gap(every, one, other), _gap(hard, one, other) if hard.hits else None)
+    every, hard = HitTable.of(records, is_hit), HitTable.of(_difficult(records), is_hit)
+    return Difference(every.difference(one, other), hard.difference(one, other) if hard.hits else None)
 
 
 def hits_within(tolerance: float, *, inclusive: bool) -> Callable[[float | None], bool]:
-    """What makes a distance a hit; None is the distance of a map that points nowhere.
+    """Whether a distance is a hit; None is the distance of an empty map.
 
     Example:
         >>> [hits_within(15, inclusive=True)(far) for far in (0.0, 15.0, 15.1, None)]
@@ -195,15 +146,74 @@ def hits_within(tolerance: float, *, inclusive: bool) -> Callable[[float | None]
     return is_hit
 
 
-def best_rows(rows: Iterable[Row]) -> list[Row]:
-    """For each network and method the best of its layers, in the order in which the methods come.
+def _difficult(records: Iterable[Entry]) -> list[Entry]:
+    return [{"targets": [target for target in record["targets"] if target["difficult"]]} for record in records]
 
-    Example:
-        >>> rows = [Row("vgg16", "mwp", str(at), Score(at, 0, 100, 9, {}), None, empty=0) for at in (60, 80, 70)]
-        >>> [row.layer for row in best_rows(rows)]
-        ['80']
+
+@dataclass(frozen=True, eq=False)
+class HitTable:
+    """The outcomes of all pairs of an image and a category, without images and categories that have no pair.
+
+    Attributes:
+        categories: their names, sorted.
+        asked: [images, categories], which pairs there are.
+        hits: for each method and layer, which of them it hit; empty without pairs.
     """
-    best: dict[tuple[str, str], Row] = {}
+
+    categories: tuple[str, ...]
+    asked: NDArray[np.bool_]
+    hits: dict[MethodLayer, NDArray[np.bool_]]
+
+    @classmethod
+    def of(cls, records: Iterable[Entry], is_hit: Callable[[float | None], bool]) -> HitTable:
+        """The table of these records.
+
+        Raises:
+            DataError: the pairs do not all have the same methods and layers.
+        """
+        images = [record["targets"] for record in records if record["targets"]]
+        categories = sorted({target["category"] for targets in images for target in targets})
+        columns = {category: k for k, category in enumerate(categories)}
+        shape = len(images), len(categories)
+        asked = np.zeros(shape, dtype=bool)
+        keys = common_method_layers(target for targets in images for target in targets)
+        hits = {key: np.zeros(shape, dtype=bool) for key in keys}
+        for row, targets in enumerate(images):
+            for target in targets:
+                cell = row, columns[target["category"]]
+                asked[cell] = True
+                for found in target["maps"]:
+                    hits[method_layer(found)][cell] = is_hit(found["distance"])
+        return cls(tuple(categories), asked, hits)
+
+    def mean(self, key: MethodLayer) -> float:
+        """The mean over categories of the share of hits."""
+        return float(mean_shares(self.hits[key].sum(axis=0), self.asked.sum(axis=0)))
+
+    def scores(self) -> dict[MethodLayer, Score]:
+        """The score of each method and layer."""
+        if not self.hits:
+            return {}
+        scores = {}
+        for (key, hits), means in zip(
+            self.hits.items(), resampled_means(self.asked, list(self.hits.values())), strict=True
+        ):
+            counts = zip(self.categories, hits.sum(axis=0), self.asked.sum(axis=0), strict=True)
+            shares = {category: Share(int(hit), int(pairs)) for category, hit, pairs in counts}
+            low, high = interval(means)
+            scores[key] = Score(100 * self.mean(key), 100 * low, 100 * high, int(self.asked.sum()), shares)
+        return scores
+
+    def difference(self, one: MethodLayer, other: MethodLayer) -> Estimate:
+        """The difference of two means, in points."""
+        means = resampled_means(self.asked, [self.hits[one], self.hits[other]])
+        low, high = interval(means[0] - means[1])
+        return Estimate(100 * (self.mean(one) - self.mean(other)), 100 * low, 100 * high)
+
+
+def best_rows(rows: Iterable[PointingRow]) -> list[PointingRow]:
+    """For each network and method the best of its layers, in order of occurrence."""
+    best: dict[tuple[str, str], PointingRow] = {}
     for row in rows:
         so_far = best.setdefault((row.model, row.method), row)
         if row.all.value > so_far.all.value:
@@ -211,15 +221,15 @@ def best_rows(rows: Iterable[Row]) -> list[Row]:
     return list(best.values())
 
 
-def wins(rows: Iterable[Row]) -> dict[str, int]:
-    """In how many categories of all pairs each method is the best; where several are, it counts for each of them.
+def wins(rows: Iterable[PointingRow]) -> dict[str, int]:
+    """The number of categories (of all pairs) in which each method is the best; ties count for each of them.
 
-    A method read at several layers plays with its best one. Of several networks, each has its own contest. Where nobody
-    has hit anything, nobody wins.
+    A method that is read at several layers is represented by its best one. Networks are compared separately. A category
+    without any hit has no winner.
 
     Example:
         >>> score = Score(50.0, 40.0, 60.0, pairs=4, categories={"cat": Share(2, 4), "cow": Share(0, 1)})
-        >>> wins([Row("vgg16", method, "pool4", score, None, empty=0) for method in ("c-mwp", "mwp")])
+        >>> wins([PointingRow("vgg16", method, "pool4", score, None, empty=0) for method in ("c-mwp", "mwp")])
         {'c-mwp': 1, 'mwp': 1}
     """
     players = best_rows(rows)
@@ -231,41 +241,3 @@ def wins(rows: Iterable[Row]) -> dict[str, int]:
             for row in contest:
                 won[row.method] += row.all.categories[category].value == best > 0
     return won
-
-
-def _scores(table: Table) -> dict[Place, Score]:
-    if not table.hits:
-        return {}
-    places = list(table.hits)
-    intervals = [interval(means) for means in table.resampled(places)]
-    return {place: _score(table, place, *sides) for place, sides in zip(places, intervals, strict=True)}
-
-
-def _score(table: Table, place: Place, low: float, high: float) -> Score:
-    counts = zip(table.categories, table.hits[place].sum(axis=0), table.asked.sum(axis=0), strict=True)
-    shares = {category: Share(int(hits), int(pairs)) for category, hits, pairs in counts}
-    return Score(100 * table.mean(place), 100 * low, 100 * high, int(table.asked.sum()), shares)
-
-
-def _gap(table: Table, one: Place, other: Place) -> Estimate:
-    means = table.resampled([one, other])
-    low, high = interval(means[0] - means[1])
-    return Estimate(100 * (table.mean(one) - table.mean(other)), 100 * low, 100 * high)
-
-
-def _difficult(records: Iterable[Entry]) -> list[Entry]:
-    return [{"targets": [target for target in record["targets"] if target["difficult"]]} for record in records]
-
-
-def _empty_maps(records: Iterable[Entry]) -> dict[Place, int]:
-    """For each method and layer how many of its maps point nowhere."""
-    empty: dict[Place, int] = {}
-    for record in records:
-        for target in record["targets"]:
-            for found in target["maps"]:
-                empty[place_of(found)] = empty.get(place_of(found), 0) + (found["distance"] is None)
-    return empty
-
-
-def _rounded(score: Score) -> list[float]:
-    return [round(score.low, 2), round(score.high, 2)]

@@ -1,1 +1,1 @@
-"""What the reports of all experiments share: HTML pages, figures, tables and example images."""
+"""Reports of all experiments: tables, figures, example images and HTML."""

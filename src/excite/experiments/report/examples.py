@@ -1,4 +1,7 @@
-"""Drawing the examples of an experiment: the maps made anew, and where the objects are, told without colour."""
+"""Example images of an experiment: the choice of best and worst cases, their drawing, and strips of HTML.
+
+Objects are outlined by lines that are light and dark, so that they are visible without colour and on any background.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageOps
 
 from excite.errors import DataError
-from excite.experiments.base import place_of
+from excite.experiments.base import method_layer
+from excite.experiments.published import WORDS
+from excite.experiments.report.figures import methods_of
+from excite.experiments.report.html import Html, element, picture
 from excite.readouts.overlay import DARK, LIGHT
 
 if TYPE_CHECKING:
@@ -20,12 +26,19 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.datasets import Box, Instance
+    from excite.experiments.base import ExperimentRun
+    from excite.experiments.report.figures import AnyRow
     from excite.jobs import Entry
 
     Maps = Callable[[str, str], Sequence[AttentionMap]]
 
+EXAMPLES = 12  # on a page
+MOST_MAPS = 10  # for each example
+WIDTH = 320  # pixels of an image: with as many as there may be, a page stays below 5 MB
+WIDE, THIN, DASH = 3, 1, 9
+"""Pixels of the lines of boxes: width, the dark edges of a solid one, and the pieces of a dashed one."""
 
-# Examples of an experiment to look at: which of its images, as the records tell.
+Outline = tuple[Image.Image, Image.Image]  # stencils of its dark and its light line
 
 
 @dataclass(frozen=True)
@@ -35,9 +48,9 @@ class Example:
     Attributes:
         image: the image's name.
         size: its width and height.
-        category: what was to be found.
-        share: how much of the image that covers.
-        maps: what the record tells of each method, the main one first.
+        category: of the objects.
+        share: of the image that they cover.
+        maps: the record of each method, the main one first.
     """
 
     image: str
@@ -47,24 +60,44 @@ class Example:
     maps: tuple[Entry, ...]
 
 
-Case = TypeVar("Case", bound=Example)
-Rating = Callable[[Case, Sequence[bool]], float | None]
-"""How good a case of its kind an example is (the lowest first), or None for what is no such case.
+AnyExample = TypeVar("AnyExample", bound=Example)
+Rating = Callable[[AnyExample, Sequence[bool]], float | None]
+"""Rates an example as a case of some kind (the lowest is best); None if it is none.
 
-It also gets the successes: of the main method, and then of the others that can see.
+The second argument are the successes: of the main method, and then of the others that use the image.
 """
 
 
+@dataclass(frozen=True)
+class DrawnExample(Generic[AnyExample]):
+    """The images of an example.
+
+    Attributes:
+        example: what is drawn.
+        photograph: the image with the objects outlined; None where it is not available any more.
+        panels: the map of each method over it, in the example's order.
+        trouble: why there is no photograph.
+    """
+
+    example: AnyExample
+    photograph: Image.Image | None = None
+    panels: tuple[Image.Image, ...] = ()
+    trouble: str = ""
+
+
 def best_of_each_kind(
-    examples: Sequence[Case], successes: Sequence[Sequence[bool]], kinds: Mapping[str, Rating[Case]], each: int
-) -> dict[str, list[Case]]:
-    """The best examples of each kind: of an image at most one, and the categories take turns.
+    examples: Sequence[AnyExample],
+    successes: Sequence[Sequence[bool]],
+    kinds: Mapping[str, Rating[AnyExample]],
+    each: int,
+) -> dict[str, list[AnyExample]]:
+    """The best examples of each kind: at most one of an image, and the categories take turns.
 
     Args:
         examples: those to choose from.
-        successes: for each of them, who succeeded: the main method first.
-        kinds: for each heading what makes a good case.
-        each: how many of each kind.
+        successes: of the methods on each example, the main method first.
+        kinds: ratings by heading.
+        each: number of each kind.
 
     Example:
         >>> examples = [Example(name, (90, 60), "cat", share, ()) for name, share in (("1", 0.5), ("2", 0.1))]
@@ -81,14 +114,14 @@ def best_of_each_kind(
     return chosen
 
 
-def _in_turns(rated: Iterable[tuple[float, Case]], taken: set[str], most: int) -> list[Case]:
-    """First the best of each category, then the second best: a page of buses would not tell much."""
+def _in_turns(rated: Iterable[tuple[float, AnyExample]], taken: set[str], most: int) -> list[AnyExample]:
+    """First the best of each category, then the second best: examples of one category alone would show little."""
     turns: Counter[str] = Counter()
     waiting = []
     for _, example in sorted(rated, key=lambda pair: pair[0]):
         waiting.append((turns[example.category], example))
         turns[example.category] += 1
-    chosen: list[Case] = []
+    chosen: list[AnyExample] = []
     for _, example in sorted(waiting, key=lambda pair: pair[0]):
         if len(chosen) < most and example.image not in taken:
             chosen.append(example)
@@ -96,52 +129,28 @@ def _in_turns(rated: Iterable[tuple[float, Case]], taken: set[str], most: int) -
     return chosen
 
 
-# Drawing the examples of an experiment: the maps made anew, and where the objects are, told without colour.
-
-Outline = tuple[Image.Image, Image.Image]  # where its dark and where its light line goes
-WIDE, THIN, DASH = 3, 1, 9
-"""Pixels of the lines of boxes: how wide, the dark edges of a solid one, and how long the pieces of a dashed one."""
-
-
-@dataclass(frozen=True)
-class Drawn(Generic[Case]):
-    """An example to look at.
-
-    Attributes:
-        example: what it is.
-        photograph: the image with the objects outlined; None where it could not be had any more,
-        panels: the map of each method over it, in the example's order.
-        trouble: and why not.
-    """
-
-    example: Case
-    photograph: Image.Image | None = None
-    panels: tuple[Image.Image, ...] = ()
-    trouble: str = ""
-
-
-def shown_again(show: Maps, example: Example) -> tuple[Image.Image, list[AttentionMap]]:
-    """The image of an example and its maps, made anew in the example's order.
+def recomputed_maps(show: Maps, example: Example) -> tuple[Image.Image, list[AttentionMap]]:
+    """The image of an example and its maps, computed again in the example's order.
 
     Args:
-        show: makes all maps of an image's name and a category.
+        show: computes all maps of an image's name and a category.
         example: from the records.
 
     Raises:
-        DataError: the image has changed since it was measured,
-        ImageError: or cannot be read any more.
+        DataError: the image has changed since it was measured.
+        ImageError: the image cannot be read any more.
     """
     maps = {(found.method, found.layer): found for found in show(example.image, example.category)}
-    shown = [maps[place_of(found)] for found in example.maps]
-    picture = shown[0].image
-    if picture is None or picture.size != example.size:
+    shown = [maps[method_layer(found)] for found in example.maps]
+    image = shown[0].image
+    if image is None or image.size != example.size:
         raise DataError("the image has changed since it was measured")
-    return picture, shown
+    return image, shown
 
 
-def outlined(picture: Image.Image, outline: Outline) -> Image.Image:
+def outlined(image: Image.Image, outline: Outline) -> Image.Image:
     """A copy of the image with the outlines on it."""
-    drawn = picture.convert("RGB").copy()
+    drawn = image.convert("RGB").copy()
     for colour, stencil in zip((DARK, LIGHT), outline, strict=True):
         drawn.paste(colour, (0, 0), stencil)
     return drawn
@@ -160,30 +169,41 @@ def outline(instances: Sequence[Instance], size: tuple[int, int]) -> Outline:
     return dark, light
 
 
-def dashed(picture: Image.Image, boxes: Sequence[Box]) -> Image.Image:
-    """A copy of the image with boxes on it whose lines are light and dark in turns: seen on any ground.
+def _area(instance: Instance, size: tuple[int, int]) -> Image.Image:
+    """The pixels of an instance: of its mask, or of its box where it has none."""
+    if instance.mask is not None and (pixels := instance.mask.pixels(size)).any():
+        return Image.fromarray(pixels.astype(np.uint8) * 255)
+    x0, y0 = map(math.floor, instance.box[:2])
+    x1, y1 = (max(math.ceil(end) - 1, start) for end, start in zip(instance.box[2:], (x0, y0), strict=True))
+    area = Image.new("L", size)
+    ImageDraw.Draw(area).rectangle((x0, y0, x1, y1), fill=255)
+    return area
+
+
+def dashed(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:
+    """A copy of the image with boxes whose lines are light and dark in turns.
 
     Example:
         >>> dashed(Image.new("RGB", (40, 30)), [(5, 5, 35, 25)]).getpixel((8, 5))
         (255, 255, 255)
     """
-    drawn = picture.convert("RGB").copy()
+    drawn = image.convert("RGB").copy()
     for box in boxes:
-        for k, pixels in enumerate(_dashes(box, picture.size)):
+        for k, pixels in enumerate(_dashes(box, image.size)):
             drawn.paste(DARK if k % 2 else LIGHT, pixels)
     return drawn
 
 
-def framed(picture: Image.Image, box: Box) -> Image.Image:
-    """A copy of the image with a box on it whose line is solid, light between dark, and all inside the box.
+def framed(image: Image.Image, box: Box) -> Image.Image:
+    """A copy of the image with a box whose line is solid, light between dark, and all inside the box.
 
     Example:
         >>> frame = framed(Image.new("RGB", (40, 30), (9, 99, 9)), (5, 5, 35, 25))
         >>> [frame.getpixel((x, 15)) for x in (4, 5, 6, 20)]
         [(9, 99, 9), (12, 12, 20), (255, 255, 255), (9, 99, 9)]
     """
-    drawn = picture.convert("RGB").copy()
-    x0, y0, x1, y1 = _inside(box, picture.size)
+    drawn = image.convert("RGB").copy()
+    x0, y0, x1, y1 = _inside(box, image.size)
     draw = ImageDraw.Draw(drawn)
     for inset, width, colour in ((0, WIDE + 2 * THIN, DARK), (THIN, WIDE, LIGHT)):
         if x1 - x0 > 2 * inset and y1 - y0 > 2 * inset:
@@ -209,19 +229,70 @@ def _dashes(box: Box, size: tuple[int, int]) -> Iterator[tuple[int, int, int, in
     yield from ((x0, y, x0 + WIDE, min(y + DASH, y1)) for y in reversed(down))
 
 
-def _area(instance: Instance, size: tuple[int, int]) -> Image.Image:
-    """Which pixels are its own: of its mask, or of its box where it has none."""
-    if instance.mask is not None and (pixels := instance.mask.pixels(size)).any():
-        return Image.fromarray(pixels.astype(np.uint8) * 255)
-    x0, y0, x1, y1 = instance.box
-    area = Image.new("L", size)
-    ImageDraw.Draw(area).rectangle(
-        (
-            math.floor(x0),
-            math.floor(y0),
-            max(math.ceil(x1) - 1, math.floor(x0)),
-            max(math.ceil(y1) - 1, math.floor(y0)),
-        ),
-        fill=255,
-    )
-    return area
+def example_strips(
+    runs: Sequence[ExperimentRun],
+    rows: Sequence[AnyRow],
+    main: str,
+    cases: Callable[[Any, Sequence[AnyRow]], Mapping[str, Sequence[Html]]],
+    *,
+    named: bool,
+) -> list[Html]:
+    """Best and worst cases of each network.
+
+    Args:
+        runs: of the networks.
+        rows: of each network and method the one to show; those without any map (``all_empty``) are left out.
+        main: the method whose cases they are.
+        cases: of a run and its rows, the main one first, the strips by heading.
+        named: whether headings name the network.
+    """
+    names = [run.classifier_name for run in runs]
+    shown = {
+        name: _shown_rows([row for row in rows if row.model == name and not getattr(row, "all_empty", False)], main)
+        for name in names
+    }
+    missing = methods_of(row for row in rows if row.model in shown and row not in shown[row.model])
+    parts = [element("p", f"Without the maps of {', '.join(missing)}.", class_="soft")] if missing else []
+    for run in runs:
+        of = f"{run.classifier_name}: " if named else ""
+        if shown[run.classifier_name]:
+            method = shown[run.classifier_name][0].method
+            for kind, strips in cases(run, shown[run.classifier_name]).items():
+                parts += headed_strips(of + kind.format(main=method), strips)
+    return parts
+
+
+def _shown_rows(rows: Sequence[AnyRow], main: str) -> list[AnyRow]:
+    """The rows whose maps are shown, the main method first; of many, those with published numbers."""
+    shown = sorted(rows, key=lambda row: row.method != main)
+    if len(shown) <= MOST_MAPS:
+        return shown
+    return [shown[0], *(row for row in shown[1:] if row.method in WORDS)][:MOST_MAPS]
+
+
+def headed_strips(heading: str, strips: Sequence[Html]) -> list[Html]:
+    """A heading and the examples of a kind, or that there is none."""
+    none = [element("p", "There is no such case among these images.", class_="soft")]
+    return [element("h3", heading), *(strips or none)]
+
+
+def strip(drawn: DrawnExample[AnyExample], name: str, about: str, verdict: Callable[[Entry], str]) -> Html:
+    """An example: the photograph, and the map of each method.
+
+    Args:
+        drawn: its images.
+        name: of the concept.
+        about: the image, and its facts.
+        verdict: on the record of a map: a sign and words, not a colour.
+    """
+    if drawn.photograph is None:
+        return element("p", f"{name} in {about}: cannot be shown ({drawn.trouble})", class_="soft")
+    figures = [_figure(drawn.photograph, "photograph with outlines", name, about)]
+    for found, panel in zip(drawn.example.maps, drawn.panels, strict=True):
+        figures.append(_figure(panel, f"map for {name}", found["method"], verdict(found)))
+    return element("div", *figures, class_="strip")
+
+
+def _figure(image: Image.Image, what: str, name: str, text: str) -> Html:
+    caption = element("figcaption", element("strong", name), Html("<br>"), text)
+    return element("figure", picture(image, f"{what}; {name}: {text}", width=WIDTH), caption)

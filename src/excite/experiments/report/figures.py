@@ -1,97 +1,88 @@
-"""The figures of the experiments, drawn with matplotlib (the extra ``plots``)."""
+"""Figures of the experiments, drawn with matplotlib (the extra ``plots``)."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from excite.errors import DataError
 from excite.io.files import atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from excite.experiments.layer_sweep import LayerReport, Row
+    from excite.metrics.statistics import Estimate
 
 
-# Colours that people with any colour blindness can tell apart, after Okabe and Ito, and marks for prints without colour
+# Colours that can be told apart with any colour blindness, after Okabe and Ito, and markers for prints without colour
 LOOKS = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#56B4E9", "v"), ("#E69F00", "P"))
+DASHES = ("-", "--", ":", "-.")  # for more methods than looks
 INK, FAINT = "#333333", "#DDDDDD"
-LONG_NAME = 11  # letters that fit side by side
+SIZE = (5.6, 4.4)  # inches: two figures fit side by side
+NAMES = 4  # of a legend that fit side by side below it
+OPEN = {"markersize": 11, "markeredgewidth": 2, "markerfacecolor": "none", "linestyle": "none", "zorder": 4}
+"""A large open marker, at the chosen value."""
+
+
+class ModelRow(Protocol):
+    """The row of one method at one layer of one network."""
+
+    @property
+    def model(self) -> str:
+        """The network's name."""
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+
+    @property
+    def layer(self) -> str:
+        """The layer at which it is read."""
+
+
+AnyRow = TypeVar("AnyRow", bound=ModelRow)
+
+
+def methods_of(rows: Iterable[ModelRow]) -> list[str]:
+    """The methods, in order of occurrence."""
+    return list(dict.fromkeys(row.method for row in rows))
+
+
+def models_of(rows: Iterable[ModelRow]) -> list[str]:
+    """The networks, in order of occurrence."""
+    return list(dict.fromkeys(row.model for row in rows))
+
+
+def main_method(rows: Sequence[ModelRow], wanted: Sequence[str]) -> str:
+    """The method that the others are compared with: the first of those wanted that is there, or else the first."""
+    methods = methods_of(rows)
+    return next((method for method in wanted if method in methods), methods[0])
 
 
 def check_plots() -> None:
-    """Whether figures can be drawn: asked before hours of work for them."""
+    """Raise a `DataError` if matplotlib is missing: before hours of work."""
     try:
         import matplotlib as _  # noqa: F401
     except ImportError:
         raise DataError("figures are drawn with matplotlib: pip install 'excite[plots]'") from None
 
 
-def layer_figure(report: LayerReport, title: str, path: Path) -> Path:
-    """Draw how good each layer is, a line for each method with 95 % intervals; the recommended one is marked.
-
-    Example:
-        >>> layer_figure(report, "VOC val", Path("layers.png"))  # doctest: +SKIP
-        PosixPath('layers.png')
-    """
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure of that many inches."""
     check_plots()
     from matplotlib.figure import Figure
 
-    layers = list(dict.fromkeys(row.layer for row in report.rows))
-    sizes = {row.layer: row.size for row in report.rows}
-    figure = Figure(figsize=(max(5.5, 0.85 * len(layers) + 1.5), 4.4), layout="constrained")
-    axes = figure.add_subplot()
-    for offset, look, rows in _lines(report):
-        places = [layers.index(row.layer) + offset for row in rows]
-        _line(axes, places, rows, report, look)
-    labels = [f"{layer}\n{sizes[layer][0]}x{sizes[layer][1]}" for layer in layers]
-    turned: dict[str, Any] = (
-        {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if max(map(len, layers)) > LONG_NAME else {}
-    )
-    axes.set_xticks(range(len(layers)), labels, **turned)
-    _tidy(axes, title, report)
-    figure.legend(loc="outside lower center", ncols=len(LOOKS) + 1, frameon=False, fontsize=9)
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save_png(figure: Any, path: Path) -> Path:
+    """Write a figure; the same figure gives the same bytes."""
     return atomic_write(path, lambda file: figure.savefig(file, format="png", dpi=160, metadata={"Software": "excite"}))
 
 
-def _lines(report: LayerReport) -> Iterator[tuple[float, tuple[str, str], list[Row]]]:
-    """For each method how far it is moved aside (so that intervals do not hide each other), its look and its rows."""
-    methods = list(dict.fromkeys(row.method for row in report.rows))
-    for k, method in enumerate(methods):
-        offset = 0.14 * (k - (len(methods) - 1) / 2)
-        yield offset, LOOKS[k % len(LOOKS)], [row for row in report.rows if row.method == method]
-
-
-def _line(axes: Any, places: Sequence[float], rows: Sequence[Row], report: LayerReport, look: tuple[str, str]) -> None:
-    colour, marker = look
-    shares = [report.measure(row) for row in rows]
-    values = [100 * share.value for share in shares]
-    below = [100 * (share.value - share.interval[0]) for share in shares]
-    above = [100 * (share.interval[1] - share.value) for share in shares]
-    style = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "elinewidth": 1.2, "capsize": 2.5}
-    axes.errorbar(places, values, yerr=[below, above], label=rows[0].method, zorder=2, **style)
-    for place, value, row in zip(places, values, rows, strict=True):
-        if row is report.recommended:
-            ring = {"s": 190, "facecolors": "none", "edgecolors": INK, "linewidths": 1.8, "zorder": 3}
-            axes.scatter([place], [value], label=f"recommended: {row.layer}, {row.method}", **ring)
-
-
-def _tidy(axes: Any, title: str, report: LayerReport) -> None:
-    """Names for everything, and nothing that is not needed."""
-    total = report.recommended.pointing.total
-    pointing = report.by == "pointing"
-    axes.set_ylabel("targets hit [%]" if pointing else "boxes that miss the object [%]", color=INK)
-    axes.set_xlabel("layer, and the size of the map of a square image", color=INK)
-    axes.set_title(f"{title}\n{total} targets that no choice was made on; bars: 95 % intervals", fontsize=10, color=INK)
-    axes.set_ylim(*_limits(report))
-    plain(axes)
-    axes.tick_params(axis="x", labelsize=8)
-
-
-def plain(axes: Any, *, grid: str = "y") -> None:
-    """Faint lines to read values by, and nothing that is not needed."""
+def style_axes(axes: Any, *, grid: str = "y") -> None:
+    """Faint grid lines, and no frame at the top and right."""
     axes.grid(axis=grid, color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -99,131 +90,126 @@ def plain(axes: Any, *, grid: str = "y") -> None:
     axes.tick_params(colors=INK, labelsize=9)
 
 
-def _limits(report: LayerReport) -> tuple[float, float]:
-    """The tens around all intervals: there are no bars that would have to start at nought."""
-    ends = [100 * end for row in report.rows for end in report.measure(row).interval]
-    return 10 * math.floor(min(ends) / 10), min(100.0, 10 * math.ceil(max(ends) / 10)) + 1
+def interval_figure(
+    rows: Sequence[AnyRow],
+    measure: str,
+    series: Mapping[str, Callable[[AnyRow], Estimate | None]],
+    *,
+    shared: Sequence[AnyRow] = (),
+    columns: int = len(LOOKS),
+) -> Any:
+    """Methods from top to bottom, two estimates of each from left to right, a panel for each network.
 
-
-# What the figures of several experiments have in common: panels, marks and lines, drawn with matplotlib.
-
-SIZE = (5.6, 4.4)  # inches: two stand side by side
-NAMES = 4  # that fit side by side below it
-OPEN = {"markersize": 11, "markeredgewidth": 2, "markerfacecolor": "none", "linestyle": "none", "zorder": 4}
-"""A large open mark, at what was chosen."""
-
-STYLES = ("-", "--", ":", "-.")  # when there are more methods than looks
-
-
-class Sided(Protocol):
-    """A value with the ends of its interval, in percent."""
-
-    @property
-    def value(self) -> float:
-        """The value itself."""
-
-    @property
-    def low(self) -> float:
-        """Where its interval starts."""
-
-    @property
-    def high(self) -> float:
-        """Where its interval ends."""
-
-
-def panel() -> tuple[Any, Any]:
-    """An empty figure of one panel, two of which stand side by side, and its axes.
-
-    Example:
-        >>> figure, axes = panel()
-    """
-    check_plots()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=SIZE, layout="constrained")
-    axes = figure.add_subplot()
-    plain(axes)
-    return figure, axes
-
-
-def panels_of_methods(methods: Sequence[str], models: Sequence[str], measure: str) -> tuple[Any, Mapping[str, Any]]:
-    """An empty figure with a panel for each network: methods from top to bottom, a measure from left to right.
+    Args:
+        rows: at most one for each network and method.
+        measure: the label of the horizontal axis.
+        series: by label, the estimate of a row; None is not drawn.
+        shared: rows without a network (an empty model), drawn in every panel.
+        columns: of the legend, at most.
 
     Returns:
-        the figure, and for each network its axes; the first method's place is 0, the second one's 1.
-
-    Example:
-        >>> figure, panels = panels_of_methods(["mwp", "c-mwp"], ["resnet50"], "error [%]")
-        >>> panels["resnet50"].get_xlabel()
-        'error [%]'
+        a figure of matplotlib.
     """
-    check_plots()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1.5 + 3.0 * len(models), 1.5 + 0.34 * len(methods)), layout="constrained")
+    every = [*rows, *shared]
+    methods, models = methods_of(every), models_of(rows)
+    figure = new_figure(1.5 + 3.0 * len(models), 1.5 + 0.34 * len(methods))
     panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
+    limits = tens_around(found for row in every for value in series.values() if (found := value(row)) is not None)
     for axes, model in zip(panels, models, strict=True):
         axes.set_title(model, fontsize=10, color=INK, parse_math=False)
         axes.set_xlabel(measure, color=INK)
-        plain(axes, grid="x")
+        style_axes(axes, grid="x")
     panels[0].set_yticks(range(len(methods)), methods)
     panels[0].set_ylim(len(methods) - 0.5, -0.5)  # the first on top
-    return figure, dict(zip(models, panels, strict=True))
+    for axes, model in zip(panels, models, strict=True):
+        for offset, (label, value), look in zip((-0.13, 0.13), series.items(), LOOKS, strict=False):
+            there = [row for row in every if row.model in {model, ""}]
+            placed = [(methods.index(row.method) + offset, found) for row in there if (found := value(row)) is not None]
+            _dots(axes, placed, label, look)
+        axes.set_xlim(*limits)
+    legend(figure, panels[0], columns=columns)
+    return figure
 
 
-def dots(axes: Any, placed: Sequence[tuple[float, Sided]], label: str, look: tuple[str, str]) -> None:
-    """A mark for each value with its interval from left to right."""
-    if not placed:
-        return
-    places, values = zip(*placed, strict=True)
-    colour, marker = look
-    style = {"color": colour, "marker": marker, "markersize": 5.5, "linestyle": "none", "elinewidth": 1.3, "capsize": 2}
-    axes.errorbar([value.value for value in values], places, xerr=_reach(values), label=label, **style)
+def _dots(axes: Any, placed: Sequence[tuple[float, Estimate]], label: str, look: tuple[str, str]) -> None:
+    """A marker for each value with its horizontal interval."""
+    if placed:
+        heights, values = zip(*placed, strict=True)
+        style = {"color": look[0], "marker": look[1], "markersize": 5.5, "linestyle": "none", "elinewidth": 1.3}
+        xs = [value.value for value in values]
+        axes.errorbar(xs, heights, xerr=error_bars(values), label=label, capsize=2, **style)
 
 
-def line(axes: Any, places: Sequence[float], values: Sequence[Sided], label: str, number: int) -> None:
-    """Values from left to right with their intervals; the number says which look the line has."""
+def curves_figure(
+    xs: Sequence[float],
+    curves: Iterable[tuple[int, str, Sequence[float], float | None]],
+    names: tuple[str, str],
+    *,
+    sparse: bool = False,
+) -> tuple[Any, Any]:
+    """Curves over the same values, with a large open marker at the chosen one.
+
+    Args:
+        xs: the values.
+        curves: of each the number of its line style, its label, its heights and the chosen value, if any.
+        names: of both axes.
+        sparse: draw markers at about ten of the values only.
+
+    Returns:
+        a figure of matplotlib and its axes.
+    """
+    figure = new_figure(*SIZE)
+    axes = figure.add_subplot()
+    style_axes(axes)
+    for number, label, heights, chosen in curves:
+        style = line_style(number)
+        if sparse:
+            style |= {"markersize": 4, "markevery": (number % 2, max(2, len(xs) // 10))}
+        axes.plot(xs, heights, label=label, **style)
+        if chosen is not None:
+            mark = {"color": style["color"], "marker": style["marker"], **OPEN}
+            axes.plot([chosen], [heights[xs.index(chosen)]], **mark)
+    axes.set_xlabel(names[0], color=INK)
+    axes.set_ylabel(names[1], color=INK)
+    legend(figure, axes, columns=NAMES)
+    return figure, axes
+
+
+def line(axes: Any, xs: Sequence[float], values: Sequence[Estimate], label: str, number: int) -> None:
+    """Values from left to right with their intervals, in the line style of that number."""
     style = {**line_style(number), "elinewidth": 1, "capsize": 2}
-    axes.errorbar(places, [value.value for value in values], yerr=_reach(values), label=label, **style)
+    axes.errorbar(xs, [value.value for value in values], yerr=error_bars(values), label=label, **style)
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """How the line of the first, the second ... method looks: told apart by colour, by mark and by dashes.
-
-    Example:
-        >>> line_style(0)["linestyle"], line_style(7)["linestyle"]
-        ('-', '--')
-    """
+    """The style of the first, second ... line, which differ in colour, marker and dashes."""
     colour, marker = LOOKS[number % len(LOOKS)]
-    dashes = STYLES[number // len(LOOKS) % len(STYLES)]
+    dashes = DASHES[number // len(LOOKS) % len(DASHES)]
     return {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "linestyle": dashes}
 
 
-def aside(number: int, lines: int) -> float:
-    """How far a line of so many is moved aside, so that intervals do not hide each other.
+def error_bars(values: Sequence[Estimate]) -> list[list[float]]:
+    """The lengths of the intervals below and above; never negative, as the bootstrap may not hold the value itself."""
+    below = [max(0.0, value.value - value.low) for value in values]
+    return [below, [max(0.0, value.high - value.value) for value in values]]
 
-    Example:
-        >>> [aside(k, 3) for k in range(3)]
-        [-0.07, 0.0, 0.07]
-    """
-    return min(0.07, 0.5 / lines) * (number - (lines - 1) / 2)
+
+def name_layers(axes: Any, layers: Sequence[str], *, long: int) -> None:
+    """Layers as ticks; turned where the first line of one has more than ``long`` letters."""
+    longest = max(len(layer.partition("\n")[0]) for layer in layers)
+    turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if longest > long else {}
+    axes.set_xticks(range(len(layers)), layers, parse_math=False, **turned)
 
 
 def legend(figure: Any, axes: Any, *, columns: int = len(LOOKS)) -> None:
-    """Below all panels, so that it hides nothing; at most so many names side by side."""
+    """A legend below all panels with at most that many columns."""
     handles, names = axes.get_legend_handles_labels()
     style = {"frameon": False, "fontsize": 9, "labelcolor": INK, "handlelength": 2.8, "columnspacing": 1.5}
     figure.legend(handles, names, loc="outside lower center", ncols=min(columns, max(2, len(names))), **style)
 
 
-def tens_around(values: Iterable[Sided]) -> tuple[float, float]:
-    """The tens around all intervals: there are no bars that would have to start at nought."""
+def tens_around(values: Iterable[Estimate]) -> tuple[float, float]:
+    """Axis limits at the tens around all intervals."""
     ends = [(value.low, value.high) for value in values]
     lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
     return 10 * math.floor(lowest / 10) - 1, 10 * math.ceil(highest / 10) + 1
-
-
-def _reach(values: Sequence[Sided]) -> list[list[float]]:
-    """How far the intervals reach below and above; the mean of a resample may be off the mean itself."""
-    below = [max(0.0, value.value - value.low) for value in values]
-    return [below, [max(0.0, value.high - value.value) for value in values]]

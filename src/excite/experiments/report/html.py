@@ -1,8 +1,7 @@
-"""A page of results that is one file: it fetches nothing, fits a phone and a sheet of paper, and knows dark mode."""
+"""HTML of a results page that is one file: it fetches nothing, fits a phone and paper, and has a dark mode."""
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 from html import escape
@@ -11,14 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite.experiments.report.figures import FAINT, INK
+from excite.experiments.report.figures import FAINT, INK, methods_of
+from excite.io.files import save_text
 from excite.readouts.notebook import data_address, jpeg
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from excite.experiments.base import ExperimentRun
+    from excite.metrics.statistics import Estimate
+
+    Facts = Iterable[tuple[str, str]]
 
 
-LEAST = 0.8  # of its own size: a figure is not shrunk further
+DASH = "\N{EN DASH}"  # between the ends of an interval, and for a missing value
+MOST_LINES = 20
+LEAST_SCALE = 0.8  # a figure is not shrunk further, so that its text stays legible
 STYLE = """
 :root { color-scheme: light dark; --ink: #22252a; --soft: #5d636d; --paper: #ffffff; --card: #f4f5f7; --line: #d9dce1;
   --heat: #56b4e9; --link: #0060a0; }
@@ -80,7 +88,7 @@ img { display: block; max-width: 100%; height: auto; }
 
 
 class Html(str):
-    """Text that is HTML already. Any other text is escaped where it is put into a page."""
+    """Text that is HTML already. Any other text is escaped when it is put into a page."""
 
     __slots__ = ()
 
@@ -97,7 +105,7 @@ def element(tag: str, *children: str, **attributes: str) -> Html:
 
 
 def joined(children: Iterable[str]) -> Html:
-    """Texts and elements one after the other.
+    """Texts and elements in sequence.
 
     Example:
         >>> joined(["<", element("i", "a")])
@@ -107,7 +115,7 @@ def joined(children: Iterable[str]) -> Html:
 
 
 def page(title: str, introduction: str, sections: Sequence[tuple[str, Html]]) -> str:
-    """A whole page: a title, what it is about, and sections with headings, to which links lead.
+    """A whole page: title, introduction, and sections with headings that are linked from the top.
 
     Example:
         >>> page("Results", "Of a game.", [("Table", element("p", "87.6"))]).startswith("<!DOCTYPE html>")
@@ -118,15 +126,18 @@ def page(title: str, introduction: str, sections: Sequence[tuple[str, Html]]) ->
         element("section", element("h2", heading, id=f"s{k}"), "\n", content, "\n")
         for k, (heading, content) in enumerate(sections, 1)
     ]
-    head = joined([Html('<meta charset="utf-8">'), _viewport(), element("title", title), element("style", Html(STYLE))])
+    viewport = Html('<meta name="viewport" content="width=device-width, initial-scale=1">')
+    head = joined([Html('<meta charset="utf-8">'), viewport, element("title", title), element("style", Html(STYLE))])
     header = element("header", element("h1", title), element("p", introduction))
     contents = element("nav", element("ul", *links), aria_label="Contents")
     body = element("body", header, "\n", contents, "\n", element("main", *chain(*((block, "\n") for block in blocks))))
     return f"<!DOCTYPE html>\n{element('html', element('head', head), Html(chr(10)), body, lang='en')}\n"
 
 
-def _viewport() -> Html:
-    return Html('<meta name="viewport" content="width=device-width, initial-scale=1">')
+def write_page(path: Path, title: str, introduction: str, sections: Mapping[str, Html]) -> Path:
+    """Write a page; empty sections are left out. The same content gives the same bytes."""
+    text = page(title, introduction, [section for section in sections.items() if section[1]])
+    return save_text(text.encode("utf-8", "replace").decode(), path)  # file names may hold bytes that are no text
 
 
 def table(
@@ -137,10 +148,10 @@ def table(
     groups: Sequence[tuple[str, int]] = (),
     foot: Iterable[Sequence[str]] = (),
 ) -> Html:
-    """A table whose first column names its rows. A wide one is scrolled, by keyboard as well, with that column in view.
+    """A table whose first column names its rows. A wide one scrolls, by keyboard as well, with that column in view.
 
     Args:
-        caption: what it shows.
+        caption: above the table.
         columns: the headings, also of the first column.
         rows: their cells.
         groups: headings above the others, each with the number of columns it spans.
@@ -153,12 +164,11 @@ def table(
     above = [element("th", name, colspan=str(span), scope="colgroup") for name, span in groups]
     heads = [element("tr", *above)] if above else []
     heads.append(element("tr", *(element("th", name, scope="col") for name in columns)))
-    body = element("tbody", *chain(*((_row(cells), "\n") for cells in rows)))
     ends = [_row(cells) for cells in foot]
     parts = [
         element("caption", element("span", caption)),
         element("thead", *heads),
-        body,
+        element("tbody", *chain(*((_row(cells), "\n") for cells in rows))),
         *([element("tfoot", *ends)] if ends else []),
     ]
     return element("div", element("table", *parts), class_="scroll", tabindex="0", role="region", aria_label=caption)
@@ -170,10 +180,10 @@ def _row(cells: Sequence[str]) -> Html:
 
 
 def picture(image: Image.Image, alt: str, *, width: int) -> Html:
-    """A photograph inside the page, at most so many pixels wide, with words for those who do not see it.
+    """An image inside the page as a JPEG, at most ``width`` pixels wide, with an alternative text.
 
     Example:
-        >>> picture(Image.new("RGB", (64, 48)), "a black picture", width=32)[:58]
+        >>> picture(Image.new("RGB", (64, 48)), "a black image", width=32)[:56]
         '<img alt="a black image" width="32" height="24" src="dat'
     """
     shown = image.convert("RGB")
@@ -184,11 +194,11 @@ def picture(image: Image.Image, alt: str, *, width: int) -> Html:
 
 
 def drawing(figure: Any, alt: str) -> Html:
-    """A figure of matplotlib inside the page: its text stays text, its ink and its faint lines are the page's own.
+    """A matplotlib figure inside the page as an SVG: its text stays text, its ink and faint lines are the page's own.
 
     Args:
         figure: drawn in the colours of `excite.experiments.report.figures`.
-        alt: words for those who do not see it; figures of one page must differ in them.
+        alt: alternative text; unique among the figures of a page.
     """
     import matplotlib as mpl
 
@@ -200,38 +210,124 @@ def drawing(figure: Any, alt: str) -> Html:
     text = text[text.index("<svg") :].replace(INK.lower(), "currentColor").replace(FAINT.lower(), "var(--line)")
     names = {name for name in re.findall(r' id="([^"]+)"', text) if f"#{name}" not in text}
     text = re.sub(r' id="([^"]+)"', lambda found: "" if found[1] in names else found[0], text)
-    least = (
-        f"min-width: {figure.get_figwidth() * 72 * LEAST:.0f}pt"  # then it is scrolled, so that its text stays legible
-    )
-    svg = Html(text.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" style="{least}" ', 1).strip())
+    style = f"min-width: {figure.get_figwidth() * 72 * LEAST_SCALE:.0f}pt"
+    svg = Html(text.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" style="{style}" ', 1).strip())
     return element("div", svg, class_="scroll", tabindex="0")
 
 
-# Tables as text: for spreadsheets, and for pages of documentation.
+def captioned(figure: Any, alt: str, caption: str = "") -> Html:
+    """A `drawing` in a figure element, with a caption above if there is one."""
+    return element("figure", *([element("figcaption", caption)] if caption else []), drawing(figure, alt))
 
 
-def csv_table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Lines with the same columns as CSV, under the names of the columns.
-
-    Example:
-        >>> csv_table([{"method": "mwp", "pairs": 3}]).splitlines()
-        ['method,pairs', 'mwp,3']
-    """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
-
-
-def markdown_table(lines: Sequence[Mapping[str, str]]) -> str:
-    """Lines with the same columns as Markdown, under the names of the columns.
+def bullets(lines: Sequence[str]) -> Html:
+    """A list of sentences; empty where there are none.
 
     Example:
-        >>> print(markdown_table([{"method": "mwp", "pairs": "3"}]))
-        | method | pairs |
-        | --- | --- |
-        | mwp | 3 |
+        >>> bullets(["a < b"])
+        '<ul><li>a &lt; b</li></ul>'
     """
-    cells = [list(lines[0]), ["---"] * len(lines[0]), *(list(line.values()) for line in lines)]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells)
+    return element("ul", *(element("li", line) for line in lines)) if lines else Html("")
+
+
+def lines_or_nothing(lines: Sequence[str]) -> str:
+    """The first of many lines and the number of further ones, or "nothing"."""
+    more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
+    return bullets([*lines[:MOST_LINES], *more]) or "nothing"
+
+
+def facts_list(facts: Facts) -> Html:
+    """A definition list of names and contents.
+
+    Example:
+        >>> facts_list([("data", "voc")])
+        '<dl><dt>data</dt><dd>voc</dd></dl>'
+    """
+    return element("dl", *(part for name, content in facts for part in (element("dt", name), element("dd", content))))
+
+
+def measured(runs: Sequence[ExperimentRun], protocol: Facts, details: Callable[[Any], Facts]) -> Html:
+    """The section on what was measured: the data, the protocol, networks and methods, and the facts of each network."""
+    run = runs[0]
+    return facts_list(
+        [
+            ("data", f"{run.dataset_name}, split {run.split}, in {run.about['data']['folder']}"),
+            *protocol,
+            ("networks", ", ".join(run.classifier_name for run in runs)),
+            ("methods", ", ".join(methods_of(row for run in runs for row in run.rows))),
+            *merged_facts({run.classifier_name: details(run) for run in runs}),
+        ]
+    )
+
+
+def merged_facts(of_each: Mapping[str, Facts]) -> Iterator[tuple[str, str]]:
+    """The facts of each network, once where they are equal.
+
+    Example:
+        >>> list(merged_facts({"one": [("pictures", "9"), ("pairs", "8")], "two": [("pictures", "9"), ("pairs", "7")]}))
+        [('pictures', '9'), ('pairs, one', '8'), ('pairs, two', '7')]
+    """
+    facts = {model: dict(each) for model, each in of_each.items()}
+    for name in next(iter(facts.values())):
+        contents = {model: each[name] for model, each in facts.items()}
+        if len(set(contents.values())) == 1:
+            yield name, next(iter(contents.values()))
+        else:
+            yield from ((f"{name}, {model}", content) for model, content in contents.items())
+
+
+def how_to_read(reading: str, command: str) -> Html:
+    """The meaning of the numbers, and the command that gives them again."""
+    again = [element("p", "The same command gives the same page again:"), element("pre", command)]
+    return joined([element("p", reading), *(again if command else [])])
+
+
+def best_two(values: Iterable[float], *, highest: bool = True) -> list[str]:
+    """The best and the second best of several values as they are shown; what looks equal is ranked equal.
+
+    Example:
+        >>> best_two([41.61, 38.7, 41.58], highest=False), best_two([38.7])
+        (['38.7', '41.6'], [])
+    """
+    shown = {f"{value:.1f}" for value in values}
+    return sorted(shown, key=float, reverse=highest)[:2] if len(shown) > 1 else []
+
+
+def marked(value: float, best: Sequence[str]) -> str:
+    """A value: the best in bold, the second best underlined.
+
+    Example:
+        >>> marked(38.71, ["38.7", "41.6"])
+        '<strong>38.7</strong>'
+    """
+    shown = f"{value:.1f}"
+    tags = dict(zip(best, ("strong", "u"), strict=False))
+    return element(tags[shown], shown) if shown in tags else shown
+
+
+def marked_column(values: Sequence[float | None], *, highest: bool = True, zeros: bool = True) -> list[str]:
+    """A column of values, the best two marked; without ``zeros``, zero is never among the best."""
+    best = best_two((value for value in values if value or (zeros and value is not None)), highest=highest)
+    return [DASH if value is None else marked(value, best) for value in values]
+
+
+def estimate_cell(estimate: Estimate | None, best: Sequence[str] = ()) -> str:
+    """A value, marked where it is one of the two best, and its interval; a dash for None."""
+    if estimate is None:
+        return DASH
+    interval = element("small", f"{estimate.low:.1f}{DASH}{estimate.high:.1f}")
+    return joined([marked(estimate.value, best), interval])
+
+
+def heat(value: float | None, best: float | None = None) -> str:
+    """A cell shaded by its percentage, bold where it is the best; a dash for None."""
+    if value is None:
+        return DASH
+    shown = f"{value:.1f}"
+    number = element("strong", shown) if best is not None and value == best > 0 else shown
+    return element("span", number, class_="heat", style=f"--share: {0.7 * value:.0f}%")
+
+
+def difference_words(gap: Estimate) -> str:
+    """A difference and its interval in words."""
+    return f"{gap.value:+.1f} points ({gap.low:+.1f} to {gap.high:+.1f})"

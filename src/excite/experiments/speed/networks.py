@@ -1,4 +1,9 @@
-"""The networks whose speed is measured, and the photograph they look at."""
+"""The networks of the speed benchmark, their input, and the arithmetic limit of a map's cost.
+
+A map at a layer takes the forward pass and, above the layer, the two steps of the paper's Algorithm 1: a forward step
+with positive weights for the normaliser, and a backward step. If only multiply-adds took time, that is 1 + 2 x the
+share of the forward pass above the layer.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,6 @@ from excite.propagation.taps import find_layer, main_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from torch import Tensor
 
@@ -33,28 +37,31 @@ if TYPE_CHECKING:
 
 
 NETWORKS = ("googlenet", "vgg16", "resnet50-caffe", DEFAULT)
-WITH_WEIGHTS = (DEFAULT, "everyday")  # inside packages; nobody wants to fetch others for a stopwatch
+WITH_WEIGHTS = (DEFAULT, "everyday")  # inside packages; other weights are not downloaded for a benchmark
 PAPERS_SIZE = {"googlenet": (224, 335)}  # height and width of the paper's speed figure
 USUAL_SIDE = 224
 
-# The same architectures as written by torchvision, for peers that cannot run ours: the name, and the same layer there
+# The same architectures of torchvision, for peers that cannot run ours: the name, and the same layer there
 TWINS = {
     "googlenet": ("googlenet", "maxpool2", {"aux_logits": False, "init_weights": False}),
     "vgg16": ("vgg16", "features.23", {}),
     "resnet50-caffe": ("resnet50", "layer3", {}),
 }
+MOST_LAYERS = 12  # of the figure
+ALL = 10_000
+RUNS = 5
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A network to be timed.
+class TimedNetwork:
+    """A network of the benchmark.
 
     Attributes:
-        name: for people to read.
-        module: the network, ready to run.
-        layer: where maps are read unasked.
-        picture: one photograph as the network takes it, [1, 3, height, width].
-        weights: where its weights are from.
+        name: its name.
+        module: in evaluation mode.
+        layer: the default layer of maps.
+        picture: a preprocessed photograph, [1, 3, height, width].
+        weights: their origin.
     """
 
     name: str
@@ -70,31 +77,31 @@ class Subject:
 
     @property
     def device(self) -> torch.device:
-        """Where it runs."""
+        """The device of the network."""
         return self.picture.device
 
     def batch(self, pictures: int) -> Tensor:
-        """So many images, each moved a little to the side, so that they are not all the same."""
+        """A batch of that many images, each shifted a little."""
         return torch.cat([self.picture.roll(9 * k, dims=-1) for k in range(pictures)])
 
     def output(self, batch: Tensor) -> Tensor:
-        """What the network answers."""
+        """The output of the network."""
         with torch.no_grad():
             return main_output(self.module(batch))
 
 
-def open_subject(model: str, device: str = "cpu") -> Subject:
+def open_network(model: str, device: str = "cpu") -> TimedNetwork:
     """A network by any name or file that `excite.load` takes.
 
-    Weights are read where they are at hand: those in packages, and those in a file or folder that is named. All others
-    are random: what is computed, and so the time, is the same.
+    Weights are read from packages and from a named file or folder. All others are random, which does not change the
+    time.
 
     Raises:
         ModelError: there is no such classifier.
 
     Example:
-        >>> subject = open_subject("efficientnet-lite0")
-        >>> subject.layer, subject.size, subject.weights
+        >>> network = open_network("efficientnet-lite0")
+        >>> network.layer, network.size, network.weights
         ('blocks.14', '224x224', 'published')
     """
     card = find_card(model)
@@ -106,38 +113,37 @@ def open_subject(model: str, device: str = "cpu") -> Subject:
     classifier = load(model, weights=None if at_hand else RANDOM, fully_convolutional=sliding)
     module = classifier.module.to(device).eval()
     picture = classifier.preprocess(photograph(size))[None].to(device)
-    return Subject(
+    return TimedNetwork(
         classifier.name,
         module,
         classifier.layer or default_layer(module, picture),
         picture,
-        _source(files) if at_hand else RANDOM,
+        (files[0].name if files else "published") if at_hand else RANDOM,
     )
 
 
-def open_twin(subject: Subject) -> Subject:
-    """The network that peers can run: torchvision's of the same architecture; of others, a copy of the network itself.
+def open_twin(network: TimedNetwork) -> TimedNetwork:
+    """The network for peers: torchvision's of the same architecture with random weights, or else a copy.
 
-    Activations are modules of their own that work on no input in place, because most peers hang on to modules. The
-    weights are random, but those of a copy.
+    Activations are modules and not in place, because most peers hook modules.
 
     Example:
-        >>> open_twin(open_subject("efficientnet-lite0")).name
+        >>> open_twin(open_network("efficientnet-lite0")).name
         'copy of efficientnet-lite0'
     """
-    if subject.name not in TWINS:
-        return replace(subject, name=f"copy of {subject.name}", module=private_copy(subject.module))
-    name, layer, options = TWINS[subject.name]
+    if network.name not in TWINS:
+        return replace(network, name=f"copy of {network.name}", module=private_copy(network.module))
+    name, layer, options = TWINS[network.name]
     with torch.random.fork_rng():
         torch.manual_seed(0)
         module: nn.Module = torchvision_models().get_model(name, weights=None, **options)
-    module = _in_modules(module).to(subject.device).eval()
-    picture = (subject.picture - subject.picture.mean()) / subject.picture.std()
-    return Subject(f"torchvision:{name}", private_copy(module), layer, picture, RANDOM)
+    module = _in_modules(module).to(network.device).eval()
+    picture = (network.picture - network.picture.mean()) / network.picture.std()
+    return TimedNetwork(f"torchvision:{name}", private_copy(module), layer, picture, RANDOM)
 
 
 def private_copy(module: nn.Module) -> nn.Module:
-    """A network of the same weights for somebody who will hang hooks on it; nothing works in place there.
+    """A copy of a network that shares its weights, for hooks; without in-place activations.
 
     Example:
         >>> network = nn.Sequential(nn.ReLU(inplace=True))
@@ -153,22 +159,17 @@ def private_copy(module: nn.Module) -> nn.Module:
 
 
 def photograph(size: tuple[int, int]) -> Image.Image:
-    """A photograph of this height and width: scikit-image's cat, or noise where that package is not installed."""
+    """A photograph of this height and width: scikit-image's cat, or noise without that package."""
     height, width = size
     if find_spec("skimage") is None:
         noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
         return Image.fromarray(noise)
     chelsea = importlib.import_module("skimage.data").chelsea
-
     return Image.fromarray(chelsea()).resize((width, height), Image.Resampling.BICUBIC)
 
 
-def _source(files: list[Path]) -> str:
-    return files[0].name if files else "published"
-
-
 def _in_modules(module: nn.Module) -> nn.Module:
-    """Replace torchvision's GoogLeNet units, which call their ReLU as a function, by the same in modules."""
+    """Replace the units of torchvision's GoogLeNet, whose ReLU is a function, by sequences of modules."""
     for name, child in module.named_children():
         if type(child).__name__ == "BasicConv2d":
             setattr(module, name, nn.Sequential(child.get_submodule("conv"), child.get_submodule("bn"), nn.ReLU()))
@@ -177,26 +178,20 @@ def _in_modules(module: nn.Module) -> nn.Module:
     return module
 
 
-# The layers of the paper's speed figure.
+def figure_layers(network: TimedNetwork, most: int = MOST_LAYERS) -> list[str]:
+    """The layers of the paper's figure: ends of blocks from top to bottom, evenly spread, and the default layer.
 
-MOST = 12
-ALL = 10_000
-
-
-def figure_layers(subject: Subject, most: int = MOST) -> list[str]:
-    """Ends of the network's blocks from top to bottom, spread over its depth, and the layer that is read unasked.
-
-    What lies beside other branches is left out: there is no share of the forward pass above it.
+    Layers in parallel branches are left out: no share of the forward pass lies above them.
     """
-    module, picture = subject.module, subject.picture
+    module, picture = network.module, network.picture
     seen = [layer.name for layer in spatial_layers(module, picture)]
     blocks = {layer.name for layer in candidate_layers(module, picture, most=ALL)}
-    trunk = {name for name in blocks if passes_everything(module, picture, name)} | {subject.layer}
-    return spread(sorted(trunk, key=seen.index), most, subject.layer)[::-1]
+    trunk = {name for name in blocks if passes_everything(module, picture, name)} | {network.layer}
+    return spread(sorted(trunk, key=seen.index), most, network.layer)[::-1]
 
 
 def spread(names: Sequence[str], most: int, always: str) -> list[str]:
-    """At most so many of the names, evenly over all, the first, the last and one more always among them.
+    """At most that many of the names, evenly spread, with the first, the last and ``always``.
 
     Example:
         >>> spread("abcdefg", 3, "f")
@@ -212,62 +207,42 @@ def spread(names: Sequence[str], most: int, always: str) -> list[str]:
     return [names[place] for place in sorted(places)]
 
 
-# How fast a map could be: the arithmetic that cannot be avoided.
-#
-# A map at a layer takes the forward pass, and, above the layer, the two steps of the paper's Algorithm 1: once more
-# forward with positive weights for the normaliser, and once back. That is 1 + 2 x the share of the forward pass that
-# lies above the layer, if nothing but multiply-adds took time.
-
-RUNS = 5
-
-
 @dataclass(frozen=True)
-class Above:
-    """How much of a forward pass lies above a layer.
-
-    Attributes:
-        arithmetic: the share of its multiply-adds,
-        time: and the share of its time.
-    """
+class ShareAbove:
+    """The share of a forward pass above a layer, in multiply-adds and in time."""
 
     arithmetic: float
     time: float
 
     @property
     def limit(self) -> float:
-        """The least that a map can cost, in forward passes.
-
-        Example:
-            >>> Above(arithmetic=0.25, time=0.5).limit
-            1.5
-        """
+        """The arithmetic limit of a map's cost, in forward passes."""
         return 1 + 2 * self.arithmetic
 
 
-def above_layers(module: nn.Module, batch: Tensor, layers: Sequence[str], stopwatch: Stopwatch) -> dict[str, Above]:
-    """For each layer how much of the forward pass is done after it.
+def above_layers(
+    module: nn.Module, batch: Tensor, layers: Sequence[str], stopwatch: Stopwatch
+) -> dict[str, ShareAbove]:
+    """For each layer the share of the forward pass after it."""
 
-    Example:
-        >>> from torch import nn
-        >>> from excite.experiments.speed.timing import Stopwatch
-        >>> net = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Conv2d(1, 1, 1))
-        >>> above_layers(net, torch.ones(1, 1, 4, 4), ["1"], Stopwatch())["1"].arithmetic
-        0.5
-    """
+    def now() -> float:
+        stopwatch.wait()
+        return stopwatch.clock()
+
     counter = FlopCounterMode(display=False)
     with counter:
         done, whole = _marks(module, batch, layers, lambda: float(counter.get_total_flops()))
     runs = []
     for _ in range(RUNS):
-        marks, end = _marks(module, batch, layers, lambda: _now(stopwatch))
+        marks, end = _marks(module, batch, layers, now)
         runs.append({layer: (end - marks[layer]) / (end - marks[""]) for layer in layers})
-    return {layer: Above(1 - done[layer] / whole, median(run[layer] for run in runs)) for layer in layers}
+    return {layer: ShareAbove(1 - done[layer] / whole, median(run[layer] for run in runs)) for layer in layers}
 
 
 def _marks(
     module: nn.Module, batch: Tensor, layers: Sequence[str], read: Callable[[], float]
 ) -> tuple[dict[str, float], float]:
-    """What is read when each layer has been computed (for the last time), at the start (under no name) and the end."""
+    """The readings when each layer is done (for the last time) and at the start (under ""), and that at the end."""
     marks: dict[str, float] = {}
 
     def mark(layer: str) -> Callable[..., None]:
@@ -282,8 +257,3 @@ def _marks(
         for handle in handles:
             handle.remove()
     return marks, read()
-
-
-def _now(stopwatch: Stopwatch) -> float:
-    stopwatch.wait()
-    return stopwatch.clock()

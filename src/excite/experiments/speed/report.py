@@ -1,88 +1,68 @@
-"""The rows of all tables: one for each case, with what was measured of it or why nothing was."""
+"""Tables and the figure of the speed benchmark; a row for each case, with its measurements or a reason."""
 
 from __future__ import annotations
 
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from excite.experiments.report.figures import INK, check_plots, legend, line_style, plain
-from excite.experiments.report.html import csv_table, markdown_table
-from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case, median_interval
-from excite.io.files import atomic_write, save_json, save_text
+from excite.experiments.report.figures import INK, error_bars, legend, line_style, new_figure, save_png, style_axes
+from excite.experiments.report.tables import csv_table, markdown_table
+from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case
+from excite.io.files import save_json, save_text
+from excite.metrics.statistics import Estimate, median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from excite.experiments.speed.networks import Subject
+    from excite.experiments.speed.networks import TimedNetwork
     from excite.experiments.speed.timing import Rounds, Timing
 
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
-FIELDS = (
-    *("network", "layer", "method", "concepts", "batch", "ratio_to_forward", "peak_mb"),
-    *("low", "high", "confidence", "rounds", "seconds", "forward_seconds", "each_further"),
-    *(
-        "times_c_mwp",
-        "times_low",
-        "times_high",
-        "times_compiled",
-        "limit",
-        "above",
-        "above_time",
-        "group",
-        "size",
-        "weights",
-        "note",
-    ),
-)
-
-
-def row(case: Case, subject: Subject, group: str, **values: object) -> Row:
-    """A row with nothing in it but what is given.
-
-    Example:
-        >>> row(Case("vgg16", "pool4", "c-mwp"), subject, "pictures", note="too large")["note"]  # doctest: +SKIP
-        'too large'
+FIELDS = tuple(
     """
-    known: Row = {"network": case.network, "layer": case.layer, "method": case.method}
+    network layer method concepts batch ratio_to_forward peak_mb low high confidence rounds seconds forward_seconds
+    each_further times_c_mwp times_low times_high times_compiled limit above above_time group size weights note
+    """.split()
+)
+SURE = 0.95
+OURS = (FORWARD, MWP, C_MWP, COMPILED)
+LINES = (C_MWP, MWP)  # of the figure
+CROWDS = ("pictures", "compiled", "concepts", "endurance")
+WORDS = """\
+Times are multiples of the plain forward pass in the same round: the median of rounds, with its 95 % interval.
+limit: 1 + 2 x the share of the forward pass's multiply-adds above the layer.
+x c-mwp: how many times as long as excite's c-MWP for as many concepts, in the same rounds.
+x compiled: the same beside its compiled maps (excite.compile).
+MB: the most memory beside the loaded network after its plain forward pass.
+Weights named random do not change what is computed.
+Peers run on torchvision's network of the same kind, or a copy of ours; excite beside them on that same network.
+""".splitlines()
+
+
+def row(case: Case, network: TimedNetwork, group: str, **values: object) -> TableRow:
+    """A row with all `FIELDS`; those that are not given are None."""
+    known: TableRow = {"network": case.network, "layer": case.layer, "method": case.method}
     known |= {"concepts": case.concepts, "batch": case.batch}
-    known |= {"group": group, "size": subject.size, "weights": subject.weights, **values}
+    known |= {"group": group, "size": network.size, "weights": network.weights, **values}
     return {field: known.get(field) for field in FIELDS}
 
 
-def failed_row(case: Case, subject: Subject, group: str, why: str) -> Row:
-    """A row that says why there is no number.
-
-    Example:
-        >>> failed_row(Case("vgg16", "pool4", "torchray"), subject, "peers", "not installed")["note"]  # doctest: +SKIP
-        'not installed'
-    """
-    return row(case, subject, group, note=why)
-
-
-def group_rows(rounds: Rounds, subject: Subject, group: str, batch: int) -> list[Row]:
-    """What the rounds of one group say: the forward pass, each case, and those that failed."""
+def group_rows(rounds: Rounds, network: TimedNetwork, group: str, batch: int) -> list[TableRow]:
+    """The rows of one group: the forward pass, each case, and those that failed."""
     timings = rounds.timings
-    forward = Case(subject.name, "", FORWARD, batch=batch)
-    rows = [row(forward, subject, group, **_numbers(rounds.forwards))]
+    forward = Case(network.name, "", FORWARD, batch=batch)
+    rows = [row(forward, network, group, **_numbers(rounds.forwards))]
     for case, timing in timings.items():
         values = _numbers(timing) | _further(case, timings) | _beside(case, timings)
-        rows.append(row(case, subject, group, **values))
-    return rows + [failed_row(case, subject, group, why) for case, why in rounds.failed.items()]
+        rows.append(row(case, network, group, **values))
+    return rows + [row(case, network, group, note=why) for case, why in rounds.failed.items()]
 
 
-def merged(rows: Iterable[Row]) -> list[Row]:
-    """All rows in their order, those of memory joined to the times of the same cases.
-
-    Example:
-        >>> case = {"network": "vgg16", "layer": "pool4", "method": "mwp", "concepts": 1, "batch": 1, "note": None}
-        >>> timed = {**case, "group": "pictures", "ratio_to_forward": 1.5, "peak_mb": None}
-        >>> (row,) = merged([timed, {**case, "group": "memory", "peak_mb": 9}])
-        >>> row["ratio_to_forward"], row["peak_mb"]
-        (1.5, 9)
-    """
+def merged(rows: Iterable[TableRow]) -> list[TableRow]:
+    """All rows in order, with memory joined to the times of the same cases."""
     rows = list(rows)
     found = {case_of(each): dict(each) for each in reversed(rows) if each["group"] not in {"memory", "endurance"}}
     timed = dict(reversed(found.items()))
@@ -99,16 +79,11 @@ def merged(rows: Iterable[Row]) -> list[Row]:
 
 
 def case_of(each: Mapping[str, Any]) -> Case:
-    """The case of a row.
-
-    Example:
-        >>> case_of({"network": "vgg16", "layer": "pool4", "method": "mwp", "concepts": 1, "batch": 8}).batch
-        8
-    """
+    """The case of a row."""
     return Case(each["network"], each["layer"], each["method"], each["concepts"], each["batch"])
 
 
-def _numbers(timing: Timing) -> Row:
+def _numbers(timing: Timing) -> TableRow:
     interval = timing.interval
     return {
         "ratio_to_forward": round(timing.value, 4),
@@ -121,17 +96,17 @@ def _numbers(timing: Timing) -> Row:
     }
 
 
-def _further(case: Case, timings: Mapping[Case, Timing]) -> Row:
-    """What each concept after the first costs, where the first was timed in the same rounds."""
+def _further(case: Case, timings: Mapping[Case, Timing]) -> TableRow:
+    """The cost of each concept after the first, where the first was timed in the same rounds."""
     first = timings.get(Case(case.network, case.layer, case.method, 1, case.batch))
     if case.concepts == 1 or first is None:
         return {}
     return {"each_further": round(first.each_further(timings[case], case.concepts - 1), 4)}
 
 
-def _beside(case: Case, timings: Mapping[Case, Timing]) -> Row:
-    """How many times as long as our c-MWP for as many concepts it took, where that was timed in the same rounds."""
-    found: Row = {}
+def _beside(case: Case, timings: Mapping[Case, Timing]) -> TableRow:
+    """The time relative to our c-MWP for as many concepts, where that was timed in the same rounds."""
+    found: TableRow = {}
     times = _times_ours(case, C_MWP, timings)
     if times:
         interval = median_interval(times)
@@ -153,24 +128,8 @@ def _times_ours(case: Case, method: str, timings: Mapping[Case, Timing]) -> list
     return timings[case].times(ours[0]) if len(ours) == 1 else []
 
 
-# The tables of the speed benchmark: the headline, the peers, and everything.
-
-SURE = 0.95
-OURS = (FORWARD, MWP, C_MWP, COMPILED)  # beside which the others stand
-CROWDS = ("pictures", "compiled", "concepts", "endurance")
-_WORDS = """\
-Times are multiples of the plain forward pass in the same round: the median of rounds, with its 95 % interval.
-limit: 1 + 2 x the share of the forward pass's multiply-adds above the layer.
-x c-mwp: how many times as long as excite's c-MWP for as many concepts, in the same rounds.
-x compiled: the same beside its compiled maps (excite.compile).
-MB: the most memory beside the loaded network after its plain forward pass.
-Weights named random do not change what is computed.
-Peers run on torchvision's network of the same kind, or a copy of ours; excite beside them on that same network.
-""".splitlines()
-
-
-def headline(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """A line for each network: one image, one concept, where maps are read unasked; beside what could be at best."""
+def headline(rows: Sequence[TableRow]) -> list[dict[str, str]]:
+    """A line for each network: one image, one concept, at the default layer, beside the limit."""
     lines = []
     for ours in rows:
         if (ours["group"], ours["method"], ours["concepts"], ours["batch"]) == ("pictures", C_MWP, 1, 1):
@@ -199,14 +158,7 @@ def headline(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def columns(row: Mapping[str, object]) -> dict[str, str]:
-    """A row as people read it.
-
-    Example:
-        >>> from excite.experiments.speed.report import FIELDS
-        >>> columns({**dict.fromkeys(FIELDS), "network": "vgg16", "ratio_to_forward": 2.0, "low": 1.5, "high": 2.25,
-        ...          "confidence": 0.97, "rounds": 6})["x forward"]
-        '2.00 (1.50-2.25)'
-    """
+    """A row of the table in the terminal."""
     return {
         "network": str(row["network"]),
         "method": str(row["method"]),
@@ -224,17 +176,17 @@ def columns(row: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def about(rows: Sequence[Row], facts: Mapping[str, object]) -> list[str]:
-    """What has to be known to read the tables."""
+def about(rows: Sequence[TableRow], facts: Mapping[str, object]) -> list[str]:
+    """The explanation of the tables."""
     unsure = sum(row["confidence"] is not None and row["confidence"] < SURE for row in rows)
-    said = [*_WORDS]
-    said[0] = f"torch {facts['torch']} on {facts['device']}, {facts['threads']} threads. {said[0]}"
+    first, *others = WORDS
+    lines = [f"torch {facts['torch']} on {facts['device']}, {facts['threads']} threads. {first}", *others]
     if unsure:
-        said.append(f"{unsure} rows with less than six rounds have an interval that is less sure than 95 %, marked ~.")
-    return said
+        lines.append(f"{unsure} rows with less than six rounds have an interval that is less sure than 95 %, marked ~.")
+    return lines
 
 
-def page(rows: Sequence[Row], facts: Mapping[str, object]) -> str:
+def page(rows: Sequence[TableRow], facts: Mapping[str, object]) -> str:
     """All tables as Markdown."""
     groups = {
         "Many concepts and images": [row for row in rows if row["group"] in CROWDS],
@@ -251,8 +203,8 @@ def page(rows: Sequence[Row], facts: Mapping[str, object]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write_tables(rows: Sequence[Row], facts: Mapping[str, object], out: Path) -> list[Path]:
-    """Write the tables for people, for spreadsheets and for programs; the files that were written."""
+def write_tables(rows: Sequence[TableRow], facts: Mapping[str, object], out: Path) -> list[Path]:
+    """Write ``speed.md``, ``speed.csv`` and ``speed.json``."""
     return [
         save_text(page(rows, facts), out / "speed.md"),
         save_text(csv_table(rows), out / "speed.csv"),
@@ -281,48 +233,35 @@ def _megabytes(row: Mapping[str, object]) -> str:
 
 
 def _mark(row: Mapping[str, object]) -> str:
-    """What is put before an interval that is less sure than 95 %."""
+    """The mark of an interval with a confidence below 95 %."""
     return "" if float(str(row["confidence"])) >= SURE else "~"
 
 
-# The paper's speed figure: what a map costs that ends at each layer, drawn with matplotlib.
-
-LINES = (C_MWP, MWP)
-
-
-def speed_figure(rows: Sequence[Row], path: Path) -> Path | None:
-    """Draw a panel for each network; None where nothing was measured that it could show.
-
-    Example:
-        >>> speed_figure(rows, Path("speed.png"))  # doctest: +SKIP
-        PosixPath('speed.png')
-    """
-    check_plots()
-    from matplotlib.figure import Figure
-
+def speed_figure(rows: Sequence[TableRow], path: Path) -> Path | None:
+    """Draw the paper's figure, the cost of a map that ends at each layer; None where there are no such rows."""
     shown = [row for row in rows if _is_shown(row)]
     networks = list(dict.fromkeys(row["network"] for row in shown if row["method"] in LINES))
     if not networks:
         return None
     most = max(len({row["layer"] for row in shown if row["network"] == network}) for network in networks)
-    figure = Figure(figsize=(max(4.0, 0.42 * most) * len(networks), 4.8), layout="constrained")
+    figure = new_figure(max(4.0, 0.42 * most) * len(networks), 4.8)
     panels = figure.subplots(1, len(networks), squeeze=False)[0]
     for axes, network in zip(panels, networks, strict=True):
         _panel(axes, network, [row for row in shown if row["network"] == network])
     panels[0].set_ylabel("time, in plain forward passes", color=INK)
     figure.suptitle("One image, one concept: what a map costs that ends at each layer", fontsize=11, color=INK)
     legend(figure, panels[0])
-    return atomic_write(path, lambda file: figure.savefig(file, format="png", dpi=160, metadata={"Software": "excite"}))
+    return save_png(figure, path)
 
 
-def _is_shown(row: Row) -> bool:
-    """One image, one concept, on excite's own networks; the layer read unasked comes from the headline's rounds."""
+def _is_shown(row: TableRow) -> bool:
+    """One image, one concept, on excite's own networks; the default layer comes from the headline."""
     single = row["batch"] == 1 and row["concepts"] == 1 and row["group"] in {"pictures", "layers"}
     return single and row["ratio_to_forward"] is not None and row["method"] in {*LINES, GRADIENT}
 
 
-def _panel(axes: Any, network: str, rows: Sequence[Row]) -> None:
-    """Layers from top to bottom, left to right: the less of the network lies above, the cheaper."""
+def _panel(axes: Any, network: str, rows: Sequence[TableRow]) -> None:
+    """Layers from top to bottom, left to right."""
     above = {row["layer"]: row["above"] for row in rows if row["method"] in LINES}
     layers = sorted(above, key=lambda layer: above[layer])
     for number, method in enumerate(LINES):
@@ -342,12 +281,11 @@ def _panel(axes: Any, network: str, rows: Sequence[Row]) -> None:
     axes.set_title(f"{network}, {rows[0]['size']}", fontsize=10, color=INK, parse_math=False)
     axes.set_xlabel("layer, from top to bottom (bold: read unasked)", color=INK)
     axes.set_ylim(bottom=0)
-    plain(axes)
+    style_axes(axes)
     axes.tick_params(axis="x", labelsize=8)
 
 
-def _line(axes: Any, places: Sequence[int], rows: Sequence[Row], label: str, number: int) -> None:
-    values = [row["ratio_to_forward"] for row in rows]
-    below = [max(0.0, row["ratio_to_forward"] - row["low"]) for row in rows]
-    beyond = [max(0.0, row["high"] - row["ratio_to_forward"]) for row in rows]
-    axes.errorbar(places, values, yerr=[below, beyond], label=label, elinewidth=1, capsize=2, **line_style(number))
+def _line(axes: Any, places: Sequence[int], rows: Sequence[TableRow], label: str, number: int) -> None:
+    values = [Estimate(row["ratio_to_forward"], row["low"], row["high"]) for row in rows]
+    heights, style = [value.value for value in values], line_style(number)
+    axes.errorbar(places, heights, yerr=error_bars(values), label=label, elinewidth=1, capsize=2, **style)

@@ -1,14 +1,17 @@
-"""Distances and areas against slow ones that go through all pixels."""
+"""Distances, areas, overlaps and boxes against slow ones that go through all pixels."""
 
 import json
 import math
 
 import numpy as np
 import pytest
+import torch
 
 from excite.datasets import Instance, Mask, Target, open_dataset
 from excite.errors import DataError
-from excite.metrics.boxes import area_share, box_distance, distance
+from excite.metrics.boxes import ALPHAS, area_share, box_distance, box_iou, boxes_above, distance
+from excite.readouts.box import threshold_box
+from excite.readouts.upsample import upsample
 
 
 def pixels(box):
@@ -122,3 +125,29 @@ class TestAreas:
         mask = runs_of(drawn((10, 10), (0, 0, 4, 4)))
         assert area_share(Target("cup", (Instance((0, 0, 9, 9), mask=mask),)), (10, 10)) == 0.16
         assert area_share(Target("cup", (Instance((0, 0, 9, 9), mask=mask, annotated_area=15.5),)), (10, 10)) == 0.155
+
+
+@pytest.mark.parametrize("other", [(0, 0, 4, 4), (2, 1, 6, 5), (4, 0, 8, 4), (1, 1, 2, 2), (9, 9, 12, 12)])
+def test_overlap_by_counting(other):
+    one = (0, 0, 4, 4)
+    expected = len(pixels(one) & pixels(other)) / len(pixels(one) | pixels(other))
+    assert box_iou([one], [other]) == box_iou([other], [one]) == pytest.approx(expected)
+
+
+def test_overlap_of_slivers():
+    assert box_iou([(1, 1, 1, 1)], [(1, 1, 1, 1)]) == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_boxes_are_those_of_the_readout(seed):
+    torch.manual_seed(seed)
+    values = torch.rand(5, 7) ** 6
+    expected = [threshold_box(values, (70, 45), alpha) for alpha in ALPHAS]
+    assert boxes_above(upsample(values, (70, 45))) == expected
+    assert len(set(expected)) > 3
+
+
+def test_the_alphas_of_the_paper():
+    assert ALPHAS[0] == 0
+    assert ALPHAS[-1] == 10
+    assert len(ALPHAS) == 21

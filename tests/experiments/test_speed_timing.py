@@ -1,10 +1,23 @@
-"""Who runs when, told by a clock that only the contenders move."""
+"""Ratios by values computed by hand, and rounds by a clock that only the candidates move."""
 
 import gc
 
 import pytest
 
-from excite.experiments.speed.timing import Case, Contender, Rounds, Stopwatch, reason_of
+from excite.experiments.speed.timing import Candidate, Case, Rounds, Stopwatch, Timing, reason_of
+
+
+def test_each_round_is_divided_by_its_own_forward_passes():
+    timing = Timing((3.0, 20.0, 4.0), ((1.0, 2.0), (10.0, 10.0), (1.0, 1.0)))
+    assert timing.ratios == [2.0, 2.0, 4.0]
+    assert timing.value == 2.0
+
+
+def test_each_further_concept_is_compared_round_by_round():
+    one = Timing((2.0, 8.0, 2.0), ((1.0, 1.0), (4.0, 4.0), (1.0, 1.0)))
+    five = Timing((4.0, 16.0, 6.0), ((1.0, 1.0), (4.0, 4.0), (1.0, 1.0)))
+    assert one.each_further(five, 4) == 0.5
+    assert five.times(one) == [2.0, 2.0, 3.0]
 
 
 class Track:
@@ -23,8 +36,8 @@ class Track:
 
         return run
 
-    def contender(self, name, *seconds):
-        return Contender(Case("net", "layer", name), lambda: self.runner(name, *seconds))
+    def candidate(self, name, *seconds):
+        return Candidate(Case("net", "layer", name), lambda: self.runner(name, *seconds))
 
     def rounds(self, *forward, seed=0):
         return Rounds(self.runner("forward", *forward), Stopwatch(clock=lambda: self.now), seed)
@@ -41,7 +54,7 @@ def in_rounds(diary, size):
 
 def test_all_take_turns_between_two_forward_passes(track):
     rounds = track.rounds(1.0)
-    rounds.run([track.contender(name, 1.0) for name in "abcd"], budget=60.0)
+    rounds.run([track.candidate(name, 1.0) for name in "abcd"], budget=60.0)
     seen = in_rounds(track.diary, 10)
     assert len(seen) == 1 + 6  # the first one warms up; six of ten seconds fill a minute
     assert all(one[0] == one[-1] == "forward" and sorted(one[2:-1:2]) == list("abcd") for one in seen)
@@ -54,14 +67,14 @@ def test_the_same_seed_gives_the_same_order(track):
     diaries = []
     for seed in (1, 1, 2):
         other = Track()
-        other.rounds(1.0, seed=seed).run([other.contender(name, 1.0) for name in "abcd"], budget=30.0)
+        other.rounds(1.0, seed=seed).run([other.candidate(name, 1.0) for name in "abcd"], budget=30.0)
         diaries.append(other.diary)
     assert diaries[0] == diaries[1] != diaries[2]
 
 
 def test_the_first_round_does_not_count(track):
     rounds = track.rounds(1.0)
-    rounds.run([track.contender("a", 100.0, 2.0)], budget=1000.0, least=3)
+    rounds.run([track.candidate("a", 100.0, 2.0)], budget=1000.0, least=3)
     (timing,) = rounds.timings.values()
     assert set(timing.seconds) == {2.0}
     assert timing.value == 2.0
@@ -69,7 +82,7 @@ def test_the_first_round_does_not_count(track):
 
 def test_where_a_round_is_longer_than_the_budget_it_counts(track):
     rounds = track.rounds(10.0)
-    rounds.run([track.contender("a", 30.0, 20.0, 40.0)], budget=5.0, least=3)
+    rounds.run([track.candidate("a", 30.0, 20.0, 40.0)], budget=5.0, least=3)
     (timing,) = rounds.timings.values()
     assert timing.seconds == (30.0, 20.0, 40.0)
     assert timing.value == 3.0
@@ -78,7 +91,7 @@ def test_where_a_round_is_longer_than_the_budget_it_counts(track):
 def test_a_slow_spell_hits_all_alike(track):
     """The machine is ten times slower in one round: the ratio is the same."""
     rounds = track.rounds(1.0, 1.0, 1.0, 10.0, 10.0, 10.0, 1.0)
-    rounds.run([track.contender("a", 3.0, 30.0, 3.0)], budget=5.0, least=3)
+    rounds.run([track.candidate("a", 3.0, 30.0, 3.0)], budget=5.0, least=3)
     (timing,) = rounds.timings.values()
     assert timing.seconds == (3.0, 30.0, 3.0)
     assert timing.ratios == [3.0, 3.0, 3.0]
@@ -105,12 +118,12 @@ def test_who_cannot_start_or_fails_later_is_told_and_the_others_go_on(track):
         return run
 
     rounds = track.rounds(1.0)
-    contenders = [
-        Contender(Case("net", "layer", "absent"), no_start),
-        Contender(Case("net", "layer", "breaking"), breaks),
-        track.contender("a", 2.0),
+    candidates = [
+        Candidate(Case("net", "layer", "absent"), no_start),
+        Candidate(Case("net", "layer", "breaking"), breaks),
+        track.candidate("a", 2.0),
     ]
-    rounds.run(contenders, budget=50.0)
+    rounds.run(candidates, budget=50.0)
     assert [case.method for case in rounds.timings] == ["a"]
     assert {case.method: why for case, why in rounds.failed.items()} == {
         "absent": "ModuleNotFoundError: no module named 'peer'",

@@ -1,4 +1,8 @@
-"""What excite itself enters for the race: the plain forward pass, the input gradient, and maps at any layer."""
+"""The candidates of the speed benchmark: excite's own methods, those of other packages, and the plan of a run.
+
+Other packages (peers) run as their own documentation shows. Each is imported only when it is used; one that is not
+installed, or that fails on a network, is a row with its reason.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from torch import nn
 
 from excite.errors import DataError
 from excite.experiments.speed.networks import NETWORKS, private_copy
-from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case, Contender
+from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Candidate, Case
 from excite.export.compiled import Compiled
 from excite.models import wrap
 from excite.models.layers import top_layer
@@ -25,53 +29,56 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.experiments.speed.networks import Subject
+    from excite.experiments.speed.networks import TimedNetwork
 
-    Ask: TypeAlias = Callable[[Tensor, int], object]  # a map of images and a class
+    MapOf: TypeAlias = Callable[[Tensor, int], object]  # of images and a class
 
+Kind = Literal["pictures", "compiled", "concepts", "layers", "peers", "memory", "endurance"]
 
 METHODS = (GRADIENT, MWP, C_MWP, COMPILED)
+FEW = 5  # concepts timed together with the headline
+MOST_MAPS = 80  # concepts x images at once: more take minutes and gigabytes
+MOST_PICTURES = 8  # at once, for memory, which is proportional to the batch
+SECONDS, QUICK_SECONDS = 20.0, 2.0  # for the rounds of one group
+QUICK: dict[str, Any] = {"batches": (1,), "concepts": (1, 5), "all_layers": False, "peers": False, "memory": False}
 
 
-def plain_forward(subject: Subject, pictures: int) -> Callable[[], object]:
-    """The measure of all: the network as its owner runs it to classify, without gradients."""
-    batch = subject.batch(pictures)
-    return lambda: subject.output(batch)
+def plain_forward(network: TimedNetwork, pictures: int) -> Callable[[], object]:
+    """The forward pass for classification, without gradients."""
+    batch = network.batch(pictures)
+    return lambda: network.output(batch)
 
 
-def contender(subject: Subject, method: str, *, layer: str = "", concepts: int = 1, pictures: int = 1) -> Contender:
+def candidate(
+    network: TimedNetwork, method: str, *, layer: str = "", concepts: int = 1, pictures: int = 1
+) -> Candidate:
     """One of `METHODS` on a network.
 
     Args:
-        subject: the network.
+        network: the network.
         method: its name.
-        layer: where a map ends; the network's own choice if empty. The input gradient ends at the image.
-        concepts: how many on each image; the input gradient is asked for one after the other.
-        pictures: how many at once.
-
-    Example:
-        >>> from excite.experiments.speed.networks import open_subject
-        >>> contender(open_subject("efficientnet-lite0"), "c-mwp").case.layer
-        'blocks.14'
+        layer: at which a map ends; the default layer if empty. The input gradient ends at the image.
+        concepts: number on each image; the input gradient is computed for one after the other.
+        pictures: number of images at once.
     """
-    layer = "input" if method == GRADIENT else layer or subject.layer
-    case = Case(subject.name, layer, method, concepts, pictures)
+    layer = "input" if method == GRADIENT else layer or network.layer
+    case = Case(network.name, layer, method, concepts, pictures)
 
     def prepare() -> Callable[[], object]:
-        batch = subject.batch(pictures)
-        signals = _signals(subject.output(batch), concepts)
+        batch = network.batch(pictures)
+        signals = _signals(network.output(batch), concepts)
         if method == GRADIENT:
-            return lambda: [_gradient(subject, batch, signal) for signal in signals]
+            return lambda: [_gradient(network, batch, signal) for signal in signals]
         if method == COMPILED:
-            return _compiled(subject, layer, batch, signals)
+            return _compiled(network, layer, batch, signals)
         asked = signals[0] if concepts == 1 else signals
-        return lambda: mwp(subject.module, batch, asked, layer=layer, contrastive=method == C_MWP)
+        return lambda: mwp(network.module, batch, asked, layer=layer, contrastive=method == C_MWP)
 
-    return Contender(case, prepare)
+    return Candidate(case, prepare)
 
 
 def top_classes(output: Tensor, concepts: int) -> list[int]:
-    """The classes that the network sees most of, over all images and places.
+    """The classes with the largest mean output, over all images and positions.
 
     Example:
         >>> top_classes(torch.tensor([[0.0, 2.0, 1.0]]), 2)
@@ -79,32 +86,26 @@ def top_classes(output: Tensor, concepts: int) -> list[int]:
     """
     seen = output.transpose(0, 1).flatten(1).mean(dim=1)
     chosen: list[int] = seen.topk(min(concepts, len(seen))).indices.tolist()
-    return [chosen[k % len(chosen)] for k in range(concepts)]  # a small network is asked for the same ones again
+    return [chosen[k % len(chosen)] for k in range(concepts)]  # a small network has fewer classes
 
 
 def _signals(output: Tensor, concepts: int) -> Tensor:
     return torch.stack([prior(output, {unit: 1.0}) for unit in top_classes(output, concepts)])
 
 
-def _compiled(subject: Subject, layer: str, batch: Tensor, signals: Tensor) -> Callable[[], object]:
-    """The graph is written before the clock runs, or was: it is kept, and many images use it."""
+def _compiled(network: TimedNetwork, layer: str, batch: Tensor, signals: Tensor) -> Callable[[], object]:
+    """Maps of an exported graph; the export is cached and not timed."""
     height, width = batch.shape[2:]
-    classifier = wrap(subject.module, name=subject.name)
+    classifier = wrap(network.module, name=network.name)
     compiled = Compiled(classifier, layer=layer, size=(height, width), threads=torch.get_num_threads())
     return lambda: compiled.maps(batch, signals)
 
 
-def _gradient(subject: Subject, batch: Tensor, signal: Tensor) -> Tensor:
-    """The gradient as anybody computes it, with nothing of excite in between."""
+def _gradient(network: TimedNetwork, batch: Tensor, signal: Tensor) -> Tensor:
+    """The input gradient by autograd alone."""
     pictures = batch.detach().requires_grad_()
-    (arrived,) = torch.autograd.grad(main_output(subject.module(pictures)), pictures, signal)
+    (arrived,) = torch.autograd.grad(main_output(network.module(pictures)), pictures, signal)
     return arrived
-
-
-# The peers: other packages' methods, run as their own documentation shows, on a network that they can run.
-#
-# None of them is needed. Each is imported only when it is its turn, and one that is not installed, or that fails on a
-# network, is a row with its reason.
 
 
 @dataclass(frozen=True)
@@ -112,57 +113,51 @@ class Peer:
     """A method of another package.
 
     Attributes:
-        name: for the table, its package first.
-        install: how to get the package.
-        start: makes, of a network of its own and a layer's name, what answers images and a class.
-        at_layer: whether it ends at the layer; otherwise it goes on to the image.
+        name: in tables, its package first.
+        install: the command to install the package.
+        start: makes the function of images and a class, from a private network, a layer's name and a batch.
+        at_layer: whether the map ends at the layer or at the image.
     """
 
     name: str
     install: str
-    start: Callable[[nn.Module, str, Tensor], Ask]
+    start: Callable[[nn.Module, str, Tensor], MapOf]
     at_layer: bool = True
 
 
-def peer_contender(peer: Peer, subject: Subject, concepts: int = 1) -> Contender:
-    """A peer on one image; for several concepts it is called as often, having no other way.
-
-    Example:
-        >>> from excite.experiments.speed.networks import open_subject
-        >>> peer_contender(PEERS[0], open_subject("efficientnet-lite0"), 5).case.method
-        'captum saliency'
-    """
-    case = Case(subject.name, subject.layer if peer.at_layer else "input", peer.name, concepts)
+def peer_candidate(peer: Peer, network: TimedNetwork, concepts: int = 1) -> Candidate:
+    """A peer on one image; it is called once for each concept."""
+    case = Case(network.name, network.layer if peer.at_layer else "input", peer.name, concepts)
 
     def prepare() -> Callable[[], object]:
-        batch = subject.batch(1)
-        units = top_classes(subject.output(batch), concepts)
+        batch = network.batch(1)
+        units = top_classes(network.output(batch), concepts)
         try:
-            torchvision_models()  # some peers import it, which may need a hand
-            ask = peer.start(private_copy(subject.module), subject.layer, batch)
+            torchvision_models()  # some peers import it, which may need preparation
+            ask = peer.start(private_copy(network.module), network.layer, batch)
         except ModuleNotFoundError as error:
             raise DataError(f"not installed (no module {error.name!r}): {peer.install}") from None
         return lambda: [ask(batch, unit) for unit in units]
 
-    return Contender(case, prepare)
+    return Candidate(case, prepare)
 
 
-def _captum(name: str) -> Callable[[nn.Module, str, Tensor], Ask]:
-    """A method of captum that goes down to the image."""
+def _captum(name: str) -> Callable[[nn.Module, str, Tensor], MapOf]:
+    """A method of captum that ends at the image."""
 
-    def start(network: nn.Module, _layer: str, _batch: Tensor) -> Ask:
+    def start(network: nn.Module, _layer: str, _batch: Tensor) -> MapOf:
         method = getattr(importlib.import_module("captum.attr"), name)(network)
         return lambda batch, unit: method.attribute(batch.detach().requires_grad_(), target=unit)
 
     return start
 
 
-def _captum_grad_cam(network: nn.Module, layer: str, _batch: Tensor) -> Ask:
+def _captum_grad_cam(network: nn.Module, layer: str, _batch: Tensor) -> MapOf:
     method = importlib.import_module("captum.attr").LayerGradCam(network, network.get_submodule(layer))
     return lambda batch, unit: method.attribute(batch, target=unit)
 
 
-def _grad_cam(network: nn.Module, layer: str, _batch: Tensor) -> Ask:
+def _grad_cam(network: nn.Module, layer: str, _batch: Tensor) -> MapOf:
     package = importlib.import_module("pytorch_grad_cam")
     target = importlib.import_module("pytorch_grad_cam.utils.model_targets").ClassifierOutputTarget
     method = package.GradCAM(model=network, target_layers=[network.get_submodule(layer)])
@@ -170,7 +165,7 @@ def _grad_cam(network: nn.Module, layer: str, _batch: Tensor) -> Ask:
 
 
 def _zennit_network(network: nn.Module) -> nn.Module:
-    """The network with zennit's rules on it for good, which spares it putting them there for each image."""
+    """The network with zennit's rules registered once and not for each image."""
     composites = importlib.import_module("zennit.composites")
     for_torchvision = importlib.import_module("zennit.torchvision")
     general = importlib.import_module("zennit.canonizers")
@@ -180,7 +175,7 @@ def _zennit_network(network: nn.Module) -> nn.Module:
     return network
 
 
-def _zennit(network: nn.Module, _layer: str, _batch: Tensor) -> Ask:
+def _zennit(network: nn.Module, _layer: str, _batch: Tensor) -> MapOf:
     ruled = _zennit_network(network)
 
     def ask(batch: Tensor, unit: int) -> object:
@@ -203,8 +198,8 @@ def _zennit_at_layer(network: nn.Module, layer: str, _batch: Tensor) -> Callable
     return ask
 
 
-def _zennit_contrastive(network: nn.Module, layer: str, batch: Tensor) -> Ask:
-    """A contrast out of it takes a second pass, of a network whose classifier has the negated weights."""
+def _zennit_contrastive(network: nn.Module, layer: str, batch: Tensor) -> MapOf:
+    """The contrast takes a second pass, of a network whose classifier has negated weights."""
     dual = private_copy(network)
     classifier = dual.get_submodule(_last_weights(network, batch))
     for name, weight in list(classifier.named_parameters(recurse=False)):
@@ -218,13 +213,13 @@ def _zennit_contrastive(network: nn.Module, layer: str, batch: Tensor) -> Ask:
     return ask
 
 
-def _torchray(network: nn.Module, layer: str, _batch: Tensor) -> Ask:
+def _torchray(network: nn.Module, layer: str, _batch: Tensor) -> MapOf:
     package = importlib.import_module("torchray.attribution.excitation_backprop")
     network = _torchray_network(package, network)
     return lambda batch, unit: package.excitation_backprop(network, batch, unit, saliency_layer=layer)
 
 
-def _torchray_contrastive(network: nn.Module, layer: str, batch: Tensor) -> Ask:
+def _torchray_contrastive(network: nn.Module, layer: str, batch: Tensor) -> MapOf:
     package = importlib.import_module("torchray.attribution.excitation_backprop")
     top, last = top_layer(network, batch), _last_weights(network, batch)
     network = _torchray_network(package, network)
@@ -240,7 +235,7 @@ def _torchray_network(package: Any, network: nn.Module) -> nn.Module:
 
 
 def _last_weights(network: nn.Module, batch: Tensor) -> str:
-    """The last module with weights that runs: the classifier's own."""
+    """The last module with weights that runs: the classifier."""
     seen: list[str] = []
     handles = [
         child.register_forward_hook(lambda _module, _inputs, _answer, name=name: seen.append(name))
@@ -281,32 +276,21 @@ PEERS = (
 PEER_NAMES = {peer.name: peer for peer in PEERS}
 
 
-# What a run measures: groups of contenders that take turns, and methods whose memory is watched.
-
-Kind = Literal["pictures", "compiled", "concepts", "layers", "peers", "memory", "endurance"]
-
-FEW = 5  # concepts that share their rounds with the headline; more would take its time
-MOST_MAPS = 80  # concepts x images at once: beyond it minutes and gigabytes, and nothing new is seen
-MOST_PICTURES = 8  # at once, for memory: it grows with the batch and nothing else
-SECONDS, QUICK_SECONDS = 20.0, 2.0  # for the rounds of one group
-QUICK: dict[str, Any] = {"batches": (1,), "concepts": (1, 5), "all_layers": False, "peers": False, "memory": False}
-
-
 @dataclass(frozen=True)
-class Task:
-    """One piece of work, measured as a whole and written down as a whole.
+class SpeedTask:
+    """A group of measurements, with one record.
 
     Attributes:
         kind: "pictures": the headline methods on a batch; "compiled": maps by onnxruntime; "concepts": many on one
             image; "layers": the paper's figure; "peers": other packages, and ours beside them; "memory": of one
-            method; "endurance".
-        model: what `excite.load` takes.
-        batch: how many images at once.
-        concepts: which numbers of concepts.
+            method; "endurance": memory over many images.
+        model: for `excite.load`.
+        batch: number of images at once.
+        concepts: the numbers of concepts.
         skipped: those that are too many for this batch.
-        method: the one whose memory is watched.
-        pictures: how many for endurance.
-        compiled: whether compiled maps race with the peers.
+        method: whose memory is measured.
+        pictures: number of images for endurance.
+        compiled: whether compiled maps are timed beside the peers.
     """
 
     kind: Kind
@@ -320,13 +304,13 @@ class Task:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """The attributes as plain values."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is asked to measure; see ``excite bench speed --help``.
+    """The measurements of a run; see ``excite bench speed --help``.
 
     Example:
         >>> [task.kind for task in Plan(models=("vgg16",), **QUICK).tasks()]
@@ -342,45 +326,42 @@ class Plan:
     endurance: int = 0
     compiled: bool = False
 
-    def tasks(self) -> Iterator[Task]:
-        """The work, network by network, so that each is loaded once."""
+    def tasks(self) -> Iterator[SpeedTask]:
+        """The tasks, network by network, so that each is loaded once."""
         for model in self.models:
             for batch in self.batches:
                 few = tuple(number for number in self.concepts if number <= FEW and number * batch <= MOST_MAPS)
                 skipped = tuple(number for number in self.concepts if number * batch > MOST_MAPS)
-                yield Task("pictures", model, batch, few, skipped)
+                yield SpeedTask("pictures", model, batch, few, skipped)
                 many = tuple(number for number in self.concepts if number > FEW and number * batch <= MOST_MAPS)
                 if many:
-                    yield Task("concepts", model, batch, many)
+                    yield SpeedTask("concepts", model, batch, many)
             if self.compiled:
-                yield Task("compiled", model, concepts=tuple(number for number in self.concepts if number <= FEW))
+                yield SpeedTask("compiled", model, concepts=tuple(number for number in self.concepts if number <= FEW))
             if self.all_layers:
-                yield Task("layers", model)
+                yield SpeedTask("layers", model)
             if self.peers:
                 few = (1, *(number for number in self.concepts if 1 < number <= FEW))
-                yield Task("peers", model, concepts=few, compiled=self.compiled)
+                yield SpeedTask("peers", model, concepts=few, compiled=self.compiled)
             if self.memory:
                 yield from self._memory(model)
             if self.endurance:
-                yield Task("endurance", model, pictures=self.endurance)
+                yield SpeedTask("endurance", model, pictures=self.endurance)
 
-    def _memory(self, model: str) -> Iterator[Task]:
+    def _memory(self, model: str) -> Iterator[SpeedTask]:
         for batch in self.batches:
             if batch <= MOST_PICTURES:
                 for method in (FORWARD, GRADIENT, MWP) if batch == 1 else (GRADIENT,):
-                    yield Task("memory", model, batch, method=method)
+                    yield SpeedTask("memory", model, batch, method=method)
                 for number in self.concepts if batch == 1 else self.concepts[:1]:
-                    yield Task("memory", model, batch, (number,), method=C_MWP)
+                    yield SpeedTask("memory", model, batch, (number,), method=C_MWP)
         if self.peers:
             for peer in PEERS:
-                yield Task("memory", model, method=peer.name)
+                yield SpeedTask("memory", model, method=peer.name)
 
 
 def numbers(text: str, option: str) -> tuple[int, ...]:
-    """Numbers as typed, with commas between, each once and from small to large.
-
-    Raises:
-        DataError: it says something else.
+    """The numbers of a comma-separated list, each once and in order.
 
     Example:
         >>> numbers("8,1", "--batches")
@@ -393,15 +374,7 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def checked_device(device: str) -> str:
-    """The device, if this torch can compute there.
-
-    Raises:
-        DataError: it cannot.
-
-    Example:
-        >>> checked_device("cpu")
-        'cpu'
-    """
+    """The device, if this torch can compute there."""
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:

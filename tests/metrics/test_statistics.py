@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from excite.metrics.statistics import Share, paired_test
+from excite.metrics.statistics import Share, median_interval, paired_test
 
 
 class TestShare:
@@ -44,3 +44,21 @@ class TestPairedTest:
     def test_not_paired(self):
         with pytest.raises(ValueError, match="shorter"):
             paired_test([True], [])
+
+
+@pytest.mark.parametrize(
+    ("number", "low", "high", "confidence"),
+    [
+        (1, 1, 1, 0.0),
+        (2, 1, 2, 0.5),
+        (3, 1, 3, 0.75),
+        (5, 1, 5, 0.9375),
+        (6, 1, 6, 1 - 2 / 64),
+        (9, 2, 8, 1 - 20 / 512),
+        (20, 6, 15, 1 - 2 * 21700 / 2**20),
+    ],
+)
+def test_the_interval_of_a_median(number, low, high, confidence):
+    found = median_interval([float(value) for value in range(number, 0, -1)])
+    assert (found.low, found.high) == (low, high)
+    assert found.confidence == pytest.approx(confidence)
