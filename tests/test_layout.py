@@ -4,6 +4,8 @@ Imports: propagation <- methods <- session <- api <- cli.
 """
 
 import ast
+import json
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -211,8 +213,13 @@ def walk_figures():
 
 
 def test_the_package_stays_within_its_limits():
-    figures = {**tree_figures(), **walk_figures()}
+    walked = subprocess.run([sys.executable, __file__], check=True, capture_output=True, text=True)  # noqa: S603
+    figures = {**tree_figures(), **json.loads(walked.stdout)}
     print()
     for name, value in figures.items():
         print(f"{name:52} {value:>7,} of {LIMITS[name]:>7,}")
     assert {name: value for name, value in figures.items() if value > LIMITS[name]} == {}
+
+
+if __name__ == "__main__":  # in a process of its own, where no cache is filled yet
+    print(json.dumps(walk_figures()))

@@ -298,7 +298,7 @@ class TestLeftOut:
         assert (found["scores"], found["hits"]["any"], found["pointed"]["any"]) == ([], None, False)
 
     def test_methods_that_cannot_be_read(self, asked, tmp_path, monkeypatch):
-        def refuse(_seen, _cue):
+        def refuse(_passes, _units, _layers):
             raise MethodError("not on this network")
 
         monkeypatch.setitem(METHODS, "picky", Method("picky", "refuses", refuse))
