@@ -38,8 +38,8 @@ def boxer(monkeypatch):
         for x0, y0, x1, y1 in boxes:
             values[0, y0:y1, x0:x1] = 1.0
 
-        def maps(seen, _cue):
-            return {layer: values for method, layers in seen.layers.items() if method.name == name for layer in layers}
+        def maps(_passes, units, layers):
+            return dict.fromkeys(layers, values.expand(len(units), -1, -1, -1))
 
         monkeypatch.setitem(METHODS, name, Method(name, "boxes what it was told", maps))
         return name
@@ -219,7 +219,7 @@ class TestPlaces:
         assert [row.method for row in rows] == ["mwp", "mwp", "center"]
 
     def test_a_method_that_cannot_be_read_is_told(self, classifier, dataset, monkeypatch):
-        def maps(seen, _cue):
+        def maps(_passes, _units, _layers):
             raise LayerError("not on this network")
 
         monkeypatch.setitem(METHODS, "picky", Method("picky", "", maps))

@@ -33,8 +33,8 @@ def pointer(monkeypatch):
         if point is not None:
             values[0, point[1], point[0]] = 1.0
 
-        def maps(seen, _cue):
-            return {layer: values for method, layers in seen.layers.items() if method.name == name for layer in layers}
+        def maps(_passes, units, layers):
+            return dict.fromkeys(layers, values.expand(len(units), -1, -1, -1))
 
         monkeypatch.setitem(METHODS, name, Method(name, "points where it was told", maps))
         return name
@@ -268,11 +268,10 @@ class TestPlaces:
         assert [row.method for row in rows] == ["mwp", "mwp", "center"]
 
     def test_a_method_that_cannot_be_read_there(self, classifier, dataset, tmp_path, monkeypatch):
-        def maps(seen, _cue):
-            (layers,) = [layers for method, layers in seen.layers.items() if method.name == "picky"]
+        def maps(_passes, units, layers):
             if set(layers) != {FINE}:
                 raise LayerError("only at its own place")
-            return {FINE: torch.ones(1, 2, 2)}
+            return {FINE: torch.ones(len(units), 1, 2, 2)}
 
         monkeypatch.setitem(METHODS, "picky", Method("picky", "", maps))
         game = PointingGame(classifier, dataset, ["mwp", "picky"], layers=[COARSE], limit=1)
@@ -281,7 +280,7 @@ class TestPlaces:
         assert game.about()["left_out"]["unreadable"] == game.places.unreadable
 
     def test_a_method_that_cannot_be_read_at_all(self, classifier, dataset, monkeypatch):
-        def maps(_seen, _cue):
+        def maps(_passes, _units, _layers):
             raise LayerError("not on this network")
 
         monkeypatch.setitem(METHODS, "alien", Method("alien", "", maps))
@@ -313,7 +312,11 @@ class TestProtocols:
     def test_interpolation(self, classifier, dataset, tmp_path, monkeypatch):
         """Two high columns side by side: a cubic curve rises between them, a straight line does not."""
         values = torch.tensor([[[0.0, 1.0, 0.9, 0.0]]])
-        monkeypatch.setitem(METHODS, "bar", Method("bar", "", lambda seen, _cue: {FINE: values}))
+        monkeypatch.setitem(
+            METHODS,
+            "bar",
+            Method("bar", "", lambda _passes, units, _layers: {FINE: values.expand(len(units), -1, -1, -1)}),
+        )
         points = {}
         for name in ("authors", "torchray"):
             game = PointingGame(classifier, dataset, ["bar"], limit=1, protocol=find_protocol(name))
