@@ -75,22 +75,22 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each image.")] = False,
 ) -> None:
     """Draw where a classifier sees each concept, and print probability, point, box and mass."""
-    from excite.autolabel.batch import Album, Question, split_arguments
+    from excite.autolabel.batch import AttendQuery, Batch, split_arguments
     from excite.models import Choice
 
     executor = executor_of(workers, engine, address)
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
     choice = Choice(model, weights, labels, size, fully_convolutional)
-    question = Question.asked(
+    query = AttendQuery.of_options(
         model=choice, concepts=wanted, layers=layer, method=method, contrast=contrast, against=against, alpha=alpha
     )
-    album = Album(question, out, overlays=overlays, arrays=arrays, fresh=fresh)
-    for answer in progress(album.answers(photos, executor), len(photos)):
+    batch = Batch(query, out, overlays=overlays, arrays=arrays, fresh=fresh)
+    for answer in progress(batch.answers(photos, executor), len(photos)):
         if as_json:
             typer.echo(json.dumps(answer))
         else:
             _print(answer)
-    tell_failures(album.failures, len(photos))
+    tell_failures(batch.failures, len(photos))
 
 
 def _print(answer: dict[str, Any]) -> None:

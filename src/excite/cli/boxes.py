@@ -67,20 +67,20 @@ def command(
 
     All that has to be known is what an image shows, not where. Stopped and started again, it goes on where it was.
     """
-    from excite.autolabel import Boxing, Question, find_format
-    from excite.autolabel.inputs import misread
+    from excite.autolabel import AutoLabeler, BoxQuery, find_format
+    from excite.autolabel.inputs import substitutions
     from excite.models import Choice
 
     if concept and from_folders:
         raise typer.BadParameter("--concepts-from-folders already says what to look for: leave --concept out")
     executor = executor_of(workers, engine, address)
     find_format(kind)
-    question = Question(tuple(concept or ()), from_folders, at_least, _how(method, layer, alpha))
+    query = BoxQuery(tuple(concept or ()), from_folders, at_least, _how(method, layer, alpha))
     classifier = Choice(model, weights, labels, size).load()
-    boxing = Boxing(classifier, folders, out, question, kind, fresh=fresh)
-    if taken := misread(boxing.wanted):
+    labeler = AutoLabeler(classifier, folders, out, query, kind, fresh=fresh)
+    if taken := substitutions(labeler.targets):
         typer.echo(f"excite: note: taken {taken}", err=True)
-    answer = boxing.write(workers=executor, progress=progress)
+    answer = labeler.write(workers=executor, progress=progress)
     typer.echo(json.dumps(answer)) if as_json else _print(answer)
     tell_failures(answer["failures"], answer["pictures"])
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ExciteError
-from excite.io.files import atomic_write, sweep
+from excite.io.files import atomic_write, remove_leftovers
 from excite.io.locks import Lock
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ class ParquetStore:
 
     def _begin(self) -> None:
         """Go on with the last file, if there is room in it; whatever a kill left half-written is removed."""
-        sweep(self.path)
+        remove_leftovers(self.path)
         parts = parts_of(self.path)
         self._columns, self._rows, self._number = None, [], 0
         if parts:

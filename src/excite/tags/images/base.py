@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from excite.errors import ExciteError, FetchError, ImageError
 from excite.images import decode_image
-from excite.io.fetch import fetch_unknown
+from excite.io.fetch import fetch_unverified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -218,7 +218,7 @@ class Fetched:
             if not self._use(place):
                 self.folder.mkdir(parents=True, exist_ok=True)
                 with _locked(place.with_name(place.name + ".lock")):
-                    fetch_unknown(quote(url, safe=AS_THEY_ARE, errors="replace"), place, self.most_each)
+                    fetch_unverified(quote(url, safe=AS_THEY_ARE, errors="replace"), place, self.most_each)
                     self._use(place)
                     self._make_room(place)
         except OSError as error:
