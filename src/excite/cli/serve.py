@@ -100,8 +100,8 @@ def command(
     }
     limits = Limits(**{name: value for name, value in changed.items() if value is not None})
     service = Service(_choices(models or [], one), limits)
-    for name in service.offers if models else ():
-        _ = service.offer(name).classifier  # a wrong one is told now, and not to whoever asks first
+    for name in service.models if models else ():
+        _ = service.served_model(name).classifier  # a wrong one is told now, and not to whoever asks first
     serve(
         service,
         host=host,

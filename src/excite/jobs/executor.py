@@ -15,8 +15,9 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -173,9 +174,8 @@ def in_order(
     waiting: deque[tuple[Job, Callable[[], Outcome]]] = deque()
     busy = 0
     for job in jobs:
-        known = job.known
-        waiting.append((job, submit(job) if known is None else lambda known=known: known))
-        busy += known is None
+        waiting.append((job, submit(job) if job.known is None else partial(cast, "Outcome", job.known)))
+        busy += job.known is None
         while waiting and (waiting[0][0].known is not None or busy >= most() or len(waiting) >= AHEAD):
             first, result = waiting.popleft()
             busy -= first.known is None
