@@ -9,9 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from excite.cli.console import print_columns, progress, tell_failures
-from excite.cli.options import Address, Engine, LabelsFile, Model, Size, Weights, Workers, executor_of
-
-__all__ = ["EXAMPLES", "command"]
+from excite.cli.options import (
+    Address,
+    AsJson,
+    Engine,
+    Fresh,
+    LabelsFile,
+    Model,
+    Size,
+    Weights,
+    Workers,
+    executor_of,
+)
 
 EXAMPLES = """\b
 Examples:
@@ -58,10 +67,8 @@ def command(
     out: Annotated[Path, typer.Option(help="The folder for the files; a run that was stopped goes on there.")] = Path(
         "excite-out/boxes"
     ),
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    fresh: Fresh = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write boxes around what your images show, for a detector to learn from.
 
@@ -86,7 +93,7 @@ def command(
 
 
 def _how(method: str | None, layer: str | None, alpha: float | None) -> dict[str, Any]:
-    """What is not to be as usual, checked as far as that can be done without an image."""
+    """The arguments of `locate` other than the defaults, checked as far as possible without an image."""
     from excite.methods import find_method
     from excite.readouts.box import checked_alpha
 
@@ -96,7 +103,7 @@ def _how(method: str | None, layer: str | None, alpha: float | None) -> dict[str
 
 
 def _print(answer: dict[str, Any]) -> None:
-    """How many boxes of what, and what one should know about them."""
+    """Print the summary of a run."""
     if answer["concepts"]:
         print_columns([{"concept": name, "boxes": count} for name, count in answer["concepts"].items()])
     read = answer["pictures"] - len(answer["failures"])
