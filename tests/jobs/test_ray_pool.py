@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from slowly import Counting
+from slow_work import Counting
 
 from excite.errors import ExciteError, ImageError, LayerError
 from excite.jobs import Executor, Job, cluster
@@ -235,8 +235,8 @@ class TestWorkerSetup:
         assert "does not see the images as this one does" in self.problem({**setup, "key": "k2"})
 
     def test_a_package_that_only_this_machine_has(self, setup):
-        content = pickle.dumps(Counting()).replace(b"slowly", b"slowlx")
-        assert "cannot take the work (No module named 'slowlx')" in self.problem(setup, content)
+        content = pickle.dumps(Counting()).replace(b"slow_work", b"slow_worx")
+        assert "cannot take the work (No module named 'slow_worx')" in self.problem(setup, content)
 
     def test_each_is_one_line(self, setup):
         for wrong in ({"folder": "/no/where"}, {"word": "other"}, {"key": "other"}):

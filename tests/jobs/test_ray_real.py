@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from annotated import make_voc, scenes
 from processes import PATIENCE
-from slowly import Counting, slow_classifier, workers_seen
+from slow_work import Counting, slow_classifier, workers_seen
 
 from excite.cli import main
 from excite.errors import ExciteError
@@ -27,7 +27,7 @@ BENCH = ("bench", "pointing", "--data", "voc", "--methods", "c-mwp,mwp", "--no-p
 LOAD = "excite.models.Choice.load"
 COMMAND = """
 import sys
-from slowly import slow_classifier
+from slow_work import slow_classifier
 from excite.cli import main
 from excite.jobs import parquet
 from excite.models import Choice

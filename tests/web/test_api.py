@@ -9,8 +9,8 @@ import warnings
 
 import numpy as np
 import pytest
-from asking import colour_service, encoded, multipart, red_square
 from PIL import Image
+from servers import colour_service, encoded, multipart, red_square
 from starlette.testclient import TestClient
 
 from excite.errors import LostSignalWarning

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import chain
 
 import pytest
-from asking import PATIENCE, Running, check_ends_well, colour_service, multipart, red_square
+from servers import PATIENCE, Running, check_ends_well, colour_service, multipart, red_square
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 

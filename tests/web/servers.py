@@ -1,4 +1,4 @@
-"""A server to ask: in this process, or a real one with a classifier that needs no time."""
+"""Servers for tests: in this process, or in one of their own, with a classifier that needs no time."""
 
 import http.client
 import io
@@ -36,7 +36,7 @@ TESTS = Path(__file__).parents[1]
 SCRIPT = """
 import sys
 sys.path[:0] = {folders!r}
-from asking import run
+from servers import run
 run({limits!r}, {options!r})
 """
 
