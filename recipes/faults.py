@@ -32,7 +32,7 @@ def main() -> None:
     asked = parser.parse_args()
     sys.path[:0] = [str(TESTS), str(TESTS / "faults")]
     from catalogue import ALL
-    from injecting import Laboratory
+    from injection import Laboratory
 
     chosen = [one for one in ALL if asked.only in {None, one.command}]
     started, records = time.monotonic(), []

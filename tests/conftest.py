@@ -38,7 +38,7 @@ def shared_data():
 def quick_workers(monkeypatch):
     """Worker processes that begin at once: copies of a clean process that has imported what each would import again.
 
-    They are handed their work as new ones are, and know nothing of this process. New ones: tests/cli/test_cli_crew.py.
+    They get their work as new ones do, and share nothing with this process. New ones: tests/cli/test_cli_workers.py.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(

@@ -15,17 +15,18 @@ from annotated import colour_classifier
 from PIL import Image
 from pycocotools.coco import COCO
 
-from excite.autolabel import Boxing, Question, files
+from excite.autolabel import AutoLabeler, BoxQuery, files
+from excite.io.files import atomic_write
 
 COLUMNS = "image width height concept probability x0 y0 x1 y1".split()
 
 
 def make(photos, out, kind, concepts, killed_at=None):
-    """The whole job, by whatever process is told to; perhaps one that is killed at its n-th step on the disk."""
+    """A whole run; perhaps in a process that is killed at its n-th step on the disk."""
     if killed_at is not None:
         kill_at(killed_at)
-    question = Question(tuple(concepts))
-    return Boxing(colour_classifier(), [str(photos)], Path(out), question, kind).write()
+    question = BoxQuery(tuple(concepts))
+    return AutoLabeler(colour_classifier(), [str(photos)], Path(out), question, kind).write()
 
 
 def kill_at(number):
@@ -41,14 +42,17 @@ def kill_at(number):
         if event in changes or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
             step()
 
-    def fill(content, file):
-        half = len(content) // 2
-        file.write(content[:half])
-        file.flush()
-        step()
-        file.write(content[half:])
+    def save_in_halves(content, path):
+        def write(file):
+            half = len(content) // 2
+            file.write(content[:half])
+            file.flush()
+            step()
+            file.write(content[half:])
 
-    files._fill = fill
+        return atomic_write(path, write)
+
+    files.save_bytes = save_in_halves
     sys.addaudithook(progress)
 
 
@@ -113,7 +117,7 @@ def tree(folder, without=("records.jsonl", "written.jsonl")):
 
 
 def records(out):
-    """The lines of the ledger that are whole."""
+    """The complete lines of the records."""
     path = out / "records.jsonl"
     if not path.exists():
         return []

@@ -18,7 +18,7 @@ from processes import PATIENCE, Forking, wait_for_lines
 from skimage import data
 
 import excite
-from excite.autolabel import FORMATS, Boxing, Question
+from excite.autolabel import FORMATS, AutoLabeler, BoxQuery
 
 PICTURES = 24
 MOMENTS = [(0, 0), (1, 0), (2, 0.001), (4, 0.002), (7, 0.004), (11, 0.008), (15, 0.001), (19, 0)]
@@ -30,15 +30,16 @@ COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
 FORKING = """
 import os, tempfile
 from pathlib import Path
-from annotated import image, scenes
+from annotated import picture, scenes
 from boxfiles import make as run
-from excite.autolabel import FORMATS, making
+from excite.autolabel import FORMATS
+from excite.autolabel import run as module
 with tempfile.TemporaryDirectory() as folder:  # the first time takes long
     for name, squares in scenes(1):
         picture(Path(folder, "photos", name + ".png"), squares)
     for kind in FORMATS:
         run(Path(folder, "photos"), Path(folder, kind), kind, ["red"])
-making.PAUSE = making.SHARE = 0  # write the files after every image
+module.PAUSE = module.SHARE = 0  # write the files after every image
 os.fsync = lambda file: None  # quicker, and a kill is no power cut
 """
 
@@ -163,7 +164,7 @@ def test_the_command_killed_with_its_workers(tmp_path, monkeypatch):
     assert len(done) < len(READERS["voc"](out)) == len(records(out)) < 6
 
     for folder in ("out", "whole"):
-        Boxing(excite.load("everyday"), ["photos"], Path(folder), Question(("cup",)), "voc").write()
+        AutoLabeler(excite.load("everyday"), ["photos"], Path(folder), BoxQuery(("cup",)), "voc").write()
     assert tree(out) == tree(Path("whole"))
     assert records(out) == records(Path("whole"))
     assert len(READERS["voc"](out)) == 6

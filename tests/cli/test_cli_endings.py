@@ -12,7 +12,7 @@ import pytest
 from processes import Forking
 
 from excite.cli import main
-from excite.cli.app import FAILED, UNFORESEEN, Stopping, told
+from excite.cli.app import FAILED, UNEXPECTED, StopSignals, describe_error
 from excite.errors import DataError
 
 REPORT = "this is a fault of excite: run it again with --debug and report what it prints"
@@ -87,7 +87,7 @@ class TestErrors:
 
         monkeypatch.setattr("excite.datasets.open_dataset", broken)
         ended = excite("bench", "pointing", "--data", tmp_path)
-        assert ended.code == UNFORESEEN == 70
+        assert ended.code == UNEXPECTED == 70
         assert ended.complaint == f"excite bench pointing: KeyError: 'a\\nb'; {REPORT}"
         with pytest.raises(KeyError):
             main(["bench", "pointing", "--data", str(tmp_path), "--debug"])
@@ -117,19 +117,19 @@ class TestErrors:
         ],
     )
     def test_refusals_of_the_system_say_what_to_do(self, error, words):
-        line, code = told(error, "excite attend")
+        line, code = describe_error(error, "excite attend")
         assert code == FAILED == 1
         assert all(word in line for word in words), line
         assert "\n" not in line
         assert "--debug" not in line
 
     def test_long_messages_and_traces_of_workers_are_cut(self):
-        line, code = told(
+        line, code = describe_error(
             RuntimeError("Caught in worker 0.\nOriginal Traceback (most recent call last):\n x"), "excite"
         )
-        assert code == UNFORESEEN
+        assert code == UNEXPECTED
         assert line == f"excite: RuntimeError: Caught in worker 0.; {REPORT}"
-        assert len(told(ValueError("word " * 1000), "excite")[0]) < 350
+        assert len(describe_error(ValueError("word " * 1000), "excite")[0]) < 350
 
     def test_hooks_and_handlers_are_left_as_found(self, excite):
         before = sys.unraisablehook, threading.excepthook, signal.getsignal(signal.SIGTERM)
@@ -137,11 +137,11 @@ class TestErrors:
         assert (sys.unraisablehook, threading.excepthook, signal.getsignal(signal.SIGTERM)) == before
 
 
-class TestStopping:
+class TestStopSignals:
     def test_who_ignores_a_signal_goes_on_to_do_so(self):
         before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         try:
-            with Stopping():
+            with StopSignals():
                 assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
         finally:
             signal.signal(signal.SIGTERM, before)
@@ -151,7 +151,7 @@ class TestStopping:
         seen = []
 
         def elsewhere():
-            with Stopping():
+            with StopSignals():
                 seen.append(signal.getsignal(signal.SIGTERM))
 
         thread = threading.Thread(target=elsewhere)

@@ -1,6 +1,6 @@
-"""All faults that are tried, as plain data: which command, what happens to it, and when."""
+"""All faults as plain data: command, event, moment."""
 
-from injecting import Injection
+from injection import Injection
 from long_commands import COMMANDS
 
 __all__ = ["ALL", "QUICK"]
@@ -18,7 +18,7 @@ EVERY = {
     "two at once": (0.5,),
     "reader gone": (0,),
 }
-"""What is done to every command, and at which shares of its steps on the disk."""
+"""Events for every command, and their moments as shares of its steps on the disk."""
 
 SOME = {
     "input vanishes": {
@@ -44,7 +44,7 @@ SOME = {
     },
     "answers to a full disk": dict.fromkeys(("attend", "bench pointing", "tags stats"), 0),
 }
-"""What makes sense for some of them."""
+"""Events for some commands."""
 
 
 def _every():

@@ -28,7 +28,7 @@ class Disk:
         return self.folder / "ballast"
 
     def read_only(self, wanted):
-        """Let nobody write, or everybody again."""
+        """Make it read-only, or writable again."""
         if self.mounted:
             _mount("remount,ro" if wanted else "remount,rw", self.folder)
         else:
@@ -43,7 +43,7 @@ def _mount(options, folder):
 
 
 def obey_permissions():
-    """Root may write everywhere: this process gives that right up, for the folders that are read-only by their mode."""
+    """Drop the right of root to write into folders that are read-only by their mode."""
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     rights = (ctypes.c_uint32 * 6)()
@@ -54,7 +54,7 @@ def obey_permissions():
 
 @contextmanager
 def small_disk(folder):
-    """The disk, for so long; where it cannot be mounted, the folder itself."""
+    """The disk; the folder itself where it cannot be mounted."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         _mount(f"size={SIZE},mode=755", folder)

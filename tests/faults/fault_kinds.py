@@ -1,4 +1,4 @@
-"""The faults: how each is really made, and what the command must have done about it."""
+"""The faults: how each is made, and the state that the command must leave."""
 
 import os
 import re
@@ -18,10 +18,10 @@ PATIENCE = 60
 
 @dataclass(frozen=True)
 class Happens:
-    """Something happens in the middle of a run.
+    """An event in the middle of a run.
 
     Attributes:
-        deed: what, see `happenings.DEEDS`.
+        deed: what, see `process_faults.DEEDS`.
         exits: how the command may end.
         says: what its last line must match; "" where it can say nothing any more.
         kind: before which kind of step it happens.
@@ -99,7 +99,7 @@ class ReadOnly:
 
 @dataclass(frozen=True)
 class InTheWay:
-    """The output is a file of somebody else."""
+    """The output path is a file that excite has not written."""
 
     exits: tuple[int, ...] = (1,)
     says: str = r"excite: .*out"
@@ -135,7 +135,7 @@ class Torn:
 
 @dataclass(frozen=True)
 class Unread:
-    """Nobody reads what it prints, or it cannot be written."""
+    """Standard output is a closed pipe, or on a full disk."""
 
     stdout: str
     exits: tuple[int, ...]
@@ -150,7 +150,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class Twice:
-    """Another run into the same folder, while the first stands still in its middle."""
+    """Another run into the same folder, while the first is stopped in its middle."""
 
     keeps_order: bool = False
 
@@ -191,7 +191,7 @@ def check_lines(said):
 
 
 def check_end(laboratory, injection, code, said, fault):
-    """It ended as it should, said so, and left nothing that cannot be read."""
+    """The exit code and the message are right, and all files are readable."""
     check_lines(said)
     assert code in fault.exits, (code, said)
     if code and fault.says:

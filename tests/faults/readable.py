@@ -1,4 +1,4 @@
-"""Whether files are whole, told by readers of others than their writers."""
+"""Checks that files are complete, with readers that share no code with their writers."""
 
 import csv
 import json
@@ -16,12 +16,12 @@ __all__ = ["check_readable", "is_half", "same_answers", "tree"]
 
 
 def is_half(path):
-    """Whether this is a file that was not finished, and does not claim to be."""
+    """Whether this is a temporary or partial file by its name."""
     return path.name.endswith((".tmp", ".part")) or path.name == ".lock" or ".work" in str(path)
 
 
 def check_readable(folder, torn=False):
-    """Every file is what its name says. Only a ledger may end in the middle of a line, when it is ``torn``."""
+    """Every file is what its name says. Only JSON lines may end in the middle of a line, if ``torn``."""
     for path in sorted(Path(folder).rglob("*")):
         if path.is_file() and not is_half(path):
             if path.suffix == ".jsonl" and torn:
@@ -46,10 +46,10 @@ def tree(folder):
 
 
 def same_answers(name, found, expected):
-    """Whether a ledger holds all that is expected, in any order: an image that came later stands behind the others.
+    """Whether JSON lines hold all expected results, in any order: an image that came later is behind the others.
 
-    There may be more: answers of a classifier that was trained without that image. Of two lines with the same key the
-    last one counts. Features are found by their line in a ledger, and lie in the order of these lines.
+    There may be more: results of a classifier that was trained without that image. Of two lines with the same key the
+    last one counts. Features are stored in the order of their lines.
     """
     return name.startswith("features/") or (
         name.endswith(".jsonl") and _by_key(expected[name]).items() <= _by_key(found[name]).items()

@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 from catalogue import ALL, QUICK
 from fault_kinds import FAULTS
-from injecting import Injection, Laboratory
+from injection import Injection, Laboratory
 from long_commands import COMMANDS
 
 

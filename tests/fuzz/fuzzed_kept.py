@@ -12,7 +12,7 @@ from fuzzed import Reader
 from fuzzed_tags import ROWS, parquet_of
 from torch import nn
 
-from excite.autolabel.files import own_ledger
+from excite.autolabel.files import open_own_results
 from excite.jobs import open_results
 from excite.jobs.parquet import Columns, arrow
 from excite.tags.cleaning.survey import Survey, survey
@@ -164,9 +164,9 @@ READERS = (
     ),
     Reader(
         "ledger of boxes",
-        "excite.autolabel.files.own_ledger",
+        "excite.autolabel.files.open_own_results",
         "records.jsonl",
-        lambda folder: own_ledger(folder / "records.jsonl", ("image",)).read(),
+        lambda folder: open_own_results(folder / "records.jsonl", ("image",)).read(),
         _ledger_lines,
         "json lines",
         changes=True,

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from annotated import make_voc, scenes
 from processes import PATIENCE
-from slowly import Counting, slow_classifier, workers_seen
+from slow_work import Counting, slow_classifier, workers_seen
 
 from excite.cli import main
 from excite.errors import ExciteError
 from excite.jobs import Executor, open_results
-from excite.jobs import cluster as troop
+from excite.jobs import cluster as ray_cluster
 from excite.jobs.loop import run
 from excite.jobs.parquet import parts_of, read_part
 
@@ -27,7 +27,7 @@ BENCH = ("bench", "pointing", "--data", "voc", "--methods", "c-mwp,mwp", "--no-p
 LOAD = "excite.models.Choice.load"
 COMMAND = """
 import sys
-from slowly import slow_classifier
+from slow_work import slow_classifier
 from excite.cli import main
 from excite.jobs import parquet
 from excite.models import Choice
@@ -167,7 +167,7 @@ def test_a_cluster_of_its_own(tmp_path, monkeypatch, capfd):
     pytest.importorskip("ray")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    monkeypatch.setattr(troop, "DEATHS", 2)
+    monkeypatch.setattr(ray_cluster, "MOST_LOST", 2)
     executor = Executor("ray", 2, "local")
     store = open_results(tmp_path / "records.jsonl", ("double",), parquet=True)
     failures = []

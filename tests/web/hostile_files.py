@@ -6,8 +6,8 @@ import zipfile
 import zlib
 
 import numpy as np
-from asking import encoded
 from PIL import Image
+from servers import encoded
 
 __all__ = ["BOMBS", "CUT", "OTHERS"]
 

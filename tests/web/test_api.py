@@ -9,13 +9,13 @@ import warnings
 
 import numpy as np
 import pytest
-from asking import colour_service, encoded, multipart, red_square
 from PIL import Image
+from servers import colour_service, encoded, multipart, red_square
 from starlette.testclient import TestClient
 
 from excite.errors import LostSignalWarning
 from excite.web.api import create_api
-from excite.web.errors import noting, tell_warnings_in_answers
+from excite.web.errors import collected_notes, warnings_as_notes
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_points_and_boxes_are_those_of_the_picture_that_was_sent(asked, service)
     """An image that is kept smaller answers in its own pixels."""
     large = red_square((960, 480), (600, 60, 840, 300))
     answer = asked.post("/attend", files={"image": large}, data={"concept": "red"}).json()
-    assert service.desk.find(answer["picture"]).picture.width < 200
+    assert service.uploads.find(answer["picture"]).picture.width < 200
     (found,) = answer["maps"]
     assert 600 <= found["point"][0] < 840
     assert 60 <= found["point"][1] < 300
@@ -205,7 +205,7 @@ def test_other_ways_to_send_are_refused(asked):
 
 
 def test_pictures_that_are_none(asked):
-    assert "picture" in refused(asked.post("/pictures", content=b"GIF, I promise"), 422)
+    assert "not an image" in refused(asked.post("/pictures", content=b"GIF, I promise"), 422)
     assert "empty" in refused(asked.post("/pictures", content=b""), 422)
     assert "200,000" in refused(asked.post("/pictures", content=b"x" * 200_001), 413)
     wide = encoded(Image.new("1", (2000, 1000)))
@@ -226,7 +226,7 @@ def test_too_many_at_once_are_told_when_to_come_again(asked, service):
     key = sent(asked)
     taken = service.limits.at_once + service.limits.waiting
     for _ in range(taken):
-        assert service.gate._places.acquire(blocking=False)
+        assert service.concurrency._admitted.acquire(blocking=False)
     try:
         answer = asked.post("/attend", data={"picture": key})
         assert "try again" in refused(answer, 503)
@@ -234,7 +234,7 @@ def test_too_many_at_once_are_told_when_to_come_again(asked, service):
         refused(asked.post("/pictures", content=red_square()), 503)
     finally:
         for _ in range(taken):
-            service.gate._places.release()
+            service.concurrency._admitted.release()
     assert asked.post("/attend", data={"picture": key}).status_code == 200
 
 
@@ -294,14 +294,14 @@ class TestNotes:
 
         def answer(name):
             for turn in range(5):
-                with noting() as notes:
+                with collected_notes() as notes:
                     meet.wait()
                     warnings.warn(f"of {name}", LostSignalWarning, stacklevel=1)
                     warnings.warn(f"of {name}", LostSignalWarning, stacklevel=1)
                     meet.wait()
                     found[name, turn] = list(notes)
 
-        with tell_warnings_in_answers():
+        with warnings_as_notes():
             threads = [threading.Thread(target=answer, args=(name,)) for name in "ab"]
             for thread in threads:
                 thread.start()
@@ -317,11 +317,11 @@ class TestNotes:
             return attend(*arguments, **options)
 
         monkeypatch.setattr(service, "attend", faint)
-        with tell_warnings_in_answers():
+        with warnings_as_notes():
             for _ in range(2):
                 answer = asked.post("/attend", data={"picture": sent(asked), "concept": "red"})
                 assert answer.json()["notes"] == ["hardly anything arrived"]
 
     def test_what_belongs_to_nobody_is_shown_as_before(self):
-        with pytest.warns(UserWarning, match="to all"), tell_warnings_in_answers():
+        with pytest.warns(UserWarning, match="to all"), warnings_as_notes():
             warnings.warn("to all", UserWarning, stacklevel=1)

@@ -9,8 +9,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from excite.web import http as guard_answers
-from excite.web import http as guard_body
+from excite.web import http
 from excite.web.guard import FORM_AROUND, Guard, Token, is_served
 from excite.web.uploads import Limits
 
@@ -239,7 +238,7 @@ class TestEvents:
 
     def test_nothing_more_is_waited_for(self, monkeypatch):
         """The whole event has come: the answer is the end."""
-        monkeypatch.delattr(guard_answers, "_listen")
+        monkeypatch.delattr(http, "_drain")
         refused(asked().post("/gradio_api/queue/join", content=b"{"), 400)
 
     def test_values_come_through_as_they_were(self):
@@ -339,33 +338,33 @@ def test_the_page_sends_little():
     path = "/gradio_api/queue/join"
     told = exchange(guarded(), [], path=path, headers=[(b"content-length", b"3000000")])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guard_answers, "LINGER", 0.01)
+        patch.setattr(http, "LINGER", 0.01)
         assert asyncio.run(told)[0] == 413
 
 
 def test_whoever_stops_sending_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(guard_body, "PATIENCE", 0.02)
-    monkeypatch.setattr(guard_answers, "LINGER", 0.02)
+    monkeypatch.setattr(http, "PATIENCE", 0.02)
+    monkeypatch.setattr(http, "LINGER", 0.02)
     status, body, _ = asyncio.run(exchange(guarded(), parts(2, 10)))
     assert status == 408
     assert b"again" in body
 
 
 def test_whoever_sends_for_ever_is_not_listened_to_for_ever(monkeypatch):
-    monkeypatch.setattr(guard_body, "ALTOGETHER", 0.0)
-    monkeypatch.setattr(guard_answers, "LINGER", 0.02)
+    monkeypatch.setattr(http, "ALTOGETHER", 0.0)
+    monkeypatch.setattr(http, "LINGER", 0.02)
     assert asyncio.run(exchange(guarded(), []))[0] == 408
 
 
 def test_all_together_hold_no_more_than_there_is_room_for(monkeypatch):
     """Whoever comes then is told to come again, and is let in when there is room."""
-    monkeypatch.setattr(guard_answers, "LINGER", 0.02)
+    monkeypatch.setattr(http, "LINGER", 0.02)
     app = guarded()
-    app._room.held = app._room.most  # others are sending
+    app._budget.held = app._budget.most  # others are sending
     assert asyncio.run(exchange(app, parts(1, 100, more=False)))[0] == 503
-    app._room.held = 0
+    app._budget.held = 0
     assert asyncio.run(exchange(app, parts(1, 100, more=False)))[0] == 200
-    assert app._room.held == 0  # all is given back
+    assert app._budget.held == 0  # all is given back
 
 
 def test_when_the_server_ends_whoever_only_listens_is_let_go():

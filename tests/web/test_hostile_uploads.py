@@ -11,8 +11,8 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import chain
 
-from asking import PATIENCE, check_ends_well, multipart, red_square, running
 from hostile_files import BOMBS, CUT, OTHERS
+from servers import PATIENCE, check_ends_well, multipart, red_square, running
 
 LIMITS = {"upload": 1_000_000, "pixels": 1_000_000}
 SOON = 20.0  # seconds; machines may be busy

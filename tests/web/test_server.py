@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import chain
 
 import pytest
-from asking import PATIENCE, Running, check_ends_well, colour_service, multipart, red_square
+from servers import PATIENCE, Running, check_ends_well, colour_service, multipart, red_square
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
@@ -208,7 +208,7 @@ def test_what_is_offered_if_nothing_is_said(told, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EXCITE_TOKEN", raising=False)
     run()
-    assert list(told["service"].offers) == ["words", "everyday", "efficientnet-lite0"]
+    assert list(told["service"].models) == ["words", "everyday", "efficientnet-lite0"]
     assert (told["host"], told["port"], told["token"], told["reports"]) == ("127.0.0.1", 7860, None, None)
     (tmp_path / "excite-out").mkdir()
     run("--max-upload", "2", "--max-pixels", "1000", "--waiting", "0")
@@ -223,12 +223,12 @@ def test_a_classifier_from_a_file_has_the_files_name(told, monkeypatch):
         "excite.web.service.SessionCache", lambda classifier, **_: type("", (), {"classifier": classifier})
     )
     run("--model", "nets/mine.safetensors", "--labels", "names.txt", "--size", "99")
-    (choice,) = [offer.classifier for offer in told["service"].offers.values()]
-    assert list(told["service"].offers) == ["mine"]
+    (choice,) = [served_model.classifier for served_model in told["service"].models.values()]
+    assert list(told["service"].models) == ["mine"]
     assert (choice.model, choice.labels, choice.size) == ("nets/mine.safetensors", "names.txt", 99)
     named = ["torchvision:vgg16", "words", "timm:resnet50.a1_in1k", "timm:resnet50.a2_in1k"]
     run(*chain.from_iterable(("--model", name) for name in named))
-    assert list(told["service"].offers) == named
+    assert list(told["service"].models) == named
 
 
 def test_wrong_options_are_told_in_one_line(capsys, told):

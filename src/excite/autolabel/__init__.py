@@ -1,6 +1,6 @@
-"""Boxes for one's own images, from what is known of each image as a whole, in files that detectors train on."""
+"""Boxes for one's own images from image-level labels, in files to train detectors on; and batches of attention maps."""
 
-from excite.autolabel.formats import FORMATS, Boxed, Document, Found, find_format
-from excite.autolabel.run import Boxing, Question
+from excite.autolabel.formats import FORMATS, Detection, Document, ImageDetections, find_format
+from excite.autolabel.run import AutoLabeler, BoxQuery
 
-__all__ = ["FORMATS", "Boxed", "Boxing", "Document", "Found", "Question", "find_format"]
+__all__ = ["FORMATS", "AutoLabeler", "BoxQuery", "Detection", "Document", "ImageDetections", "find_format"]

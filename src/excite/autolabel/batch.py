@@ -1,4 +1,4 @@
-"""A folder of answers to one question."""
+"""`excite attend` for many images: one query, and a folder with an overlay per map and one result per image."""
 
 from __future__ import annotations
 
@@ -38,36 +38,194 @@ if TYPE_CHECKING:
     from excite.models import Classifier
 
 
-# Images that say who drew them, so that nobody else's is ever overwritten.
+# The query, and the run over all images.
 
 
-def draw(picture: Image.Image, path: Path) -> Path:
-    """Write an image as PNG that says who drew it; level 3 is quicker than the usual 6 and as small."""
-    if path.exists() and not is_drawn(path):
-        raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")
-    about = PngInfo()
-    about.add_text("Software", "excite")
-    return atomic_write(path, lambda file: picture.save(file, format="PNG", pnginfo=about, compress_level=3))
+@dataclass(frozen=True)
+class AttendQuery:
+    """The arguments of `excite.attend` that are the same for every image."""
+
+    model: Choice
+    concepts: tuple[str, ...] | None  # None: the classifier's own findings
+    layers: tuple[str, ...] | None  # None: the classifier's default layer
+    method: str
+    against: tuple[str, ...]
+    alpha: float = DEFAULT_ALPHA  # the threshold of the boxes, in means of the map
+
+    @classmethod
+    def of_options(
+        cls,
+        *,
+        model: Choice | str,
+        concepts: Sequence[str],
+        layers: Sequence[str] | None = None,
+        method: str | None = None,
+        contrast: bool | None = None,
+        against: Sequence[str] | None = None,
+        alpha: float = DEFAULT_ALPHA,
+    ) -> AttendQuery:
+        """The query of a command's options."""
+        if method is not None and contrast is not None:
+            raise MethodError(
+                "--method already says whether to contrast: give either --method or --contrast/--no-contrast"
+            )
+        name = method or ("mwp" if contrast is False else "c-mwp")
+        return cls(
+            model=Choice(model) if isinstance(model, str) else model,
+            concepts=tuple(concepts) or None,
+            layers=tuple(layers or ()) or None,
+            method=find_method(name).name,
+            against=tuple(against or ()),
+            alpha=checked_alpha(alpha),
+        )
 
 
-def is_drawn(photo: Path) -> bool:
-    """Whether excite itself has drawn this image."""
+class Batch:
+    """Runs one query on many images, into a folder.
+
+    For each image: one overlay per concept and layer (``picture.concept.png``), a figure with all of them
+    (``picture-maps.png``), and a line in ``answers.jsonl``. A second run over several images skips those with a result,
+    if the image, the query and the files of the result are unchanged. File names hold dots only between their parts,
+    so they are unique across images; a PNG that excite has not drawn is never overwritten.
+
+    Attributes:
+        failures: a line for each image that could not be read.
+    """
+
+    def __init__(
+        self, query: AttendQuery, out: Path, *, overlays: bool = True, arrays: bool = False, fresh: bool = False
+    ) -> None:
+        _check_folder(out)
+        self.out = out
+        self.fresh = fresh
+        self.failures: list[str] = []
+        self.work = AttendWork(query.model.load(), query, out, overlays, arrays)
+        labels = self.work.classifier.labels
+        if labels is not None:  # an unknown concept is an error now, not after a thousand images
+            for concept in (*(query.concepts or ()), *query.against):
+                labels.find(concept)
+
+    def answers(self, photos: Sequence[Path], workers: int | Executor = 1) -> Iterator[dict[str, Any]]:
+        """The result of each image. One that cannot be read is a failure among several, an error when alone.
+
+        Args:
+            photos: the images.
+            workers: a number of processes, or an executor.
+        """
+        executor, alone = Executor.of(workers), len(photos) == 1
+        if alone and not executor.is_cluster:  # nothing to distribute: all cores for this one
+            executor = replace(executor, workers=None, all_threads=True)
+        files = file_names(photos)
+        outcomes = answered(
+            self.work,
+            (AttendTask(photo, files[photo]) for photo in photos),
+            open_results(self.out / "answers.jsonl", ("image", "maps", "files"), parquet=executor.is_cluster),
+            workers=executor,
+            failures=None if alone else self.failures,
+            still=lambda entry: not (self.fresh or alone) and self._has_files(entry),
+            writes=self.out if self.work.overlays or self.work.arrays else None,
+        )
+        with closing(outcomes):
+            for task, entry in outcomes:  # with the names that the image and the folder have in this run
+                paths = [None if row["overlay"] is None else str(self.out / row["overlay"]) for row in entry["maps"]]
+                rows = [{**row, "overlay": path} for row, path in zip(entry["maps"], paths, strict=True)]
+                yield {"image": str(task.photo), "maps": rows}
+
+    def _has_files(self, entry: Entry) -> bool:
+        """Whether the files of an earlier result are there, unchanged since they were written."""
+        try:
+            return all((self.out / name).stat().st_mtime_ns == time for name, time in entry["files"].items())
+        except OSError:
+            return False
+
+
+def _check_folder(out: Path) -> None:
+    """Raise an `ExciteError` if files cannot be written there, before any computation."""
     try:
-        with Image.open(photo, formats=["PNG"]) as picture:
-            return picture.info.get("Software") == "excite"
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
-        return False
+        nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    except OSError as error:
+        raise ExciteError(f"cannot write to {str(out)!r}: {error.strerror}; choose another folder as --out") from None
+    if not nearest.is_dir():
+        raise ExciteError(f"cannot write to {str(out)!r}: {str(nearest)!r} is a file; choose a folder as --out")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise ExciteError(f"cannot write to {str(out)!r}: no permission; choose another folder as --out")
 
 
-# Which words of a command are images.
+# The work for one image.
+
+
+@dataclass(frozen=True)
+class AttendTask:
+    """An image and the stem of its files."""
+
+    photo: Path
+    files: str
+
+    @property
+    def name(self) -> str:
+        """The image as the user named it."""
+        return str(self.photo)
+
+
+@dataclass(frozen=True, eq=False)
+class AttendWork:
+    """Computes the maps of one image and writes its files.
+
+    Attributes:
+        out: the folder for files.
+        overlays: whether to draw overlays.
+        arrays: whether to save the maps as NPY.
+    """
+
+    classifier: Classifier
+    query: AttendQuery
+    out: Path
+    overlays: bool
+    arrays: bool
+
+    def key(self, task: AttendTask) -> str:
+        """Changes when the image, the query or the program does."""
+        query = {**asdict(self.query), "model": self.query.model.key()}
+        facts = [query, self.overlays, self.arrays, *file_state(task.photo), __version__]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def __call__(self, task: AttendTask) -> dict[str, Any]:
+        """The maps of an image as plain values, and the files written for them."""
+        query = self.query
+        maps = attend(
+            self.classifier,
+            read_image(task.photo),
+            query.concepts,
+            layer=query.layers,
+            method=query.method,
+            against=query.against or None,
+        )
+        written: list[Path] = []
+        rows = []
+        for found, file in zip(maps, map_names(task.files, maps), strict=True):
+            overlay = self.out / f"{file}.png"
+            if self.overlays:
+                written.append(draw(found.overlay(point=True, box=True, alpha=query.alpha), overlay))
+            if self.arrays:
+                written.append(save_npy(found.values, self.out / f"{file}.npy"))
+            rows.append({**found.to_dict(alpha=query.alpha), "overlay": overlay.name if self.overlays else None})
+        if self.overlays:
+            several = query.layers is not None and len(query.layers) > 1
+            figure = compare(maps, rows="layer" if several else None, point=True, columns=5)
+            written.append(draw(figure, self.out / f"{task.files}-maps.png"))
+        files = {path.name: path.stat().st_mtime_ns for path in written}
+        return {"image": str(task.photo), "maps": rows, "files": files}
+
+
+# The images among the arguments of a command.
 
 
 def split_arguments(arguments: Sequence[str], out: Path) -> tuple[list[Path], list[str]]:
-    """Which arguments are images and which are concepts: images come first.
+    """Split arguments into images and concepts: images come first.
 
-    The first one is an image (a file, a folder, a pattern). Those behind it are images as long as they look like
-    images, as when the shell has expanded a pattern; the rest are concepts. In folders, what excite itself has drawn
-    into ``out`` is no image.
+    The first argument is an image (a file, a folder, a pattern). Those behind it are images as long as they look like
+    images, as after the shell has expanded a pattern; the rest are concepts. In folders, images that excite itself has
+    drawn into ``out`` are skipped.
 
     Example:
         >>> split_arguments(["holiday/", "more/*.jpg", "cat", "dog"], Path("maps"))  # doctest: +SKIP
@@ -83,7 +241,7 @@ def split_arguments(arguments: Sequence[str], out: Path) -> tuple[list[Path], li
 
 
 def _photos(pattern: str, patterns: Sequence[str], out: Path) -> list[Path]:
-    """The images of one argument. One that is missing among others fails when its turn comes, and alone."""
+    """The images of one argument. A missing file among other arguments is kept: it fails alone, in its turn."""
     if not pattern.strip():
         raise ImageError("the name of an image is blank: name a file, a folder or a pattern")
     named = Path(pattern).suffix.lower() in PICTURE_SUFFIXES and not glob.has_magic(pattern)
@@ -101,236 +259,62 @@ def _photos(pattern: str, patterns: Sequence[str], out: Path) -> list[Path]:
     return photos
 
 
-# Names for files, none of which is that of another.
+# Files that excite draws are marked, so that no other file is overwritten.
+
+
+def draw(picture: Image.Image, path: Path) -> Path:
+    """Write an image as a PNG that is marked as drawn by excite; level 3 is quicker than the default 6 and as small."""
+    if path.exists() and not is_drawn(path):
+        raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")
+    about = PngInfo()
+    about.add_text("Software", "excite")
+    return atomic_write(path, lambda file: picture.save(file, format="PNG", pnginfo=about, compress_level=3))
+
+
+def is_drawn(photo: Path) -> bool:
+    """Whether a file is a PNG drawn by excite."""
+    try:
+        with Image.open(photo, formats=["PNG"]) as picture:
+            return picture.info.get("Software") == "excite"
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
+        return False
+
+
+# Unique file names.
 
 LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file name, which may have 255 in all
 
 
 def file_names(photos: Sequence[Path]) -> dict[Path, str]:
-    """A name for each image's files: its own, with as much of its path as tells it from the others."""
+    """A unique stem for each image's files: its own, with as much of its path as is needed."""
     for describe in (lambda path: path.stem, lambda path: str(path.with_suffix("")), str):
-        names = {photo: _slug(describe(photo), LONGEST_PICTURE) for photo in photos}
+        names = {photo: slug(describe(photo), LONGEST_PICTURE) for photo in photos}
         if len({name.casefold() for name in names.values()}) == len(photos):
             return names
-    return {photo: f"{_slug(photo.stem, LONGEST_PICTURE)}-{number}" for number, photo in enumerate(photos, 1)}
+    return {photo: f"{slug(photo.stem, LONGEST_PICTURE)}-{number}" for number, photo in enumerate(photos, 1)}
 
 
 def map_names(name: str, maps: Sequence[AttentionMap]) -> list[str]:
-    """A file name for each map: image, concept, and whatever else tells it from the others, with dots between."""
-    names = [f"{name}.{_slug(found.concept, LONGEST_CONCEPT)}" for found in maps]
+    """A unique file name for each map: image, concept, and layer, unit or number where needed, with dots between."""
+    names = [f"{name}.{slug(found.concept, LONGEST_CONCEPT)}" for found in maps]
     if len({found.layer for found in maps}) > 1:
-        names = [f"{each}.{_slug(found.layer, LONGEST_LAYER)}" for each, found in zip(names, maps, strict=True)]
+        names = [f"{each}.{slug(found.layer, LONGEST_LAYER)}" for each, found in zip(names, maps, strict=True)]
     units = [found.units[0] if len(found.units) == 1 else "all" for found in maps]
-    for tell in (units, range(1, len(maps) + 1)):
+    for suffixes in (units, range(1, len(maps) + 1)):
         counts = Counter(each.casefold() for each in names)
         names = [
-            each if counts[each.casefold()] == 1 else f"{each}.{more}" for each, more in zip(names, tell, strict=True)
+            each if counts[each.casefold()] == 1 else f"{each}.{suffix}"
+            for each, suffix in zip(names, suffixes, strict=True)
         ]
     return names
 
 
-def _slug(text: str, most: int) -> str:
-    """The words of a text with - between them: no dots and no slashes, and at most so many bytes."""
+def slug(text: str, most: int) -> str:
+    """The words of a text with - between them, at most ``most`` bytes: no dots, slashes or blanks.
+
+    Example:
+        >>> slug("photos/a b.jpg", 100)
+        'photos-a-b-jpg'
+    """
     words = re.sub(r"\W+", "-", unicodedata.normalize("NFC", text)).strip("-")
     return words.encode()[:most].decode(errors="ignore").strip("-") or "picture"
-
-
-# What is asked of every image.
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked of every image."""
-
-    model: Choice
-    concepts: tuple[str, ...] | None  # None: the classifier's own findings
-    layers: tuple[str, ...] | None  # None: the classifier's own best
-    method: str
-    against: tuple[str, ...]
-    alpha: float = DEFAULT_ALPHA  # the threshold of the boxes, in means of the map
-
-    @classmethod
-    def asked(
-        cls,
-        *,
-        model: Choice | str,
-        concepts: Sequence[str],
-        layers: Sequence[str] | None = None,
-        method: str | None = None,
-        contrast: bool | None = None,
-        against: Sequence[str] | None = None,
-        alpha: float = DEFAULT_ALPHA,
-    ) -> Question:
-        """The question behind the options of a command."""
-        if method is not None and contrast is not None:
-            raise MethodError(
-                "--method already says whether to contrast: give either --method or --contrast/--no-contrast"
-            )
-        name = method or ("mwp" if contrast is False else "c-mwp")
-        return cls(
-            model=Choice(model) if isinstance(model, str) else model,
-            concepts=tuple(concepts) or None,
-            layers=tuple(layers or ()) or None,
-            method=find_method(name).name,
-            against=tuple(against or ()),
-            alpha=checked_alpha(alpha),
-        )
-
-
-# What is done for each image: one look, and its files.
-
-
-@dataclass(frozen=True)
-class Task:
-    """An image and what its files are called."""
-
-    photo: Path
-    files: str
-
-    @property
-    def name(self) -> str:
-        """The image as the user calls it."""
-        return str(self.photo)
-
-
-@dataclass(frozen=True, eq=False)
-class Asking:
-    """The work done for each image.
-
-    Attributes:
-        classifier: who is asked,
-        question: and what.
-        out: the folder for files.
-        overlays: whether to draw images,
-        arrays: and to save the maps.
-    """
-
-    classifier: Classifier
-    question: Question
-    out: Path
-    overlays: bool
-    arrays: bool
-
-    def key(self, task: Task) -> str:
-        """Changes when the image, the question or the program does."""
-        facts = [
-            {**asdict(self.question), "model": self.question.model.key()},
-            self.overlays,
-            self.arrays,
-            *file_state(task.photo),
-            __version__,
-        ]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-
-    def __call__(self, task: Task) -> dict[str, Any]:
-        """Ask, draw, and tell what was found and which files were written."""
-        question = self.question
-        maps = attend(
-            self.classifier,
-            read_image(task.photo),
-            question.concepts,
-            layer=question.layers,
-            method=question.method,
-            against=question.against or None,
-        )
-        written: list[Path] = []
-        rows = []
-        for found, file in zip(maps, map_names(task.files, maps), strict=True):
-            overlay = self.out / f"{file}.png"
-            if self.overlays:
-                written.append(draw(found.overlay(point=True, box=True, alpha=question.alpha), overlay))
-            if self.arrays:
-                written.append(save_npy(found.values, self.out / f"{file}.npy"))
-            rows.append({**found.to_dict(alpha=question.alpha), "overlay": overlay.name if self.overlays else None})
-        if self.overlays:
-            several = question.layers is not None and len(question.layers) > 1
-            drawn = compare(maps, rows="layer" if several else None, point=True, columns=5)
-            written.append(draw(drawn, self.out / f"{task.files}-maps.png"))
-        files = {path.name: path.stat().st_mtime_ns for path in written}
-        return {"image": str(task.photo), "maps": rows, "files": files}
-
-
-# A folder of answers to one question.
-
-Answer = dict[str, Any]
-
-
-class Album:
-    """Answers one question for many images, into a folder.
-
-    For each image: one overlay for each concept and layer (``picture.concept.png``), a figure with all of them
-    (``picture-maps.png``), and a line in ``answers.jsonl``. A run over several images that is started again skips
-    those already answered there, if the image, the question and the files of the answer are still the same.
-
-    Names hold dots only between their parts, so that no file of one image is called like one of another; and a PNG
-    that excite has not drawn is never overwritten.
-
-    Attributes:
-        failures: what went wrong, a line for each image that could not be read.
-    """
-
-    def __init__(
-        self, question: Question, out: Path, *, overlays: bool = True, arrays: bool = False, fresh: bool = False
-    ) -> None:
-        _check_folder(out)
-        self.out = out
-        self.fresh = fresh
-        self.failures: list[str] = []
-        self.work = Asking(question.model.load(), question, out, overlays, arrays)
-        labels = self.work.classifier.labels
-        if labels is not None:  # an unknown concept is known now, not after a thousand images
-            for concept in (*(question.concepts or ()), *question.against):
-                labels.find(concept)
-
-    def answers(self, photos: Sequence[Path], workers: int | Executor = 1) -> Iterator[Answer]:
-        """Answer image by image. One that cannot be read is a failure among several, an error when alone.
-
-        Args:
-            photos: the images.
-            workers: who does it: how many processes of this machine, or a crew.
-        """
-        executor, alone = Executor.of(workers), len(photos) == 1
-        if alone and not executor.is_cluster:
-            executor = replace(
-                executor, workers=None, all_threads=True
-            )  # nothing to share: its user waits for just this one
-        files = file_names(photos)
-        outcomes = answered(
-            self.work,
-            (Task(photo, files[photo]) for photo in photos),
-            open_results(self.out / "answers.jsonl", ("image", "maps", "files"), parquet=executor.is_cluster),
-            workers=executor,
-            failures=None if alone else self.failures,
-            still=lambda entry: not (self.fresh or alone) and self._is_whole(entry),
-            writes=self.out if self.work.overlays or self.work.arrays else None,
-        )
-        with closing(outcomes):
-            for task, entry in outcomes:
-                yield self._as_asked(entry, task.photo)
-
-    def _as_asked(self, entry: Entry, photo: Path) -> Answer:
-        """An answer with the names that images and folder have in this run."""
-        rows = [
-            {**row, "overlay": None if row["overlay"] is None else str(self.out / row["overlay"])}
-            for row in entry["maps"]
-        ]
-        return {"image": str(photo), "maps": rows}
-
-    def _is_whole(self, entry: Entry) -> bool:
-        """Whether the files of an earlier answer are still there, and nobody else has written them since."""
-        try:
-            return all((self.out / name).stat().st_mtime_ns == time for name, time in entry["files"].items())
-        except OSError:
-            return False
-
-
-def _check_folder(out: Path) -> None:
-    """Whether files can be written there, before any work is done for them."""
-    try:
-        nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-    except OSError as error:
-        raise ExciteError(f"cannot write to {str(out)!r}: {error.strerror}; choose another folder as --out") from None
-    if not nearest.is_dir():
-        raise ExciteError(f"cannot write to {str(out)!r}: {str(nearest)!r} is a file; choose a folder as --out")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise ExciteError(f"cannot write to {str(out)!r}: no permission; choose another folder as --out")

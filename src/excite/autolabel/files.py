@@ -1,4 +1,4 @@
-"""The files in the folder of a run: replaced as often as one likes, but only those that excite wrote itself."""
+"""The output folder of `excite boxes`: files are replaced freely, but only those that excite itself has written."""
 
 from __future__ import annotations
 
@@ -8,34 +8,32 @@ import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
-from excite.autolabel.inputs import place
+from excite.autolabel.inputs import resolved_parent
 from excite.errors import ExciteError
-from excite.io.files import atomic_write, half_name, sweep
+from excite.io.files import remove_leftovers, save_bytes, temporary_path
 from excite.io.locks import Lock
 from excite.jobs import open_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
-    from typing import BinaryIO
 
     from excite.jobs import ResultStore
 
 
-# Ledgers in a folder that may hold other things too.
+WRITTEN = "written.jsonl"
+FOLDER = "a folder"  # the state of a path that is no file
+START = '{"key": "'  # of every file of results
 
-START = '{"key": "'
 
-
-def own_ledger(path: Path, required: Iterable[str], *, parquet: bool = False) -> ResultStore:
-    """A ledger, unless the file is somebody else's: a ledger that is read drops the lines that it does not know.
+def open_own_results(path: Path, required: Iterable[str], *, parquet: bool = False) -> ResultStore:
+    """As `excite.jobs.open_results`, but an error if the file is not one of results: reading drops unknown lines.
 
     Example:
         >>> from pathlib import Path
-        >>> own_ledger(Path("boxes/records.jsonl"), required=("image",)).read()
+        >>> open_own_results(Path("boxes/records.jsonl"), required=("image",)).read()
         {}
     """
     fields = tuple(required)
@@ -43,33 +41,27 @@ def own_ledger(path: Path, required: Iterable[str], *, parquet: bool = False) ->
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             first = file.readline()
-    except OSError:  # it is not there, or the ledger itself will say why it cannot be read
+    except OSError:  # missing, or the store itself raises the error when it is read
         return store
-    if first and not _begins(first, {"key", *fields}):
+    if first and not _is_first_line(first, {"key", *fields}):
         raise ExciteError(f"{str(path)!r} is there already and was not written by excite boxes: choose another --out")
     return store
 
 
-def _begins(first: str, fields: set[str]) -> bool:
-    """Whether this is the first line of a ledger, or of one that was killed while it wrote just that."""
-    if not first.endswith("\n"):
-        return first.startswith(START) or START.startswith(first)
+def _is_first_line(line: str, fields: set[str]) -> bool:
+    """Whether this is the first line of a file of results, or the part of one that a killed run has written."""
+    if not line.endswith("\n"):
+        return line.startswith(START) or START.startswith(line)
     try:
-        entry = json.loads(first)
+        entry = json.loads(line)
     except (ValueError, RecursionError):
         return False
     return isinstance(entry, dict) and entry.keys() >= fields
 
 
-# The files in the folder of a run: replaced as often as one likes, but only those that excite wrote itself.
-
-WRITTEN = "written.jsonl"
-FOLDER = "a folder"  # the state of what is no file
-
-
 @dataclass(frozen=True)
 class Link:
-    """A file that is to be another one: a link to it, or a copy where links cannot be made."""
+    """The content of a file that links to another one, or copies it where links cannot be made."""
 
     path: Path
 
@@ -77,67 +69,61 @@ class Link:
 Content = bytes | Link
 
 
-class Files:
-    """Writes files into a folder, and never over one that excite did not write or that was changed since.
+class OutputFolder:
+    """Writes files into a folder, never over one that excite did not write or that was changed since.
 
-    Before a file is written, the state that it will be in is noted in ``written.jsonl``. So a kill at any moment leaves
-    no file that a later run would not know as its own, and a file in another state is somebody's work.
+    Before a file is written, its new state (a hash, or the target of a link) is recorded in ``written.jsonl``. So after
+    a kill at any moment a later run recognises every file of its own, and a file in another state is the user's.
 
     Args:
         out: the folder; it need not be there yet.
-        kind: the format that is written. Files of other formats in the same folder stay as they are.
+        kind: the format that is written. Files of other formats in the same folder are left alone.
 
     Attributes:
-        copied: how many images are copies because links could not be made.
-        lock: to be held while files are written: two runs would take each other's for somebody else's.
+        copied: the number of images that are copies because links could not be made.
+        lock: to be held while files are written.
     """
 
     def __init__(self, out: Path, kind: str) -> None:
         self.out = out
         self.kind = kind
         self.copied = 0
-        self._ledger = own_ledger(out / WRITTEN, required=("file", "state", "kind"))
-        self._known: dict[str, set[str]] = {}
+        self._store = open_own_results(out / WRITTEN, required=("file", "state", "kind"))
+        self._known: dict[str, set[str]] = {}  # the states of each file that excite has written
         self._of_this_kind: dict[str, None] = {}
-        self._in_place: dict[str, str] = {}  # what this run has seen to be there is not looked at again
+        self._in_place: dict[str, str] = {}  # files that this run has checked or written
         self.lock = Lock(out, trace=False)
         self.read_again()
 
     def read_again(self) -> None:
-        """Learn which files are excite's own, also those that another run has written meanwhile."""
-        for entry in self._ledger.read().values():
+        """Read which files are excite's own, also those that another run has written meanwhile."""
+        for entry in self._store.read().values():
             self._remember(entry["file"], entry["state"], entry["kind"])
 
     def check(self, wanted: Mapping[str, Content]) -> None:
-        """Raise an `ExciteError` if any of these files cannot be written because somebody else's is there."""
-        self._refuse_others(self._missing(wanted))
+        """Raise an `ExciteError` if any of these files would replace one that is not excite's own."""
+        self._missing(wanted)
 
     def write(self, wanted: Mapping[str, Content]) -> None:
-        """Write what is not there yet, in this order; names are relative to the folder, with forward slashes."""
-        missing = self._missing(wanted)
-        self._refuse_others(missing)
-        for name in missing:
+        """Write the missing files, in this order; names are relative to the folder, with forward slashes."""
+        for name in self._missing(wanted):
             content = wanted[name]
             if isinstance(content, Link):
                 self._put(name, content.path)
             else:
-                self._note(name, _state(content))
-                atomic_write(self.out / name, partial(_fill, content))
+                self._record(name, _state(content))
+                save_bytes(content, self.out / name)
             self._in_place[name] = _state(content)
 
     def hold_any(self, names: Iterable[str]) -> bool:
-        """Whether any of these files is there."""
+        """Whether any of these files exists."""
         return any(os.path.lexists(self.out / name) for name in names)
 
     def remove_others(self, wanted: Mapping[str, Content]) -> None:
-        """Remove what earlier runs wrote in this format and this one does not; not if somebody changed it since.
-
-        Also what a run had not finished writing when it was killed.
-        """
+        """Remove unchanged files that only earlier runs wrote in this format, and the leftovers of killed ones."""
         names = [name for name in self._of_this_kind if name not in wanted and self._state(name) in self._known[name]]
-        folders = {(self.out / name).parent for name in (*self._of_this_kind, *wanted)}
-        for folder in folders:
-            sweep(folder)
+        for folder in {(self.out / name).parent for name in (*self._of_this_kind, *wanted)}:
+            remove_leftovers(folder)
         for path in (self.out / name for name in names):
             try:
                 path.unlink(missing_ok=True)
@@ -149,25 +135,25 @@ class Files:
 
         Example:
             >>> from pathlib import Path
-            >>> Files(Path("boxes"), "voc").original(Path("photo.jpg")) is None
+            >>> OutputFolder(Path("boxes"), "voc").original(Path("photo.jpg")) is None
             True
         """
-        name = os.path.relpath(place(path), os.path.realpath(self.out))
+        name = os.path.relpath(resolved_parent(path), os.path.realpath(self.out))
         if name not in self._known or self._state(name) not in self._known[name]:
             return None
         return path.readlink() if path.is_symlink() else path
 
     def _missing(self, wanted: Mapping[str, Content]) -> list[str]:
-        return [name for name, content in wanted.items() if not self._is_there(name, content)]
-
-    def _refuse_others(self, names: Iterable[str]) -> None:
-        for name in names:
+        """The files that are not there yet; an error if a file that is not excite's own is in the way of one."""
+        missing = [name for name, content in wanted.items() if not self._is_there(name, content)]
+        for name in missing:
             state = self._state(name)
             if state is not None and state not in self._known.get(name, ()):
                 raise ExciteError(
                     f"{str(self.out / name)!r} is there already and was not written by excite, or was changed since: "
                     "choose another --out, or move it away"
                 )
+        return missing
 
     def _is_there(self, name: str, content: Content) -> bool:
         state = _state(content)
@@ -182,20 +168,20 @@ class Files:
         return there
 
     def _shows(self, path: Path, picture: Path) -> bool:
-        """Whether this is the image, or a copy of it."""
+        """Whether a path is the image, or a copy of it."""
         try:
             if path.samefile(picture):
                 return True
             same = not path.is_symlink() and filecmp.cmp(path, picture)
-        except OSError:  # one of them is not there or cannot be read: whoever needs it will say so
+        except OSError:  # one of them is missing or unreadable, which is an error when it is needed
             return False
         self.copied += same
         return same
 
     def _put(self, name: str, picture: Path) -> None:
-        """Make a link in one step, or else a copy. An older link goes first: to write to it would change an image."""
+        """Make a link atomically, or else a copy; an older link is removed first, or its image would be overwritten."""
         path = self.out / name
-        self._note(name, _state(Link(picture)))
+        self._record(name, _state(Link(picture)))
         if _linked(path, picture):
             return
         try:
@@ -204,12 +190,12 @@ class Files:
                 path.unlink()
         except OSError as error:
             raise ExciteError(f"cannot copy {str(picture)!r} to {str(path)!r}: {error.strerror or error}") from None
-        self._note(name, _state(content))
-        atomic_write(path, partial(_fill, content))
+        self._record(name, _state(content))
+        save_bytes(content, path)
         self.copied += 1
 
     def _state(self, name: str) -> str | None:
-        """What a file is at the moment, None if it is not there."""
+        """The present state of a file, None if it does not exist."""
         path = self.out / name
         try:
             if path.is_symlink():
@@ -220,10 +206,10 @@ class Files:
         except OSError as error:
             raise ExciteError(f"cannot read {str(path)!r}: {error.strerror or error}; choose another --out") from None
 
-    def _note(self, name: str, state: str) -> None:
-        """Remember, for later runs too, that a file in this state is ours."""
+    def _record(self, name: str, state: str) -> None:
+        """Record, for later runs too, that a file in this state is excite's own."""
         if state not in self._known.get(name, ()):
-            self._ledger.add({"key": f"{name} {state}", "file": name, "state": state, "kind": self.kind})
+            self._store.add({"key": f"{name} {state}", "file": name, "state": state, "kind": self.kind})
             self._remember(name, state, self.kind)
 
     def _remember(self, name: str, state: str, kind: str) -> None:
@@ -233,22 +219,18 @@ class Files:
 
 
 def _state(content: Content) -> str:
-    """What tells a file from others of its name: where a link leads, or the hash of what is in it."""
+    """The target of a link, or the hash of a file's content."""
     return f"-> {content.path}" if isinstance(content, Link) else hashlib.sha256(content).hexdigest()
 
 
 def _linked(path: Path, picture: Path) -> bool:
-    temporary = half_name(path)
+    temporary = temporary_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.symlink_to(picture)
         temporary.replace(path)
-    except OSError:  # told as a copy; where not even that can be made, its error says why
+    except OSError:  # a copy is made instead, whose error tells the reason if that fails too
         with suppress(OSError):
             temporary.unlink()
         return False
     return True
-
-
-def _fill(content: bytes, file: BinaryIO) -> None:
-    file.write(content)

@@ -1,4 +1,4 @@
-"""Which images are meant, and what each of them is called in the files."""
+"""The inputs of a run: the images, and the concepts to find in each."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from excite.autolabel.batch import split_arguments
+from excite.autolabel.batch import slug, split_arguments
 from excite.errors import ConceptError, ImageError
 from excite.vocabulary.labels import fold, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from excite.autolabel.files import Files
+    from excite.autolabel.files import OutputFolder
     from excite.vocabulary import Concept, Labels
 
 
-ANYWHERE = Path("/")  # wherever excite has drawn an overlay, it is no image to make boxes for
+ANYWHERE = Path("/")  # an overlay drawn by excite is no input, in whatever folder
 LONGEST_STEM = 200  # bytes in a file name, which may have 255 in all
 
 
 @dataclass(frozen=True)
-class Picture:
-    """An image that boxes are asked for.
+class InputImage:
+    """An image to make boxes for.
 
     Attributes:
-        number: its place in the order of the names, from 1.
+        number: its position in the order of the names, from 1.
         path: the file, as the user would name it.
-        name: where it is below the folder that holds all images, with forward slashes.
-        stem: a name that no other image has, without blanks, dots and slashes.
+        name: its path below the folder that holds all images, with forward slashes.
+        stem: a unique name without blanks, dots and slashes.
     """
 
     number: int
@@ -43,70 +43,71 @@ class Picture:
 
     @property
     def folder(self) -> str:
-        """The name of the folder that it lies in."""
+        """The name of its folder."""
         return Path(os.path.abspath(self.path)).parent.name  # noqa: PTH100 - Path's own would follow links
 
 
-def find_pictures(arguments: Sequence[str], files: Files) -> tuple[Path, list[Picture]]:
+def find_inputs(arguments: Sequence[str], files: OutputFolder) -> tuple[Path, list[InputImage]]:
     """The folder that holds all images, and the images in the order of their names below it.
 
     Args:
         arguments: folders, images and patterns.
-        files: what an earlier run wrote: a link of its own is no image, even if it lies in a folder that is named.
+        files: the output folder: links that an earlier run made there are no inputs, even if they are below a folder.
 
     Raises:
         ImageError: an argument stands for no image.
 
     Example:
-        >>> find_pictures(["photos"], Files(Path("boxes"), "coco"))  # doctest: +SKIP
-        (PosixPath('/home/me/photos'), [Picture(1, PosixPath('photos/dog/1.jpg'), 'dog/1.jpg', 'dog-1')])
+        >>> find_inputs(["photos"], OutputFolder(Path("boxes"), "coco"))  # doctest: +SKIP
+        (PosixPath('/home/me/photos'), [InputImage(1, PosixPath('photos/dog/1.jpg'), 'dog/1.jpg', 'dog-1')])
     """
     found: dict[str, Path] = {}
     folders: list[str | Path] = []
     for argument in arguments:
-        paths = list(_found_by(argument, files))
+        paths = list(_images_of(argument, files))
         if not paths:
             raise ImageError(f"no images found for {argument!r} but those that excite itself has put there")
-        for path in paths:  # two links to one image are one image, whatever is named first
+        for path in paths:  # two links to one image are one image
             file = os.path.realpath(path)
-            found[file] = min(found.get(file, path), path, key=place)
+            found[file] = min(found.get(file, path), path, key=resolved_parent)
         folders += [argument] if os.path.isdir(argument) else [path.parent for path in paths]  # noqa: PTH112 - any name
     root = Path(os.path.commonpath([os.path.realpath(folder) for folder in folders]))
-    names = {place(path).relative_to(root).as_posix(): path for path in found.values()}
+    names = {resolved_parent(path).relative_to(root).as_posix(): path for path in found.values()}
     stems = _stems(sorted(names))
-    return root, [Picture(k, names[name], name, stems[name]) for k, name in enumerate(sorted(names), 1)]
+    return root, [InputImage(k, names[name], name, stems[name]) for k, name in enumerate(sorted(names), 1)]
 
 
-def place(path: Path) -> Path:
-    """Where a file is, whatever links led to its folder; if it is a link itself, where that is.
+def resolved_parent(path: Path) -> Path:
+    """A path with the links in its folder resolved, but not the file itself, which may be a link.
 
     Example:
-        >>> place(Path("/photos/../photos/1.jpg"))
+        >>> resolved_parent(Path("/photos/../photos/1.jpg"))
         PosixPath('/photos/1.jpg')
     """
     return Path(os.path.realpath(path.parent), path.name)
 
 
-def _found_by(argument: str, files: Files) -> Iterator[Path]:
-    """The images of an argument. Of an image and our link to it, only one is found: it may be the link."""
+def _images_of(argument: str, files: OutputFolder) -> Iterator[Path]:
+    """The images of an argument, with links that an earlier run made replaced by their targets below the argument."""
     paths = split_arguments([argument], ANYWHERE)[0]
     matches = [argument] if os.path.exists(argument) else glob.glob(argument, recursive=True)  # noqa: PTH110, PTH207 - any name
-    places = {Path(os.path.realpath(match)) if os.path.isdir(match) else place(Path(match)) for match in matches}  # noqa: PTH112 - any name
+    folders = {Path(os.path.realpath(match)) for match in matches if os.path.isdir(match)}  # noqa: PTH112 - any name
+    named = folders | {resolved_parent(Path(match)) for match in matches if not os.path.isdir(match)}  # noqa: PTH112
     for path in paths:
         original = files.original(path)
         if original is None:
             yield path
-        elif original != path and not places.isdisjoint((original, *original.parents)):
+        elif original != path and not named.isdisjoint((original, *original.parents)):
             yield original
 
 
 def _stems(names: Sequence[str]) -> dict[str, str]:
-    """A name without blanks for each, made of its words; on some disks capitals make no difference."""
+    """A unique name without blanks for each; compared without case, as some file systems do."""
     taken: set[str] = set()
     last: dict[str, int] = {}
     stems = {}
     for name in names:
-        stem = words = _words(name.removesuffix(Path(name).suffix))
+        stem = words = slug(name.removesuffix(Path(name).suffix), LONGEST_STEM)
         while stem.casefold() in taken:
             last[words] = last.get(words, 1) + 1
             stem = f"{words}-{last[words]}"
@@ -115,37 +116,32 @@ def _stems(names: Sequence[str]) -> dict[str, str]:
     return stems
 
 
-def _words(text: str) -> str:
-    words = re.sub(r"\W+", "-", unicodedata.normalize("NFC", text)).strip("-")
-    return words.encode()[:LONGEST_STEM].decode(errors="ignore").strip("-") or "picture"
+# The concepts to find, and the names of their boxes.
 
-
-# What to look for in which image, and what its boxes are called.
-
-NO_TEXT = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # neither XML nor UTF-8 has all of the rest
+NO_TEXT = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # not allowed in XML or UTF-8
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Something to look for.
+class Target:
+    """A concept to find.
 
     Attributes:
-        category: what its boxes are called: the user's own word.
-        cue: what the classifier understands by it; the word itself where the classifier has no words.
+        category: the name of its boxes: the user's own word.
+        cue: the classifier's concept for it; the word itself where the classifier has no labels.
     """
 
     category: str
     cue: Concept | str
 
 
-def category(word: str) -> str:
-    r"""A word as every format can hold it: on one line, with single blanks between its parts.
+def category_name(word: str) -> str:
+    r"""A word in a form that every format can hold: on one line, with single blanks.
 
     Raises:
         ConceptError: it is blank, or holds characters that are no text.
 
     Example:
-        >>> category("tabby\n  cat ")
+        >>> category_name("tabby\n  cat ")
         'tabby cat'
     """
     name = " ".join(unicodedata.normalize("NFC", word).split())
@@ -156,48 +152,36 @@ def category(word: str) -> str:
     return name
 
 
-def understood(words: Iterable[str], labels: Labels | None) -> tuple[Wanted, ...]:
-    """What the classifier takes each of these words for; a word that is named twice is wanted once.
+def find_targets(words: Iterable[str], labels: Labels | None) -> tuple[Target, ...]:
+    """The classifier's concept for each word, without repetitions.
 
     Raises:
-        ConceptError: it does not know all of them; all that it does not know are named.
+        ConceptError: some words are unknown; the message lists all of them.
 
     Example:
         >>> from excite.vocabulary import Labels
-        >>> understood(["Dogs", "cat", "cat"], Labels(["dog", "cat"]))[0]
-        Wanted(category='Dogs', cue=Concept(name='dog', units=(0,)))
+        >>> find_targets(["Dogs", "cat", "cat"], Labels(["dog", "cat"]))[0]
+        Target(category='Dogs', cue=Concept(name='dog', units=(0,)))
     """
-    wanted, errors = [], []
-    for name in dict.fromkeys(map(category, words)):
+    targets, errors = [], []
+    for name in dict.fromkeys(map(category_name, words)):
         try:
-            wanted.append(Wanted(name, name if labels is None else labels.find(name)))
+            targets.append(Target(name, name if labels is None else labels.find(name)))
         except ConceptError as error:
             errors.append(str(error))
-    if len(errors) > 1:
-        raise ConceptError(f"{len(errors)} concepts are unknown. {' '.join(errors)}")
     if errors:
-        raise ConceptError(errors[0])
-    return tuple(wanted)
+        count = f"{len(errors)} concepts are unknown. " if len(errors) > 1 else ""
+        raise ConceptError(count + " ".join(errors))
+    return tuple(targets)
 
 
-def folders_of(pictures: Sequence[Picture]) -> list[str]:
-    """The names of the folders in which the images lie, in alphabetical order."""
-    return sorted({picture.folder for picture in pictures})
-
-
-def check_labels(labels: Labels | None) -> None:
-    """Raise a `ConceptError` if the classifier might find something that cannot be written down."""
-    for name in labels or ():
-        category(name)
-
-
-def misread(wanted: Iterable[Wanted]) -> str:
-    """Which words were taken for something that is called otherwise, for people to read; blank if none.
+def substitutions(targets: Iterable[Target]) -> str:
+    """The words whose concept has another name, as text; blank if there are none.
 
     Example:
         >>> from excite.vocabulary import Concept
-        >>> misread([Wanted("dogs", Concept("dog", (0,))), Wanted("cat", Concept("cat", (1,)))])
+        >>> substitutions([Target("dogs", Concept("dog", (0,))), Target("cat", Concept("cat", (1,)))])
         "'dogs' for 'dog'"
     """
-    pairs = [(one.category, one.cue if isinstance(one.cue, str) else one.cue.name) for one in wanted]
+    pairs = [(one.category, one.cue if isinstance(one.cue, str) else one.cue.name) for one in targets]
     return listed([f"{word!r} for {name!r}" for word, name in pairs if fold(word) != fold(name)])

@@ -1,4 +1,4 @@
-"""The command line: one file for each command, arguments and one call, no logic of its own."""
+"""The command line: a module for each command, with its options and one call."""
 
 from excite.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The command ``excite`` and how it ends: an answer, or one line that says what to do."""
+"""The command ``excite``. It ends with its results, or with one line of error and remedy; never with a trace."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-# How a command ends that failed: one line that says what to do, and an exit code that says what kind it was.
-
-FAILED = 1
-UNFORESEEN = 70  # a fault of excite itself; 70 is what Unix calls an internal error of software
+FAILED = 1  # exit code
+STOPPED = 130  # exit code after Ctrl-C
+UNEXPECTED = 70  # exit code of a fault of excite itself: EX_SOFTWARE of Unix
 
 AGAIN = "and start again: what was finished is kept"
 NO_ROOM = f"make room {AGAIN}"
@@ -45,144 +44,6 @@ REMEDIES = {
 NO_MEMORY = f"not enough memory: use fewer workers or smaller images, {AGAIN}"
 MEMORY_WORDS = ("can't allocate memory", "out of memory")  # torch raises a plain RuntimeError
 REPORT = "this is a fault of excite: run it again with --debug and report what it prints"
-
-
-def told(error: BaseException, command: str) -> tuple[str, int]:
-    """What to say about an error, and the exit code.
-
-    Args:
-        error: what went wrong.
-        command: what was run, such as "excite bench pointing".
-
-    Example:
-        >>> told(KeyError("x"), "excite attend")[0]
-        "excite attend: KeyError: 'x'; this is a fault of excite: run it again with --debug and report what it prints"
-        >>> told(OSError(28, "No space left on device", "out/a.png"), "excite attend")[0]
-        "'out/a.png': No space left on device; make room and start again: what was finished is kept"
-    """
-    if isinstance(error, ExciteError):
-        return str(error), FAILED
-    if isinstance(error, MemoryError) or any(words in str(error).lower() for words in MEMORY_WORDS):
-        return NO_MEMORY, FAILED
-    if isinstance(error, OSError) and error.errno is not None:
-        return _of_system(error), FAILED
-    reason = str(error).partition("Original Traceback")[0]  # torch adds the trace of a worker
-    said = textwrap.shorten(f"{type(error).__name__}: {reason}", 200).rstrip(" :")
-    return f"{command}: {said}; {REPORT}", UNFORESEEN
-
-
-def _of_system(error: OSError) -> str:
-    """What the system refused, and what to do about it."""
-    where = "" if error.filename is None else f"{os.fsdecode(error.filename)!r}: "
-    reason = error.strerror or os.strerror(error.errno or 0)
-    return f"{where}{reason}; {REMEDIES.get(error.errno or 0, f'mend that {AGAIN}')}"
-
-
-def flush_answers() -> str | None:
-    """Hand all answers over; why that cannot be done, "" if nobody reads them any more, None if all is well.
-
-    Otherwise Python would try when everything else is over, and show a trace.
-
-    Example:
-        >>> flush_answers() is None
-        True
-    """
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left has nowhere to go
-        broken = error.errno == errno.EPIPE
-        return "" if broken else f"cannot write the answers: {_of_system(error)}"
-    return None
-
-
-@contextmanager
-def quiet_hooks(stop_at_once: Callable[[], None]) -> Iterator[None]:
-    """For so long, an error that nobody can catch, in a thread or while things are tidied up, is one line as well.
-
-    Args:
-        stop_at_once: called when what got lost that way was the wish to stop.
-    """
-
-    def unraisable(lost: Any) -> None:
-        if isinstance(lost.exc_value, KeyboardInterrupt):
-            stop_at_once()
-        _note_lost("while tidying up", lost.exc_value)
-
-    before = sys.unraisablehook, threading.excepthook
-    sys.unraisablehook = unraisable
-    threading.excepthook = lambda lost: _note_lost("in a thread", lost.exc_value)
-    try:
-        yield
-    finally:
-        sys.unraisablehook, threading.excepthook = before
-
-
-def _note_lost(where: str, error: BaseException | None) -> None:
-    said = textwrap.shorten(f"{type(error).__name__}: {error}", 200)
-    sys.stderr.write(f"excite: note: {where}: {said}; --debug tells more\n")
-
-
-# Ctrl-C and SIGTERM: the first ends the work in order, the second at once; neither shows a trace.
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-CURSOR = "\x1b[?25h"  # a progress bar hides it
-
-
-class Stopping:
-    """Listens for a wish to stop, for as long as a command runs.
-
-    Attributes:
-        received: the signal that asked for it; None if none did.
-
-    Example:
-        >>> with Stopping() as stopping:
-        ...     stopping.received is None
-        True
-    """
-
-    def __init__(self) -> None:
-        self.received: int | None = None
-        self._before: dict[int, Any] = {}
-
-    @property
-    def code(self) -> int:
-        """The exit code of a command that was stopped: 130 after Ctrl-C, 143 after SIGTERM."""
-        return 128 + (self.received or signal.SIGINT)
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # nobody else may listen
-            for number in SIGNALS:
-                before = signal.getsignal(number)
-                if before in {signal.SIG_DFL, signal.default_int_handler}:  # one who ignores it goes on to do so
-                    self._before[number] = before
-                    signal.signal(number, self._stop)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-
-    def _stop(self, number: int, _frame: FrameType | None) -> None:
-        if self.received is not None:
-            self.at_once()
-        self.received = number
-        raise KeyboardInterrupt
-
-    def finish(self) -> None:
-        """The work is over: a wish to stop what little is left is fulfilled at once."""
-        self.received = self.received or signal.SIGINT
-
-    def at_once(self) -> None:
-        """End without tidying up: all files are whole at every moment, and the next run removes what is half done."""
-        told = f"{CURSOR if sys.stderr.isatty() else ''}excite: stopped at once; what was written down is kept\n"
-        os.write(2, told.encode())
-        os._exit(self.code)
-
-
-# The command ``excite`` and how it ends: an answer, or one line that says what to do.
-
-STOPPED = 130  # the exit code of a command that the user has stopped with Ctrl-C
 
 # oneDNN keeps a kernel for every shape of image it has met, a thousand by default: 130 MB on 1000 images of VOC
 KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "200")
@@ -220,7 +81,7 @@ def _version(value: bool) -> None:
 @app.callback(invoke_without_command=True)
 def options(
     context: typer.Context,
-    version: Annotated[  # noqa: ARG001 - its callback answers
+    version: Annotated[  # noqa: ARG001 - used by its callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")] = False,  # noqa: ARG001
@@ -249,60 +110,191 @@ def main(arguments: list[str] | None = None) -> None:
     warnings.showwarning = _note
     debug = "--debug" in given
     with ExitStack() as ending:
-        stopping = ending.enter_context(Stopping())
+        signals = ending.enter_context(StopSignals())
         if not debug:
-            ending.enter_context(quiet_hooks(stopping.at_once))
-        line, code = _run(given, stopping, debug=debug)
+            ending.enter_context(quiet_hooks(signals.at_once))
+        line, code = _run(given, signals, debug=debug)
         if line:
             typer.echo(f"excite: {line}", err=True)
-        if arguments is None:  # this process is the command: what ends after this is quiet, too
-            stopping.finish()
+        if arguments is None:  # this process is the command: it also ends quietly
+            signals.finish()
             ending.pop_all()
     raise SystemExit(code)
 
 
-def _run(arguments: list[str], stopping: Stopping, *, debug: bool) -> tuple[str | None, int]:
-    """What to say in the end, if anything, and the exit code."""
+def _run(arguments: list[str], signals: StopSignals, *, debug: bool) -> tuple[str | None, int]:
+    """The final message, if any, and the exit code."""
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]  # click's, or that of typer's own copy of click
     try:
-        code = app(  # --debug is welcome before and behind the command
+        code = app(  # --debug may come before or behind the command
             [argument for argument in arguments if argument != "--debug"],
             prog_name="excite",
             standalone_mode=False,
-            obj=arguments,  # for commands that write down how they were called
+            obj=arguments,  # for commands that record how they were called
         )
     except usage_error as error:
         return _one_line(error), 2
     except (KeyboardInterrupt, Exception) as error:
-        if stopping.received is None and not isinstance(error, KeyboardInterrupt):
+        if signals.received is None and not isinstance(error, KeyboardInterrupt):
             if debug:
                 raise
             flush_answers()
-            return told(error, _command(arguments))
-        code = STOPPED  # whatever else goes wrong then is of its making
+            return describe_error(error, _command(arguments))
+        code = STOPPED  # any other error then is a consequence
     unwritten = flush_answers()
     if code == STOPPED:
-        return "stopped; what was finished is kept", stopping.code
+        return "stopped; what was finished is kept", signals.code
     if unwritten is not None:
         return unwritten, FAILED
     return None, code or 0
 
 
 def _command(arguments: list[str]) -> str:
-    """What was run, without its options: "excite bench pointing"."""
+    """The command without its arguments: "excite bench pointing"."""
     groups = {group.name for group in app.registered_groups}
     words = [argument for argument in arguments if not argument.startswith("-")]
     return " ".join(["excite", *words[: 2 if words and words[0] in groups else 1]])
 
 
 def _note(message: Warning | str, *_where: object, **_more: object) -> None:
-    """A warning as one line; written so that a progress bar makes room for it."""
+    """A warning as one line, also above a progress bar."""
     sys.stderr.write(f"excite: note: {message}\n")
 
 
 def _one_line(error: Exception) -> str:
-    """What is wrong with the arguments, and where to read about them."""
-    said = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+    """A usage error as one line."""
+    message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "excite"
-    return f"{said[:1].lower()}{said[1:]} (see `{command} --help`)"
+    return f"{message[:1].lower()}{message[1:]} (see `{command} --help`)"
+
+
+# Errors as one line.
+
+
+def describe_error(error: BaseException, command: str) -> tuple[str, int]:
+    """The message of an error, and the exit code; ``command`` is for example "excite bench pointing".
+
+    Example:
+        >>> describe_error(KeyError("x"), "excite attend")[0]
+        "excite attend: KeyError: 'x'; this is a fault of excite: run it again with --debug and report what it prints"
+        >>> describe_error(OSError(28, "No space left on device", "out/a.png"), "excite attend")[0]
+        "'out/a.png': No space left on device; make room and start again: what was finished is kept"
+    """
+    if isinstance(error, ExciteError):
+        return str(error), FAILED
+    if isinstance(error, MemoryError) or any(words in str(error).lower() for words in MEMORY_WORDS):
+        return NO_MEMORY, FAILED
+    if isinstance(error, OSError) and error.errno is not None:
+        return _system_error(error), FAILED
+    reason = str(error).partition("Original Traceback")[0]  # torch adds the trace of a worker
+    summary = textwrap.shorten(f"{type(error).__name__}: {reason}", 200).rstrip(" :")
+    return f"{command}: {summary}; {REPORT}", UNEXPECTED
+
+
+def _system_error(error: OSError) -> str:
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)!r}: "
+    reason = error.strerror or os.strerror(error.errno or 0)
+    return f"{where}{reason}; {REMEDIES.get(error.errno or 0, f'mend that {AGAIN}')}"
+
+
+def flush_answers() -> str | None:
+    """Flush standard output; the error message of that, "" if the reader has gone, None without an error.
+
+    Python itself would flush at exit, and show a trace.
+
+    Example:
+        >>> flush_answers() is None
+        True
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest cannot be written
+        broken = error.errno == errno.EPIPE
+        return "" if broken else f"cannot write the answers: {_system_error(error)}"
+    return None
+
+
+@contextmanager
+def quiet_hooks(stop_at_once: Callable[[], None]) -> Iterator[None]:
+    """In the block, errors that cannot be caught, in a thread or a finaliser, are one line as well.
+
+    Args:
+        stop_at_once: called when such an error is a KeyboardInterrupt.
+    """
+
+    def unraisable(lost: Any) -> None:
+        if isinstance(lost.exc_value, KeyboardInterrupt):
+            stop_at_once()
+        _note_lost("while tidying up", lost.exc_value)
+
+    before = sys.unraisablehook, threading.excepthook
+    sys.unraisablehook = unraisable
+    threading.excepthook = lambda lost: _note_lost("in a thread", lost.exc_value)
+    try:
+        yield
+    finally:
+        sys.unraisablehook, threading.excepthook = before
+
+
+def _note_lost(where: str, error: BaseException | None) -> None:
+    summary = textwrap.shorten(f"{type(error).__name__}: {error}", 200)
+    sys.stderr.write(f"excite: note: {where}: {summary}; --debug tells more\n")
+
+
+# Ctrl-C and SIGTERM.
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CURSOR = "\x1b[?25h"  # a progress bar hides it
+
+
+class StopSignals:
+    """Handles Ctrl-C and SIGTERM in the block: the first raises a KeyboardInterrupt, the second ends the process.
+
+    Attributes:
+        received: the first signal, if any.
+
+    Example:
+        >>> with StopSignals() as signals:
+        ...     signals.received is None
+        True
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    @property
+    def code(self) -> int:
+        """The exit code after a signal: 130 after Ctrl-C, 143 after SIGTERM."""
+        return 128 + (self.received or signal.SIGINT)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # the only one that may
+            for number in SIGNALS:
+                before = signal.getsignal(number)
+                if before in {signal.SIG_DFL, signal.default_int_handler}:  # an ignored signal stays ignored
+                    self._before[number] = before
+                    signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        if self.received is not None:
+            self.at_once()
+        self.received = number
+        raise KeyboardInterrupt
+
+    def finish(self) -> None:
+        """The command is done: any further signal ends the process at once."""
+        self.received = self.received or signal.SIGINT
+
+    def at_once(self) -> None:
+        """End without cleanup: all files are complete at every moment, and the next run removes temporary ones."""
+        message = f"{CURSOR if sys.stderr.isatty() else ''}excite: stopped at once; what was written down is kept\n"
+        os.write(2, message.encode())
+        os._exit(self.code)

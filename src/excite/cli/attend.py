@@ -12,6 +12,7 @@ from excite.cli.console import print_columns, progress, tell_failures
 from excite.cli.options import (
     Address,
     Engine,
+    Fresh,
     FullyConvolutional,
     LabelsFile,
     Model,
@@ -20,8 +21,6 @@ from excite.cli.options import (
     Workers,
     executor_of,
 )
-
-__all__ = ["EXAMPLES", "command"]
 
 EXAMPLES = """\b
 Examples:
@@ -69,34 +68,27 @@ def command(
     out: Annotated[Path, typer.Option(help="The folder for overlays and results.")] = Path("excite-out"),
     overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw images.")] = True,
     arrays: Annotated[bool, typer.Option("--arrays", help="Also save each map as NPY.")] = False,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")
-    ] = False,
+    fresh: Fresh = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each image.")] = False,
 ) -> None:
     """Draw where a classifier sees each concept, and print probability, point, box and mass."""
-    from excite.autolabel.batch import Album, Question, split_arguments
+    from excite.autolabel.batch import AttendQuery, Batch, split_arguments
     from excite.models import Choice
 
     executor = executor_of(workers, engine, address)
     photos, wanted = split_arguments([photo, *(concepts or [])], out)
     choice = Choice(model, weights, labels, size, fully_convolutional)
-    question = Question.asked(
+    query = AttendQuery.of_options(
         model=choice, concepts=wanted, layers=layer, method=method, contrast=contrast, against=against, alpha=alpha
     )
-    album = Album(question, out, overlays=overlays, arrays=arrays, fresh=fresh)
-    for answer in progress(album.answers(photos, executor), len(photos)):
+    batch = Batch(query, out, overlays=overlays, arrays=arrays, fresh=fresh)
+    for answer in progress(batch.answers(photos, executor), len(photos)):
         if as_json:
             typer.echo(json.dumps(answer))
-        else:
-            _print(answer)
-    tell_failures(album.failures, len(photos))
-
-
-def _print(answer: dict[str, Any]) -> None:
-    """One image's findings as a table."""
-    typer.secho(answer["image"], bold=True)
-    print_columns([_row(found) for found in answer["maps"]])
+            continue
+        typer.secho(answer["image"], bold=True)
+        print_columns([_row(found) for found in answer["maps"]])
+    tell_failures(batch.failures, len(photos))
 
 
 def _row(found: dict[str, Any]) -> dict[str, str]:

@@ -9,9 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from excite.cli.console import print_columns, progress, tell_failures
-from excite.cli.options import Address, Engine, LabelsFile, Model, Size, Weights, Workers, executor_of
-
-__all__ = ["EXAMPLES", "command"]
+from excite.cli.options import (
+    Address,
+    AsJson,
+    Engine,
+    Fresh,
+    LabelsFile,
+    Model,
+    Size,
+    Weights,
+    Workers,
+    executor_of,
+)
 
 EXAMPLES = """\b
 Examples:
@@ -58,35 +67,33 @@ def command(
     out: Annotated[Path, typer.Option(help="The folder for the files; a run that was stopped goes on there.")] = Path(
         "excite-out/boxes"
     ),
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    fresh: Fresh = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write boxes around what your images show, for a detector to learn from.
 
     All that has to be known is what an image shows, not where. Stopped and started again, it goes on where it was.
     """
-    from excite.autolabel import Boxing, Question, find_format
-    from excite.autolabel.inputs import misread
+    from excite.autolabel import AutoLabeler, BoxQuery, find_format
+    from excite.autolabel.inputs import substitutions
     from excite.models import Choice
 
     if concept and from_folders:
         raise typer.BadParameter("--concepts-from-folders already says what to look for: leave --concept out")
     executor = executor_of(workers, engine, address)
     find_format(kind)
-    question = Question(tuple(concept or ()), from_folders, at_least, _how(method, layer, alpha))
+    query = BoxQuery(tuple(concept or ()), from_folders, at_least, _how(method, layer, alpha))
     classifier = Choice(model, weights, labels, size).load()
-    boxing = Boxing(classifier, folders, out, question, kind, fresh=fresh)
-    if taken := misread(boxing.wanted):
+    labeler = AutoLabeler(classifier, folders, out, query, kind, fresh=fresh)
+    if taken := substitutions(labeler.targets):
         typer.echo(f"excite: note: taken {taken}", err=True)
-    answer = boxing.write(workers=executor, progress=progress)
+    answer = labeler.write(workers=executor, progress=progress)
     typer.echo(json.dumps(answer)) if as_json else _print(answer)
     tell_failures(answer["failures"], answer["pictures"])
 
 
 def _how(method: str | None, layer: str | None, alpha: float | None) -> dict[str, Any]:
-    """What is not to be as usual, checked as far as that can be done without an image."""
+    """The arguments of `locate` other than the defaults, checked as far as possible without an image."""
     from excite.methods import find_method
     from excite.readouts.box import checked_alpha
 
@@ -96,7 +103,7 @@ def _how(method: str | None, layer: str | None, alpha: float | None) -> dict[str
 
 
 def _print(answer: dict[str, Any]) -> None:
-    """How many boxes of what, and what one should know about them."""
+    """Print the summary of a run."""
     if answer["concepts"]:
         print_columns([{"concept": name, "boxes": count} for name, count in answer["concepts"].items()])
     read = answer["pictures"] - len(answer["failures"])

@@ -1,4 +1,4 @@
-"""A progress bar on standard error for long work, and nothing at all for short work or when nobody looks."""
+"""Terminal output: a progress bar, aligned columns, and failures."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Item = TypeVar("Item")
 
 
 def progress(items: Iterable[Item], total: int, what: str = "pictures") -> Iterator[Item]:
-    """Pass ``items`` on while showing how many of ``total`` are done.
+    """Pass ``items`` on with a progress bar on standard error, if that is a terminal and ``total`` is not 1.
 
-    The bar is there only while an item is made: whatever the caller prints about it has the terminal to itself.
+    The bar is hidden while the caller handles an item, and may print.
     """
     if total < 2 or not sys.stderr.isatty():
         yield from items
@@ -39,28 +39,18 @@ def progress(items: Iterable[Item], total: int, what: str = "pictures") -> Itera
         bar.stop()
 
 
-# Aligned columns of text: never cut off, so that what is printed can be copied.
-
-
 def print_columns(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows under the names of their columns."""
-    lines = [[str(value) for value in row.values()] for row in rows]
-    names = list(rows[0])
-    widths = [max(len(line[k]) for line in [names, *lines]) for k in range(len(names))]
-    typer.secho(_aligned(names, widths), bold=True)
-    for line in lines:
-        typer.echo(_aligned(line, widths))
-
-
-def _aligned(words: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(word.ljust(width) for word, width in zip(words, widths, strict=True)).rstrip()
-
-
-# How a command ends that could not read everything: it says what, and its exit code is not 0.
+    """Print rows under the names of their columns, aligned and never cut off."""
+    lines = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    first, *others = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    typer.secho(first, bold=True)
+    for line in others:
+        typer.echo(line)
 
 
 def tell_failures(failures: Sequence[str], pictures: int) -> None:
-    """A line for each image or annotation that could not be read, and the end of the command if there is any."""
+    """Print a line for each image or annotation that could not be read; if there is any, exit with 1."""
     for failure in failures:
         typer.echo(f"excite: {failure}", err=True)
     if failures:

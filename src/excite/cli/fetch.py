@@ -9,8 +9,6 @@ import typer
 
 from excite.cli.console import progress
 
-__all__ = ["EXAMPLES", "command"]
-
 EXAMPLES = """\b
 Examples:
   excite fetch voc2007 --to data                 train, val and test, 0.9 GB
@@ -20,7 +18,7 @@ Examples:
 
 
 def _published(name: str) -> str:
-    """The name, if it is one: before anything else is missed, since some cannot be fetched whatever else is said."""
+    """Check the name before other options: some data sets cannot be fetched at all."""
     from excite.datasets.published import published_dataset
 
     published_dataset(name)
@@ -39,10 +37,6 @@ def command(
     from excite.datasets.published import fetch_dataset
 
     folder = fetch_dataset(
-        name,
-        to,
-        split or (),
-        say=typer.echo,
-        shown=lambda files, count: progress(files, count, "files"),
+        name, to, split or (), say=typer.echo, shown=lambda files, count: progress(files, count, "files")
     )
     typer.echo(f"next: excite bench pointing --data {folder} --split {(split or ['val'])[-1]}")

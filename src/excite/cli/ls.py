@@ -1,4 +1,4 @@
-"""``excite ls``: what there is to choose from, with the next step."""
+"""``excite ls``: models, layers, methods and labels, with the next step."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import typer
 
 from excite.cli.console import print_columns
 from excite.cli.options import Model, ModelArgument, Size, group
-
-__all__ = ["app"]
 
 app = group("List models, layers, methods or labels.")
 
@@ -97,7 +95,4 @@ def _show(rows: list[dict[str, Any]], as_json: bool, next_step: str) -> None:
 
 
 def _text(value: Any) -> str:
-    """A value as people read it."""
-    if isinstance(value, list):
-        return ", ".join(value)
-    return "" if value is None else str(value)
+    return ", ".join(value) if isinstance(value, list) else "" if value is None else str(value)

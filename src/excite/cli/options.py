@@ -1,4 +1,4 @@
-"""Options that several commands share: which classifier, and who does the work."""
+"""Options that several commands share, and their interpretation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from excite.tags.corpus import ColumnNames
 
 
-NOT_IN_NAMES = re.compile(r"[^\w.-]+")  # what a model's name may hold and a folder's should not
 MODEL_HELP = "The classifier: a name of `excite ls models`, torchvision:NAME, timm:NAME, or a Caffe or weights file."
 
 Model = Annotated[str, typer.Option(help=MODEL_HELP)]
@@ -79,8 +78,8 @@ Columns = Annotated[
 ]
 
 
-def columns_of(said: str | None, *, users_needed: bool = True) -> ColumnNames:
-    """What the columns of a corpus are called, as somebody has said; a column of users that is named must be there.
+def columns_of(given: str | None, *, users_needed: bool = True) -> ColumnNames:
+    """The names of the columns of a corpus, from ``--columns``; a column of users that is named must exist.
 
     Example:
         >>> columns_of("tags=keywords,user=owner")
@@ -88,18 +87,18 @@ def columns_of(said: str | None, *, users_needed: bool = True) -> ColumnNames:
     """
     from excite.tags.corpus import ColumnNames
 
-    usual = {"image": "image", "tags": "tags", "user": "user"}
-    for pair in said.split(",") if said else []:
+    names = {"image": "image", "tags": "tags", "user": "user"}
+    for pair in given.split(",") if given else []:
         name, equals, column = pair.partition("=")
-        if name not in usual or not equals or not column:
+        if name not in names or not equals or not column:
             raise typer.BadParameter(f"--columns names image, tags or user, as in tags=keywords, not {pair!r}")
-        usual[name] = column
+        names[name] = column
         users_needed |= name == "user"
-    return ColumnNames(**usual, users_needed=users_needed)
+    return ColumnNames(**names, users_needed=users_needed)
 
 
 def executor_of(workers: int | None, engine: str, address: str | None) -> Executor:
-    """Who does the work, checked before anything heavy is loaded.
+    """The executor, checked before anything heavy is loaded.
 
     Example:
         >>> executor_of(2, "local", None).workers
@@ -115,16 +114,16 @@ def executor_of(workers: int | None, engine: str, address: str | None) -> Execut
 
 
 def folder_name(model: str) -> str:
-    """What a model is called in the name of a folder.
+    """A model's name as part of the name of a folder.
 
     Example:
         >>> folder_name("torchvision:resnet18")
         'torchvision-resnet18'
     """
-    return NOT_IN_NAMES.sub("-", model)
+    return re.sub(r"[^\w.-]+", "-", model)
 
 
-# What commands share that compare methods, on one classifier or several: their options, and loading.
+# Options of the commands that compare methods.
 
 Data = Annotated[
     Path, typer.Option(help="The folder of annotated images: ImageNet, VOC, COCO, or your own in their format.")
@@ -146,6 +145,9 @@ Skip = Annotated[int, typer.Option(min=0, help="Leave out so many images first."
 Out = Annotated[Path, typer.Option(help="The folder for results; a run that was stopped goes on there.")]
 WithPage = Annotated[bool, typer.Option("--page/--no-page", help="Whether to make a page with figures.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Do everything again, also what an earlier run into this folder has done.")
+]
 
 
 def load_all(
@@ -155,7 +157,7 @@ def load_all(
     size: int | None,
     fully_convolutional: bool | None,
 ) -> list[Classifier]:
-    """The classifiers, all before the first is asked; those of one name are called as they were asked for.
+    """Load the classifiers. Where two have the same name, all get the name that the user gave.
 
     Example:
         >>> [classifier.name for classifier in load_all(None, None, None, None, None)]
@@ -168,16 +170,13 @@ def load_all(
     if len(choices) > 1 and (weights or labels):
         raise ModelError("--weights and --labels are for one --model: give several as files or folders of their own")
     found = [choice.load() for choice in choices]
-    calls = [classifier.name for classifier in found]
-    alike = len(set(calls)) < len(calls)
-    return [replace(one, name=choice.model) for one, choice in zip(found, choices, strict=True)] if alike else found
-
-
-# Commands that have commands: without one they say what there is.
+    if len({classifier.name for classifier in found}) == len(found):
+        return found
+    return [replace(one, name=choice.model) for one, choice in zip(found, choices, strict=True)]
 
 
 def group(description: str) -> typer.Typer:
-    """An empty group; called without a command, it prints its help and ends with 2."""
+    """An empty group of commands; called without a command, it prints its help and exits with 2."""
     app = typer.Typer(rich_markup_mode=None, help=description)
 
     @app.callback(invoke_without_command=True)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from excite.models import Choice
 
-__all__ = ["EXAMPLES", "command"]
-
 EXAMPLES = """\b
 Examples:
   excite serve --open                                    the page, in your browser
@@ -93,15 +91,11 @@ def command(
 
     check_installed()
     one = Choice("", weights, labels, size, fully_convolutional)
-    changed = {
-        "upload": None if max_upload is None else max_upload * MB,
-        "pixels": max_pixels,
-        "waiting": waiting,
-    }
+    changed = {"upload": max_upload and max_upload * MB, "pixels": max_pixels, "waiting": waiting}
     limits = Limits(**{name: value for name, value in changed.items() if value is not None})
     service = Service(_choices(models or [], one), limits)
-    for name in service.offers if models else ():
-        _ = service.offer(name).classifier  # a wrong one is told now, and not to whoever asks first
+    for name in service.models if models else ():
+        _ = service.served_model(name).classifier  # an error now, and not at the first request
     serve(
         service,
         host=host,
@@ -115,7 +109,7 @@ def command(
 
 
 def _choices(models: Sequence[str], one: Choice) -> Mapping[str, Choice]:
-    """The classifiers by the names that people choose them by; options for one are for the only one."""
+    """The classifiers by their names on the page; the options of one need a single classifier."""
     from dataclasses import replace
 
     if one != replace(one, weights=None, labels=None, size=None, fully_convolutional=None) and len(models) != 1:
@@ -130,14 +124,14 @@ def _choices(models: Sequence[str], one: Choice) -> Mapping[str, Choice]:
 
 
 def _name(model: str) -> str:
-    """What a classifier is called on the page; that of a file is its own, without the folder."""
+    """The name of a classifier on the page; that of a file is its stem."""
     path = Path(model)
     is_file = path.exists() or (path.suffix and ":" not in model)  # timm:NAME.TAG has a dot, and is no file
     return path.stem or model if is_file else model
 
 
 def _reports(folder: Path | None) -> Path | None:
-    """The folder of reports, which has to be there if somebody names it."""
+    """The folder of reports, which must exist if it is named."""
     if folder is None:
         return REPORTS if REPORTS.is_dir() else None
     if not folder.is_dir():

@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, locked, fetched and unpacked."""
+"""Files: atomic writes, locks, downloads and archives."""

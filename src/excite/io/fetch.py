@@ -1,4 +1,4 @@
-"""Files from the net: kept in one folder, resumed where a fetch was cut off, and believed only by their hash."""
+"""Downloads: cached in one folder, resumed after an interruption, verified by their hash."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from excite.io.locks import locked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Remote", "cache_folder", "digest_of", "fetch", "fetch_to", "fetch_unknown", "is_published"]
-
 CHUNK = 1 << 20
 PATIENCE = 30  # seconds without a byte
 HASHES = {40: "SHA-1", 64: "SHA-256"}  # by the length of their hexadecimal digits
@@ -29,14 +27,14 @@ HASHES = {40: "SHA-1", 64: "SHA-256"}  # by the length of their hexadecimal digi
 
 @dataclass(frozen=True)
 class Remote:
-    """A file that can be fetched.
+    """A file on the web.
 
     Attributes:
-        name: What it is called here.
-        url: Where it lies.
-        digest: Its SHA-1 or SHA-256, in hexadecimal.
-        mirrors: Where else it lies; asked in turn when the one before does not give it.
-        size: How many bytes it has, where that is known.
+        name: its local name.
+        url: its address.
+        digest: its SHA-1 or SHA-256, in hexadecimal.
+        mirrors: other addresses, tried in turn.
+        size: its number of bytes, where known.
     """
 
     name: str
@@ -47,78 +45,63 @@ class Remote:
 
 
 def cache_folder() -> Path:
-    """Where fetched files are kept: ``$EXCITE_HOME``, or ``~/.cache/excite``."""
+    """The folder of the cache: ``$EXCITE_HOME``, or ``~/.cache/excite``."""
     home = os.environ.get("EXCITE_HOME")
     return Path(home) if home else Path.home() / ".cache" / "excite"
 
 
 def fetch(remote: Remote, folder: str) -> Path:
-    """The file, from the cache or else from the net.
+    """The path of the file in a folder of the cache ("weights"), downloaded if it is not there.
 
-    It is written beside its place and moved there when its hash is right, so a file that is there is whole. A fetch
-    that was cut off goes on where it stopped.
-
-    Args:
-        remote: what to fetch.
-        folder: the part of the cache it belongs to ("weights").
+    A download is moved into place when its hash is right, so a file in the cache is complete. An interrupted download
+    is resumed.
 
     Raises:
-        FetchError: it cannot be had, or is not what its publisher made.
+        FetchError: it cannot be downloaded, or its hash differs.
 
     Example:
         >>> fetch(Remote("net.caffemodel", "https://example.org/net.caffemodel", "..."), "weights")  # doctest: +SKIP
     """
-    place = cache_folder() / folder / remote.name
-    return place if place.is_file() else fetch_to(remote, place)
+    path = cache_folder() / folder / remote.name
+    return path if path.is_file() else fetch_to(remote, path)
 
 
-def fetch_to(remote: Remote, place: Path) -> Path:
-    """The file at a place of one's own; one that is there already is believed by its hash only, too.
+def fetch_to(remote: Remote, path: Path) -> Path:
+    """Download a file to a path. A file that is there already is verified by its hash.
 
     Raises:
-        FetchError: it cannot be had, or is not what its publisher made.
+        FetchError: it cannot be downloaded, or its hash differs.
 
     Example:
         >>> fetch_to(Remote("val2017.zip", "https://example.org/val2017.zip", "..."), Path("val2017.zip"))
         ... # doctest: +SKIP
     """
-    if place.is_file():
-        if not is_published(place, remote):
-            raise FetchError(f"{place} is not the file that was published: move it away, and start again.")
-        return place
-    partial = place.with_name(place.name + ".part")
-    _download_somewhere(remote, partial, place)
+    if path.is_file():
+        if not is_published(path, remote):
+            raise FetchError(f"{path} is not the file that was published: move it away, and start again.")
+        return path
+    partial = _download_any(remote, path)
     if not is_published(partial, remote):
         partial.unlink()
         kind = HASHES[len(remote.digest)]
         raise FetchError(f"What {remote.url} gave is not what was published (its {kind} differs): start again.")
-    partial.replace(place)
-    return place
+    return partial.replace(path)
 
 
-def fetch_unknown(url: str, place: Path, most: int | None = None) -> Path:
-    """A file of which nobody published a hash: believed when all its bytes have come; one that is there is taken.
-
-    Args:
-        url: where it lies.
-        place: where it shall lie.
-        most: how many bytes it may have.
+def fetch_unverified(url: str, path: Path, most: int | None = None) -> Path:
+    """Download a file without a published hash: accepted when all its bytes have arrived, at most ``most`` of them.
 
     Raises:
-        FetchError: it cannot be had, or is too large.
+        FetchError: it cannot be downloaded, or is too large.
 
     Example:
-        >>> fetch_unknown("https://example.org/cat.jpg", Path("cat.jpg"), most=1_000_000)  # doctest: +SKIP
+        >>> fetch_unverified("https://example.org/cat.jpg", Path("cat.jpg"), most=1_000_000)  # doctest: +SKIP
     """
-    if place.is_file():
-        return place
-    partial = place.with_name(place.name + ".part")
-    _download_somewhere(Remote(place.name, url, ""), partial, place, most)
-    return partial.replace(place)
+    return path if path.is_file() else _download_any(Remote(path.name, url, ""), path, most).replace(path)
 
 
 def is_published(path: Path, remote: Remote) -> bool:
-    """Whether a file is the one that was published, by its hash."""
+    """Whether a file has the hash that was published."""
     return digest_of(path, HASHES[len(remote.digest)]) == remote.digest
 
 
@@ -129,25 +112,26 @@ def digest_of(path: Path, kind: str = "SHA-1") -> str:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
-def _download_somewhere(remote: Remote, partial: Path, place: Path, most: int | None = None) -> None:
-    """From the first address that gives it; what one began, the next goes on with."""
-    refusals = []
+def _download_any(remote: Remote, path: Path, most: int | None = None) -> Path:
+    """Download from the first address that works, each resuming the one before; returns the partial file beside it."""
+    partial = path.with_name(path.name + ".part")
+    errors = []
     for url in (remote.url, *remote.mirrors):
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             _download(url, remote.name, partial, most)
-        except (OSError, HTTPException, ValueError) as error:  # urllib's own errors, and an address that is none
-            refusals.append(f"{url}: {getattr(error, 'reason', None) or error}")
+        except (OSError, HTTPException, ValueError) as error:  # urllib's own errors, and an invalid address
+            errors.append(f"{url}: {getattr(error, 'reason', None) or error}")
         else:
-            return
+            return partial
     raise FetchError(
-        f"Cannot fetch {'; nor '.join(refusals)}. Start again to resume, or put the file at {place} yourself."
+        f"Cannot fetch {'; nor '.join(errors)}. Start again to resume, or put the file at {path} yourself."
     )
 
 
 @cache
 def _opener() -> web.OpenerDirector:
-    """As urllib's own, but for the web only: no redirection leads to a file or to an FTP server."""
+    """As urllib's own, but for HTTP only: no redirection leads to a local file or to an FTP server."""
     opener = web.OpenerDirector()
     handlers = (web.ProxyHandler, web.HTTPHandler, web.HTTPSHandler, web.HTTPRedirectHandler)
     for handler in (*handlers, web.HTTPDefaultErrorHandler, web.HTTPErrorProcessor, web.UnknownHandler):
@@ -156,7 +140,7 @@ def _opener() -> web.OpenerDirector:
 
 
 def urlopen(request: Request, timeout: float) -> Any:
-    """Ask for a file; named as what it stands for."""
+    """As `urllib.request.urlopen`, for HTTP only."""
     return _opener().open(request, timeout=timeout)
 
 
@@ -166,26 +150,28 @@ def _download(url: str, name: str, partial: Path, most: int | None = None) -> No
         raise URLError("the address must begin with http:// or https://")
     request = Request(url, headers={"Range": f"bytes={done}-"} if done else {})  # noqa: S310 - checked above
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:
-            resumed = answer.status == 206
-            length = answer.headers.get("Content-Length")
-            with _alone(partial, done if resumed else 0) as file:
-                total = int(length) + (done if resumed else 0) if length else None
-                for chunk in _shown(_chunks(answer), name, done if resumed else 0, total):
+        with urlopen(request, timeout=PATIENCE) as response:
+            begin = done if response.status == 206 else 0  # a server without ranges sends everything again
+            length = response.headers.get("Content-Length")
+            total = int(length) + begin if length else None
+            with _open_alone(partial, begin) as file:
+                for chunk in _with_progress(iter(lambda: response.read(CHUNK), b""), name, begin, total):
                     file.write(chunk)
-                    _check_size(max(file.tell(), total or 0), most, partial)
+                    if most is not None and max(file.tell(), total or 0) > most:
+                        partial.unlink()
+                        raise URLError(f"it has more than {most} bytes")
                 written = file.tell()
     except HTTPError as error:
         error.close()  # it holds the connection
-        if error.code == 416 and done:  # nothing is left to fetch: the hash will tell whether it is whole
+        if error.code == 416 and done:  # nothing is left to download; the hash is verified next
             return
         raise
     if total is not None and written < total:
         raise URLError(f"the connection broke after {written} of {total} bytes")
 
 
-def _alone(partial: Path, begin: int) -> BinaryIO:
-    """What has come so far, to go on with: two runs that append to one file would spoil it for both."""
+def _open_alone(partial: Path, begin: int) -> BinaryIO:
+    """The partial file, to append to from byte ``begin`` on; an error if another run is downloading it."""
     file = partial.open("ab")
     if locked(file) is False or (begin and file.tell() != begin):
         file.close()
@@ -195,20 +181,8 @@ def _alone(partial: Path, begin: int) -> BinaryIO:
     return file
 
 
-def _check_size(size: int, most: int | None, partial: Path) -> None:
-    """Stop at the first sign that a file has more bytes than it may have; what has come of it is of no use."""
-    if most is not None and size > most:
-        partial.unlink()
-        raise URLError(f"it has more than {most} bytes")
-
-
-def _chunks(answer: BinaryIO) -> Iterator[bytes]:
-    while chunk := answer.read(CHUNK):
-        yield chunk
-
-
-def _shown(chunks: Iterator[bytes], name: str, done: int, total: int | None) -> Iterator[bytes]:
-    """The chunks, with a progress bar where somebody looks."""
+def _with_progress(chunks: Iterator[bytes], name: str, done: int, total: int | None) -> Iterator[bytes]:
+    """The chunks, with a progress bar on a terminal."""
     if not sys.stderr.isatty():
         yield from chunks
         return

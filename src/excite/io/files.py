@@ -1,8 +1,8 @@
-"""Files that are either whole or not there.
+"""Atomic writes: a file is complete or absent, also after a kill, on a full disk, or with two writers of one name.
 
-A run over a large collection is stopped, a disk fills up, a second process writes the same name: a reader
-must never find half a file and take it for a result. So everything is written beside its place and moved
-there in one step.
+Content is written to a temporary file in the same folder (a move between disks is not atomic) and moved into place when
+it is complete. A temporary file is locked while it is written, and the lock ends with its process: an unlocked one is
+the leftover of a killed process, and the next writer into that folder removes it.
 """
 
 from __future__ import annotations
@@ -30,114 +30,85 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-# Files that are not finished yet, and those that never will be because whoever wrote them was killed.
-#
-# A file is locked for as long as somebody writes it, and a lock ends with its process. So a half file that nobody has
-# locked is waste, and whoever writes into the same folder next removes it; one that another run is writing stays.
+TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
 
-HALF = re.compile(r"\.[0-9a-f]{32}\.tmp")
-
-_swept: set[str] = set()  # to look through a large folder for every file would take long
+_cleaned: set[str] = set()  # folders whose leftovers this process has removed: a large one takes long to list
 
 
-def half_name(place: Path) -> Path:
-    """A name beside a place for what is not finished: a move between disks is not one step.
+def temporary_path(path: Path) -> Path:
+    """A new name for a temporary file in the folder of ``path``.
 
     Example:
-        >>> len(half_name(Path("out/map.png")).name)
+        >>> len(temporary_path(Path("out/map.png")).name)
         37
     """
-    return place.with_name(f".{uuid4().hex}.tmp")
+    return path.with_name(f".{uuid4().hex}.tmp")
 
 
 @contextmanager
-def half_file(place: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """A new file beside a place, open for writing. It is gone afterwards unless it was moved.
+def temporary_file(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new temporary file beside ``path``, open for writing and locked. It is removed afterwards unless it was moved.
 
     Example:
-        >>> with half_file(Path("whole.txt")) as (path, file):
+        >>> with temporary_file(Path("whole.txt")) as (path, file):
         ...     _ = file.write(b"whole")
         ...     path.replace("whole.txt")
         PosixPath('whole.txt')
     """
-    path, file = _new_and_locked(place)
-    held = os.dup(file.fileno())  # the lock stays when the file is closed, until it was moved
+    temporary, file = _new_locked_file(path)
+    descriptor = os.dup(file.fileno())  # keeps the lock when the file is closed, until it is moved
     try:
         with file:
-            yield path, file
+            yield temporary, file
     finally:
         with suppress(OSError):  # after a success there is nothing to remove
-            path.unlink()
-        os.close(held)
+            temporary.unlink()
+        os.close(descriptor)
 
 
-def sweep_once(folder: Path) -> None:
-    """Remove what killed runs left half-written in a folder, the first time that this process asks for it.
-
-    Example:
-        >>> sweep_once(Path("not there"))
-    """
-    name = os.path.abspath(folder)  # noqa: PTH100 - a Path is slow, and this is asked for every file
-    if name not in _swept:
-        _swept.add(name)
-        sweep(folder)
-
-
-def sweep(folder: Path) -> None:
-    """Remove what killed runs left half-written in a folder; links are half-made for a moment only, and go too.
-
-    Example:
-        >>> sweep(Path("not there"))
-    """
-    with suppress(OSError), os.scandir(folder) as entries:  # whoever cannot write here is told so when it matters
-        for entry in entries:
-            if HALF.fullmatch(entry.name):
-                with suppress(OSError):
-                    _remove_if_abandoned(Path(entry.path))
-
-
-def _remove_if_abandoned(path: Path) -> None:
-    if path.is_symlink():
-        path.unlink()
-        return
-    with path.open("rb") as file:
-        if locked(file):
-            path.unlink()
-
-
-def _new_and_locked(place: Path) -> tuple[Path, BinaryIO]:
+def _new_locked_file(path: Path) -> tuple[Path, BinaryIO]:
     while True:
-        path = half_name(place)
-        file = path.open("xb")
+        temporary = temporary_path(path)
+        file = temporary.open("xb")
         locked(file, wait=True)
-        if path.exists():
-            return path, file
-        file.close()  # somebody swept between the two steps
+        if temporary.exists():
+            return temporary, file
+        file.close()  # another process removed it before it was locked
 
 
-# Files that are either whole or not there.
-#
-# A run over a large collection is stopped, a disk fills up, a second process writes the same name: a reader must
-# never find half a file and take it for a result. So everything is written beside its place and moved there in one
-# step.
+def remove_leftovers_once(folder: Path) -> None:
+    """`remove_leftovers`, once for each folder and process."""
+    name = os.path.abspath(folder)  # noqa: PTH100 - a Path is slow, and this is called for every file
+    if name not in _cleaned:
+        _cleaned.add(name)
+        remove_leftovers(folder)
 
 
-def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]) -> Path:
-    """Give ``write`` a binary file to fill, and put that file in place only when it is whole.
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of killed processes from a folder; links too, which are temporary for a moment only.
 
-    Missing folders are made. When anything fails, also an interruption, an older file of that name stays as
-    it was and nothing is left behind. A link is followed, so that the file it points to is the one replaced.
+    Example:
+        >>> remove_leftovers(Path("not there"))
+    """
+    with suppress(OSError), os.scandir(folder) as entries:  # missing permissions show up when something is written
+        for path in (Path(entry.path) for entry in entries if TEMPORARY.fullmatch(entry.name)):
+            with suppress(OSError):
+                if path.is_symlink():
+                    path.unlink()
+                    continue
+                with path.open("rb") as file:
+                    if locked(file):
+                        path.unlink()
 
-    Args:
-        path: where the file shall be.
-        write: fills the open file.
 
-    Returns:
-        The path.
+def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> Path:
+    """Write a file with ``write``, which gets it open in binary mode, and move it to ``path`` when it is complete.
+
+    Missing folders are made, links followed. After any failure, also an interruption, an older file at ``path`` is
+    unchanged and no temporary file remains.
 
     Raises:
-        ExciteError: the folder cannot be made or written to, or there is something at the path that is not a
-            file.
+        ExciteError: the folder cannot be made or written to, or ``path`` is not a file.
 
     Example:
         >>> atomic_write("example.txt", lambda file: print(file.write(b"whole")))
@@ -145,35 +116,31 @@ def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]
         PosixPath('example.txt')
     """
     path = Path(path)
-    place = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path))
     try:
-        if place.exists() and not place.is_file():
+        if target.exists() and not target.is_file():
             raise ExciteError(f"cannot write {str(path)!r}: it is a folder or a device, give the name of a file.")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        sweep_once(place.parent)
-        with half_file(place) as (temporary, file):
-            _write_whole(file, write)
-            if place.exists():
-                shutil.copymode(place, temporary)
-            temporary.replace(place)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers_once(target.parent)
+        with temporary_file(target) as (temporary, file):
+            with file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())  # a move may otherwise reach the disk before the content
+            if target.exists():
+                shutil.copymode(target, temporary)
+            temporary.replace(target)
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
         raise ExciteError(f"cannot write {str(path)!r}: {reason}; is the folder writable, has it room?") from error
     return path
 
 
-def _write_whole(file: BinaryIO, write: Callable[[BinaryIO], None]) -> None:
-    """Fill a new file and wait until the disk has it: a move may otherwise outrun the content it moves."""
-    with file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def save_png(image: Image.Image, path: str | os.PathLike[str]) -> Path:
-    """Write an image as PNG, whatever the name ends in: no pixel is lost.
+    """Write an image as PNG, whatever the suffix: PNG is lossless.
 
     Example:
+        >>> from PIL import Image
         >>> save_png(Image.new("RGB", (2, 2)), "example.png")
         PosixPath('example.png')
     """
@@ -181,7 +148,7 @@ def save_png(image: Image.Image, path: str | os.PathLike[str]) -> Path:
 
 
 def save_npy(array: np.ndarray[Any, Any] | Tensor, path: str | os.PathLike[str]) -> Path:
-    """Write numbers as NumPy's own format, without pickles, so that anyone may safely load them.
+    """Write numbers as NPY without pickles, so that they are safe to load.
 
     Example:
         >>> save_npy(np.zeros((7, 7)), "example.npy")
@@ -193,6 +160,16 @@ def save_npy(array: np.ndarray[Any, Any] | Tensor, path: str | os.PathLike[str])
     return atomic_write(path, lambda file: np.save(file, numbers, allow_pickle=False))
 
 
+def save_bytes(content: bytes, path: str | os.PathLike[str]) -> Path:
+    """Write bytes.
+
+    Example:
+        >>> save_bytes(b"whole", "example.bin")
+        PosixPath('example.bin')
+    """
+    return atomic_write(path, lambda file: file.write(content))
+
+
 def save_text(text: str, path: str | os.PathLike[str]) -> Path:
     """Write text as UTF-8.
 
@@ -200,11 +177,11 @@ def save_text(text: str, path: str | os.PathLike[str]) -> Path:
         >>> save_text("whole", "example.txt")
         PosixPath('example.txt')
     """
-    return atomic_write(path, lambda file: _write_bytes(file, text.encode()))
+    return save_bytes(text.encode(), path)
 
 
 def save_csv(rows: Iterable[Iterable[object]], path: str | os.PathLike[str]) -> Path:
-    """Write rows as CSV in UTF-8, the names of the columns being the first of them.
+    """Write rows as CSV in UTF-8; the first row holds the names of the columns.
 
     Example:
         >>> save_csv([["tag", "count"], ["sea", 3]], "example.csv")
@@ -215,22 +192,10 @@ def save_csv(rows: Iterable[Iterable[object]], path: str | os.PathLike[str]) -> 
     return save_text(text.getvalue(), path)
 
 
-def to_numpy(values: Tensor) -> np.ndarray[Any, Any]:
-    """The tensor as an array on the CPU; bfloat16, which NumPy does not know, becomes float32.
-
-    Example:
-        >>> to_numpy(Tensor([1.0]))
-        array([1.], dtype=float32)
-    """
-    values = values.detach().cpu()
-    return (values.float() if values.dtype is bfloat16 else values).numpy()
-
-
 def save_json(obj: object, path: str | os.PathLike[str]) -> Path:
     """Write plain Python values as JSON, one line per entry of the outermost list or dictionary.
 
-    One line per entry is readable for a dozen fields, and for a map's thousands of values too. NaN and
-    infinity are refused: JSON has no word for them, and other programs stumble over what Python would write.
+    NaN and infinity are refused: they are not JSON, and other programs cannot read what Python would write.
 
     Example:
         >>> save_json({"concept": "cat", "point": [3, 4]}, "example.json")
@@ -243,11 +208,7 @@ def save_json(obj: object, path: str | os.PathLike[str]) -> Path:
         raise ExciteError(
             f"cannot write {str(path)!r}: {reason}; use finite numbers, text, lists, dictionaries."
         ) from error
-    return atomic_write(path, lambda file: _write_bytes(file, content))
-
-
-def _write_bytes(file: BinaryIO, content: bytes) -> None:
-    file.write(content)
+    return save_bytes(content, path)
 
 
 def _json_lines(obj: object) -> str:
@@ -263,3 +224,14 @@ def _json_lines(obj: object) -> str:
 
 def _json(obj: object) -> str:
     return json.dumps(obj, ensure_ascii=False, allow_nan=False)
+
+
+def to_numpy(values: Tensor) -> np.ndarray[Any, Any]:
+    """The tensor as an array on the CPU; bfloat16, which NumPy does not know, becomes float32.
+
+    Example:
+        >>> to_numpy(Tensor([1.0]))
+        array([1.], dtype=float32)
+    """
+    values = values.detach().cpu()
+    return (values.float() if values.dtype is bfloat16 else values).numpy()

@@ -1,4 +1,4 @@
-"""Whether somebody else is writing a file: a lock that ends with its process, also when that is killed."""
+"""File locks that end with their process, also when it is killed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def locked(file: BinaryIO | int, *, wait: bool = False) -> bool | None:
-    """Lock an open file until it is closed.
+    """Lock an open file, or a file descriptor, until it is closed.
 
     Args:
-        file: the file, or its number.
-        wait: wait for whoever holds it.
+        file: the file.
+        wait: wait until the present holder of the lock releases it.
 
     Returns:
-        Whether it is ours now; False if another process, or another opening of the file, holds it; None where there
-        are no such locks: Windows, and some file systems of the net.
+        True if this call locked it; False if another process, or another opening of the file, holds the lock; None
+        where there are no such locks (Windows, some network file systems).
 
     Example:
         >>> from pathlib import Path
@@ -37,21 +37,18 @@ def locked(file: BinaryIO | int, *, wait: bool = False) -> bool | None:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except OSError:  # this file system has none: whoever starts two runs into one folder is on their own
+    except OSError:  # this file system has no locks
         return None
     return True
 
 
-# One run at a time writes a folder: two would replace each other's files.
-
-
 class Lock:
-    """A lock on a folder that ends with its process, also when that is killed.
+    """A lock on a folder: one run at a time writes into it.
 
     Args:
-        folder: the folder; it need not be there yet.
-        trace: lock a file in it, ``.lock``, which stays; otherwise the folder itself, which the file systems of the net
-            cannot do: two machines are then not kept apart.
+        folder: the folder; it is made if missing.
+        trace: lock a file ``.lock`` in it, which stays there; otherwise the folder itself, which does not keep two
+            machines apart on a network file system.
 
     Example:
         >>> from pathlib import Path
@@ -66,7 +63,11 @@ class Lock:
         self._file: int | None = None
 
     def take(self) -> bool:
-        """Whether it is taken anew; False if it was held already."""
+        """Take the lock; False if this object holds it already.
+
+        Raises:
+            ExciteError: another run holds it, or the folder cannot be written to.
+        """
         if self._file is not None:
             return False
         try:
@@ -83,15 +84,15 @@ class Lock:
             raise ExciteError(f"another run is writing {str(self._folder)!r}: wait for it, or use another --out")
         return True
 
+    def release(self) -> None:
+        """Release the lock."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
     def __enter__(self) -> Self:
         self.take()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-    def release(self) -> None:
-        """Let others write."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None

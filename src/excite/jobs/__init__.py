@@ -1,7 +1,4 @@
-"""Who does the work: this process, several processes, or a Ray cluster of many machines.
-
-All give the same answers in the same order; what is done for each task, and what is written down, is not their matter.
-"""
+"""Long runs over many tasks: the executors that run them, and the stores that keep their results."""
 
 from excite.jobs.executor import ENGINES, Executor, Job, Outcome, Runner, attempt
 from excite.jobs.results import Entry, JsonLinesStore, ResultStore, open_results

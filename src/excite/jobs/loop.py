@@ -1,4 +1,4 @@
-"""The one loop of all long work: image by image, resumed where it was stopped, by one worker or many."""
+"""The loop of all long runs: task by task, resumable, with one worker or many."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ if TYPE_CHECKING:
 
     from excite.jobs import Entry, ResultStore, Runner
 
-__all__ = ["Progress", "Work", "answered", "no_progress", "run"]
-
 Task = TypeVar("Task", contravariant=True)  # noqa: PLC0105 - a word is a better name
 
 
 class Work(Protocol[Task]):
-    """What is done for each task. Several processes can share it when it can be pickled."""
+    """The computation for each task. It must be picklable to run in several processes."""
 
     def key(self, task: Task) -> str:
-        """Changes when the task, or anything that is asked of it, does."""
+        """Identifies the result: changes when the task or the computation does."""
 
     def __call__(self, task: Task) -> dict[str, Any]:
-        """The answer, as plain values for JSON."""
+        """The result, as plain values for JSON."""
 
 
 class Progress(Protocol):
-    """Passes things on while it shows how many of a total there are."""
+    """Passes items on while it shows how many of a total there are."""
 
     def __call__(self, items: Iterable[Any], total: int, what: str = "pictures", /) -> Iterator[Any]:
-        """The same things."""
+        """The same items."""
 
 
 def no_progress(items: Iterable[Any], _total: int, _what: str = "pictures") -> Iterator[Any]:
-    """Show nothing of how far the work is.
+    """A `Progress` that shows nothing.
 
     Example:
         >>> list(no_progress([1, 2], 2))
@@ -54,20 +52,19 @@ def run(
     workers: int | Executor | Runner = 1,
     failures: list[str] | None = None,
 ) -> Iterator[Entry]:
-    """Do the work for each task and write each answer down at once; what is written down already is not done again.
+    """Compute the result of each task and store it at once; stored results are not computed again.
 
-    The answers come in the order of the tasks, the same whoever does the work: all compute on one thread, because the
-    last digits of a sum depend on how it was shared out.
+    The results come in the order of the tasks and do not depend on the executor: every worker computes on one thread,
+    because the last digits of a sum depend on the number of threads.
 
     Args:
-        work: what to do.
-        tasks: what to do it for.
-        store: where the answers are kept.
-        workers: who does it: how many processes of this machine, a crew, or a team that has this work ready. With 1,
-            this process does it.
+        work: the computation.
+        tasks: its inputs.
+        store: keeps the results.
+        workers: a number of processes (1: this one), an executor, or a runner that was started with this work.
         failures: gets a line for each task whose image or annotation cannot be read; without it, that is an error.
     """
-    # closed in any case: otherwise, after an error of whoever reads the answers, workers would go on with the rest
+    # closed in any case: otherwise, after an error of the consumer, workers would go on with the rest
     with closing(answered(work, tasks, store, workers=workers, failures=failures)) as pairs:
         for _, entry in pairs:
             yield entry
@@ -83,15 +80,15 @@ def answered(
     still: Callable[[Entry], bool] = bool,
     writes: Path | None = None,
 ) -> Generator[tuple[Any, Entry], None, None]:
-    """As `run`, each answer with its task.
+    """As `run`, each result with its task.
 
     Args:
-        work: what to do.
-        tasks: what to do it for.
-        store: where the answers are kept.
-        workers: who does it.
-        failures: gets a line for each task that cannot be read.
-        still: whether an earlier answer still counts.
+        work: as for `run`.
+        tasks: as for `run`.
+        store: as for `run`.
+        workers: as for `run`.
+        failures: as for `run`.
+        still: whether a stored result is still valid.
         writes: a folder into which the work itself writes files.
     """
     try:
@@ -117,7 +114,7 @@ def answered(
 def _jobs(
     work: Work[Task], tasks: Iterable[Task], done: Mapping[str, Entry], still: Callable[[Entry], bool]
 ) -> Iterator[Job]:
-    """What is to be done, made one by one when somebody is free for it: there may be a hundred million."""
+    """The jobs, made one by one: there may be a hundred million."""
     for task in tasks:
         key = attempt(work.key, task)
         if isinstance(key, ExciteError):

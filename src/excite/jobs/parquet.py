@@ -1,4 +1,8 @@
-"""A folder of answers that survives being killed: Parquet files, each whole at every moment."""
+"""A result store of Parquet files, each complete at every moment.
+
+A value that is text, a number or a boolean has a column of its own type, so that other programs can filter and sum;
+lists and dictionaries are JSON text. Every value is restored exactly.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import ExciteError
-from excite.io.files import atomic_write, sweep
+from excite.io.files import atomic_write, remove_leftovers
 from excite.io.locks import Lock
 
 if TYPE_CHECKING:
@@ -25,13 +29,11 @@ if TYPE_CHECKING:
     from excite.jobs.results import Entry
 
 
-# Answers as rows of a Parquet file, and back again to the last digit.
-#
-# A value that is text, a number or a truth in itself has a column of its own type; lists and the like are JSON text.
-# So every program that reads Parquet can filter and sum, and what it needs a parser for is little.
-
+ROWS = 2000  # of a file; the last file is rewritten until it has so many
+SECONDS = 5.0  # after which a result is on the disk at the latest
+PART = re.compile(r"part-(\d{5,})\.parquet")
 ODD = "odd_row"
-"""The column for a row that does not fit the others, as JSON text of all of it; empty in nearly every row."""
+"""The column for the JSON text of a whole row that does not fit the columns; empty in nearly every row."""
 
 MARK = b"excite"
 PLAIN: dict[type, str] = {str: "string", bool: "bool", int: "int64", float: "double"}
@@ -40,7 +42,7 @@ SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
 
 def arrow() -> Any:
-    """The package pyarrow with its reader of Parquet and its functions.
+    """The package pyarrow, with its modules ``parquet`` and ``compute`` imported.
 
     Example:
         >>> arrow().__name__
@@ -56,7 +58,7 @@ def arrow() -> Any:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a file: for each name of an answer's values its kind.
+    """The columns of a file: the kind of each field of a result.
 
     Example:
         >>> columns = Columns.of([{"key": "a", "image": "cat.jpg", "size": [4, 3]}])
@@ -70,13 +72,13 @@ class Columns:
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> Columns:
-        """Columns that suit these answers; a column is of the kind of its first value."""
+        """The columns for these results; a column has the kind of its first value."""
         firsts = {name: next((one[name] for one in entries if one.get(name) is not None), None) for name in entries[0]}
         return cls({name: PLAIN.get(type(value), JSON_TEXT) for name, value in firsts.items()} | {"key": "string"})
 
     @classmethod
     def read(cls, schema: Any) -> Columns | None:
-        """The columns of a file; None if excite has not written it."""
+        """The columns of a schema; None if excite has not written it."""
         marked = (schema.metadata or {}).get(MARK)
         try:
             kinds = None if marked is None else json.loads(marked)
@@ -88,11 +90,11 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Of the values of an answer that fits."""
+        """The fields of a result that fits."""
         return list(self.kinds)
 
     def table(self, entries: Sequence[Entry]) -> Any:
-        """The answers as a table."""
+        """The results as a table."""
         pa = arrow()
         rows = [self._row(entry) for entry in entries]
         kinds = {**self.kinds, ODD: "string"}
@@ -101,11 +103,11 @@ class Columns:
         return pa.Table.from_pylist(rows, schema=schema)
 
     def entries(self, table: Any) -> list[Entry]:
-        """The answers of a table."""
+        """The results of a table."""
         return [self._entry(row) for row in table.to_pylist()]
 
     def keys(self, table: Any, required: frozenset[str]) -> list[str | None]:
-        """The key of each row of a table's columns ``key`` and ``odd_row``; None for one that is outdated."""
+        """The key of each row, from the columns ``key`` and ``odd_row``; None for an outdated row."""
         whole = required <= self.kinds.keys()
         odd = [None if text is None else json.loads(text) for text in table[ODD].to_pylist()]
         keys: list[str] = table["key"].to_pylist()
@@ -136,36 +138,17 @@ class Columns:
 
 
 def _fits(value: Any, kind: str) -> bool:
-    """Whether a column of this kind gives the value back exactly as it was."""
+    """Whether a column of this kind restores the value exactly."""
     if kind == JSON_TEXT or value is None:
         return True
     if isinstance(value, int) and not SMALLEST <= value <= LARGEST:
         return False
-    return PLAIN.get(type(value)) == kind and not (isinstance(value, str) and not _is_unicode(value))
-
-
-def _is_unicode(text: str) -> bool:
-    """Bytes of odd file names are no characters: JSON can escape them, Parquet cannot hold them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-# The files in a folder of answers.
-
-PART = re.compile(r"part-(\d{5,})\.parquet")
-
-
-def part_name(number: int) -> str:
-    """What a file is called.
-
-    Example:
-        >>> part_name(3)
-        'part-00003.parquet'
-    """
-    return f"part-{number:05}.parquet"
+    if isinstance(value, str):  # undecodable bytes of a file name: JSON can escape them, Parquet cannot hold them
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return False
+    return PLAIN.get(type(value)) == kind
 
 
 def parts_of(folder: Path) -> dict[int, Path]:
@@ -186,10 +169,9 @@ def parts_of(folder: Path) -> dict[int, Path]:
 
 
 def read_part(path: Path, columns: Sequence[str] | None = None) -> tuple[Columns, Any]:
-    """The columns of a file and its table, perhaps with some of them only.
+    """The columns of a file and its table, or only some columns of it.
 
-    The file is opened once: whoever writes may put another one in its place at any moment, and the end of one file
-    says nothing about the pages of another.
+    The file is opened once: a writer may replace it at any moment, and the footer of one file does not fit another.
     """
     pa = arrow()
     try:
@@ -204,22 +186,22 @@ def read_part(path: Path, columns: Sequence[str] | None = None) -> tuple[Columns
 
 
 def entries_in(path: Path) -> tuple[Columns, list[Entry]]:
-    """The columns of a file and all its answers."""
+    """The columns of a file and all its results."""
     columns, table = read_part(path)
-    with _whole(path):
+    with _damage_reported(path):
         return columns, columns.entries(table)
 
 
 def keys_in(path: Path, required: frozenset[str]) -> list[str | None]:
-    """The key of each answer of a file; None for one that is outdated."""
+    """The key of each result of a file; None for an outdated one."""
     columns, table = read_part(path, ["key", ODD])
-    with _whole(path):
+    with _damage_reported(path):
         return columns.keys(table, required)
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[None]:
-    """Whoever damages a file may leave it Parquet, but not what excite has written."""
+def _damage_reported(path: Path) -> Iterator[None]:
+    """Report a file that is valid Parquet but not as excite has written it."""
     try:
         yield
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -228,75 +210,63 @@ def _whole(path: Path) -> Iterator[None]:
         ) from None
 
 
-class Kept(Mapping[str, "Entry"]):
-    """Answers by key, of which only the place is kept in memory; they are read when asked for, a file at a time.
+class StoredEntries(Mapping[str, "Entry"]):
+    """Results by key. Only their row numbers are in memory; they are read on demand, a file at a time.
 
-    Example:
-        >>> len(Kept())
-        0
+    Of two results with the same key the later one counts.
     """
 
-    def __init__(self) -> None:
-        self._places: dict[str, int] = {}
+    def __init__(self, parts: Iterable[Path], required: frozenset[str]) -> None:
+        self._rows: dict[str, int] = {}
         self._parts: list[Path] = []
-        self._ends = array("q")  # how many rows there are up to the end of each file
-        self._read = lru_cache(maxsize=2)(self._entries)
-
-    def note(self, part: Path, keys: Sequence[str | None]) -> None:
-        """Remember where the answers of one more file are; of two with the same key the later one counts."""
-        self._parts.append(part)
-        begin = self._ends[-1] if self._ends else 0
-        self._ends.append(begin + len(keys))
-        self._places.update({key: place for place, key in enumerate(keys, begin) if key is not None})
+        self._ends = array("q")  # the number of rows up to the end of each file
+        self._entries = lru_cache(maxsize=2)(lambda number: entries_in(self._parts[number])[1])
+        for part in parts:
+            keys = keys_in(part, required)
+            begin = self._ends[-1] if self._ends else 0
+            self._parts.append(part)
+            self._ends.append(begin + len(keys))
+            self._rows.update({key: row for row, key in enumerate(keys, begin) if key is not None})
 
     def __getitem__(self, key: str) -> Entry:
-        place = self._places[key]
-        number = bisect_right(self._ends, place)
-        return self._read(number)[place - (self._ends[number - 1] if number else 0)]
+        row = self._rows[key]
+        number = bisect_right(self._ends, row)
+        return self._entries(number)[row - (self._ends[number - 1] if number else 0)]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._places
+        return key in self._rows
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._rows)
 
     def __len__(self) -> int:
-        return len(self._places)
-
-    def _entries(self, number: int) -> list[Entry]:
-        return entries_in(self._parts[number])[1]
-
-
-# A folder of answers that survives being killed: Parquet files, each whole at every moment.
-
-ROWS = 2000  # in a file; the last one is written again and again until it has so many
-SECONDS = 5.0  # an answer is written down that much later at the latest
+        return len(self._rows)
 
 
 class ParquetStore:
-    """The folder of answers, ``part-00000.parquet`` and so on, in the order of the tasks.
+    """A folder of results, ``part-00000.parquet`` and so on, in the order of the tasks.
 
-    Only the last file ever changes, and that in one step. An answer waits at most `SECONDS` before it is in a file.
+    Only the last file ever changes, and that atomically. A result waits at most `SECONDS` before it is in a file.
 
     Args:
         path: the folder; it need not be there yet.
-        required: what an answer must hold beside its key; a row without is outdated.
+        required: the fields of a result beside its key; a row without them is outdated.
     """
 
     def __init__(self, path: Path, required: Iterable[str]) -> None:
         self.path = path
         self.required = frozenset(required)
-        self._guard = threading.Lock()  # between whoever adds and the timer
+        self._guard = threading.Lock()  # between add and the timer
         self._lock = Lock(path)
         self._columns: Columns | None = None
-        self._rows: list[Entry] = []  # those of the last file
+        self._rows: list[Entry] = []  # of the last file
         self._number = 0  # of the last file
         self._unsaved = 0
         self._timer: threading.Timer | None = None
-        self._late: ExciteError | None = None  # what went wrong when nobody was there to be told
+        self._late: ExciteError | None = None  # an error of the timer, raised by the next call
 
     def is_there(self) -> bool:
-        """Whether an earlier run has left answers.
+        """Whether there are results of an earlier run.
 
         Example:
             >>> from pathlib import Path
@@ -306,22 +276,19 @@ class ParquetStore:
         return bool(parts_of(self.path))
 
     def read(self) -> Mapping[str, Entry]:
-        """The answers so far, by key: of each only its place is kept in memory."""
+        """The results so far, by key."""
         if self.path.exists() and not self.path.is_dir():
             raise ExciteError(f"{str(self.path)!r} is a file and no folder of answers: choose another --out")
-        kept = Kept()
-        for part in parts_of(self.path).values():
-            kept.note(part, keys_in(part, self.required))
-        return kept
+        return StoredEntries(parts_of(self.path).values(), self.required)
 
     def add(self, entry: Entry) -> None:
-        """Write one more answer down, within seconds."""
+        """Append a result, within seconds."""
         with self._guard:
-            self._tell()
+            self._raise_late()
             if self._lock.take():
                 self._begin()
             if self._columns is not None and list(entry) != self._columns.names and not self._unsaved:
-                self._next()  # the files of an earlier run held something else
+                self._next()  # the files of an earlier run have other columns
             self._rows.append(entry)
             self._unsaved += 1
             if len(self._rows) >= ROWS:
@@ -333,7 +300,7 @@ class ParquetStore:
                 self._timer.start()
 
     def close(self) -> None:
-        """Write down what is not yet."""
+        """Write what is not on the disk yet."""
         with self._guard:
             if self._timer is not None:
                 self._timer.cancel()
@@ -341,12 +308,12 @@ class ParquetStore:
             try:
                 if self._unsaved:
                     self._save()
-                self._tell()
+                self._raise_late()
             finally:
                 self._lock.release()
 
     def clear(self) -> None:
-        """Forget all answers."""
+        """Remove all results."""
         for part in parts_of(self.path).values():
             try:
                 part.unlink(missing_ok=True)
@@ -357,8 +324,8 @@ class ParquetStore:
         self._columns, self._rows, self._number, self._unsaved = None, [], 0, 0
 
     def _begin(self) -> None:
-        """Go on with the last file, if there is room in it; whatever a kill left half-written is removed."""
-        sweep(self.path)
+        """Continue the last file, if it has room, and remove leftovers of a killed run."""
+        remove_leftovers(self.path)
         parts = parts_of(self.path)
         self._columns, self._rows, self._number = None, [], 0
         if parts:
@@ -369,7 +336,7 @@ class ParquetStore:
 
     def _save_later(self) -> None:
         with self._guard:
-            if self._timer is not threading.current_thread():  # cancelled too late to be stopped
+            if self._timer is not threading.current_thread():  # cancelled too late
                 return
             self._timer = None
             try:
@@ -377,22 +344,23 @@ class ParquetStore:
             except ExciteError as error:
                 self._late = error
 
-    def _tell(self) -> None:
+    def _raise_late(self) -> None:
         late, self._late = self._late, None
         if late is not None:
             raise late
 
     def _save(self) -> None:
-        """Write the last file anew, with all its rows."""
+        """Rewrite the last file with all its rows."""
         if self._columns is None:
             self._columns = Columns.of(self._rows)
         table = self._columns.table(self._rows)
         write = arrow().parquet.write_table
-        atomic_write(self.path / part_name(self._number), lambda file: write(table, file, compression="zstd"))
+        path = self.path / f"part-{self._number:05}.parquet"
+        atomic_write(path, lambda file: write(table, file, compression="zstd"))
         self._unsaved = 0
 
     def _next(self, *, keep: bool = False) -> None:
-        """Begin another file, of the same columns or not."""
+        """Begin another file, with the same columns or new ones."""
         if self._rows:
             self._number += 1
         self._rows = []

@@ -1,4 +1,4 @@
-"""Which ledger a run writes, and what earlier runs have left in the other."""
+"""Result stores: append-only and readable after a kill; JSON lines for one machine, Parquet for a cluster."""
 
 from __future__ import annotations
 
@@ -14,37 +14,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
     from pathlib import Path
 
-
-# What all ledgers can do.
-
 Entry = dict[str, Any]
 
 
 class ResultStore(Protocol):
-    """Where answers are kept."""
+    """Keeps results by key."""
 
     def read(self) -> Mapping[str, Entry]:
-        """The answers so far, by key."""
+        """The results so far, by key."""
 
     def add(self, entry: Entry) -> None:
-        """Write one more answer down, at once or within seconds."""
+        """Append a result; it is on the disk at once or within seconds."""
 
     def close(self) -> None:
-        """Write down what is not yet; it may be used again afterwards."""
+        """Write what is not on the disk yet; the store may be used again afterwards."""
 
     def clear(self) -> None:
-        """Forget all answers."""
-
-
-# A file of answers that survives being killed: a JSON object a line, written one at a time.
+        """Remove all results."""
 
 
 class JsonLinesStore:
-    """The file of answers, a JSON object a line. A line cut off by a kill is dropped when it is read again.
+    """A file with a JSON object per line. A line cut off by a kill is dropped when the file is read.
 
     Args:
         path: the file; it need not be there yet.
-        required: what an answer must hold beside its key; a line without is damaged or outdated.
+        required: the fields of a result beside its key; a line without them is damaged or outdated.
     """
 
     def __init__(self, path: Path, required: Iterable[str]) -> None:
@@ -52,7 +46,7 @@ class JsonLinesStore:
         self.required = frozenset(required)
 
     def read(self) -> dict[str, Entry]:
-        """The answers so far, by key; the file is left without lines that are damaged or outdated."""
+        """The results so far, by key; lines that are damaged or outdated are removed from the file."""
         try:
             text = self.path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -66,11 +60,11 @@ class JsonLinesStore:
         return entries
 
     def rewrite(self, entries: Mapping[str, Entry]) -> None:
-        """Let these be all answers, in one step."""
+        """Replace all results, atomically."""
         save_text("".join(json.dumps(entry) + "\n" for entry in entries.values()), self.path)
 
     def add(self, entry: Entry) -> None:
-        """Write one more answer down at once."""
+        """Append a result at once."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
@@ -81,10 +75,10 @@ class JsonLinesStore:
             ) from None
 
     def close(self) -> None:
-        """Everything is written down already."""
+        """Everything is on the disk already."""
 
     def clear(self) -> None:
-        """Forget all answers."""
+        """Remove all results."""
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:
@@ -93,7 +87,7 @@ class JsonLinesStore:
             ) from None
 
     def _entry(self, line: str) -> Entry | None:
-        """A line of the ledger, if it is whole."""
+        """The result of a line, if it is complete."""
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):
@@ -102,15 +96,12 @@ class JsonLinesStore:
         return entry if whole else None
 
 
-# Which ledger a run writes, and what earlier runs have left in the other.
-
-
 def open_results(path: Path, required: Iterable[str], *, parquet: bool = False) -> ResultStore:
-    """The ledger of a run: lines of JSON, or a folder of Parquet files beside them. Both are read where both are there.
+    """The store of a run: JSON lines, or a folder of Parquet files beside them. Both are read where both exist.
 
     Args:
-        path: the file of lines; the folder is called like it, but for the suffix.
-        required: what an answer must hold beside its key.
+        path: the file of JSON lines; the folder has the same name with the suffix ``.parquet``.
+        required: the fields of a result beside its key.
         parquet: write the folder.
 
     Example:
@@ -126,18 +117,14 @@ def open_results(path: Path, required: Iterable[str], *, parquet: bool = False) 
 
 
 class _BothStores:
-    """Reads two ledgers and writes one.
-
-    An answer that is in both is taken from the one that is written: if it no longer counts, and is found anew, the next
-    run meets the new one first.
-    """
+    """Reads two stores and writes one, whose results take precedence: they may have replaced outdated ones."""
 
     def __init__(self, own: ResultStore, other: ResultStore) -> None:
         self._own, self._other = own, other
 
     def read(self) -> Mapping[str, Entry]:
-        maps = [cast("MutableMapping[str, Entry]", book.read()) for book in (self._own, self._other)]
-        return ChainMap(*maps)  # which is only read
+        maps = [cast("MutableMapping[str, Entry]", store.read()) for store in (self._own, self._other)]
+        return ChainMap(*maps)  # it is only read
 
     def add(self, entry: Entry) -> None:
         self._own.add(entry)

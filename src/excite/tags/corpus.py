@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 import numpy as np
 
 from excite.errors import DataError, ExciteError
-from excite.io.files import half_file, sweep_once
+from excite.io.files import remove_leftovers_once, temporary_file
 from excite.jobs.parquet import arrow
 
 if TYPE_CHECKING:
@@ -238,8 +238,8 @@ class RowGroupWriter:
     def __enter__(self) -> Self:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            sweep_once(self.path.parent)
-            self._half, self._file = self._ending.enter_context(half_file(self.path))
+            remove_leftovers_once(self.path.parent)
+            self._half, self._file = self._ending.enter_context(temporary_file(self.path))
             kind = arrow().parquet.ParquetWriter
             self._writer = kind(self._file, self._schema, store_schema=False, compression="zstd")
         except OSError as error:

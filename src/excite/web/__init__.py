@@ -1,12 +1,9 @@
-"""The page: `excite serve`, and the HTTP interface beside it.
+"""`excite serve`: a page in the browser, and the HTTP interface beside it.
 
-* ``limits``: how much anybody may ask for,
-* ``desk``: the images that people have sent, kept in memory only,
-* ``gate``: how many are served at once, and how many may wait,
-* ``service``: what can be asked; knows nothing of HTTP or of pages,
-* ``telling``: what maps and phrases say, for programs and for people alike,
-* ``api``: the same for programs, over HTTP,
-* ``guard``: who may ask, and what is never served,
-* ``page`` and its parts: the same for people, with gradio,
-* ``server``: starts and stops it.
+* ``uploads``: the limits, and the images that were sent, kept in memory only,
+* ``service``: the queries, without HTTP and without a page,
+* ``api``, ``schemas``, ``responses``, ``api_docs``: the HTTP interface for programs,
+* ``page``, ``handlers``, ``views``, ``reports``: the page, with gradio,
+* ``guard``, ``http``, ``errors``: access, limits and errors of everything that is served,
+* ``server``: start and stop.
 """

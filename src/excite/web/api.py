@@ -1,27 +1,38 @@
-"""The HTTP interface for programs: the questions of the page, and a description of them at /openapi.json and /docs."""
+"""The HTTP interface for programs, described at /openapi.json and /docs.
+
+A request is a form with a file, JSON, or the bytes of an image. Everything stays in memory: starlette itself would
+write a large file of a form to the disk.
+"""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import threading
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl
 
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from excite import __version__
 from excite.methods import METHODS
 from excite.web.api_docs import docs_page, question_body
-from excite.web.errors import RefusedError, add_error_answers
-from excite.web.responses import attend_answer, ground_answer, labels_answer, models_answer, picture_answer, small_jpeg
+from excite.web.errors import RefusedError, add_error_handlers
+from excite.web.responses import (
+    RequestRunner,
+    attend_answer,
+    ground_answer,
+    labels_answer,
+    models_answer,
+    picture_answer,
+    small_jpeg,
+)
 from excite.web.schemas import (
     AttendAnswer,
     AttendQuestion,
@@ -33,22 +44,23 @@ from excite.web.schemas import (
     ModelsAnswer,
     PictureAnswer,
     Problem,
-    Question,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from fastapi import Request
 
     from excite.web.service import Service
-    from excite.web.uploads import Limits, Sheet
+    from excite.web.uploads import Limits
 
 
-# What programs send, however they send it: a form with a file, JSON, or the bytes of an image alone.
-#
-# Everything stays in memory: a large file of a form would otherwise be written to the disk by starlette.
-
+ABOUT = (
+    "Where in this image is the evidence for that concept? Send an image once to `POST /pictures` and ask for it by "
+    "its key as often as you like, or send it along with each question. Errors are one line of JSON in `error`. If the "
+    "server was started with a token, send the header `Authorization: Bearer TOKEN` with each call."
+)
+KEPT = "private, max-age=86400, immutable"  # the key is a hash of the pixels
 LISTED = frozenset({"concept", "against", "phrase"})
 """The fields that may be given several times."""
 
@@ -56,16 +68,19 @@ OTHER_FIELDS = 20
 CUT_OFF = "the form is cut off or broken: send multipart/form-data as a browser or curl -F does"
 
 
+# Reading requests.
+
+
 @dataclass(frozen=True)
-class Sent:
-    """A question as it came: the image, if there is one, and all other fields, which are not checked yet."""
+class ParsedRequest:
+    """The image of a request, if there is one, and all other fields, not validated yet."""
 
     image: bytes | None
     fields: dict[str, Any] = field(default_factory=dict)
 
 
 class _InMemory(MultiPartParser):
-    """Keeps files in memory, and knows whether the form came to its end."""
+    """Keeps files in memory, and records whether the form is complete."""
 
     spool_max_size = 2**40  # bytes: never written to the disk
     ended = False
@@ -88,8 +103,8 @@ async def read_picture(request: Request, limits: Limits) -> bytes:
     return sent.image
 
 
-async def read_question(request: Request, limits: Limits) -> Sent:
-    """A question with all that belongs to it.
+async def read_question(request: Request, limits: Limits) -> ParsedRequest:
+    """The image and the fields of a request.
 
     Raises:
         RefusedError: it is neither a form nor JSON, or broken.
@@ -98,7 +113,7 @@ async def read_question(request: Request, limits: Limits) -> Sent:
     if kind == "multipart/form-data":
         return await _from_form(request, limits)
     if kind == "application/x-www-form-urlencoded":
-        return Sent(None, _fields(_pairs(await request.body(), limits)))
+        return ParsedRequest(None, _fields(_pairs(await request.body(), limits)))
     if kind == "application/json":
         return await to_thread.run_sync(_from_json, await request.body(), limits)
     raise RefusedError(
@@ -110,7 +125,7 @@ def _kind(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def _from_form(request: Request, limits: Limits) -> Sent:
+async def _from_form(request: Request, limits: Limits) -> ParsedRequest:
     most = 2 * limits.concepts + OTHER_FIELDS
     parser = _InMemory(
         request.headers, request.stream(), max_files=1, max_fields=most, max_part_size=64 + 4 * limits.letters
@@ -118,8 +133,9 @@ async def _from_form(request: Request, limits: Limits) -> Sent:
     try:
         form = await parser.parse()
     except MultiPartException as error:
-        said = {"Too": f"the form has too many parts: send one file and at most {most} fields"}
-        raise RefusedError(HTTPStatus.BAD_REQUEST, said.get(error.message.split()[0], CUT_OFF)) from error
+        too_many = f"the form has too many parts: send one file and at most {most} fields"
+        message = too_many if error.message.startswith("Too ") else CUT_OFF
+        raise RefusedError(HTTPStatus.BAD_REQUEST, message) from error
     files = [(name, content) for name, content in form.multi_items() if isinstance(content, UploadFile)]
     try:
         if not parser.ended:
@@ -134,7 +150,7 @@ async def _from_form(request: Request, limits: Limits) -> Sent:
         raise RefusedError(
             HTTPStatus.BAD_REQUEST, "`image` is a text: send it as a file, as curl -F image=@photo.jpg does"
         )
-    return Sent(None if image is None else _checked_size(image, limits), fields)
+    return ParsedRequest(None if image is None else _checked_size(image, limits), fields)
 
 
 def _pairs(body: bytes, limits: Limits) -> list[tuple[str, str]]:
@@ -145,7 +161,7 @@ def _pairs(body: bytes, limits: Limits) -> list[tuple[str, str]]:
 
 
 def _fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """The fields of a form; one that is left empty was not given, as a browser sends it."""
+    """The fields of a form, without empty ones, which a browser sends for controls that were not used."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in LISTED:
@@ -157,7 +173,7 @@ def _fields(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     return found
 
 
-def _from_json(body: bytes, limits: Limits) -> Sent:
+def _from_json(body: bytes, limits: Limits) -> ParsedRequest:
     try:
         fields = json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -167,7 +183,7 @@ def _from_json(body: bytes, limits: Limits) -> Sent:
     if not isinstance(fields, dict):
         raise RefusedError(HTTPStatus.BAD_REQUEST, "the body is no JSON object: send one such as {...}, see /docs")
     image = fields.pop("image", None)
-    return Sent(None if image is None else _checked_size(_from_base64(image), limits), fields)
+    return ParsedRequest(None if image is None else _checked_size(_from_base64(image), limits), fields)
 
 
 def _no_number(name: str) -> float:
@@ -175,14 +191,13 @@ def _no_number(name: str) -> float:
 
 
 def _from_base64(text: object) -> bytes:
-    """An image in JSON; a page's data: address is welcome too."""
-    said = "`image` is not base64: encode the whole image file, see /docs"
-    if not isinstance(text, str):
-        raise RefusedError(HTTPStatus.BAD_REQUEST, said)
+    """An image in JSON; a data: URL is accepted too."""
     try:
-        return base64.b64decode(text.rpartition(",")[2] if text.startswith("data:") else text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, said) from error
+        content = text.rpartition(",")[2] if isinstance(text, str) and text.startswith("data:") else text
+        return base64.b64decode(content, validate=True)  # type: ignore[arg-type]  # a TypeError if it is no text
+    except (TypeError, ValueError) as error:
+        message = "`image` is not base64: encode the whole image file, see /docs"
+        raise RefusedError(HTTPStatus.BAD_REQUEST, message) from error
 
 
 def _checked_size(image: bytes, limits: Limits) -> bytes:
@@ -194,22 +209,11 @@ def _checked_size(image: bytes, limits: Limits) -> bytes:
     return image
 
 
-# The HTTP interface for programs: the questions of the page, and a description of them at /openapi.json and /docs.
-
-ABOUT = (
-    "Where in this image is the evidence for that concept? Send an image once to `POST /pictures` and ask for it by "
-    "its key as often as you like, or send it along with each question. Errors are one line of JSON in `error`. If the "
-    "server was started with a token, send the header `Authorization: Bearer TOKEN` with each call."
-)
-KEPT = "private, max-age=86400, immutable"  # the key is made of the pixels
-SPARE_THREADS = 4
-
-Asked = TypeVar("Asked", bound=Question)
-Result = TypeVar("Result")
+# The calls.
 
 
 def create_api(service: Service) -> FastAPI:
-    """The app that answers programs. Neither who asks nor how much they send is looked at here: see ``guard``.
+    """The app of the HTTP interface. Access and the size of requests are checked before, in ``guard``.
 
     Example:
         >>> from excite.models import Choice
@@ -219,16 +223,16 @@ def create_api(service: Service) -> FastAPI:
     """
     app = FastAPI(
         title="excite",
-        version=_version(),
+        version=__version__,
         summary="Where in this image is the evidence for that concept?",
         description=ABOUT,
         docs_url=None,  # Swagger's page loads scripts from elsewhere
         redoc_url=None,
     )
-    add_error_answers(app)
-    hands = _Hands(service)
-    app.include_router(_questions(hands))
-    app.include_router(_facts(hands))
+    add_error_handlers(app)
+    runner = RequestRunner(service)
+    app.include_router(_questions(runner))
+    app.include_router(_facts(runner))
 
     @app.get("/docs", include_in_schema=False)
     def docs(request: Request) -> HTMLResponse:
@@ -237,90 +241,47 @@ def create_api(service: Service) -> FastAPI:
     return app
 
 
-def _version() -> str:
-    from excite import __version__
-
-    return __version__
-
-
-class _Hands:
-    """Does the work in threads, so that the loop stays free for whoever comes next.
-
-    Images are decoded when it is their turn: a file that is small may be an image that is not.
-    """
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        limits = service.limits
-        self._threads = CapacityLimiter(limits.at_once + limits.waiting + SPARE_THREADS)  # whoever waits has a thread
-        self._pens = threading.Semaphore(limits.at_once)  # drawing takes as much as answering
-
-    async def do(self, work: Callable[[], Result]) -> Result:
-        return await to_thread.run_sync(work, limiter=self._threads)
-
-    def draw(self, work: Callable[[], Result]) -> Result:
-        with self._pens:
-            return work()
-
-    def take(self, image: bytes) -> Sheet:
-        with self.service.gate.passed():
-            return self.service.desk.take(image)
-
-    def sheet(self, image: bytes | None, key: str | None) -> Sheet:
-        """The image of a question."""
-        if (image is None) == (key is None):
-            raise RefusedError(
-                HTTPStatus.BAD_REQUEST, "send the image as `image`, or the key of one sent before as `picture`"
-            )
-        return self.find(key) if image is None else self.take(image)
-
-    def find(self, key: str | None) -> Sheet:
-        if key is None or len(key) != 32 or not key.isascii() or not key.isalnum():
-            raise RefusedError(HTTPStatus.NOT_FOUND, "this is no image's key: send the image to POST /pictures first")
-        return self.service.desk.find(key)
-
-
-def _problems(*codes: HTTPStatus) -> dict[int | str, dict[str, Any]]:
-    """The errors of a call for its description."""
+def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """The errors of a call, for its description."""
     about = {
-        HTTPStatus.BAD_REQUEST: "The question is wrong.",
-        HTTPStatus.NOT_FOUND: "There is no such classifier or image.",
-        HTTPStatus.GONE: "The image is no longer kept: send it again.",
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Too many bytes.",
-        HTTPStatus.UNPROCESSABLE_ENTITY: "The file is not an image, broken, or has too many pixels.",
-        HTTPStatus.SERVICE_UNAVAILABLE: "Too many are asking: try again after the seconds in Retry-After.",
+        400: "The question is wrong.",
+        404: "There is no such classifier or image.",
+        410: "The image is no longer kept: send it again.",
+        413: "Too many bytes.",
+        422: "The file is not an image, broken, or has too many pixels.",
+        503: "Too many are asking: try again after the seconds in Retry-After.",
     }
-    return {int(code): {"model": Problem, "description": about[code]} for code in codes or about}
+    return {code: {"model": Problem, "description": about[code]} for code in codes or about}
 
 
-def _questions(hands: _Hands) -> APIRouter:
-    """What is asked of images."""
-    router, limits = APIRouter(tags=["questions"]), hands.service.limits
+def _questions(runner: RequestRunner) -> APIRouter:
+    """The calls with an image."""
+    router, limits = APIRouter(tags=["questions"]), runner.service.limits
 
     @router.post(
         "/pictures",
         summary="Send an image once, to ask for it often.",
         description="The body is the image file itself, or a form with the file `image`. It is kept in memory only.",
         response_model=PictureAnswer,
-        responses=_problems(*map(HTTPStatus, (400, 413, 422, 503))),
+        responses=_problems(400, 413, 422, 503),
         openapi_extra=question_body(None),
     )
     async def pictures(request: Request) -> JSONResponse:
         content = await read_picture(request, limits)
-        return JSONResponse(await hands.do(partial(picture_answer, hands, content)))
+        return JSONResponse(await runner.run(partial(picture_answer, runner, content)))
 
     @router.get(
         "/pictures/{key}",
         summary="An image that is kept.",
         response_class=Response,
-        responses={200: {"content": {"image/jpeg": {}}}, **_problems(*map(HTTPStatus, (400, 404, 410, 422)))},
+        responses={200: {"content": {"image/jpeg": {}}}, **_problems(400, 404, 410, 422)},
     )
     async def picture(
         key: str,
         side: Annotated[int, Query(ge=1, le=2048, description="At most so many pixels on its longer side.")] = 1024,
     ) -> Response:
-        found = hands.find(key)
-        content = await hands.do(partial(hands.draw, partial(small_jpeg, found.picture, side)))
+        found = runner.find(key)
+        content = await runner.run(partial(runner.draw, partial(small_jpeg, found.picture, side)))
         return Response(content, media_type="image/jpeg", headers={"Cache-Control": KEPT})
 
     @router.post(
@@ -333,7 +294,7 @@ def _questions(hands: _Hands) -> APIRouter:
     )
     async def attend(request: Request) -> JSONResponse:
         sent = await read_question(request, limits)
-        return JSONResponse(await hands.do(partial(_answered, sent, AttendQuestion, partial(attend_answer, hands))))
+        return JSONResponse(await runner.run(partial(attend_answer, runner, sent.image, sent.fields)))
 
     @router.post(
         "/ground",
@@ -344,28 +305,23 @@ def _questions(hands: _Hands) -> APIRouter:
     )
     async def ground(request: Request) -> JSONResponse:
         sent = await read_question(request, limits)
-        return JSONResponse(await hands.do(partial(_answered, sent, GroundQuestion, partial(ground_answer, hands))))
+        return JSONResponse(await runner.run(partial(ground_answer, runner, sent.image, sent.fields)))
 
     return router
 
 
-def _answered(sent: Sent, kind: type[Asked], answer: Callable[[bytes | None, Asked], dict[str, Any]]) -> dict[str, Any]:
-    """Check the question, then answer it."""
-    return answer(sent.image, kind.model_validate(sent.fields))
-
-
-def _facts(hands: _Hands) -> APIRouter:
-    """What there is to choose from."""
-    router, service = APIRouter(tags=["facts"]), hands.service
+def _facts(runner: RequestRunner) -> APIRouter:
+    """The calls without an image."""
+    router, service = APIRouter(tags=["facts"]), runner.service
 
     @router.get(
         "/models",
         summary="The classifiers that can be asked.",
         response_model=ModelsAnswer,
-        responses=_problems(HTTPStatus.SERVICE_UNAVAILABLE),
+        responses=_problems(503),
     )
     async def models() -> JSONResponse:
-        return JSONResponse(await hands.do(partial(models_answer, service)))
+        return JSONResponse(await runner.run(partial(models_answer, service)))
 
     @router.get("/methods", summary="The ways to make a map.", response_model=list[MethodAnswer])
     async def methods() -> JSONResponse:
@@ -375,16 +331,16 @@ def _facts(hands: _Hands) -> APIRouter:
         "/labels",
         summary="What a classifier can be asked for.",
         response_model=LabelsAnswer,
-        responses=_problems(*map(HTTPStatus, (400, 404, 422))),
+        responses=_problems(400, 404, 422),
     )
     async def labels(
         model: Annotated[str | None, Query(max_length=200, description="One of GET /models.")] = None,
         search: Annotated[str, Query(max_length=200, description="Only those with a word that contains this.")] = "",
     ) -> JSONResponse:
-        return JSONResponse(await hands.do(partial(labels_answer, service, model, search)))
+        return JSONResponse(await runner.run(partial(labels_answer, service, model, search)))
 
     @router.get("/health", summary="Whether the server is there.", response_model=Health)
     async def health() -> JSONResponse:
-        return JSONResponse({"status": "ok", "version": _version()})
+        return JSONResponse({"status": "ok", "version": __version__})
 
     return router

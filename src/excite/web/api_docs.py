@@ -1,4 +1,4 @@
-"""The description of the HTTP interface for people: one page without scripts, made from the OpenAPI document."""
+"""The description of the HTTP interface at /docs: one page without scripts, made from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from excite.web.schemas import Question
-
-__all__ = ["docs_page", "question_body"]
 
 FORM, JSON, BYTES = "multipart/form-data", "application/json", "application/octet-stream"
 IMAGE = "The image: a JPEG, PNG, WEBP, GIF, TIFF, BMP, AVIF, JPEG 2000 or PPM file."
@@ -34,11 +32,7 @@ Document = dict[str, Any]
 
 
 def question_body(kind: type[Question] | None) -> Document:
-    """What OpenAPI says of a body: FastAPI cannot tell, since it may come as a form or as JSON.
-
-    Args:
-        kind: the fields beside the image; None when the body is the image alone.
-    """
+    """The OpenAPI description of a body with these fields, which may be a form or JSON; None: the image alone."""
     file = {"type": "string", "format": "binary", "description": IMAGE}
     if kind is None:
         form = {"type": "object", "properties": {"image": file}, "required": ["image"]}
@@ -54,12 +48,7 @@ def question_body(kind: type[Question] | None) -> Document:
 
 
 def docs_page(document: Document, address: str) -> str:
-    """The page.
-
-    Args:
-        document: of OpenAPI.
-        address: of the server, for the examples.
-    """
+    """The page for an OpenAPI document; ``address`` is that of the server, for the examples."""
     calls = [
         (method, path, call)
         for path, methods in document["paths"].items()
@@ -106,7 +95,7 @@ def _call(document: Document, address: str, method: str, path: str, call: Docume
 def _fields(
     schema: Mapping[str, Any], document: Document | None = None, inside: str = ""
 ) -> list[tuple[str, str, str]]:
-    """Names, kinds and descriptions of the fields of an object; with those of the objects inside."""
+    """Names, kinds and descriptions of the fields of an object and of the objects in it."""
     found: list[tuple[str, str, str]] = []
     for name, one in schema.get("properties", {}).items():
         found.append((inside + name, _kind(one), one.get("description", "")))
@@ -121,7 +110,7 @@ def _parameter(one: Document) -> tuple[str, str, str]:
 
 
 def _resolved(document: Document, schema: Document) -> Document:
-    """What a reference stands for; of a list, what is in it."""
+    """The schema behind a reference; of a list, that of its items."""
     schema = schema.get("items", schema) if schema.get("type") == "array" else schema
     name = schema.get("$ref", "").rpartition("/")[2]
     found: Document = document["components"]["schemas"][name] if name else schema
@@ -135,12 +124,12 @@ def _kind(schema: Document) -> str:
         return next((_kind(one) for one in schema["anyOf"] if one.get("type") != "null"), "")
     if schema.get("type") == "array":
         return f"{_kind(schema.get('items', {})) or 'object'}, several"
-    told = str(schema.get("type", ""))
-    return f"{told}, usually {json.dumps(schema['default'])}" if schema.get("default") is not None else told
+    kind = str(schema.get("type", ""))
+    return f"{kind}, usually {json.dumps(schema['default'])}" if schema.get("default") is not None else kind
 
 
 def _prose(text: str) -> str:
-    """A sentence in which `code` stands between backticks."""
+    """Text with `code` between backticks, as HTML."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 

@@ -1,4 +1,8 @@
-"""Around everything that is served: who may ask, how much they may send, and what is never served."""
+"""The guard around everything that is served: access by host, origin and token, limits, and a list of allowed paths.
+
+gradio can do much more than this page needs: it serves and takes files, fetches addresses and edits its own program.
+Each of these has a path, new ones come with new versions, and none of them is on the list.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,8 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.responses import HTMLResponse
 
-from excite.web.errors import UNFORESEEN, RefusedError, problem
-from excite.web.http import Intake, Marked, Mouth, Room, answer_at_once, too_large
+from excite.web.errors import UNEXPECTED, RefusedError, error_response
+from excite.web.http import BodyBudget, RefusableSend, RequestBody, respond_and_drain, too_large, with_security_headers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,12 +33,6 @@ if TYPE_CHECKING:
 
     from excite.web.uploads import Limits
 
-
-# Which paths are served: a list of those that are needed, so that nothing else is served by mistake.
-#
-# gradio can do much more than this page needs. It serves files of the machine, takes files, fetches addresses for
-# others and edits its own program; each of these has a path, new ones come with new versions, and none of them is
-# here.
 
 PROGRAMS = frozenset(
     "/attend /ground /pictures /models /methods /labels /health /openapi.json /docs".split()  # see ``api``
@@ -54,7 +52,7 @@ PARTS_OF_PAGE = re.compile(
 
 
 def is_served(path: str) -> bool:
-    """Whether there may be anything at a path.
+    """Whether a path is on the list.
 
     Example:
         >>> is_served("/attend"), is_served("/assets/index.js"), is_served("/gradio_api/file=/etc/passwd")
@@ -66,7 +64,7 @@ def is_served(path: str) -> bool:
 
 
 def is_for_programs(path: str) -> bool:
-    """Whether errors there are told in JSON.
+    """Whether a path belongs to the HTTP interface, whose errors are JSON and whose requests hold images.
 
     Example:
         >>> is_for_programs("/pictures/1a2b"), is_for_programs("/")
@@ -75,32 +73,21 @@ def is_for_programs(path: str) -> bool:
     return path in PROGRAMS or PICTURE.fullmatch(path) is not None
 
 
-def is_small(path: str) -> bool:
-    """Whether only little is ever sent there: images go elsewhere.
-
-    Example:
-        >>> is_small("/gradio_api/queue/join"), is_small("/pictures")
-        (True, False)
-    """
-    return not is_for_programs(path)
-
-
-# What the page tells gradio: values of controls, and never a file.
+# Events of the page: values of controls, and never a file.
 #
-# Before a control sees its value, gradio copies each file that the value names into a folder of its own, or fetches
-# it if it is an address. In an app that is mounted, as ours is, it does not ask whether the file was uploaded. So
-# whoever can ask could have any file of the machine copied, or any address fetched. Nothing that names a file gets
-# there.
+# Before a control gets its value, gradio copies each file that the value names into a folder of its own, or fetches it
+# if it is an address. In a mounted app, as here, it does not check whether the file was uploaded, so that a request
+# could have any file of the machine copied, or any address fetched. So events that name a file are refused.
 
 EVENTS = "/gradio_api/queue/join"
 FILE = "path"
-"""What every form of a file has, that gradio has ever known."""
+"""The field that every version of gradio has in a file."""
 
 
 async def checked_event(receive: Receive) -> Receive:
-    """Hear the whole event, look at it, and give what is to be heard instead.
+    """Read and check a whole event; returns a ``receive`` that gives it again.
 
-    gradio hears what was looked at, written anew: two readers could understand the same bytes in two ways.
+    gradio gets the checked value, serialised anew: two parsers could understand the same bytes in two ways.
 
     Raises:
         RefusedError: it names a file, or is no JSON.
@@ -142,28 +129,26 @@ def _checked(body: bytes) -> bytes:
     return written
 
 
-# Around everything that is served: who may ask, how much they may send, and what is never served.
-
 LOG = logging.getLogger("excite.web")
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 QUERY, HEADERS = 8 * 1024, 16 * 1024  # bytes
 FORM_AROUND = 64 * 1024  # bytes of a form beside its image
-LITTLE = 2 * 2**20  # bytes to the page
-BODIES = 6  # so many of the largest are held at once
+LITTLE = 2 * 2**20  # bytes of an event of the page
+BODIES = 6  # the largest bodies that are held at once
 
 KEY_NEEDED = "a token is needed here: open the address that the server has printed, or send Authorization: Bearer TOKEN"
 
 
 class Guard:
-    """Lets through what is meant for the app, and answers the rest with one line.
+    """Passes allowed requests to the app, and answers the others with one line.
 
     Args:
-        app: all that is served.
-        limits: how much may be sent.
-        hosts: the names by which the server is asked; a page elsewhere could give its own name this machine's address.
-        any_address: also let through a host that is a number: it is asked at all addresses of the machine.
-        token: what everybody needs; None for nobody.
+        app: everything that is served.
+        limits: the size of requests.
+        hosts: the allowed names in the Host header: another site could point its own name to this machine's address.
+        any_address: also allow an IP address as Host: the server listens at all addresses of the machine.
+        token: needed for every request; None if it is not.
     """
 
     def __init__(
@@ -181,95 +166,87 @@ class Guard:
         self._any_address = any_address
         self._token = token
         self._closing = asyncio.Event()
-        self._room = Room(BODIES * (limits.upload + FORM_AROUND))
+        self._budget = BodyBudget(BODIES * (limits.upload + FORM_AROUND))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take a request."""
+        """Handle a request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._http(scope, receive, Marked(send).send)
-        else:  # nothing here speaks over sockets
+            await self._http(scope, receive, with_security_headers(send))
+        else:  # nothing here uses web sockets
             await send({"type": "websocket.close", "code": 1008, "reason": "not served here"})
 
     def close(self) -> None:
-        """End what would go on for ever: the page listens for news as long as it is open."""
+        """End connections that would stay: an open page waits for events."""
         self._closing.set()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope, Headers(scope=scope))
         if refusal is not None:
-            await answer_at_once(refusal, receive, send)
+            await respond_and_drain(refusal, receive, send)
             return
-        intake = Intake(receive, self._most(scope["path"]), self._room, self._closing)
-        mouth = Mouth(send, intake)
+        body = RequestBody(receive, self._most(scope["path"]), self._budget, self._closing)
+        guarded = RefusableSend(send, body)
         try:
-            instead = await self._passed_on(scope, intake, mouth)
+            instead = await self._run_app(scope, body, guarded)
         finally:
-            intake.close()
-        if intake.refusal is not None:
-            instead = problem(*intake.refusal)
-        if instead is not None and not mouth.begun:
-            await answer_at_once(instead, None if intake.ended else receive, send)
+            body.close()
+        if body.refusal is not None:
+            instead = error_response(*body.refusal)
+        if instead is not None and not guarded.begun:
+            await respond_and_drain(instead, None if body.ended else receive, send)
 
-    async def _passed_on(self, scope: Scope, intake: Intake, mouth: Mouth) -> Response | None:
-        """Let the app answer; what is to be said instead if it does not."""
+    async def _run_app(self, scope: Scope, body: RequestBody, guarded: RefusableSend) -> Response | None:
+        """Run the app; the response to send instead if it fails."""
         try:
-            heard = await checked_event(intake.receive) if scope["path"] == EVENTS else intake.receive
-            await self._app(scope, heard, mouth.send)
+            receive = await checked_event(body.receive) if scope["path"] == EVENTS else body.receive
+            await self._app(scope, receive, guarded.send)
         except ClientDisconnect:
-            pass  # nobody is there to be told
+            pass
         except RefusedError as error:
-            return problem(error.status, str(error))
+            return error_response(error.status, str(error))
         except Exception:
-            if intake.refusal is None:
-                LOG.exception("an error that nobody foresaw, asked for %s %s", scope["method"], scope["path"])
-                return problem(HTTPStatus.INTERNAL_SERVER_ERROR, UNFORESEEN)
+            if body.refusal is None:
+                LOG.exception("unexpected error at %s %s", scope["method"], scope["path"])
+                return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, UNEXPECTED)
         return None
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
-        """Why a request is not let through; looked at before any of its body is read."""
-        return _too_much(scope, headers) or self._stranger(scope, headers) or self._unserved(scope, headers)
-
-    def _stranger(self, scope: Scope, headers: Headers) -> Response | None:
-        if not self._is_host(headers.get("host", "")):
-            return problem(HTTPStatus.FORBIDDEN, "this server has another name: open the address that it has printed")
-        if self._token is not None and (refusal := self._unknown(scope, headers, self._token)) is not None:
-            return refusal
-        if scope["method"] not in {"GET", "HEAD"} and not _is_own_page(headers):
-            return problem(
-                HTTPStatus.FORBIDDEN, "another page asks in this browser's name: open this server's own page"
-            )
-        return None
-
-    def _unserved(self, scope: Scope, headers: Headers) -> Response | None:
-        path = scope["path"]
-        if not is_served(path):
-            return problem(HTTPStatus.NOT_FOUND, f"there is nothing at {path[:200]!r}: see /docs")
-        if int(headers.get("content-length", 0)) > self._most(path):
-            return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, too_large(self._most(path)))
-        return None
+        """The error of a request that is refused before its body is read."""
+        path, refusal = scope["path"], None
+        if len(scope["query_string"]) > QUERY:
+            refusal = error_response(414, f"the address is too long: at most {QUERY} letters after ?")
+        elif sum(len(name) + len(value) for name, value in headers.raw) > HEADERS:
+            refusal = error_response(431, f"more than {HEADERS} bytes of headers: send fewer")
+        elif not self._is_host(headers.get("host", "")):
+            refusal = error_response(403, "this server has another name: open the address that it has printed")
+        elif self._token is not None and (answer := self._without_token(scope, headers, self._token)) is not None:
+            return answer
+        elif scope["method"] not in {"GET", "HEAD"} and not _is_same_origin(headers):
+            refusal = error_response(403, "another page asks in this browser's name: open this server's own page")
+        elif not is_served(path):
+            refusal = error_response(404, f"there is nothing at {path[:200]!r}: see /docs")
+        elif int(headers.get("content-length", 0)) > self._most(path):
+            refusal = error_response(413, too_large(self._most(path)))
+        return refusal
 
     def _most(self, path: str) -> int:
-        """How many bytes may be sent to a path."""
-        return LITTLE if is_small(path) else self._limits.upload + FORM_AROUND
+        """The largest number of bytes for a path."""
+        return self._limits.upload + FORM_AROUND if is_for_programs(path) else LITTLE
 
     def _is_host(self, given: str) -> bool:
-        name = _name_of(given)
-        if name in self._hosts:
-            return True
         try:
-            ipaddress.ip_address(name)
+            name = (urlsplit(f"//{given}").hostname or "").rstrip(".")  # without its port
+            return name in self._hosts or (self._any_address and bool(ipaddress.ip_address(name)))
         except ValueError:
             return False
-        return self._any_address
 
     @staticmethod
-    def _unknown(scope: Scope, headers: Headers, token: Token) -> Response | None:
-        """What somebody without the token is told; whoever has it in the address is sent on with a cookie instead.
+    def _without_token(scope: Scope, headers: Headers, token: Token) -> Response | None:
+        """The response without the token in the headers; with the token in the address, a redirection with a cookie.
 
-        The page that sends on is one of ours, so that the cookie is sent with the next request wherever the address
-        was clicked.
+        It redirects from a page of this server, so that the browser sends the cookie wherever the link was clicked.
         """
         path = scope["path"]
         if token.is_in(headers):
@@ -281,31 +258,15 @@ class Guard:
             body = f'{page}<title>excite</title><a href="{to}">excite</a>'
             return HTMLResponse(body, headers={"Set-Cookie": token.cookie, "Cache-Control": "no-store"})
         if is_for_programs(path) or "text/html" not in headers.get("accept", ""):
-            answer: Response = problem(HTTPStatus.UNAUTHORIZED, KEY_NEEDED)
+            answer: Response = error_response(HTTPStatus.UNAUTHORIZED, KEY_NEEDED)
         else:
             answer = HTMLResponse(_page("A token is needed", KEY_NEEDED), HTTPStatus.UNAUTHORIZED)
         answer.headers["WWW-Authenticate"] = "Bearer"
         return answer
 
 
-def _too_much(scope: Scope, headers: Headers) -> Response | None:
-    if len(scope["query_string"]) > QUERY:
-        return problem(HTTPStatus.REQUEST_URI_TOO_LONG, f"the address is too long: at most {QUERY} letters after ?")
-    if sum(len(name) + len(value) for name, value in headers.raw) > HEADERS:
-        return problem(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"more than {HEADERS} bytes of headers: send fewer")
-    return None
-
-
-def _name_of(host: str) -> str:
-    """The name in a Host header, without its port."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
-
-
-def _is_own_page(headers: Headers) -> bool:
-    """Whether a question comes from a page of this server, or from a program, which sends no origin."""
+def _is_same_origin(headers: Headers) -> bool:
+    """Whether a request comes from a page of this server, or from a program, which sends no origin."""
     origin = headers.get("origin")
     if origin is None:
         return headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
@@ -325,14 +286,8 @@ def _page(title: str, text: str) -> str:
     )
 
 
-# A secret that everybody needs who asks, when others than this machine's own user can reach the server.
-
-
 class Token:
-    """Knows whether somebody has the token.
-
-    Args:
-        secret: the token itself.
+    """The secret that requests need when other users can reach the server.
 
     Example:
         >>> token = Token("correct horse battery")
@@ -342,21 +297,21 @@ class Token:
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
-        # a browser sends a cookie to all ports of a host: neither the name nor the value tells the token to another
+        # a browser sends cookies to all ports of a host: neither name nor value reveals the token to other servers
         self._value = hmac.new(self._secret, b"cookie", hashlib.sha256).hexdigest()
         self._name = "excite-" + hashlib.sha256(self._value.encode()).hexdigest()[:12]
 
     def is_in(self, headers: Mapping[str, str]) -> bool:
-        """Whether a request with these headers has the token, as a program sends it or as a cookie."""
+        """Whether headers hold the token, as a bearer token or as the cookie."""
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self._is(given.strip()):
             return True
-        cookies = cookie_parser(headers.get("cookie", ""))  # whatever other servers of the host have put there
+        cookies = cookie_parser(headers.get("cookie", ""))  # also those of other servers of the host
         kept = cookies.get(self._name, "")
         return hmac.compare_digest(kept.encode("utf-8", "replace"), self._value.encode())
 
     def without(self, query: str) -> str | None:
-        """The query without the token, if it has it.
+        """The query without the token; None if it has not the token.
 
         Example:
             >>> Token("correct horse battery").without("model=words&token=correct+horse+battery")
@@ -369,7 +324,7 @@ class Token:
 
     @property
     def cookie(self) -> str:
-        """What a browser is told to keep until it is closed."""
+        """The Set-Cookie header, until the browser is closed."""
         return f"{self._name}={self._value}; Path=/; HttpOnly; SameSite=Strict"
 
     def _is(self, given: str) -> bool:

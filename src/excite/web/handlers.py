@@ -1,4 +1,4 @@
-"""What happens when somebody touches a control: the values of all controls in, what is to be shown out."""
+"""The events of the page: `PageAnswers` computes plain values, `Handlers` connects them to gradio's controls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from excite.methods import METHODS
 from excite.readouts.figure import percent
 from excite.readouts.overlay import TABLES
 from excite.vocabulary import read_phrase
-from excite.web.errors import noting
+from excite.web.errors import collected_notes
 from excite.web.uploads import GoneError
 from excite.web.views import map_view, phrase_view, picture_view
 
@@ -22,27 +22,32 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from excite.web.reports import Report
-    from excite.web.service import Offer, Service
-    from excite.web.uploads import Example, Sheet
+    from excite.web.service import ServedModel, Service
+    from excite.web.uploads import Example, Upload
 
 
-# What the page shows for what a person has set: plain values in, plain values out, nothing of gradio.
-
-USUAL, WORD = "usual", "c-mwp"  # the methods that the commands use when nobody names one
+USUAL, WORD = "usual", "c-mwp"  # the default methods of the commands
 FINDINGS = 8
 MOST_CELLS = 24
+CHOICES = [USUAL, *METHODS]
+MARKS = ["point", "box", "regions"]
+OPACITY = 60
+NO_FINDINGS: dict[str, Any] = {"findings": []}
+
+Selection = dict[str, Any] | None
+"""The image that was dropped or picked: the key of an upload or the name of an example, and the number of the event."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a person has set.
+    """The values of the controls.
 
     Attributes:
         model: the name of the classifier.
-        question: a concept or a phrase; blank: whatever the classifier is most sure of.
-        against: concepts to contrast with, parted by commas.
-        method: how the map is made; "usual": as `excite attend` does it for a word, and `excite ground` for a phrase.
-        layer: the place of the layer among those of the classifier; None: as the method likes it.
+        question: a concept or a phrase; blank for the classifier's most probable finding.
+        against: concepts to contrast with, separated by commas.
+        method: the method; "usual" for the default of `excite attend` for a word, of `excite ground` for a phrase.
+        layer: the index of the layer among those of the classifier; None for the default.
     """
 
     model: str
@@ -67,48 +72,35 @@ class Settings:
         return listed(self.against)
 
 
-class Answers:
-    """Answers for the page.
-
-    Args:
-        service: what can be asked.
-        examples: images that are ready.
-    """
+class PageAnswers:
+    """The answers to the page as plain values, without gradio."""
 
     def __init__(self, service: Service, examples: Mapping[str, Example]) -> None:
         self.service = service
         self.examples = examples
-        self._keys: dict[str, str] = {}  # of examples that were read: nobody reads them for every question
+        self._keys: dict[str, str] = {}  # of examples that were read
 
-    def place(self, dropped: dict[str, Any] | None) -> Sheet | None:
-        """The image that somebody has dropped or picked.
-
-        Raises:
-            GoneError: it is no longer kept.
-        """
-        example = self.examples.get((dropped or {}).get("example") or "")
-        if example is not None:
-            return self._example(example)
-        key = (dropped or {}).get("picture")
-        return self.service.desk.find(str(key)) if key else None
-
-    def _example(self, example: Example) -> Sheet:
-        desk = self.service.desk
+    def find_upload(self, selection: Selection) -> Upload | None:
+        """The image that was dropped or picked, if any; a `GoneError` if it is no longer kept."""
+        uploads, selected = self.service.uploads, selection or {}
+        example = self.examples.get(selected.get("example") or "")
+        if example is None:
+            return uploads.find(str(selected["picture"])) if selected.get("picture") else None
         try:
-            return desk.find(self._keys.get(example.name, ""))
+            return uploads.find(self._keys.get(example.name, ""))
         except GoneError:
-            sheet = desk.put(example.read())
-        self._keys[example.name] = sheet.key
-        return sheet
+            upload = uploads.put(example.read())
+        self._keys[example.name] = upload.key
+        return upload
 
-    def findings(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
-        """What the classifier finds, each with its map; where there can be none, the stage tells why."""
+    def findings(self, upload: Upload, settings: Settings) -> dict[str, Any]:
+        """The classifier's findings, each with its map; none after an error, which the stage shows."""
         try:
-            with self.service.gate.passed(), noting():  # the stage tells what there is to say of its own map
-                found = self.service.findings(sheet, settings.model, FINDINGS, settings.for_words)
-                views = self._views(sheet, [one.concept for one in found], settings)
+            with self.service.concurrency.slot(), collected_notes():  # the stage shows the notes of its own map
+                found = self.service.findings(upload, settings.model, FINDINGS, settings.for_words)
+                views = self._views(upload, [one.concept for one in found], settings)
         except ExciteError:
-            return {"findings": []}
+            return NO_FINDINGS
         return {
             "findings": [
                 {"concept": one.concept, "probability": one.probability, "sure": percent(one.probability), "view": view}
@@ -116,87 +108,83 @@ class Answers:
             ]
         }
 
-    def _views(self, sheet: Sheet, concepts: Sequence[str], settings: Settings) -> list[dict[str, Any] | None]:
+    def _views(self, upload: Upload, concepts: Sequence[str], settings: Settings) -> list[dict[str, Any] | None]:
         layer = self.layer(settings)
         try:
-            maps = self.service.attend(sheet, concepts, model=settings.model, method=settings.for_words, layer=layer)
+            maps = self.service.attend(upload, concepts, model=settings.model, method=settings.for_words, layer=layer)
         except ExciteError:
             return [None] * len(concepts)
-        return [map_view(sheet, one) for one in maps]
+        return [map_view(upload, one) for one in maps]
 
-    def stage(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
-        """The image with the map that was asked for; what cannot be answered is told beside the bare image."""
-        shown = {"picture": picture_view(sheet), "view": None, "error": None}
+    def stage(self, upload: Upload, settings: Settings) -> dict[str, Any]:
+        """The image with its map, or with an error."""
+        shown = {"picture": picture_view(upload), "view": None, "error": None}
         try:
-            with noting() as notes:
-                view = self.view(sheet, settings)
+            with collected_notes() as notes:
+                view = self.view(upload, settings)
         except ExciteError as error:
             return {**shown, "error": sentence(error)}
         return {**shown, "view": {**view, "notes": [*view["notes"], *map(sentence, notes)]}}
 
-    def view(self, sheet: Sheet, settings: Settings) -> dict[str, Any]:
-        """The map of a concept or of a phrase.
-
-        Raises:
-            ExciteError: it cannot be made; the message says why.
-        """
+    def view(self, upload: Upload, settings: Settings) -> dict[str, Any]:
+        """The map of a concept or of a phrase."""
         question = settings.question.strip()
-        self.service.check_texts([question, *settings.rivals])  # before anything reads them
-        offer = self.service.offer(settings.model)
-        if question and not _is_concept(offer, question):
+        self.service.check_texts([question, *settings.rivals])  # before they are parsed
+        served_model = self.service.served_model(settings.model)
+        if question and not _is_concept(served_model, question):
             if settings.rivals:
                 raise ConceptError("a phrase has no contrast: ask for a single concept, or leave `but not` blank")
             (found,) = self.service.ground(
-                sheet, [question], model=settings.model, method=settings.for_phrases, layer=self.layer(settings)
+                upload, [question], model=settings.model, method=settings.for_phrases, layer=self.layer(settings)
             )
-            return phrase_view(sheet, found, settings.model)
-        with self.service.gate.passed():
-            concept = question or self.service.findings(sheet, settings.model, 1, settings.for_words)[0].concept
+            return phrase_view(upload, found, settings.model)
+        with self.service.concurrency.slot():
+            concept = question or self.service.findings(upload, settings.model, 1, settings.for_words)[0].concept
             (one,) = self.service.attend(
-                sheet,
+                upload,
                 [concept],
                 model=settings.model,
                 method=settings.for_words,
                 layer=self.layer(settings),
                 against=settings.rivals,
             )
-            return map_view(sheet, one)
+            return map_view(upload, one)
 
     def grid(
-        self, sheet: Sheet, model: str, concepts: str, methods: Sequence[str], layers: Sequence[str]
+        self, upload: Upload, model: str, concepts: str, methods: Sequence[str], layers: Sequence[str]
     ) -> dict[str, Any]:
-        """Maps side by side: a row for each concept, in it each method at each layer."""
-        shown: dict[str, Any] = {"picture": picture_view(sheet), "rows": [], "error": None}
+        """Maps side by side: a row for each concept, a column for each method and layer."""
+        shown: dict[str, Any] = {"picture": picture_view(upload), "rows": [], "error": None}
         try:
-            with self.service.gate.passed(), noting() as notes:
-                rows = self._rows(sheet, model, listed(concepts), methods, layers)
+            with self.service.concurrency.slot(), collected_notes() as notes:
+                rows = self._rows(upload, model, listed(concepts), methods, layers)
         except ExciteError as error:
             return {**shown, "error": sentence(error)}
         return {**shown, "rows": rows, "error": " ".join(map(sentence, notes)) or None}
 
     def _rows(
-        self, sheet: Sheet, model: str, concepts: list[str], methods: Sequence[str], layers: Sequence[str]
+        self, upload: Upload, model: str, concepts: list[str], methods: Sequence[str], layers: Sequence[str]
     ) -> list[list[dict[str, Any]]]:
-        wanted = concepts or [one.concept for one in self.service.findings(sheet, model, 2)]
+        wanted = concepts or [one.concept for one in self.service.findings(upload, model, 2)]
         cells = len(wanted) * len(methods) * max(1, len(layers))
         if not methods:
             raise MethodError("choose at least one method")
         if cells > MOST_CELLS:
             raise ConceptError(f"these are {cells} maps: choose fewer, at most {MOST_CELLS}")
         columns = [
-            self.service.attend(sheet, wanted, model=model, method=method, layer=layer)
+            self.service.attend(upload, wanted, model=model, method=method, layer=layer)
             for method in methods
             for layer in (layers or (None,))
         ]
-        return [[map_view(sheet, column[k]) for column in columns] for k in range(len(wanted))]
+        return [[map_view(upload, column[k]) for column in columns] for k in range(len(wanted))]
 
     def layer(self, settings: Settings) -> str | None:
-        """The name of the layer that was chosen; None where it is the usual one, or nobody chose."""
-        offer = self.service.offer(settings.model)
-        if settings.layer is None or not 0 <= settings.layer < len(offer.layers):
+        """The name of the layer; None for the default one."""
+        served_model = self.service.served_model(settings.model)
+        if settings.layer is None or not 0 <= settings.layer < len(served_model.layers):
             return None
-        name = offer.layers[settings.layer]
-        return None if name == offer.layer else name
+        name = served_model.layers[settings.layer]
+        return None if name == served_model.layer else name
 
     @staticmethod
     def empty(error: Exception | None = None) -> dict[str, Any]:
@@ -205,7 +193,7 @@ class Answers:
 
 
 def listed(text: str) -> list[str]:
-    """Concepts as people write them down.
+    """Concepts, separated by commas.
 
     Example:
         >>> listed("cat, red apple,")
@@ -215,25 +203,21 @@ def listed(text: str) -> list[str]:
 
 
 def sentence(error: Exception | str) -> str:
-    """An error or a note as a sentence on a page.
+    """An error or a note as a sentence.
 
     Example:
         >>> sentence(ValueError("there is no cat"))
         'There is no cat.'
     """
-    said = str(error).strip()
-    return said[:1].upper() + said[1:].rstrip(".") + "."
+    text = str(error).strip()
+    return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
-def _is_concept(offer: Offer, text: str) -> bool:
-    """Whether the classifier has a concept of that name, or a phrase is meant.
-
-    Raises:
-        ConceptError: neither: it knows no word of it; the message has guesses.
-    """
-    labels = offer.classifier.labels
+def _is_concept(served_model: ServedModel, text: str) -> bool:
+    """Whether a text is a concept of the classifier, or else a phrase; a `ConceptError` if no word of it is known."""
+    labels = served_model.classifier.labels
     if labels is None:
-        return True  # a number is meant
+        return True  # a number
     try:
         labels.find(text)
     except ConceptError:
@@ -243,111 +227,90 @@ def _is_concept(offer: Offer, text: str) -> bool:
     return True
 
 
-# What happens when somebody touches a control: the values of all controls in, what is to be shown out.
-
-CHOICES = [USUAL, *METHODS]
-MARKS = ["point", "box", "regions"]
-OPACITY = 60
-NO_FINDINGS: dict[str, Any] = {"findings": []}
-
-Dropped = dict[str, Any] | None
-
-
 class Handlers:
-    """The answers to what is touched, in the form in which gradio takes them.
+    """The handlers of gradio's events: values of controls to values of components."""
 
-    Args:
-        answers: what is shown.
-        reports: of benchmarks.
-    """
-
-    def __init__(self, answers: Answers, reports: Sequence[Report]) -> None:
+    def __init__(self, answers: PageAnswers, reports: Sequence[Report]) -> None:
         self.answers = answers
         self.service = answers.service
         self.reports = {report.name: report for report in reports}
 
-    def opened(self, request: gr.Request) -> list[Any]:
-        """The settings that a link names; those of a new page otherwise."""
-        said = dict(request.query_params)
-        model = said.get("model", "") if said.get("model") in self.service.offers else self.service.default
-        method = said.get("method", "") if said.get("method") in METHODS else USUAL
+    def load(self, request: gr.Request) -> list[Any]:
+        """The settings of a link, or those of a new page."""
+        query = dict(request.query_params)
+        model = query.get("model", "") if query.get("model") in self.service.models else self.service.default
+        method = query.get("method", "") if query.get("method") in METHODS else USUAL
         layers = self.layer_slider(model)
-        layers["value"] = _number(said.get("layer"), layers["value"], layers["maximum"])
-        dropped = {name: said[name] for name in ("example", "picture") if name in said}
-        if not dropped and self.answers.examples:
-            dropped = {"example": next(iter(self.answers.examples))}
+        layers["value"] = _number(query.get("layer"), layers["value"], layers["maximum"])
+        selection = {name: query[name] for name in ("example", "picture") if name in query}
+        if not selection and self.answers.examples:
+            selection = {"example": next(iter(self.answers.examples))}
         return [
-            dropped,
+            selection,
             model,
-            said.get("question", ""),
-            said.get("against", ""),
-            gr.update(value=method, info=method_told(method)),
-            gr.update(**{**layers, **self._layer_told(model, layers["value"])}),
-            _number(said.get("opacity"), OPACITY, 100),
-            said.get("colours") if said.get("colours") in TABLES else next(iter(TABLES)),
-            [mark for mark in MARKS if "show" not in said or mark in said["show"].split(",")],
+            query.get("question", ""),
+            query.get("against", ""),
+            gr.update(value=method, info=method_info(method)),
+            gr.update(**{**layers, **self._layer_info(model, layers["value"])}),
+            _number(query.get("opacity"), OPACITY, 100),
+            query.get("colours") if query.get("colours") in TABLES else next(iter(TABLES)),
+            [mark for mark in MARKS if "show" not in query or mark in query["show"].split(",")],
         ]
 
-    def arrived(self, dropped: Dropped, *settings: Any) -> list[Any]:
-        """An image is there, or another classifier: everything is new."""
-        sheet, error = self._place(dropped)
-        if sheet is None:
-            return [None, _turned(dropped, NO_FINDINGS), _turned(dropped, self.answers.empty(error))]
-        kept = {**(dropped or {}), "picture": sheet.key}
-        return [kept, *self.again(kept, *settings)]
+    def show_image(self, selection: Selection, *settings: Any) -> list[Any]:
+        """Another image or classifier: everything is computed."""
+        upload, error = self._find(selection)
+        if upload is None:
+            return [None, _numbered(selection, NO_FINDINGS), _numbered(selection, self.answers.empty(error))]
+        kept = {**(selection or {}), "picture": upload.key}
+        return [kept, *self.update_maps(kept, *settings)]
 
-    def again(self, dropped: Dropped, *settings: Any) -> list[Any]:
-        """The same question in another way: the maps of the findings are others too."""
-        sheet, error = self._place(dropped)
-        if sheet is None:
-            return [_turned(dropped, NO_FINDINGS), _turned(dropped, self.answers.empty(error))]
-        said = Settings(*settings)
-        found, shown = self.answers.findings(sheet, said), self.answers.stage(sheet, said)
-        return [_turned(dropped, found), _turned(dropped, shown)]
+    def update_maps(self, selection: Selection, *settings: Any) -> list[Any]:
+        """Another method or layer: the maps of the findings change too."""
+        upload, error = self._find(selection)
+        if upload is None:
+            return [_numbered(selection, NO_FINDINGS), _numbered(selection, self.answers.empty(error))]
+        chosen = Settings(*settings)
+        found, shown = self.answers.findings(upload, chosen), self.answers.stage(upload, chosen)
+        return [_numbered(selection, found), _numbered(selection, shown)]
 
-    def asked(self, dropped: Dropped, *settings: Any) -> dict[str, Any]:
-        """Another question about the same image: one way down."""
-        sheet, error = self._place(dropped)
-        shown = self.answers.empty(error) if sheet is None else self.answers.stage(sheet, Settings(*settings))
-        return _turned(dropped, shown)
+    def ask(self, selection: Selection, *settings: Any) -> dict[str, Any]:
+        """Another question about the same image: one backward pass."""
+        upload, error = self._find(selection)
+        shown = self.answers.empty(error) if upload is None else self.answers.stage(upload, Settings(*settings))
+        return _numbered(selection, shown)
 
-    def compared(
-        self, dropped: Dropped, model: str, concepts: str, methods: list[str], layers: list[str]
+    def compare(
+        self, selection: Selection, model: str, concepts: str, methods: list[str], layers: list[str]
     ) -> dict[str, Any]:
         """Maps side by side."""
-        sheet, error = self._place(dropped)
-        if sheet is None:
-            told = self.answers.empty(error)["error"] or "Drop an image first, on the other tab."
-            return {"picture": None, "rows": [], "error": told}
-        return self.answers.grid(sheet, model, concepts, methods, layers)
+        upload, error = self._find(selection)
+        if upload is None:
+            message = self.answers.empty(error)["error"] or "Drop an image first, on the other tab."
+            return {"picture": None, "rows": [], "error": message}
+        return self.answers.grid(upload, model, concepts, methods, layers)
 
-    def told(self, _: Dropped, *settings: Any) -> list[Any]:
-        """What the method and the layer are, beside where they are chosen."""
-        said = Settings(*settings)
-        place = said.layer or 0
-        return [gr.update(info=method_told(said.method)), gr.update(**self._layer_told(said.model, place))]
+    def describe(self, _: Selection, *settings: Any) -> list[Any]:
+        """The descriptions of the method and the layer."""
+        chosen = Settings(*settings)
+        layer = self._layer_info(chosen.model, chosen.layer or 0)
+        return [gr.update(info=method_info(chosen.method)), gr.update(**layer)]
 
-    def other_model(self, model: str) -> list[Any]:
+    def change_model(self, model: str) -> list[Any]:
         """The layers of another classifier."""
         return [
             gr.update(**self.layer_slider(model)),
-            gr.update(choices=list(self.service.offer(model).layers), value=[]),
+            gr.update(choices=list(self.service.served_model(model).layers), value=[]),
         ]
 
     def layer_slider(self, model: str) -> dict[str, Any]:
-        """The slider over the layers of a classifier, at the usual one."""
-        offer = self.service.offer(model)
-        place = offer.layers.index(offer.layer)
-        return {
-            "minimum": 0,
-            "maximum": len(offer.layers) - 1,
-            "step": 1,
-            "value": place,
-            **self._layer_told(model, place),
-        }
+        """The slider over the layers of a classifier, at the default one."""
+        served_model = self.service.served_model(model)
+        index, last = served_model.layers.index(served_model.layer), len(served_model.layers) - 1
+        return {"minimum": 0, "maximum": last, "step": 1, "value": index, **self._layer_info(model, index)}
 
     def report_frame(self, name: str) -> str:
-        """A report within the page; it may not run anything."""
+        """A report in a frame without scripts."""
         if name not in self.reports:
             return "<p>There is no such report.</p>"
         address, title = html.escape(self.reports[name].url), html.escape(self.reports[name].title)
@@ -357,39 +320,39 @@ class Handlers:
         )
 
     @staticmethod
-    def chosen(event: gr.EventData) -> str:
-        """The finding that was clicked on."""
+    def select(event: gr.EventData) -> str:
+        """The finding that was clicked."""
         return str(event.concept)
 
-    def _layer_told(self, model: str, place: int) -> dict[str, Any]:
-        offer = self.service.offer(model)
-        name = offer.layers[min(place, len(offer.layers) - 1)]
-        usual = "" if name == offer.layer else f"; the usual one is {offer.layer}"
+    def _layer_info(self, model: str, index: int) -> dict[str, Any]:
+        served_model = self.service.served_model(model)
+        name = served_model.layers[min(index, len(served_model.layers) - 1)]
+        usual = "" if name == served_model.layer else f"; the usual one is {served_model.layer}"
         return {"label": f"Layer {name}", "info": f"from the image to the words{usual}"}
 
-    def _place(self, dropped: Dropped) -> tuple[Sheet | None, ExciteError | None]:
-        """The image that is asked about, or why there is none."""
+    def _find(self, selection: Selection) -> tuple[Upload | None, ExciteError | None]:
+        """The image, or the error if there is none."""
         try:
-            return self.answers.place(dropped), None
+            return self.answers.find_upload(selection), None
         except ExciteError as error:
             return None, error
 
 
-def _turned(dropped: Dropped, shown: dict[str, Any]) -> dict[str, Any]:
-    """An answer with the number of its question: answers may overtake each other, and the browser shows the latest."""
-    return {**shown, "turn": (dropped or {}).get("turn", 0)}
+def _numbered(selection: Selection, shown: dict[str, Any]) -> dict[str, Any]:
+    """An answer with the number of its event: answers may overtake each other, and the browser shows the latest."""
+    return {**shown, "turn": (selection or {}).get("turn", 0)}
 
 
-def method_told(method: str) -> str:
-    """What a method is, in a few words.
+def method_info(method: str) -> str:
+    """The description of a method.
 
     Example:
-        >>> method_told("usual")
+        >>> method_info("usual")
         'c-mwp for a word, excite for a phrase'
     """
     return f"{WORD} for a word, {PHRASE} for a phrase" if method == USUAL else METHODS[method].description
 
 
-def _number(said: str | None, usual: int, most: int) -> int:
+def _number(text: str | None, default: int, most: int) -> int:
     """A number of a link, if it is one within its range."""
-    return int(said) if said and said.isdecimal() and len(said) < 6 and int(said) <= most else usual
+    return int(text) if text and text.isdecimal() and len(text) < 6 and int(text) <= most else default

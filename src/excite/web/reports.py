@@ -1,4 +1,4 @@
-"""The pages that experiments have written, shown beside the page: only those, and only their own files."""
+"""The pages of experiments, served beside the page: only those, and only their own files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from excite.web.errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Report", "find_reports", "report_routes"]
-
 PAGES = ("pointing.html", "localization.html", "grounding.html")
-"""What the experiments of `excite bench` call their pages."""
+"""The file names of the pages of `excite bench`."""
 
 KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -36,7 +34,7 @@ KINDS = {
 DEPTH, MOST, FOLDERS = 3, 50, 2000
 TITLE = re.compile(r"<title>([^<]{1,200})</title>", re.IGNORECASE)
 
-# a report holds no scripts and fetches nothing; whatever somebody has put there runs nothing and reaches nothing
+# a report holds no scripts and fetches nothing; whatever a file there holds, it can do neither
 ALONE = (
     "sandbox allow-popups; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'self'"
 )
@@ -44,7 +42,7 @@ ALONE = (
 
 @dataclass(frozen=True)
 class Report:
-    """A page that an experiment has written.
+    """A page of an experiment.
 
     Attributes:
         name: in its address, /reports/NAME/FILE.
@@ -80,11 +78,7 @@ def find_reports(folder: Path) -> list[Report]:
 
 
 def report_routes(reports: Sequence[Report]) -> APIRouter:
-    """What serves the reports, for the app.
-
-    Args:
-        reports: no others are served.
-    """
+    """The routes of these reports."""
     known = {report.name: report for report in reports}
     router = APIRouter(include_in_schema=False)
 
@@ -104,7 +98,7 @@ def _report(folder: Path, path: Path, number: int) -> Report:
 
 
 def _title(path: Path) -> str:
-    """What the page calls itself, or its name."""
+    """The title of a page, or its file name."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             named = TITLE.search(file.read(4096))
@@ -114,14 +108,14 @@ def _title(path: Path) -> str:
 
 
 def _file_of(report: Report | None, file: str) -> Path:
-    """A file of a report: one in its folder, wherever links lead."""
+    """A file of a report, inside of its folder after all links are resolved."""
     nothing = RefusedError(HTTPStatus.NOT_FOUND, "there is no such file of a report")
     if report is None or "\0" in file or Path(file).suffix.lower() not in KINDS:
         raise nothing
     folder = report.path.parent.resolve()
     try:
         path = (folder / file).resolve(strict=True)
-    except (OSError, RuntimeError, ValueError) as error:  # of links, a circle
+    except (OSError, RuntimeError, ValueError) as error:  # for example a circle of links
         raise nothing from error
     if not path.is_relative_to(folder) or not path.is_file() or path.suffix.lower() not in KINDS:
         raise nothing

@@ -1,62 +1,45 @@
-"""The answers to programs as plain values. Points and boxes are told in pixels of the image as it was sent."""
+"""The answers of the HTTP interface as plain values; points and boxes are in pixels of the image as it was sent."""
 
 from __future__ import annotations
 
 import base64
 import io
+import threading
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from PIL import Image
 
 from excite.readouts.box import strong_box
 from excite.readouts.notebook import jpeg
 from excite.readouts.point import peak
-from excite.web.errors import RefusedError, noting
+from excite.web.errors import RefusedError, collected_notes
+from excite.web.schemas import AttendQuestion, GroundQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Protocol, TypeVar
 
     from torch import Tensor
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
-    from excite.web.schemas import AttendQuestion, GroundQuestion
     from excite.web.service import Service
-    from excite.web.uploads import Sheet
+    from excite.web.uploads import Upload
 
-    Result = TypeVar("Result")
+Result = TypeVar("Result")
 
-    class Hands(Protocol):
-        """Who finds the images and draws."""
-
-        service: Service
-
-        def take(self, image: bytes) -> Sheet:
-            """Keep an image."""
-
-        def sheet(self, image: bytes | None, key: str | None) -> Sheet:
-            """The image of a question."""
-
-        def draw(self, work: Callable[[], Result]) -> Result:
-            """Draw when it is one's turn."""
-
-
-# What maps and phrases say, in pixels of the image as it was sent: the same for the page and for programs.
+MOST_DRAWN = 10  # maps of an answer
+MOST_NUMBERS = 500_000  # of an answer
+MOST_LABELS = 200
+DRAWN_SIDE = 1024  # pixels of the longer side
+SPARE_THREADS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Stretched:
-    """A map over its image, with its point and its box: stretched once for all of them.
-
-    Attributes:
-        found: the map.
-        plane: as large as the image.
-        point: as `AttentionMap.point` gives it.
-        box: as `AttentionMap.box` gives it.
-    """
+class UpsampledMap:
+    """A map, upsampled once to the size of its image (``plane``), with its point and its box."""
 
     found: AttentionMap
     plane: Tensor
@@ -64,35 +47,35 @@ class Stretched:
     box: tuple[int, int, int, int] | None
 
     @classmethod
-    def of(cls, found: AttentionMap) -> Stretched:
-        """Stretch a map."""
+    def of(cls, found: AttentionMap) -> UpsampledMap:
+        """Upsample a map."""
         plane = found.upsample()
         is_there = bool(found.values.max() > 0)
         return cls(found, plane, peak(plane) if is_there else None, strong_box(plane) if is_there else None)
 
 
-def map_told(sheet: Sheet, one: Stretched) -> dict[str, Any]:
+def map_json(upload: Upload, one: UpsampledMap) -> dict[str, Any]:
     """As `AttentionMap.to_dict`."""
     found = one.found
     return {
         "concept": found.concept,
         "probability": found.probability,
-        "point": sheet.point(one.point),
-        "box": sheet.box(one.box),
+        "point": upload.point(one.point),
+        "box": upload.box(one.box),
         "mass": found.mass,
         "layer": found.layer,
         "method": found.method,
     }
 
 
-def phrase_told(sheet: Sheet, found: Grounded) -> dict[str, Any]:
+def phrase_json(upload: Upload, found: Grounded) -> dict[str, Any]:
     """As `Grounded.to_json`."""
-    regions = [{"box": sheet.box(region.box), "score": region.score} for region in found.regions]
-    return {**found.to_json(), "regions": regions, "point": sheet.point(found.map.point)}
+    regions = [{"box": upload.box(region.box), "score": region.score} for region in found.regions]
+    return {**found.to_json(), "regions": regions, "point": upload.point(found.map.point)}
 
 
 def rounded(values: Tensor) -> list[list[float]]:
-    """The numbers of a map with as many digits as say something.
+    """The values of a map with six digits.
 
     Example:
         >>> import torch
@@ -102,93 +85,128 @@ def rounded(values: Tensor) -> list[list[float]]:
     return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
 
 
-# The answers to programs as plain values. Points and boxes are told in pixels of the image as it was sent.
+class RequestRunner:
+    """Runs requests in threads, so that the event loop stays free.
 
-MOST_DRAWN = 10  # maps of an answer
-MOST_NUMBERS = 500_000  # of an answer
-MOST_LABELS = 200
-DRAWN_SIDE = 1024  # pixels of the longer side
+    Images are decoded within the concurrency limit: a small file may be a large image.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        limits = service.limits
+        self._threads = CapacityLimiter(limits.at_once + limits.waiting + SPARE_THREADS)  # waiting requests hold one
+        self._drawing = threading.Semaphore(limits.at_once)  # drawing takes as long as computing
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Run in a thread."""
+        return await to_thread.run_sync(work, limiter=self._threads)
+
+    def draw(self, work: Callable[[], Result]) -> Result:
+        """Run within the limit of drawings."""
+        with self._drawing:
+            return work()
+
+    def take(self, image: bytes) -> Upload:
+        """Decode and keep an image."""
+        with self.service.concurrency.slot():
+            return self.service.uploads.take(image)
+
+    def upload(self, image: bytes | None, key: str | None) -> Upload:
+        """The image of a request: sent with it, or before."""
+        if (image is None) == (key is None):
+            raise RefusedError(
+                HTTPStatus.BAD_REQUEST, "send the image as `image`, or the key of one sent before as `picture`"
+            )
+        return self.find(key) if image is None else self.take(image)
+
+    def find(self, key: str | None) -> Upload:
+        """The image of a key."""
+        if key is None or len(key) != 32 or not key.isascii() or not key.isalnum():
+            raise RefusedError(HTTPStatus.NOT_FOUND, "this is no image's key: send the image to POST /pictures first")
+        return self.service.uploads.find(key)
 
 
-def picture_answer(hands: Hands, image: bytes) -> dict[str, Any]:
-    """An image that is kept from now on."""
-    with noting() as notes:
-        sheet = hands.take(image)
-    return _about(sheet, notes)
+def picture_answer(runner: RequestRunner, image: bytes) -> dict[str, Any]:
+    """Keep an image."""
+    with collected_notes() as notes:
+        upload = runner.take(image)
+    return _about(upload, notes)
 
 
-def attend_answer(hands: Hands, image: bytes | None, asked: AttendQuestion) -> dict[str, Any]:
+def attend_answer(runner: RequestRunner, image: bytes | None, fields: dict[str, Any]) -> dict[str, Any]:
     """The maps of an image."""
+    asked = AttendQuestion.model_validate(fields)
     _check_drawn(len(asked.concept or ()) if asked.overlay else 0)
-    offer = hands.service.offer(asked.model)
-    with noting() as notes:
-        sheet = hands.sheet(image, asked.picture)
-        maps = hands.service.attend(
-            sheet,
+    served_model = runner.service.served_model(asked.model)
+    with collected_notes() as notes:
+        upload = runner.upload(image, asked.picture)
+        maps = runner.service.attend(
+            upload,
             asked.concept or None,
-            model=offer.name,
+            model=served_model.name,
             method=asked.method,
             layer=asked.layer,
             against=asked.against,
         )
     if asked.values:
         _check_numbers(maps)
-    told = hands.draw(lambda: [_map(sheet, one, values=asked.values, overlay=asked.overlay) for one in maps])
-    return {**_about(sheet, notes), "model": offer.name, "maps": told}
+    told = runner.draw(lambda: [_map(upload, one, values=asked.values, overlay=asked.overlay) for one in maps])
+    return {**_about(upload, notes), "model": served_model.name, "maps": told}
 
 
-def ground_answer(hands: Hands, image: bytes | None, asked: GroundQuestion) -> dict[str, Any]:
+def ground_answer(runner: RequestRunner, image: bytes | None, fields: dict[str, Any]) -> dict[str, Any]:
     """The regions of phrases."""
+    asked = GroundQuestion.model_validate(fields)
     _check_drawn(len(asked.phrase) if asked.figure else 0)
-    offer = hands.service.offer(asked.model)
-    with noting() as notes:
-        sheet = hands.sheet(image, asked.picture)
-        found = hands.service.ground(
-            sheet,
+    served_model = runner.service.served_model(asked.model)
+    with collected_notes() as notes:
+        upload = runner.upload(image, asked.picture)
+        found = runner.service.ground(
+            upload,
             asked.phrase,
-            model=offer.name,
+            model=served_model.name,
             method=asked.method,
             layer=asked.layer,
             gamma=asked.gamma,
             most=asked.most,
         )
-    told = hands.draw(lambda: [_phrase(sheet, one, figure=asked.figure) for one in found])
-    return {**_about(sheet, notes), "model": offer.name, "phrases": told}
+    told = runner.draw(lambda: [_phrase(upload, one, figure=asked.figure) for one in found])
+    return {**_about(upload, notes), "model": served_model.name, "phrases": told}
 
 
 def models_answer(service: Service) -> dict[str, Any]:
-    """All classifiers; those that nobody has asked yet are loaded."""
-    with service.gate.passed():
+    """All classifiers, which are loaded if they are not yet."""
+    with service.concurrency.slot():
         models = [
             {
-                "name": offer.name,
-                "words": offer.classifier.labels is not None,
-                "layer": offer.layer,
-                "layers": list(offer.layers),
+                "name": served_model.name,
+                "words": served_model.classifier.labels is not None,
+                "layer": served_model.layer,
+                "layers": list(served_model.layers),
             }
-            for offer in service.offers.values()
+            for served_model in service.models.values()
         ]
     return {"default": service.default, "models": models}
 
 
 def labels_answer(service: Service, model: str | None, search: str) -> dict[str, Any]:
-    """What a classifier can be asked for."""
-    offer = service.offer(model)
-    labels = offer.classifier.labels
+    """The labels of a classifier."""
+    served_model = service.served_model(model)
+    labels = served_model.classifier.labels
     if labels is None:
         raise RefusedError(
-            HTTPStatus.NOT_FOUND, f"{offer.name} has no labels: its concepts are the numbers of its outputs"
+            HTTPStatus.NOT_FOUND, f"{served_model.name} has no labels: its concepts are the numbers of its outputs"
         )
     found: Sequence[int] = labels.search(search) if search else range(len(labels))
     told = [
         {"index": unit, "label": labels.name(unit), "synonyms": list(labels.synonyms(unit)[1:])}
         for unit in found[:MOST_LABELS]
     ]
-    return {"model": offer.name, "count": len(found), "labels": told}
+    return {"model": served_model.name, "count": len(found), "labels": told}
 
 
 def small_jpeg(picture: Image.Image, side: int) -> bytes:
-    """An image for a page, at most so large.
+    """An image as JPEG with at most ``side`` pixels on its longer side.
 
     Example:
         >>> Image.open(io.BytesIO(small_jpeg(Image.new("RGB", (40, 20)), 20))).size
@@ -197,28 +215,27 @@ def small_jpeg(picture: Image.Image, side: int) -> bytes:
     return jpeg(_smaller(picture, side), quality=90)
 
 
-def _about(sheet: Sheet, notes: list[str]) -> dict[str, Any]:
-    return {"picture": sheet.key, "width": sheet.size[0], "height": sheet.size[1], "notes": notes}
+def _about(upload: Upload, notes: list[str]) -> dict[str, Any]:
+    return {"picture": upload.key, "width": upload.size[0], "height": upload.size[1], "notes": notes}
 
 
-def _map(sheet: Sheet, one: AttentionMap, *, values: bool, overlay: bool) -> dict[str, Any]:
-    told = map_told(sheet, Stretched.of(one))
+def _map(upload: Upload, one: AttentionMap, *, values: bool, overlay: bool) -> dict[str, Any]:
+    told = map_json(upload, UpsampledMap.of(one))
     if values:
         told["values"] = rounded(one.values)
     if overlay:
-        told["overlay"] = _png(one.overlay(_smaller(sheet.picture, DRAWN_SIDE), point=True, box=True))
+        told["overlay"] = _png(one.overlay(_smaller(upload.picture, DRAWN_SIDE), point=True, box=True))
     return told
 
 
-def _phrase(sheet: Sheet, one: Grounded, *, figure: bool) -> dict[str, Any]:
-    told = phrase_told(sheet, one)
+def _phrase(upload: Upload, one: Grounded, *, figure: bool) -> dict[str, Any]:
+    told = phrase_json(upload, one)
     if figure:
         told["figure"] = _png(one.figure())
     return told
 
 
 def _smaller(picture: Image.Image, side: int) -> Image.Image:
-    """The image with at most so many pixels on its longer side."""
     share = side / max(picture.size)
     if share >= 1:
         return picture

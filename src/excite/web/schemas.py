@@ -1,40 +1,21 @@
-"""What programs may send over HTTP and what they are answered: checked on the way in, described in /openapi.json."""
+"""The requests and answers of the HTTP interface: requests are validated, both are described in /openapi.json."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from excite.grounding.ground import GAMMA, METHOD, MOST, MOST_GAMMA
 
-__all__ = [
-    "AttendAnswer",
-    "AttendQuestion",
-    "GroundAnswer",
-    "GroundQuestion",
-    "Health",
-    "LabelsAnswer",
-    "MethodAnswer",
-    "ModelsAnswer",
-    "PictureAnswer",
-    "Problem",
-    "Question",
-]
-
 MOST_REGIONS = 100
 
 
-def _listed(given: Any) -> Any:
-    """One text is a list of one."""
-    return [given] if isinstance(given, str) else given
-
-
-Texts = Annotated[list[str], BeforeValidator(_listed)]
+Texts = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 
 
 class Question(BaseModel):
-    """What all questions have. The image itself is taken out before: it is a file, or base64 in JSON."""
+    """The fields of all questions. The image is no field: it is a file, or base64 in JSON."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
@@ -95,7 +76,7 @@ class PictureAnswer(BaseModel):
 
 
 class Answer(PictureAnswer):
-    """What all answers have."""
+    """The fields of all answers about an image."""
 
     model: str = Field(description="The classifier that answered.")
 
@@ -196,7 +177,7 @@ class LabelsAnswer(BaseModel):
 
 
 class Health(BaseModel):
-    """That the server is there."""
+    """The server is running."""
 
     status: str
     version: str

@@ -1,4 +1,4 @@
-"""Starts the page and the HTTP interface, and ends them."""
+"""Starts and stops the page and the HTTP interface, on uvicorn."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from excite.errors import ExciteError
-from excite.web.errors import problem
-from excite.web.http import CONTENT, SECURITY, Marked, answer_at_once
+from excite.web.errors import error_response, warnings_as_notes
+from excite.web.http import CONTENT, SECURITY, respond_and_drain, with_security_headers
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,9 +42,20 @@ if TYPE_CHECKING:
 
 PORT = 7860
 TOKEN = re.compile(r"[!-~]{16,200}")
-ANY = {"0.0.0.0", "::", ""}  # noqa: S104 - how somebody says that all addresses are meant
+ANY = {"0.0.0.0", "::", ""}  # noqa: S104 - all addresses
+REASONS = {
+    errno.EADDRINUSE: "something else listens there; end it, or choose another with --port, 0 for any that is free",
+    errno.EACCES: "it needs rights that you do not have; choose one above 1023",
+    errno.EADDRNOTAVAIL: "it is no address of this machine; use 127.0.0.1, or 0.0.0.0",
+}
 BACKLOG = 128
-QUIET = {  # gradio shall neither tell anybody nor fetch, keep or start anything
+CONNECTIONS = 256  # a browser opens half a dozen
+HEAD = 64 * 1024  # bytes of a request before its body; the guard is stricter, with a better message
+IDLE = 30.0  # seconds for a whole head
+LAST_WORDS = 1.0  # seconds to read the reason why a connection is closed
+KEEP_ALIVE = 15  # seconds between two requests
+LAST_ANSWERS = 5  # seconds for pending requests when the server ends
+QUIET = {  # gradio shall send, fetch, keep and start nothing
     "GRADIO_ANALYTICS_ENABLED": "False",
     "GRADIO_MCP_SERVER": "False",
     "GRADIO_RUN_HISTORY": "False",
@@ -69,14 +80,14 @@ def serve(  # noqa: PLR0913 - all but one may be left out
     """Serve the page and the HTTP interface until Ctrl-C or SIGTERM.
 
     Args:
-        service: what answers.
-        host: where to listen; others than this machine's user can ask only where it is not a loopback address.
+        service: the queries.
+        host: the address to listen at; other machines have access unless it is a loopback address.
         port: 0 for any that is free.
-        token: what everybody needs who asks, at least 16 letters; one is made where others can ask.
+        token: needed for every request, at least 16 letters; generated where other machines have access.
         reports: a folder with the pages of experiments.
         examples: a folder of images to try; those of scikit-image if none.
         open_browser: show the page.
-        announce: told the address and the token once both can be used; without, one line is printed.
+        announce: called with the address and the token when the server is ready; without, one line is printed.
 
     Raises:
         ExciteError: the port is in use, the host is not this machine's, the token is too short, gradio is missing.
@@ -88,7 +99,7 @@ def serve(  # noqa: PLR0913 - all but one may be left out
     """
     check_installed()
     token = _checked_token(host, token)
-    with _listening(host, port) as listening:
+    with _listening_socket(host, port) as listening:
         url = _url(host, listening.getsockname()[1], token)
 
         def started() -> None:
@@ -101,7 +112,7 @@ def serve(  # noqa: PLR0913 - all but one may be left out
 
 
 def build_app(service: Service, reports: Path | None = None, examples: Path | None = None) -> FastAPI:
-    """The app: the HTTP interface, the reports, and the page around them."""
+    """The app: the HTTP interface, the reports, and the page."""
     os.environ.update(QUIET)  # read when gradio is imported
     from excite.web.api import create_api
     from excite.web.page import mount_page
@@ -115,11 +126,7 @@ def build_app(service: Service, reports: Path | None = None, examples: Path | No
 
 
 def check_installed() -> None:
-    """Whether the packages are there that only the page needs.
-
-    Raises:
-        ExciteError: one is missing.
-    """
+    """Raise an `ExciteError` if packages are missing that only the page needs."""
     missing = [name for name in ("gradio", "fastapi", "uvicorn") if find_spec(name) is None]
     if missing:
         raise ExciteError(f"the page needs {', '.join(missing)}: pip install 'excite[serve]'")
@@ -133,7 +140,6 @@ def _run(
     listening: socket.socket,
     started: Callable[[], None],
 ) -> None:
-    from excite.web.errors import tell_warnings_in_answers
     from excite.web.guard import Guard, Token
 
     guard = Guard(
@@ -143,10 +149,10 @@ def _run(
         any_address=host in ANY,
         token=Token(token) if token else None,
     )
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # a broken form is told to whoever sent it
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # a broken form is reported to the client
     loading = threading.Thread(target=_load, args=(service,), name="loading", daemon=True)
     loading.start()
-    with tell_warnings_in_answers():
+    with warnings_as_notes():
         server = Server(guard, started)
         server.run(sockets=[listening])
     loading.join(timeout=10)
@@ -155,10 +161,10 @@ def _run(
 
 
 def _load(service: Service) -> None:
-    """Load the first classifier, so that the first question is answered soon; whoever asks is told what is wrong."""
+    """Load the first classifier before the first request; an error is reported to each request, too."""
     try:
-        offer = service.offer()
-        offer.classifier, offer.layers  # noqa: B018 - both are made when they are asked for
+        served_model = service.served_model()
+        served_model.classifier, served_model.layers  # noqa: B018 - both are cached properties
     except ExciteError as error:
         sys.stderr.write(f"excite: note: {service.default} cannot be used: {error}\n")
 
@@ -170,7 +176,7 @@ def _print_address(url: str, token: str | None) -> None:
 
 
 def _checked_token(host: str, token: str | None) -> str | None:
-    """The token, made if others can reach the server and none is given."""
+    """The token, generated if other machines have access and none is given."""
     if token is None:
         return None if _is_loopback(host) else secrets.token_urlsafe(24)
     if TOKEN.fullmatch(token) is None:
@@ -186,14 +192,13 @@ def _is_loopback(host: str) -> bool:
 
 
 def _names(host: str) -> list[str]:
-    """By which the server is asked, beside those that each machine has for itself."""
+    """The names of the server, beside those of the loopback address."""
     own = socket.gethostname()
     return [host] if _is_loopback(host) else [host, own, f"{own}.local"]
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens, before anything heavy is loaded."""
-    where = f"port {port} of {host or 'this machine'}"
+def _listening_socket(host: str, port: int) -> socket.socket:
+    """A listening socket, before anything heavy is loaded."""
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -204,50 +209,35 @@ def _listening(host: str, port: int) -> socket.socket:
     except socket.gaierror as error:
         raise ExciteError(f"{host!r} is no name or address of this machine: use 127.0.0.1, or 0.0.0.0") from error
     except OSError as error:
-        raise ExciteError(f"{where} cannot be used: {_reason(error)}") from error
-
-
-def _reason(error: OSError) -> str:
-    known = {
-        errno.EADDRINUSE: "something else listens there; end it, or choose another with --port, 0 for any that is free",
-        errno.EACCES: "it needs rights that you do not have; choose one above 1023",
-        errno.EADDRNOTAVAIL: "it is no address of this machine; use 127.0.0.1, or 0.0.0.0",
-    }
-    return known.get(error.errno or 0, error.strerror or type(error).__name__)
+        reason = REASONS.get(error.errno or 0, error.strerror or type(error).__name__)
+        raise ExciteError(f"port {port} of {host or 'this machine'} cannot be used: {reason}") from error
 
 
 def _url(host: str, port: int, token: str | None) -> str:
-    """The address for people to open."""
+    """The address to open in a browser."""
     name = socket.gethostname() if host in ANY else host
     shown = f"[{name}]" if ":" in name else name
     return f"http://{shown}:{port}/" + (f"?{urlencode({'token': token})}" if token else "")
 
 
-# uvicorn, told to be quiet, to end well, and to wait for nobody for ever.
-
-CONNECTIONS = 256  # a browser opens half a dozen
-HEAD = 64 * 1024  # bytes of a request before its body; the guard is stricter, and says so better
-IDLE = 30.0  # seconds for a whole head
-LAST_WORDS = 1.0  # seconds to read why a connection is closed
-KEEP_ALIVE = 15  # seconds between two questions
-LAST_ANSWERS = 5  # seconds for what is being answered when the server ends
+# uvicorn: quiet, with timeouts, and with errors as one line of JSON.
 
 
-class Wire(H11Protocol):
-    """A connection: whoever opens one says something soon, and a request that is none is answered like all others."""
+class Connection(H11Protocol):
+    """A connection with a timeout for the head of a request, and with JSON for what is no HTTP."""
 
     _waiting: asyncio.TimerHandle | None = None
     _refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
-        """Somebody is there."""
+        """A client has connected."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
             self.app = _crowded
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """They say something."""
+        """A part of a request has arrived."""
         if self._refused:
             return
         super().data_received(data)
@@ -257,12 +247,12 @@ class Wire(H11Protocol):
             self._wait_no_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """They have left."""
+        """The client has left."""
         self._wait_no_more()
         super().connection_lost(exc)
 
     def _wait(self) -> None:
-        """For a whole head, from its first byte on."""
+        """Start the timeout for a head."""
         if self._waiting is None:
             self._waiting = self.loop.call_later(IDLE, self._leave)
 
@@ -272,20 +262,16 @@ class Wire(H11Protocol):
             self._waiting = None
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP.
-
-        What still comes is thrown away for a moment: closed at once, the connection is broken before anybody has read
-        the answer.
-        """
+        """Answer what is no HTTP. The rest is discarded for a moment, so that the client can read the answer."""
         del msg
         if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:  # in the middle of another answer
             self._leave()
             return
         body = json.dumps({"error": "this is no HTTP request that can be read, or its head is too large"}).encode()
         headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
-        told = {**headers, **SECURITY, "Content-Security-Policy": CONTENT}
+        everything = {**headers, **SECURITY, "Content-Security-Policy": CONTENT}
         for event in (
-            h11.Response(status_code=400, headers=[*told.items()], reason=b"Bad Request"),
+            h11.Response(status_code=400, headers=[*everything.items()], reason=b"Bad Request"),
             h11.Data(data=body),
             h11.EndOfMessage(),
         ):
@@ -299,24 +285,21 @@ class Wire(H11Protocol):
 
 
 async def _crowded(_scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer whoever comes when there is no connection left for them; uvicorn's own way tells them nothing."""
-    answer = problem(HTTPStatus.SERVICE_UNAVAILABLE, "too many are connected at the moment: try again in a few seconds")
-    await answer_at_once(answer, receive, Marked(send).send)
+    """Answer a client beyond the limit of connections; uvicorn would give no reason."""
+    answer = error_response(
+        HTTPStatus.SERVICE_UNAVAILABLE, "too many are connected at the moment: try again in a few seconds"
+    )
+    await respond_and_drain(answer, receive, with_security_headers(send))
 
 
 class Server(uvicorn.Server):
-    """Serves an app until it is told to end.
-
-    Args:
-        app: what is served.
-        started: called once when it can be asked.
-    """
+    """Serves an app until a signal; ``started`` is called when it is ready."""
 
     def __init__(self, app: Guard, started: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http=Wire,
+                http=Connection,
                 ws="none",
                 lifespan="on",
                 log_level="warning",
@@ -328,22 +311,22 @@ class Server(uvicorn.Server):
                 h11_max_incomplete_event_size=HEAD,
             )
         )
-        self._guard, self._told = app, started
+        self._guard, self._on_start = app, started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         await super().startup(sockets)
         if self.started:
-            self._told()
+            self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what has been asked, and end what would never end by itself."""
+        """Answer pending requests, and end connections that would stay."""
         self._guard.close()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """End well when told to; uvicorn's own way ends with the signal once more, which is an error to a shell."""
+        """End with exit code 0; uvicorn would raise the signal again, which is an error to a shell."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

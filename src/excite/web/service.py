@@ -1,4 +1,4 @@
-"""What can be asked of an image, for people and for programs: nothing here knows of pages or of HTTP."""
+"""The queries about an image, for the page and for programs; independent of HTTP and gradio."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from excite.grounding.proposals import find_proposer
 from excite.methods import find_method
 from excite.models.layers import candidate_layers, default_layer, spatial_layers
 from excite.session import ByteCache, SessionCache
-from excite.web.uploads import Desk, Limits
+from excite.web.uploads import Limits, UploadStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,70 +29,58 @@ if TYPE_CHECKING:
     from excite.grounding import Grounded
     from excite.grounding.proposals import Proposals
     from excite.models import Choice, Classifier
-    from excite.web.uploads import Sheet
+    from excite.web.uploads import Upload
 
 
-# So many are served at once and so many wait: whoever comes then is told so at once, instead of waiting for ever.
+MOST_LAYERS = 24
+ARENA_MAX, ARENAS = -8, 2  # as in malloc.h; each thread would have an arena of its own
 
 
 class BusyError(ExciteError):
-    """Too many are waiting already."""
+    """Too many requests are waiting."""
 
 
-class Gate:
-    """Lets so many through at a time; whoever is inside may ask again without waiting.
+class ConcurrencyLimit:
+    """Limits the number of threads in a block; refuses at once when too many wait. A thread may enter repeatedly.
 
     Args:
-        at_once: how many.
-        waiting: how many more may wait.
+        at_once: the number of threads in the block.
+        waiting: the number of threads that may wait.
 
     Example:
-        >>> gate = Gate(at_once=1, waiting=0)
-        >>> with gate.passed(), gate.passed():
+        >>> concurrency = ConcurrencyLimit(at_once=1, waiting=0)
+        >>> with concurrency.slot(), concurrency.slot():
         ...     print("inside")
         inside
     """
 
     def __init__(self, at_once: int, waiting: int) -> None:
-        self._places = threading.BoundedSemaphore(at_once + waiting)
-        self._turns = threading.BoundedSemaphore(at_once)
-        self._mine = threading.local()  # whether this thread is inside
+        self._admitted = threading.BoundedSemaphore(at_once + waiting)
+        self._running = threading.BoundedSemaphore(at_once)
+        self._local = threading.local()  # whether this thread has a slot
 
     @contextmanager
-    def passed(self) -> Iterator[None]:
-        """Wait for one's turn, and have it for as long as the block lasts.
-
-        Raises:
-            BusyError: too many are waiting.
-        """
-        if getattr(self._mine, "inside", False):
+    def slot(self) -> Iterator[None]:
+        """Wait for a slot, and hold it for the block; a `BusyError` if too many wait."""
+        if getattr(self._local, "inside", False):
             yield
             return
-        if not self._places.acquire(blocking=False):
+        if not self._admitted.acquire(blocking=False):
             raise BusyError("too many people are asking at the moment: try again in a few seconds")
         try:
-            with self._turns:
-                self._mine.inside = True
+            with self._running:
+                self._local.inside = True
                 yield
         finally:
-            self._mine.inside = False
-            self._places.release()
-
-
-# Memory that nobody uses, given back to the system.
-
-ARENA_MAX, ARENAS = -8, 2  # as in malloc.h; each thread would have holes of its own
+            self._local.inside = False
+            self._admitted.release()
 
 
 class Trimmer:
-    """Gives back what was freed, now and then.
+    """Returns freed memory to the system, at most once in so many seconds.
 
-    Forward passes come and go in pieces of all sizes. glibc keeps the holes between them for later, and a server that
-    runs for weeks seems to grow and grow: on 60 images with a phrase each by 700 MB where 200 MB are in use. Other
-    systems do without.
-
-    Args:
-        seconds: the least time between two times.
+    Forward passes allocate pieces of all sizes, and glibc keeps the holes between them: after 60 images with a phrase
+    each, a server held 700 MB with 200 MB in use. On other systems this does nothing.
 
     Example:
         >>> Trimmer().trim()
@@ -108,7 +96,7 @@ class Trimmer:
             library.mallopt(ARENA_MAX, ARENAS)
 
     def trim(self) -> None:
-        """Give back, unless it was done a moment ago."""
+        """Return freed memory, unless it was done a moment ago."""
         with self._lock:
             now = time.monotonic()
             if self._malloc_trim is None or now - self._last < self._seconds:
@@ -117,26 +105,21 @@ class Trimmer:
         self._malloc_trim(0)
 
 
-# What can be asked of an image, for people and for programs: nothing here knows of pages or of HTTP.
-
-MOST_LAYERS = 24
-
-
 @dataclass(frozen=True)
 class Finding:
-    """Something that the classifier finds in an image."""
+    """A concept that the classifier finds in an image."""
 
     concept: str
     probability: float
 
 
-class Offer:
-    """A classifier that people may ask, loaded when the first one does.
+class ServedModel:
+    """A classifier of the server, loaded at the first request.
 
     Args:
-        name: as it is called here.
-        choice: which it is.
-        passes: how many bytes of forward passes are kept.
+        name: its name here.
+        choice: the classifier.
+        passes: the bytes of forward passes to keep.
     """
 
     def __init__(self, name: str, choice: Choice, passes: int) -> None:
@@ -144,22 +127,22 @@ class Offer:
         self._choice = choice
         self._passes = passes
         self._lock = threading.Lock()
-        self.studies: ByteCache[GroundingSession] = ByteCache(passes)
+        self.sessions: ByteCache[GroundingSession] = ByteCache(passes)
 
     @cached_property
-    def _memory(self) -> SessionCache:
+    def _cache(self) -> SessionCache:
         return SessionCache(self._choice.load(), most_bytes=self._passes)
 
     @property
-    def memory(self) -> SessionCache:
-        """Answers questions about images, and remembers them."""
-        with self._lock:  # it is loaded once, however many come first
-            return self._memory
+    def cache(self) -> SessionCache:
+        """The classifier with a cache of its forward passes."""
+        with self._lock:  # it is loaded once
+            return self._cache
 
     @property
     def classifier(self) -> Classifier:
         """The classifier itself."""
-        return self.memory.classifier
+        return self.cache.classifier
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
@@ -171,7 +154,7 @@ class Offer:
 
     @cached_property
     def layer(self) -> str:
-        """The layer that is read when nobody names one."""
+        """The default layer."""
         return self.classifier.layer or default_layer(self.classifier.module, self._square)
 
     @property
@@ -180,55 +163,59 @@ class Offer:
 
 
 class Service:
-    """Answers questions about images; several threads may ask.
+    """Answers queries about images; safe for several threads.
 
     Args:
-        choices: the classifiers, by the names by which they are asked for; the first is the default.
-        limits: how much anybody may ask for.
+        choices: the classifiers by name; the first is the default.
+        limits: the limits of a request and of the caches.
 
     Example:
         >>> from excite.models import Choice
         >>> service = Service({"words": Choice("words")})                     # doctest: +SKIP
-        >>> sheet = service.desk.take(Path("photo.jpg").read_bytes())         # doctest: +SKIP
-        >>> service.findings(sheet)[0].concept                                # doctest: +SKIP
+        >>> upload = service.uploads.take(Path("photo.jpg").read_bytes())         # doctest: +SKIP
+        >>> service.findings(upload)[0].concept                                # doctest: +SKIP
         'cat'
     """
 
     def __init__(self, choices: Mapping[str, Choice], limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self.offers = {name: Offer(name, choice, self.limits.passes) for name, choice in choices.items()}
-        self.default = next(iter(self.offers))
-        self.desk = Desk(self.limits)
-        self.gate = Gate(self.limits.at_once, self.limits.waiting)
-        self._slowly = Gate(max(1, self.limits.at_once - 1), self.limits.waiting)  # phrases take long: one turn is free
+        self.models = {name: ServedModel(name, choice, self.limits.passes) for name, choice in choices.items()}
+        self.default = next(iter(self.models))
+        self.uploads = UploadStore(self.limits)
+        self.concurrency = ConcurrencyLimit(self.limits.at_once, self.limits.waiting)
+        self._phrase_concurrency = ConcurrencyLimit(
+            max(1, self.limits.at_once - 1), self.limits.waiting
+        )  # phrases take long: one turn is free
         self._proposals: ByteCache[Proposals] = ByteCache(self.limits.pictures)
         self._trimmer = Trimmer()
 
-    def offer(self, model: str | None = None) -> Offer:
+    def served_model(self, model: str | None = None) -> ServedModel:
         """The classifier of that name; the default if none is named.
 
         Raises:
             ModelError: it is not offered here.
         """
         name = model or self.default
-        if name not in self.offers:
-            raise ModelError(f"the classifier {name!r} is not offered here: use one of {', '.join(self.offers)}")
-        return self.offers[name]
+        if name not in self.models:
+            raise ModelError(f"the classifier {name!r} is not offered here: use one of {', '.join(self.models)}")
+        return self.models[name]
 
-    def findings(self, sheet: Sheet, model: str | None = None, most: int = 10, method: str = "c-mwp") -> list[Finding]:
-        """What the classifier finds, most probable first; what has several outputs is told once.
+    def findings(
+        self, upload: Upload, model: str | None = None, most: int = 10, method: str = "c-mwp"
+    ) -> list[Finding]:
+        """The classifier's findings, most probable first, each once though it may have several outputs.
 
-        It is one look with what `attend` needs for this method next.
+        The forward pass is the one that `attend` needs for this method next.
         """
-        offer, chosen = self.offer(model), find_method(method)
-        with self.gate.passed():
-            found = self._findings(sheet, offer, most, chosen.name)
+        served_model, chosen = self.served_model(model), find_method(method)
+        with self.concurrency.slot():
+            found = self._findings(upload, served_model, most, chosen.name)
             self._trimmer.trim()
             return found
 
     def attend(
         self,
-        sheet: Sheet,
+        upload: Upload,
         concepts: Sequence[str] | None = None,
         *,
         model: str | None = None,
@@ -236,29 +223,29 @@ class Service:
         layer: str | None = None,
         against: Sequence[str] = (),
     ) -> list[AttentionMap]:
-        """As `excite.attend`; without concepts, for what the classifier finds.
+        """As `excite.attend`; without concepts, for the classifier's findings.
 
         Raises:
             ExciteError: a concept, method, layer or classifier is unknown, or too much is asked for.
         """
         self.check_texts([*(concepts or ()), *against])
-        offer, chosen = self.offer(model), find_method(method)
-        with self.gate.passed():
+        served_model, chosen = self.served_model(model), find_method(method)
+        with self.concurrency.slot():
             wanted = (
-                [one.concept for one in self._findings(sheet, offer, 5, chosen.name)]
+                [one.concept for one in self._findings(upload, served_model, 5, chosen.name)]
                 if concepts is None
                 else list(concepts)
             )
-            self._check_layer(offer, layer)
-            maps = offer.memory.attend(
-                sheet.picture, wanted, method=chosen.name, layer=layer, against=list(against) or None
+            self._check_layer(served_model, layer)
+            maps = served_model.cache.attend(
+                upload.picture, wanted, method=chosen.name, layer=layer, against=list(against) or None
             )
             self._trimmer.trim()
             return maps
 
     def ground(
         self,
-        sheet: Sheet,
+        upload: Upload,
         phrases: Sequence[str],
         *,
         model: str | None = None,
@@ -273,37 +260,33 @@ class Service:
             ExciteError: a phrase is blank, or the classifier has no words, or too much is asked for.
         """
         self.check_texts(phrases)
-        offer, chosen = self.offer(model), find_method(method)
-        with self._slowly.passed(), self.gate.passed():
-            self._check_layer(offer, layer)
-            key = sheet.key, chosen.name, layer
-            study = offer.studies.get(key)
-            if study is None:
-                study = GroundingSession(
-                    offer.classifier, sheet.picture, self._proposals_of(sheet), method=chosen.name, layer=layer
+        served_model, chosen = self.served_model(model), find_method(method)
+        with self._phrase_concurrency.slot(), self.concurrency.slot():
+            self._check_layer(served_model, layer)
+            key = upload.key, chosen.name, layer
+            session = served_model.sessions.get(key)
+            if session is None:
+                session = GroundingSession(
+                    served_model.classifier, upload.picture, self._proposals_of(upload), method=chosen.name, layer=layer
                 )
-            found = study.ground(phrases, gamma=gamma, most=most)
-            offer.studies.put(key, study, study.size)
+            found = session.ground(phrases, gamma=gamma, most=most)
+            served_model.sessions.put(key, session, session.size)
             self._trimmer.trim()
             return found
 
     @staticmethod
-    def _findings(sheet: Sheet, offer: Offer, most: int, method: str) -> list[Finding]:
-        return [Finding(*found) for found in offer.memory.findings(sheet.picture, most, method=method)]
+    def _findings(upload: Upload, served_model: ServedModel, most: int, method: str) -> list[Finding]:
+        return [Finding(*found) for found in served_model.cache.findings(upload.picture, most, method=method)]
 
-    def _proposals_of(self, sheet: Sheet) -> Proposals:
-        found = self._proposals.get(sheet.key)
+    def _proposals_of(self, upload: Upload) -> Proposals:
+        found = self._proposals.get(upload.key)
         if found is None:
-            found = find_proposer("hierarchy").of(sheet.picture, "the image")
-            self._proposals.put(sheet.key, found, found.nbytes)
+            found = find_proposer("hierarchy").of(upload.picture, "the image")
+            self._proposals.put(upload.key, found, found.nbytes)
         return found
 
     def check_texts(self, texts: Sequence[str]) -> None:
-        """Whether concepts or phrases are few and short enough to be looked at.
-
-        Raises:
-            ConceptError: they are not.
-        """
+        """Raise a `ConceptError` if concepts or phrases are too many or too long."""
         if len(texts) > self.limits.concepts:
             raise ConceptError(f"{len(texts)} concepts at once: ask for at most {self.limits.concepts}")
         longest = max((len(text) for text in texts), default=0)
@@ -311,7 +294,7 @@ class Service:
             raise ConceptError(f"a concept of {longest} letters: write at most {self.limits.letters}")
 
     @staticmethod
-    def _check_layer(offer: Offer, layer: str | None) -> None:
-        """Some networks have thousands of layers, and the error of the engine lists many."""
-        if layer is not None and layer not in dict(offer.classifier.module.named_modules()) and layer != "input":
-            raise LayerError(f"{offer.name} has no layer {layer!r}: use one of {', '.join(offer.layers)}")
+    def _check_layer(served_model: ServedModel, layer: str | None) -> None:
+        """A short error: that of the engine may list thousands of layers."""
+        if layer is not None and layer not in dict(served_model.classifier.module.named_modules()) and layer != "input":
+            raise LayerError(f"{served_model.name} has no layer {layer!r}: use one of {', '.join(served_model.layers)}")

@@ -1,4 +1,4 @@
-"""The images that people have sent. They are kept in memory and nowhere else, and the oldest are forgotten first."""
+"""Uploaded images, kept in memory only with the oldest dropped first; the limits of the server; example images."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 
 LONGEST = 100_000  # pixels of a side
+MB = 2**20
+MOST = 12  # examples
+THUMBNAIL = 128
+PHOTOGRAPHS = {  # of scikit-image: those with free licences that need no download
+    "chelsea": "a cat",
+    "coffee": "a cup of coffee",
+    "astronaut": "an astronaut",
+    "rocket": "a rocket",
+}
 
 
 class GoneError(ExciteError):
@@ -31,13 +40,13 @@ class GoneError(ExciteError):
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet:
-    """An image on the desk.
+class Upload:
+    """An uploaded image.
 
     Attributes:
-        key: by which it is asked for again; nobody can guess it who does not have the image.
+        key: a hash of its pixels, which cannot be guessed without the image.
         picture: upright and RGB, made smaller if it was very large.
-        size: width and height as it was sent: what points and boxes are told in.
+        size: width and height as it was sent: the coordinates of points and boxes in answers.
     """
 
     key: str
@@ -61,19 +70,15 @@ class Sheet:
         return [round(at * scale, 2) for at, scale in zip(box, (across, down, across, down), strict=True)]
 
 
-class Desk:
-    """Takes images, and finds them again.
-
-    Args:
-        limits: how large an image may be, and how much is kept.
-    """
+class UploadStore:
+    """Keeps uploaded images by their keys."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._shelf: ByteCache[Sheet] = ByteCache(limits.pictures)
+        self._uploads: ByteCache[Upload] = ByteCache(limits.pictures)
 
-    def take(self, content: bytes) -> Sheet:
-        """Read an image file that somebody sent.
+    def take(self, content: bytes) -> Upload:
+        """Decode and keep an image file.
 
         Raises:
             ImageError: it is too large, no image, or broken.
@@ -84,44 +89,39 @@ class Desk:
             raise ImageError(f"the file has more than {self._limits.upload:,} bytes: send a smaller image")
         return self.put(decode_image(content, most_pixels=self._limits.pixels))
 
-    def put(self, picture: Image.Image) -> Sheet:
+    def put(self, picture: Image.Image) -> Upload:
         """Keep an image in mode RGB.
 
         Raises:
-            ImageError: it is a strip of which nothing could be seen.
+            ImageError: a side is too long.
         """
         size = picture.size
-        if max(size) > LONGEST:  # made smaller, a strip of one pixel by millions would take all memory
+        if max(size) > LONGEST:  # a resized strip of one pixel by millions would take all memory
             raise ImageError(f"the image has {size[0]} x {size[1]} pixels: no side may have more than {LONGEST:,}")
         share = math.sqrt(self._limits.kept_pixels / (size[0] * size[1]))
         if share < 1:
             smaller = (max(1, round(size[0] * share)), max(1, round(size[1] * share)))
             picture = picture.resize(smaller, Image.Resampling.LANCZOS)
         key = hashlib.sha256(f"{size} {picture.size}".encode() + picture.tobytes()).hexdigest()[:32]
-        sheet = Sheet(key, picture, size)
-        self._shelf.put(key, sheet, picture.width * picture.height * 3)
-        return sheet
+        upload = Upload(key, picture, size)
+        self._uploads.put(key, upload, picture.width * picture.height * 3)
+        return upload
 
-    def find(self, key: str) -> Sheet:
-        """The image of that key.
+    def find(self, key: str) -> Upload:
+        """The image of a key.
 
         Raises:
             GoneError: it is no longer there, or never was.
         """
-        sheet = self._shelf.get(key)
-        if sheet is None:
+        upload = self._uploads.get(key)
+        if upload is None:
             raise GoneError("this image is no longer kept here: send it again")
-        return sheet
-
-
-# How much anybody may ask of the server, so that it can answer the next person too.
-
-MB = 2**20
+        return upload
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What is refused, and how much is kept.
+    """The limits of a request and of the caches.
 
     Attributes:
         upload: bytes of a request, the image included.
@@ -129,9 +129,9 @@ class Limits:
         kept_pixels: of an image as it is kept: a larger one is made smaller, since no classifier sees more.
         pictures: bytes of all images that are kept.
         passes: bytes of all forward passes that are kept, for each classifier.
-        at_once: how many questions are answered at the same time.
-        waiting: how many more may wait for their turn; whoever comes then is told to come again.
-        concepts: of one question.
+        at_once: requests that are answered at the same time.
+        waiting: requests that may wait; further ones are refused.
+        concepts: of one request.
         letters: of a concept or a phrase.
     """
 
@@ -146,34 +146,16 @@ class Limits:
     letters: int = 1000
 
 
-# Images that are ready to be looked at: the photographs of scikit-image, or a folder of one's own.
-
-MOST = 12
-THUMBNAIL = 128
-PHOTOGRAPHS = {  # those with free licences that need no download
-    "chelsea": "a cat",
-    "coffee": "a cup of coffee",
-    "astronaut": "an astronaut",
-    "rocket": "a rocket",
-}
-
-
 @dataclass(frozen=True)
 class Example:
-    """An image to try.
-
-    Attributes:
-        name: by which links know it.
-        title: what it shows.
-        read: gives the image.
-    """
+    """An image to try, with its name in links and its title."""
 
     name: str
     title: str
     read: Callable[[], Image.Image]
 
     def thumbnail(self) -> str:
-        """The image, small, as a data: address."""
+        """The image, small, as a data: URL."""
         picture = self.read()
         picture.thumbnail((THUMBNAIL * 2, THUMBNAIL))
         return data_address("image/jpeg", jpeg(picture, quality=80))
@@ -195,7 +177,7 @@ def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
 
 
 def _named(files: Sequence[Path]) -> dict[str, Path]:
-    """Files by what they are called on the page; half a letter, as odd file names have, becomes a "?".
+    """Files by unique names for the page; undecodable bytes of a file name become a "?".
 
     Example:
         >>> from pathlib import Path

@@ -1,4 +1,4 @@
-"""Answers as the page draws them: plain values, places as shares of the image's width and height."""
+"""Answers in the form in which the page draws them: plain values, coordinates as shares of the image's sides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn.functional import interpolate
 from excite.io.files import to_numpy
 from excite.readouts.figure import percent
 from excite.readouts.notebook import data_address
-from excite.web.responses import Stretched, map_told, phrase_told, rounded
+from excite.web.responses import UpsampledMap, map_json, phrase_json, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,23 +23,21 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded
-    from excite.web.uploads import Sheet
+    from excite.web.uploads import Upload
 
-__all__ = ["map_view", "phrase_view", "picture_view"]
-
-SIDE = 420  # pixels of a map as it is sent: it is smooth, and the browser stretches it
+SIDE = 420  # pixels of a map as it is sent: it is smooth, and the browser enlarges it
 REGIONS = 5
 
 
-def picture_view(sheet: Sheet) -> dict[str, Any]:
-    """Where the page finds the image, and how large it was."""
-    return {"key": sheet.key, "url": f"pictures/{sheet.key}", "width": sheet.size[0], "height": sheet.size[1]}
+def picture_view(upload: Upload) -> dict[str, Any]:
+    """The address of an image, and its size as it was sent."""
+    return {"key": upload.key, "url": f"pictures/{upload.key}", "width": upload.size[0], "height": upload.size[1]}
 
 
-def map_view(sheet: Sheet, found: AttentionMap) -> dict[str, Any]:
-    """A map of a concept: what is drawn, what is told, and the files that can be had of it."""
-    one = Stretched.of(found)
-    loadable = {"units": list(found.units), "image_size": list(sheet.size), "dtype": "float32"}  # by AttentionMap.load
+def map_view(upload: Upload, found: AttentionMap) -> dict[str, Any]:
+    """The map of a concept: drawing, text, and files to download."""
+    one = UpsampledMap.of(found)
+    loadable = {"units": list(found.units), "image_size": list(upload.size), "dtype": "float32"}  # by AttentionMap.load
     about = [f"layer {found.layer}", found.method]
     if found.probability is not None:
         about.insert(0, f"the classifier says {percent(found.probability)}")
@@ -47,17 +45,17 @@ def map_view(sheet: Sheet, found: AttentionMap) -> dict[str, Any]:
         "title": found.concept,
         "about": about,
         "strength": _strength(one.plane),
-        "point": _middle(one.point, sheet),
-        "box": None if one.box is None else _shares(one.box, sheet),
+        "point": _middle(one.point, upload),
+        "box": None if one.box is None else _shares(one.box, upload),
         "regions": [],
         "words": [],
         "notes": [] if one.point else ["There is no evidence for it at this layer."],
-        "json": json.dumps({**map_told(sheet, one), **loadable, "values": rounded(found.values)}),
+        "json": json.dumps({**map_json(upload, one), **loadable, "values": rounded(found.values)}),
         "npy": _npy(found.values),
     }
 
 
-def phrase_view(sheet: Sheet, found: Grounded, model: str) -> dict[str, Any]:
+def phrase_view(upload: Upload, found: Grounded, model: str) -> dict[str, Any]:
     """The map of a phrase with its regions, best first, and the map of each of its words."""
     reading = found.map.reading
     notes = []
@@ -73,31 +71,31 @@ def phrase_view(sheet: Sheet, found: Grounded, model: str) -> dict[str, Any]:
         "title": found.phrase,
         "about": ["phrase", f"layer {first.layer}", first.method],
         "strength": _strength(plane),
-        "point": _middle(found.map.point, sheet),
+        "point": _middle(found.map.point, upload),
         "box": None,
-        "regions": [{"box": _shares(region.box, sheet), "score": region.score} for region in found.regions[:REGIONS]],
+        "regions": [{"box": _shares(region.box, upload), "score": region.score} for region in found.regions[:REGIONS]],
         "words": [
             {"word": word.text, "strength": _strength(one.upsample())}
             for word, one in zip(reading.words, found.map.words, strict=found.map.known)
         ],
         "notes": notes,
-        "json": json.dumps({**phrase_told(sheet, found), "image_size": list(sheet.size)}),
+        "json": json.dumps({**phrase_json(upload, found), "image_size": list(upload.size)}),
         "npy": _npy(plane),
     }
 
 
-def _middle(point: tuple[int, int] | None, sheet: Sheet) -> list[float] | None:
-    """The middle of a pixel."""
-    return None if point is None else _shares([at + 0.5 for at in point], sheet)
+def _middle(point: tuple[int, int] | None, upload: Upload) -> list[float] | None:
+    """The middle of a pixel, as shares of the sides."""
+    return None if point is None else _shares([at + 0.5 for at in point], upload)
 
 
-def _shares(places: Sequence[float], sheet: Sheet) -> list[float]:
+def _shares(places: Sequence[float], upload: Upload) -> list[float]:
     """Pixels of the kept image, x and y in turn, as shares of its sides."""
-    return [round(float(at) / sheet.picture.size[k % 2], 5) for k, at in enumerate(places)]
+    return [round(float(at) / upload.picture.size[k % 2], 5) for k, at in enumerate(places)]
 
 
 def _strength(stretched: Tensor) -> str:
-    """A map as large as its image, divided by its maximum, as a small grey image in a data: address."""
+    """An upsampled map, divided by its maximum, as a small grey PNG in a data: URL."""
     height, width = stretched.shape
     share = min(1, SIDE / max(width, height))
     plane = stretched.float().clamp(min=0)[None, None]

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from excite.errors import ExciteError, FetchError, ImageError
 from excite.images import decode_image
-from excite.io.fetch import fetch_unknown
+from excite.io.fetch import fetch_unverified
 from excite.io.locks import locked
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class FetchCache:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 with path.with_name(path.name + ".lock").open("ab") as lock:
                     locked(lock, wait=True)
-                    fetch_unknown(quote(url, safe=UNQUOTED, errors="replace"), path, self.most_each)
+                    fetch_unverified(quote(url, safe=UNQUOTED, errors="replace"), path, self.most_each)
                     self._touch(path)
                     self._make_room(path)
         except OSError as error:

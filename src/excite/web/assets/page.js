@@ -5,8 +5,8 @@ window.excite = (() => {
   const TABLES = /*TABLES*/ {};
   const SATURATION = 0.15, BRIGHTNESS = 0.8, GAMMA = 0.6; // as readouts/overlay.py
   const look = { opacity: 0.6, colours: "evidence", point: true, box: true, regions: true };
-  const boards = new Set(); // every canvas that shows a picture with a map
-  const kept = new Map(); // pictures and maps by address, the last few
+  const boards = new Set(); // every canvas that shows an image with a map
+  const kept = new Map(); // images and maps by address, the last few
 
   const remember = (address, make) => {
     if (!kept.has(address)) {
@@ -19,7 +19,7 @@ window.excite = (() => {
   const load = (address) => remember(address, () => new Promise((resolve, reject) => {
     const image = new Image();
     image.onload = () => resolve(image);
-    image.onerror = () => reject(new Error("The picture is no longer kept by the server: drop it again."));
+    image.onerror = () => reject(new Error("The image is no longer kept by the server: drop it again."));
     image.src = address;
   }));
 
@@ -33,7 +33,7 @@ window.excite = (() => {
     return context.getImageData(0, 0, width, height);
   };
 
-  // The picture without much colour or light, and over it the map's colours, the more the more evidence there is.
+  // The image without much colour or light, and over it the map's colours, the more the more evidence there is.
   const blend = (photo, strength, settings) => {
     const out = new ImageData(photo.width, photo.height);
     const table = TABLES[settings.colours] || TABLES.evidence;
@@ -134,7 +134,7 @@ window.excite = (() => {
   const described = (view) => {
     if (!view) return "The photograph.";
     if (view.point === undefined) return `Evidence for ${view.title}.`; // of a word within a phrase only the map is known
-    if (!view.point) return `${view.title}: no evidence in this picture.`;
+    if (!view.point) return `${view.title}: no evidence in this image.`;
     const [x, y] = view.point.map((share) => Math.round(100 * share));
     return `Evidence for ${view.title}: strongest ${x} per cent from the left and ${y} per cent from the top.`;
   };
@@ -235,20 +235,20 @@ window.excite = (() => {
 
   const drop = (element, trigger) => {
     const [input, area, told] = ["input", ".drop", ".drop-told"].map((name) => element.querySelector(name));
-    let choice = 0; // what was chosen last counts, also if an earlier picture takes longer to be sent
+    let choice = 0; // what was chosen last counts, also if an earlier image takes longer to be sent
     const send = async (file) => {
       const mine = ++choice;
-      told.textContent = "Sending the picture …";
+      told.textContent = "Sending the image …";
       try {
         const answer = await fetch("pictures", { method: "POST", body: file });
         const said = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
         if (mine !== choice) return;
         if (!answer.ok) throw new Error(said.error);
-        told.textContent = [`${file.name || "The picture"}, ${said.width} × ${said.height}`, ...said.notes].join("; ");
+        told.textContent = [`${file.name || "The image"}, ${said.width} × ${said.height}`, ...said.notes].join("; ");
         dropped = { picture: said.picture };
         trigger("upload");
       } catch (error) {
-        if (mine === choice) told.textContent = `This picture was not taken: ${error.message}`;
+        if (mine === choice) told.textContent = `This image was not taken: ${error.message}`;
       } finally {
         input.value = "";
       }
@@ -261,7 +261,7 @@ window.excite = (() => {
       area.classList.remove("is-over");
       const file = event.dataTransfer.files[0];
       if (file) send(file);
-      else told.textContent = "This is no file: save the picture first, then drop it here.";
+      else told.textContent = "This is no file: save the image first, then drop it here.";
     });
     document.addEventListener("paste", (event) => {
       const file = [...((event.clipboardData && event.clipboardData.files) || [])][0];
@@ -342,7 +342,7 @@ window.excite = (() => {
     for (const board of boards) board.draw().catch(() => {}); // told when it was shown
   };
 
-  // A link that brings back the settings, and the picture for as long as the server keeps it.
+  // A link that brings back the settings, and the image for as long as the server keeps it.
   const link = (value, names, values) => {
     const query = new URLSearchParams(), place = dropped || value || {};
     if (place.example) query.set("example", place.example);

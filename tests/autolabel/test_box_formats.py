@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from PIL import Image
 from pycocotools.coco import COCO
 
-from excite.autolabel import FORMATS, Boxed, Document, Found, find_format
-from excite.autolabel.files import Files
-from excite.autolabel.inputs import category, find_pictures
+from excite.autolabel import FORMATS, Detection, Document, ImageDetections, find_format
+from excite.autolabel.files import OutputFolder
+from excite.autolabel.inputs import category_name, find_inputs
 from excite.datasets.coco import Coco
 from excite.datasets.own import CsvFolder, JsonFolder, XmlFolder
 from excite.datasets.voc import Voc
@@ -40,7 +40,7 @@ def is_file_name(name):
 
 def can_be_named(word):
     try:
-        category(word)
+        category_name(word)
     except ConceptError:
         return False
     return True
@@ -51,7 +51,7 @@ file_names = st.builds("{}{}".format, st.text(letters, max_size=8), st.sampled_f
 folder_names = st.text(letters, min_size=1, max_size=6).filter(is_file_name)
 folders = st.lists(folder_names, max_size=2).map(lambda parts: Path(*parts))
 paths = st.builds(Path, folders, file_names.filter(is_file_name))
-words = st.text(letters, min_size=1, max_size=12).filter(can_be_named).map(category)
+words = st.text(letters, min_size=1, max_size=12).filter(can_be_named).map(category_name)
 
 
 @st.composite
@@ -61,7 +61,7 @@ def boxes(draw, categories):
     for _ in range(draw(st.integers(0, 3))):
         x0, y0 = draw(st.integers(0, width - 1)), draw(st.integers(0, height - 1))
         box = x0, y0, draw(st.integers(x0 + 1, width)), draw(st.integers(y0 + 1, height))
-        found.append(Found(draw(st.sampled_from(categories)), draw(st.floats(0, 1)), box))
+        found.append(Detection(draw(st.sampled_from(categories)), draw(st.floats(0, 1)), box))
     return (width, height), tuple(found)
 
 
@@ -111,11 +111,11 @@ def test_round_trip(data):
     with tempfile.TemporaryDirectory() as folder:
         photos, out = Path(folder).resolve() / "photos", Path(folder).resolve() / "out"
         placed(photos, names)
-        root, pictures = find_pictures([str(photos)], Files(out, "none"))
+        root, pictures = find_inputs([str(photos)], OutputFolder(out, "none"))
         assert {root / picture.name for picture in pictures} == {photos / name for name in names}
-        document = Document(tuple(Boxed(one, *data.draw(boxes(categories))) for one in pictures), categories)
+        document = Document(tuple(ImageDetections(one, *data.draw(boxes(categories))) for one in pictures), categories)
         for kind, content in FORMATS.items():
-            Files(out, kind).write(content(document))
+            OutputFolder(out, kind).write(content(document))
 
         told = expected(document, by_name)
         assert read_coco(out) == told
@@ -157,12 +157,14 @@ class TestNamesThatAreNoText:
     @pytest.fixture
     def document(self, tmp_path):
         placed(tmp_path / "photos", ["caf\udce9.png"])
-        _, pictures = find_pictures([str(tmp_path / "photos")], Files(tmp_path / "out", "none"))
-        return Document(tuple(Boxed(one, (2, 2), (Found("dog", 0.5, (0, 0, 1, 1)),)) for one in pictures), ("dog",))
+        _, pictures = find_inputs([str(tmp_path / "photos")], OutputFolder(tmp_path / "out", "none"))
+        return Document(
+            tuple(ImageDetections(one, (2, 2), (Detection("dog", 0.5, (0, 0, 1, 1)),)) for one in pictures), ("dog",)
+        )
 
     @pytest.mark.parametrize(("kind", "key"), [("coco", by_name), ("voc", by_file)])
     def test_no_matter(self, document, tmp_path, kind, key):
-        Files(tmp_path / "out", kind).write(find_format(kind)(document))
+        OutputFolder(tmp_path / "out", kind).write(find_format(kind)(document))
         assert READERS[kind](tmp_path / "out") == expected(document, key)
 
     def test_a_table_cannot_hold_them(self, document):
@@ -172,10 +174,10 @@ class TestNamesThatAreNoText:
 
 def test_pictures_without_boxes_are_negatives(tmp_path):
     placed(tmp_path / "photos", ["1.png"])
-    _, pictures = find_pictures([str(tmp_path / "photos")], Files(tmp_path, "none"))
-    document = Document((Boxed(pictures[0], (2, 2)),), ("dog",))
+    _, pictures = find_inputs([str(tmp_path / "photos")], OutputFolder(tmp_path, "none"))
+    document = Document((ImageDetections(pictures[0], (2, 2)),), ("dog",))
     for kind, content in FORMATS.items():
-        Files(tmp_path, kind).write(content(document))
+        OutputFolder(tmp_path, kind).write(content(document))
     assert read_coco(tmp_path) == {"1.png": ((2, 2), [])}
     assert read_voc(tmp_path) == {(tmp_path / "photos/1.png").resolve(): ((2, 2), [])}
     assert read_csv(tmp_path) == {}
@@ -185,8 +187,10 @@ def test_pictures_without_boxes_are_negatives(tmp_path):
 def test_what_else_detectors_look_for(tmp_path):
     """The fields of COCO's and VOC's own files that no box needs."""
     placed(tmp_path / "photos", ["1.png"])
-    _, pictures = find_pictures([str(tmp_path / "photos")], Files(tmp_path, "none"))
-    document = Document((Boxed(pictures[0], (20, 10), (Found("a & b", 0.25, (2, 3, 5, 10)),)),), ("cat", "a & b"))
+    _, pictures = find_inputs([str(tmp_path / "photos")], OutputFolder(tmp_path, "none"))
+    document = Document(
+        (ImageDetections(pictures[0], (20, 10), (Detection("a & b", 0.25, (2, 3, 5, 10)),)),), ("cat", "a & b")
+    )
     content = json.loads(find_format("coco")(document)["boxes.json"])
     assert list(content) == ["info", "licenses", "images", "annotations", "categories"]
     assert content["images"] == [{"id": 1, "file_name": "1.png", "width": 20, "height": 10}]

@@ -1,4 +1,4 @@
-"""A server to ask: in this process, or a real one with a classifier that needs no time."""
+"""Servers for tests: in this process, or in one of their own, with a classifier that needs no time."""
 
 import http.client
 import io
@@ -36,7 +36,7 @@ TESTS = Path(__file__).parents[1]
 SCRIPT = """
 import sys
 sys.path[:0] = {folders!r}
-from asking import run
+from servers import run
 run({limits!r}, {options!r})
 """
 
@@ -147,13 +147,12 @@ def check_ends_well(process, number=signal.SIGTERM):
 
 def run(limits, options):
     """In that process: serve until told to end, with little patience."""
-    from excite.web import http as guard_answers
-    from excite.web import http as guard_body
-    from excite.web import server as server_wire
+    from excite.web import http as limited
+    from excite.web import server
     from excite.web.server import serve
 
-    guard_body.PATIENCE, guard_answers.LINGER, server_wire.IDLE = 1.5, 0.5, 1.5
-    server_wire.CONNECTIONS = 20
+    limited.PATIENCE, limited.LINGER, server.IDLE = 1.5, 0.5, 1.5
+    server.CONNECTIONS = 20
 
     page = types.ModuleType("excite.web.page")
     page.mount_page = lambda app, *_: app

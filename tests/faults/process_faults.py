@@ -1,4 +1,4 @@
-"""What happens to a command while it runs, in its own process, so that no moment is missed."""
+"""Events in the process of a command at a chosen step on the disk."""
 
 import multiprocessing
 import os
@@ -20,7 +20,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def run(arguments, folder, said, happening=None, archive=None, stdout=None, obedient=False):
-    """The command, in its folder, with what it says in files; perhaps with something happening to it."""
+    """Run the command in its folder, with its output in files, perhaps with an event."""
     os.chdir(folder)
     os.setpgid(0, 0)  # a terminal sends Ctrl-C to a whole group of processes, and tests are not to be in it
     os.dup2(_written(f"{said}.err"), 2)
@@ -49,7 +49,7 @@ def _unread():
 
 
 class Happening:
-    """Counts the steps of a process on the disk, and does something before one of them.
+    """Counts the steps of a process on the disk, and causes an event before one of them.
 
     Args:
         folder: only what is in it counts.

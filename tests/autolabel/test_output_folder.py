@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from excite.autolabel.files import Files, Link, own_ledger
+from excite.autolabel.files import Link, OutputFolder, open_own_results
 from excite.errors import ExciteError
 
 
@@ -34,15 +34,15 @@ def no_links(monkeypatch):
 
 def test_written_and_replaced_by_later_runs(out):
     for content in (b"one", b"two", b"two", b"one"):
-        Files(out, "coco").write({"a/b.txt": content})
+        OutputFolder(out, "coco").write({"a/b.txt": content})
         assert (out / "a/b.txt").read_bytes() == content
     assert len((out / "written.jsonl").read_text().splitlines()) == 2
 
 
 def test_what_is_right_is_not_written_again(out):
-    Files(out, "coco").write({"b.txt": b"one"})
+    OutputFolder(out, "coco").write({"b.txt": b"one"})
     os.utime(out / "b.txt", ns=(5, 5))
-    files = Files(out, "coco")
+    files = OutputFolder(out, "coco")
     files.write({"b.txt": b"one"})
     files.write({"b.txt": b"one"})
     assert (out / "b.txt").stat().st_mtime_ns == 5
@@ -53,7 +53,7 @@ def test_files_of_others_are_left_alone(out, theirs):
     """Even if they hold just what was to be written: they might be changed later."""
     out.mkdir()
     (out / "b.txt").write_bytes(theirs)
-    files = Files(out, "coco")
+    files = OutputFolder(out, "coco")
     for refuse in (files.check, files.write):
         with pytest.raises(ExciteError, match=r"b.txt' is there already and was not written by excite.*another --out"):
             refuse({"a.txt": b"ours", "b.txt": b"ours"})
@@ -62,10 +62,10 @@ def test_files_of_others_are_left_alone(out, theirs):
 
 
 def test_files_that_somebody_has_corrected_are_left_alone(out):
-    files = Files(out, "coco")
+    files = OutputFolder(out, "coco")
     files.write({"b.txt": b"ours"})
     (out / "b.txt").write_bytes(b"corrected")
-    for later in (files, Files(out, "coco")):
+    for later in (files, OutputFolder(out, "coco")):
         with pytest.raises(ExciteError, match="or was changed since"):
             later.write({"b.txt": b"ours, too"})
     assert (out / "b.txt").read_bytes() == b"corrected"
@@ -77,40 +77,40 @@ def test_folders_and_links_of_others_are_left_alone(out, photo):
     (out / "c.txt").symlink_to("nowhere")
     for name in ("a.txt", "b.txt", "c.txt"):
         with pytest.raises(ExciteError, match="is there already"):
-            Files(out, "coco").write({name: b"ours"})
+            OutputFolder(out, "coco").write({name: b"ours"})
         with pytest.raises(ExciteError, match="is there already"):
-            Files(out, "coco").write({name: Link(out / "other.jpg")})
+            OutputFolder(out, "coco").write({name: Link(out / "other.jpg")})
     assert photo.read_bytes() == b"pixels"
     assert not (out / "nowhere").exists()
 
 
-def test_a_kill_between_note_and_file(out):
+def test_a_kill_between_record_and_file(out):
     """Whichever of the two states the file is in, it is ours."""
-    files = Files(out, "coco")
+    files = OutputFolder(out, "coco")
     files.write({"b.txt": b"one"})
-    files._note("b.txt", "the state of a file that was never written")
-    Files(out, "coco").write({"b.txt": b"two"})
+    files._record("b.txt", "the state of a file that was never written")
+    OutputFolder(out, "coco").write({"b.txt": b"two"})
     assert (out / "b.txt").read_bytes() == b"two"
 
 
 class TestLinks:
     def test_made_once(self, out, photo):
-        Files(out, "voc").write({"JPEGImages/1.jpg": Link(photo)})
+        OutputFolder(out, "voc").write({"JPEGImages/1.jpg": Link(photo)})
         link = out / "JPEGImages/1.jpg"
         assert link.readlink() == photo
         before = link.lstat().st_ino
-        files = Files(out, "voc")
+        files = OutputFolder(out, "voc")
         files.write({"JPEGImages/1.jpg": Link(photo)})
         assert link.lstat().st_ino == before
         assert files.copied == 0
 
     def test_made_anew_for_another_picture(self, out, photo, tmp_path):
-        Files(out, "voc").write({"1.jpg": Link(tmp_path / "gone.jpg")})
-        Files(out, "voc").write({"1.jpg": Link(photo)})
+        OutputFolder(out, "voc").write({"1.jpg": Link(tmp_path / "gone.jpg")})
+        OutputFolder(out, "voc").write({"1.jpg": Link(photo)})
         assert (out / "1.jpg").readlink() == photo
 
     def test_the_picture_itself(self, out, photo):
-        files = Files(photo.parent, "voc")
+        files = OutputFolder(photo.parent, "voc")
         files.check({"photo.jpg": Link(photo)})
         files.write({"photo.jpg": Link(photo)})
         assert photo.read_bytes() == b"pixels"
@@ -119,10 +119,10 @@ class TestLinks:
     def test_copies_where_links_cannot_be_made(self, out, photo, no_links):
         for content in (b"pixels", b"other pixels"):
             photo.write_bytes(content)
-            files = Files(out, "voc")
+            files = OutputFolder(out, "voc")
             files.write({"1.jpg": Link(photo)})
             assert files.copied == 1
-            again = Files(out, "voc")
+            again = OutputFolder(out, "voc")
             again.write({"1.jpg": Link(photo)})
             again.write({"1.jpg": Link(photo)})
             assert again.copied == 1
@@ -132,42 +132,42 @@ class TestLinks:
     def test_a_copy_never_goes_through_a_link(self, out, photo, tmp_path, monkeypatch):
         other = tmp_path / "other.jpg"
         other.write_bytes(b"not to be changed")
-        Files(out, "voc").write({"1.jpg": Link(other)})
+        OutputFolder(out, "voc").write({"1.jpg": Link(other)})
         monkeypatch.setattr("excite.autolabel.files._linked", lambda *_: False)
-        Files(out, "voc").write({"1.jpg": Link(photo)})
+        OutputFolder(out, "voc").write({"1.jpg": Link(photo)})
         assert other.read_bytes() == b"not to be changed"
         assert (out / "1.jpg").read_bytes() == b"pixels"
 
     def test_a_copy_of_nothing(self, out, tmp_path, no_links):
         with pytest.raises(ExciteError, match=r"cannot copy .*gone.jpg.*No such file"):
-            Files(out, "voc").write({"1.jpg": Link(tmp_path / "gone.jpg")})
+            OutputFolder(out, "voc").write({"1.jpg": Link(tmp_path / "gone.jpg")})
 
     def test_whose_picture_it_is(self, out, photo, no_links):
-        Files(out, "voc").write({"copy.jpg": Link(photo)})
+        OutputFolder(out, "voc").write({"copy.jpg": Link(photo)})
         (out / "theirs.jpg").write_bytes(b"theirs")
-        files = Files(out, "coco")  # also when another format is written now
+        files = OutputFolder(out, "coco")  # also when another format is written now
         assert files.original(out / "copy.jpg") == out / "copy.jpg"
         assert files.original(out / "theirs.jpg") is None
         assert files.original(photo) is None
 
     def test_where_a_link_leads(self, out, photo):
-        Files(out, "voc").write({"1.jpg": Link(photo)})
-        assert Files(out, "voc").original(out / "1.jpg") == photo
+        OutputFolder(out, "voc").write({"1.jpg": Link(photo)})
+        assert OutputFolder(out, "voc").original(out / "1.jpg") == photo
 
 
 class TestWhatIsNoLongerWanted:
     def test_is_removed(self, out, photo):
-        Files(out, "voc").write({"a.xml": b"a", "b.xml": b"b", "b.jpg": Link(photo)})
-        files = Files(out, "voc")
+        OutputFolder(out, "voc").write({"a.xml": b"a", "b.xml": b"b", "b.jpg": Link(photo)})
+        files = OutputFolder(out, "voc")
         files.write({"a.xml": b"a"})
         files.remove_others({"a.xml": b"a"})
         assert sorted(path.name for path in out.iterdir()) == ["a.xml", "written.jsonl"]
         assert photo.exists()
 
     def test_not_what_somebody_has_changed(self, out):
-        Files(out, "voc").write({"b.xml": b"b"})
+        OutputFolder(out, "voc").write({"b.xml": b"b"})
         (out / "b.xml").write_bytes(b"corrected")
-        Files(out, "voc").remove_others({})
+        OutputFolder(out, "voc").remove_others({})
         assert (out / "b.xml").read_bytes() == b"corrected"
 
     def test_nor_is_half_a_file_kept(self, out, monkeypatch):
@@ -175,16 +175,16 @@ class TestWhatIsNoLongerWanted:
         monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
         monkeypatch.setattr(Path, "replace", lambda *_: None)
         for _ in range(20):
-            Files(out, "voc").write({"Annotations/b.xml": b"b"})
+            OutputFolder(out, "voc").write({"Annotations/b.xml": b"b"})
         monkeypatch.undo()
         assert len(list((out / "Annotations").iterdir())) == 20
         (out / "Annotations/.mine.tmp").touch()
-        Files(out, "voc").remove_others({})
+        OutputFolder(out, "voc").remove_others({})
         assert [path.name for path in (out / "Annotations").iterdir()] == [".mine.tmp"]
 
     def test_not_what_is_of_another_format(self, out):
-        Files(out, "coco").write({"boxes.json": b"{}"})
-        Files(out, "voc").remove_others({})
+        OutputFolder(out, "coco").write({"boxes.json": b"{}"})
+        OutputFolder(out, "voc").remove_others({})
         assert (out / "boxes.json").exists()
 
 
@@ -195,7 +195,7 @@ class TestLedgers:
     def test_our_own(self, tmp_path, content):
         path = tmp_path / "records.jsonl"
         path.write_text(content)
-        assert set(own_ledger(path, ["image"]).read()) <= {"k"}
+        assert set(open_own_results(path, ["image"]).read()) <= {"k"}
 
     @pytest.mark.parametrize("content", ['{"key": "k", "other": 1}\n', "my notes\n", "my notes", "[1]\n", "\n" + LINE])
     def test_not_those_of_others(self, tmp_path, content):
@@ -203,5 +203,5 @@ class TestLedgers:
         path = tmp_path / "records.jsonl"
         path.write_text(content)
         with pytest.raises(ExciteError, match=r"records.jsonl' is there already.* choose another --out"):
-            own_ledger(path, ["image"])
+            open_own_results(path, ["image"])
         assert path.read_text() == content

@@ -1,4 +1,4 @@
-"""Files from the net, from a server in this process: kept, resumed, and believed only by their hash."""
+"""Downloads from a server in this process: cached, resumed, verified by their hash."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""One question asked of many images: resuming, and files that do not overwrite each other."""
+"""One query on many images: resuming, and files that do not overwrite each other."""
 
 import itertools
 import json
@@ -13,7 +13,7 @@ from PIL import Image
 from torch import nn
 
 from excite.autolabel import batch as module
-from excite.autolabel.batch import Album, Question, split_arguments
+from excite.autolabel.batch import AttendQuery, Batch, split_arguments
 from excite.errors import ConceptError, ExciteError, ImageError, LayerError, MethodError
 from excite.jobs import Executor, JsonLinesStore
 from excite.models import MODELS, Card, Preprocess
@@ -71,7 +71,7 @@ def picture(path, seed=0, size=(30, 20)):
 
 
 def question(*concepts, method="mwp", layers=None, against=None):
-    return Question.asked(model="tiny", concepts=concepts, method=method, layers=layers, against=against)
+    return AttendQuery.of_options(model="tiny", concepts=concepts, method=method, layers=layers, against=against)
 
 
 def photos_of(*arguments, out="out"):
@@ -80,7 +80,7 @@ def photos_of(*arguments, out="out"):
 
 def run(photos, *concepts, out="out", stop_after=None, **options):
     asked = {name: options.pop(name) for name in ("method", "layers", "against") if name in options}
-    made = Album(question(*(concepts or ("cat", "dog")), **asked), Path(out), **options)
+    made = Batch(question(*(concepts or ("cat", "dog")), **asked), Path(out), **options)
     return list(itertools.islice(made.answers(photos), stop_after)), made
 
 
@@ -126,7 +126,7 @@ class TestAnswers:
     def test_an_unknown_concept_costs_no_picture(self, folder, looks):
         for wrong in ({"concepts": ["cat", "unheard of"]}, {"concepts": ["cat"], "against": ["unheard of"]}):
             with pytest.raises(ConceptError, match="unheard of"):
-                Album(Question.asked(model="tiny", **wrong), Path("out"))
+                Batch(AttendQuery.of_options(model="tiny", **wrong), Path("out"))
         assert not looks
         assert not Path("out").exists()
 
@@ -136,10 +136,10 @@ class TestAnswers:
 
     def test_method_and_contrast_say_the_same_thing_twice(self):
         with pytest.raises(MethodError, match="either --method or --contrast"):
-            Question.asked(model="tiny", concepts=[], method="mwp", contrast=True)
-        assert Question.asked(model="tiny", concepts=[], contrast=False).method == "mwp"
-        assert Question.asked(model="tiny", concepts=[], contrast=True).method == "c-mwp"
-        assert Question.asked(model="tiny", concepts=[]).method == "c-mwp"
+            AttendQuery.of_options(model="tiny", concepts=[], method="mwp", contrast=True)
+        assert AttendQuery.of_options(model="tiny", concepts=[], contrast=False).method == "mwp"
+        assert AttendQuery.of_options(model="tiny", concepts=[], contrast=True).method == "c-mwp"
+        assert AttendQuery.of_options(model="tiny", concepts=[]).method == "c-mwp"
 
     @pytest.mark.parametrize("content", [b"", b"no image at all"])
     def test_one_bad_picture_among_good_ones(self, folder, content):
@@ -339,7 +339,7 @@ class TestWorkers:
     def test_several_give_the_same(self, folder):
         (folder / "1.png").write_bytes(b"no image")
         one, alone = run(photos_of(folder), out="one", arrays=True)
-        made = Album(question("cat", "dog"), Path("two"), arrays=True)
+        made = Batch(question("cat", "dog"), Path("two"), arrays=True)
         two = list(made.answers(photos_of(folder), Executor(workers=2)))
         assert json.dumps(two) == json.dumps(one).replace("one/", "two/")
         assert made.failures == alone.failures

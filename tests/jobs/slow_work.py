@@ -1,4 +1,4 @@
-"""Work that takes its time, so that there is a middle to be killed in, and notes who does it."""
+"""Slow work, to be killed in its middle, that records its processes."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Boxes for folders of coloured squares, from the question to the files."""
+"""Boxes for folders of coloured squares, from the query to the files."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from boxfiles import READERS, read_coco, records, tree
 from PIL import Image
 
 from excite.api import locate
-from excite.autolabel import FORMATS, Boxing, Question
-from excite.autolabel.run import Locating
+from excite.autolabel import FORMATS, AutoLabeler, BoxQuery
+from excite.autolabel.run import BoxWork
 from excite.errors import ConceptError, ExciteError, ImageError, LayerError, LostSignalWarning
 from excite.models import wrap
 
@@ -36,7 +36,7 @@ def photos(tmp_path, monkeypatch):
 
 
 def boxing(kind="coco", out="out", fresh=False, **question):
-    return Boxing(colour_classifier(), ["photos"], Path(out), Question(**question), kind, fresh=fresh)
+    return AutoLabeler(colour_classifier(), ["photos"], Path(out), BoxQuery(**question), kind, fresh=fresh)
 
 
 def located(photos, name, *concepts):
@@ -50,13 +50,13 @@ def located(photos, name, *concepts):
 @pytest.fixture
 def looked_at(monkeypatch):
     """The images at which a classifier looks."""
-    looked, look = [], Locating.__call__
+    looked, look = [], BoxWork.__call__
 
     def watched(self, task):
         looked.append(task.picture.name)
         return look(self, task)
 
-    monkeypatch.setattr(Locating, "__call__", watched)
+    monkeypatch.setattr(BoxWork, "__call__", watched)
     return looked
 
 
@@ -90,13 +90,13 @@ class TestWhatIsLookedFor:
     def test_findings_are_called_as_the_classifier_calls_them_on_one_line(self, photos):
         classifier = colour_classifier()
         odd = wrap(classifier.module, labels=["red\n<&>", "green, \"as' grass"], preprocess=classifier.preprocess)
-        answer = Boxing(odd, ["photos"], Path("out"), Question(), "voc").write()
+        answer = AutoLabeler(odd, ["photos"], Path("out"), BoxQuery(), "voc").write()
         assert list(answer["concepts"]) == ["green, \"as' grass", "red <&>"]
 
     def test_a_classifier_without_words(self, photos):
         classifier = colour_classifier()
         plain = wrap(classifier.module, preprocess=classifier.preprocess)
-        answer = Boxing(plain, ["photos/red"], Path("out"), Question(("0",)), "csv").write()
+        answer = AutoLabeler(plain, ["photos/red"], Path("out"), BoxQuery(("0",)), "csv").write()
         assert answer["concepts"] == {"0": 2}
 
     def test_categories_in_the_order_of_the_question(self, photos):
@@ -131,7 +131,7 @@ class TestBeforeAnyWork:
     def test_labels_that_cannot_be_written_down(self, photos):
         bell = wrap(colour_classifier().module, labels=["red", "bell\x07"])
         with pytest.raises(ConceptError, match=r"bell\\x07"):
-            Boxing(bell, ["photos"], Path("out"), Question())
+            AutoLabeler(bell, ["photos"], Path("out"), BoxQuery())
 
     @pytest.mark.parametrize("kind", FORMATS)
     @pytest.mark.parametrize("name", ["labels.txt", "records.jsonl", "written.jsonl", "boxes.*"])
@@ -162,7 +162,7 @@ class TestBeforeAnyWork:
 
     def test_no_pictures(self, photos):
         with pytest.raises(ImageError, match="no images found"):
-            Boxing(colour_classifier(), ["nowhere"], Path("out"), Question(("red",)))
+            AutoLabeler(colour_classifier(), ["nowhere"], Path("out"), BoxQuery(("red",)))
 
 
 class TestAgain:
@@ -207,7 +207,7 @@ class TestAgain:
         looked_at.clear()
         other = colour_classifier()
         other.module[5].weight.data *= 2
-        Boxing(other, ["photos"], Path("out"), Question(("red",))).write()
+        AutoLabeler(other, ["photos"], Path("out"), BoxQuery(("red",))).write()
         assert len(looked_at) == len(SQUARES)
 
     def test_fresh(self, photos, looked_at):
@@ -220,7 +220,7 @@ class TestAgain:
 
     def test_pictures_that_are_no_longer_asked_for_leave_nothing_behind(self, photos):
         boxing("voc", concepts=("red",)).write()
-        Boxing(colour_classifier(), ["photos/red"], Path("out"), Question(("red",)), "voc").write()
+        AutoLabeler(colour_classifier(), ["photos/red"], Path("out"), BoxQuery(("red",)), "voc").write()
         assert set(tree(Path("out"))) == {
             *("Annotations/1.xml", "Annotations/2.xml", "JPEGImages/1.png", "JPEGImages/2.png"),
             *("ImageSets/Main/trainval.txt", "labels.txt"),
@@ -270,8 +270,8 @@ class TestStopped:
 
     def test_now_and_then(self, photos, monkeypatch):
         """Not after every image: writing would be most of the work."""
-        writings, save = [], Boxing._save
-        monkeypatch.setattr(Boxing, "_save", lambda self: (writings.append(len(self.records)), save(self)))
+        writings, save = [], AutoLabeler._save
+        monkeypatch.setattr(AutoLabeler, "_save", lambda self: (writings.append(len(self.records)), save(self)))
         boxing(concepts=("red",)).write()
         assert writings == [0, 5]
         monkeypatch.setattr("excite.autolabel.run.PAUSE", 0)

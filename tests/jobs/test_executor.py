@@ -1,4 +1,4 @@
-"""Answers in the order of the tasks, taken one by one as late as possible."""
+"""Results in the order of the tasks, which are read one by one as late as possible."""
 
 import itertools
 import random
@@ -12,7 +12,7 @@ from excite.jobs.loop import answered, run
 
 
 class Watched:
-    """Hands out jobs and counts how many are on their way."""
+    """Submits jobs and counts the pending ones."""
 
     def __init__(self):
         self.busy = self.most = self.submitted = 0
@@ -56,8 +56,8 @@ def test_nor_is_one_of_which_all_but_the_first_is_known():
     assert len(seen) <= AHEAD
 
 
-class Memory:
-    """A ledger that forgets when the program ends."""
+class MemoryStore:
+    """A result store in memory."""
 
     def __init__(self, entries=()):
         self.entries = {entry["key"]: entry for entry in entries}
@@ -82,7 +82,7 @@ class Naming:
 
 
 def test_tasks_are_looked_at_when_their_turn_comes():
-    seen, store = [], Memory()
+    seen, store = [], MemoryStore()
     answers = run(Naming(), (seen.append(n) or n for n in itertools.count()), store)
     assert [entry["n"] for entry in itertools.islice(answers, 3)] == [0, 1, 2]
     assert seen == [0, 1, 2]
@@ -91,7 +91,7 @@ def test_tasks_are_looked_at_when_their_turn_comes():
 
 
 def test_an_answer_that_no_longer_counts_is_found_anew():
-    store = Memory([{"key": "k0", "n": "old"}, {"key": "k1", "n": "good"}])
+    store = MemoryStore([{"key": "k0", "n": "old"}, {"key": "k1", "n": "good"}])
     found = list(answered(Naming(), [0, 1], store, still=lambda entry: entry["n"] == "good"))
     assert found == [(0, {"key": "k0", "n": 0}), (1, {"key": "k1", "n": "good"})]
     assert store.entries["k0"] == {"key": "k0", "n": 0}
@@ -105,7 +105,7 @@ def test_an_answer_that_no_longer_counts_is_found_anew():
         ({"address": "auto"}, "give --engine ray too"),
     ],
 )
-def test_crews_that_cannot_be(wrong, said):
+def test_impossible_executors(wrong, said):
     with pytest.raises(ExciteError, match=said):
         Executor(**wrong)
 

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Atomic writes, their temporary files, and locks."""
 
 import json
 import os
@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.io.files import atomic_write, save_json, save_npy, save_png
+from excite.io import files as io_files
+from excite.io.files import (
+    atomic_write,
+    remove_leftovers,
+    remove_leftovers_once,
+    save_json,
+    save_npy,
+    save_png,
+    save_text,
+    temporary_file,
+)
+from excite.io.locks import locked
 
 
 def names(folder):
@@ -228,9 +239,87 @@ class TestJson:
         assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {"file": "\udcff.png"}
 
     @pytest.mark.parametrize("value", [float("nan"), [float("inf")], {"a": object()}, {"a": {1, 2}}, torch.ones(1)])
-    def test_what_json_cannot_say(self, tmp_path, value):
+    def test_values_outside_of_json(self, tmp_path, value):
         (tmp_path / "a.json").write_text("old")
         with pytest.raises(ExciteError, match=r"cannot write '.*a\.json': .*; use finite numbers"):
             save_json(value, tmp_path / "a.json")
         assert (tmp_path / "a.json").read_text() == "old"
         assert names(tmp_path) == ["a.json"]
+
+
+@pytest.fixture
+def abandoned(tmp_path):
+    """The temporary file of a killed process: its lock ended with it."""
+    path = tmp_path / f".{'b' * 32}.tmp"
+    path.write_bytes(b"half")
+    return path
+
+
+def test_the_next_write_removes_leftovers(abandoned):
+    save_text("whole", abandoned.with_name("b.txt"))
+    assert names(abandoned.parent) == ["b.txt"]
+
+
+def test_a_folder_is_cleaned_once(abandoned):
+    remove_leftovers_once(abandoned.parent)
+    assert names(abandoned.parent) == []
+    abandoned.write_bytes(b"another")
+    remove_leftovers_once(abandoned.parent)
+    assert names(abandoned.parent) == [abandoned.name]
+
+
+def test_a_file_being_written_stays(tmp_path):
+    with temporary_file(tmp_path / "a.txt") as (path, file):
+        remove_leftovers(tmp_path)
+        assert path.exists()
+        file.close()  # and until it is moved
+        remove_leftovers(tmp_path)
+        assert path.exists()
+    assert names(tmp_path) == []
+
+
+def test_other_names_and_folders_stay(tmp_path):
+    (tmp_path / ".mine.tmp").write_text("mine")
+    (tmp_path / f".{'0' * 32}.tmp").mkdir()
+    remove_leftovers(tmp_path)
+    assert len(names(tmp_path)) == 2
+
+
+def test_a_temporary_link_goes(tmp_path):
+    (tmp_path / f".{'a' * 32}.tmp").symlink_to("nowhere")
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_removed_before_it_is_locked(tmp_path, monkeypatch):
+    """It is made again under another name."""
+    seen = []
+
+    def slowly(file, *, wait=False):
+        if wait and not seen:
+            seen.append(Path(file.name))
+            remove_leftovers(tmp_path)
+        return locked(file, wait=wait)
+
+    monkeypatch.setattr(io_files, "locked", slowly)
+    with temporary_file(tmp_path / "a.txt") as (path, _):
+        assert path.exists()
+        assert path != seen[0]
+        assert not seen[0].exists()
+
+
+def test_a_lock_ends_with_its_file(tmp_path):
+    (tmp_path / "a").write_text("")
+    with (tmp_path / "a").open("rb") as first:
+        assert locked(first) is True
+        with (tmp_path / "a").open("rb") as second:
+            assert locked(second) is False
+            first.close()
+            assert locked(second) is True
+
+
+def test_without_locks(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    os.close(writing)
+    assert locked(writing) is None  # a closed descriptor, as a file system without locks

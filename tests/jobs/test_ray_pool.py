@@ -1,4 +1,4 @@
-"""Who does what when workers of a cluster are lost: tried with a pretended Ray, in no time."""
+"""Lost workers of a cluster, with a fake Ray."""
 
 import os
 import pickle
@@ -12,19 +12,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from slowly import Counting
+from slow_work import Counting
 
 from excite.errors import ExciteError, ImageError, LayerError
-from excite.jobs import Executor, Job
-from excite.jobs import cluster as troop
-from excite.jobs.cluster import PACKAGES, Terms, joined, worker_class
+from excite.jobs import Executor, Job, cluster
+from excite.jobs.cluster import PACKAGES, WorkerSetup, load_work, worker_class
 
 exceptions = pytest.importorskip("ray.exceptions")
 
 
 @dataclass(eq=False)
 class Worker:
-    """One of the pretended cluster."""
+    """A worker of the fake cluster."""
 
     ray: "FakeRay"
     inner: object = field(default_factory=worker_class())
@@ -42,10 +41,10 @@ class Reference:
 
 @dataclass
 class FakeRay:
-    """Answers in any order; some tasks end their worker so many times, some workers never begin."""
+    """Gives results in any order; some tasks end their worker so many times, some workers never start."""
 
     fatal: Counter = field(default_factory=Counter)
-    stillborn: int = 0
+    failing_starts: int = 0
     seed: int = 0
     exceptions = exceptions
     workers: list = field(default_factory=list)
@@ -64,21 +63,21 @@ class FakeRay:
     def options(self, *, num_cpus, max_restarts, scheduling_strategy):
         assert (num_cpus, max_restarts) == (1, 0)
 
-        def recruit():
+        def start():
             self.workers.append(Worker(self))
             return self.workers[-1]
 
-        return SimpleNamespace(remote=recruit)
+        return SimpleNamespace(remote=start)
 
     def wait(self, references, timeout):
         ready = self.chance.choice(references)
         return [ready], [one for one in references if one is not ready]
 
     def get(self, reference):
-        if reference.method == "join" and self.stillborn > 0:
-            self.stillborn -= 1
+        if reference.method == "prepare" and self.failing_starts > 0:
+            self.failing_starts -= 1
             raise exceptions.ActorDiedError
-        if reference.method == "do":
+        if reference.method == "run":
             (task,) = reference.arguments
             if self.fatal[task] > 0:
                 self.fatal[task] -= 1
@@ -88,7 +87,7 @@ class FakeRay:
             return getattr(reference.worker.inner, reference.method)(*reference.arguments)
         except LayerError as error:
             raise exceptions.RayTaskError(
-                "do", "trace", error, "worker", 1, "127.0.0.1"
+                "run", "trace", error, "worker", 1, "127.0.0.1"
             ).as_instanceof_cause() from None
 
     def kill(self, worker):
@@ -119,26 +118,28 @@ def outcomes(work, tasks, workers=3, writes=None):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_lost_workers_are_replaced_and_nothing_is_done_twice(with_ray, seed, capsys):
-    ray = with_ray(fatal=Counter({3: 1, 4: 3, 17: 2}), stillborn=2, seed=seed)
+    ray = with_ray(fatal=Counter({3: 1, 4: 3, 17: 2}), failing_starts=2, seed=seed)
     assert outcomes(Counting(), range(20)) == [{"double": 2 * task} for task in range(20)]
     assert ray.done == Counter(range(20))
     assert len(ray.workers) == 3 + 6 + 2
     assert capsys.readouterr().err.count("another one takes over") == 6
 
 
-def test_all_are_sent_home(with_ray):
+def test_all_workers_are_ended(with_ray):
     ray = with_ray(fatal=Counter({1: 1}))
     outcomes(Counting(), range(5))
     assert len(ray.workers) == 4
-    assert Counter(ray.killed) == Counter(ray.workers)  # the lost one too: it may be out of sight only
+    assert Counter(ray.killed) == Counter(ray.workers)  # the lost one too: it may be unreachable only
 
 
 def test_a_task_that_ends_every_worker(with_ray):
-    """What comes before it is kept, whoever finished first."""
+    """The results before it are kept."""
     with_ray(fatal=Counter({7: 99}))
     found = Executor("ray", 3).outcomes(Counting(), (Job(task, f"k{task}") for task in range(20)))
     assert [next(found)[1]["double"] for _ in range(7)] == [0, 2, 4, 6, 8, 10, 12]
-    with pytest.raises(ExciteError, match=f"{troop.DEATHS} workers ended without an answer at 7.*what was finished"):
+    with pytest.raises(
+        ExciteError, match=f"{cluster.MOST_LOST} workers ended without an answer at 7.*what was finished"
+    ):
         next(found)
 
 
@@ -153,23 +154,23 @@ def test_unreadable_and_wrong(with_ray):
     assert len(ray.killed) == 2
 
 
-def test_workers_that_never_begin(with_ray):
-    with_ray(stillborn=99)
+def test_workers_that_never_start(with_ray):
+    with_ray(failing_starts=99)
     with pytest.raises(ExciteError, match="end before they begin"):
         outcomes(Counting(), range(3))
 
 
-def test_nobody_is_asked_when_all_is_known(with_ray):
+def test_no_workers_when_all_is_known(with_ray):
     ray = with_ray()
     jobs = [Job(n, f"k{n}", {"double": 2 * n}) for n in range(3)]
     assert len(list(Executor("ray", 2).outcomes(Counting(), jobs))) == 3
     assert not ray.workers
 
 
-def test_nobody_comes(with_ray, monkeypatch, capsys):
+def test_no_worker_is_ready(with_ray, monkeypatch, capsys):
     ray = with_ray()
     clock = iter(range(0, 10_000, 10))
-    monkeypatch.setattr(troop.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(cluster.time, "monotonic", lambda: next(clock))
     answers = ray.wait
     silent = iter(range(10))
 
@@ -193,51 +194,51 @@ def test_the_folder_for_files_is_left_as_it_was(with_ray, tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-class TestJoining:
+class TestWorkerSetup:
     @pytest.fixture
-    def terms(self, tmp_path):
+    def setup(self, tmp_path):
         (tmp_path / "token").write_text("word")
         task = pickle.dumps(1)
-        return Terms(str(tmp_path), {"EXCITE_TRY": "1"}, str(tmp_path / "token"), "word", task, "k1").plain()
+        return WorkerSetup(str(tmp_path), {"EXCITE_TRY": "1"}, str(tmp_path / "token"), "word", task, "k1").plain()
 
-    def complaint(self, terms, content=None):
-        return worker_class()().join(content or pickle.dumps(Counting()), terms)
+    def problem(self, setup, content=None):
+        return worker_class()().prepare(content or pickle.dumps(Counting()), setup)
 
-    def test_all_is_well(self, terms, monkeypatch):
+    def test_all_is_well(self, setup, monkeypatch):
         monkeypatch.setenv("EXCITE_TRY", "0")
-        assert self.complaint(terms) is None
+        assert self.problem(setup) is None
         assert os.environ["EXCITE_TRY"] == "1"
 
     @pytest.mark.parametrize("package", PACKAGES)
-    def test_another_version(self, terms, package):
-        terms["versions"][package] = "99.0"
-        said = self.complaint(terms)
+    def test_another_version(self, setup, package):
+        setup["versions"][package] = "99.0"
+        said = self.problem(setup)
         assert said.startswith(f"machine {platform.node()} of the cluster has {package} ")
         assert f"pip install '{package}==99.0' there" in said
 
-    def test_no_such_package(self, terms):
-        terms["versions"]["no-such-package"] = "1.0"
-        assert "has no no-such-package: pip install 'no-such-package==1.0' there" in self.complaint(terms)
+    def test_no_such_package(self, setup):
+        setup["versions"]["no-such-package"] = "1.0"
+        assert "has no no-such-package: pip install 'no-such-package==1.0' there" in self.problem(setup)
 
-    def test_no_such_folder(self, terms, tmp_path):
-        assert "has no folder" in self.complaint({**terms, "folder": str(tmp_path / "gone")})
+    def test_no_such_folder(self, setup, tmp_path):
+        assert "has no folder" in self.problem({**setup, "folder": str(tmp_path / "gone")})
 
-    def test_a_folder_for_results_that_is_not_shared(self, terms, tmp_path):
-        assert "does not see the folder" in self.complaint({**terms, "token": str(tmp_path / "none")})
-        assert "does not see the folder" in self.complaint({**terms, "word": "of another run"})
+    def test_a_folder_for_results_that_is_not_shared(self, setup, tmp_path):
+        assert "does not see the folder" in self.problem({**setup, "token": str(tmp_path / "none")})
+        assert "does not see the folder" in self.problem({**setup, "word": "of another run"})
 
-    def test_a_folder_for_results_that_may_not_be_written_to(self, terms, monkeypatch):
+    def test_a_folder_for_results_that_may_not_be_written_to(self, setup, monkeypatch):
         monkeypatch.setattr(os, "access", lambda *_: False)  # root may do all
-        assert "may not write" in self.complaint(terms)
+        assert "may not write" in self.problem(setup)
 
-    def test_other_pictures(self, terms):
-        assert "does not see the images as this one does" in self.complaint({**terms, "key": "k2"})
+    def test_other_pictures(self, setup):
+        assert "does not see the images as this one does" in self.problem({**setup, "key": "k2"})
 
-    def test_a_package_that_only_this_machine_has(self, terms):
-        content = pickle.dumps(Counting()).replace(b"slowly", b"slowlx")
-        assert "cannot take the work (No module named 'slowlx')" in self.complaint(terms, content)
+    def test_a_package_that_only_this_machine_has(self, setup):
+        content = pickle.dumps(Counting()).replace(b"slow_work", b"slow_worx")
+        assert "cannot take the work (No module named 'slow_worx')" in self.problem(setup, content)
 
-    def test_each_is_one_line(self, terms):
+    def test_each_is_one_line(self, setup):
         for wrong in ({"folder": "/no/where"}, {"word": "other"}, {"key": "other"}):
-            assert "\n" not in joined(pickle.dumps(Counting()), {**terms, **wrong})[1]
-        assert Path.cwd() == Path(terms["folder"])
+            assert "\n" not in load_work(pickle.dumps(Counting()), {**setup, **wrong})[1]
+        assert Path.cwd() == Path(setup["folder"])

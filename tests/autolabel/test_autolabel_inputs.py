@@ -1,13 +1,82 @@
-"""Which images are meant, and their names."""
+"""The inputs of a run: concepts and the names of their boxes, images and their names."""
 
 from pathlib import Path
 
 import pytest
 from annotated import picture
 
-from excite.autolabel.files import Files, Link
-from excite.autolabel.inputs import find_pictures
-from excite.errors import ImageError
+from excite.autolabel import BoxQuery
+from excite.autolabel.files import Link, OutputFolder
+from excite.autolabel.inputs import category_name, find_inputs, find_targets, substitutions
+from excite.errors import ConceptError, ImageError
+from excite.vocabulary import Labels
+
+LABELS = Labels([["dog", "domestic dog"], "cat", "Egyptian cat", "forklift", "caf\u00e9"])
+
+
+def names(*words):
+    return [(one.category, one.cue.name) for one in find_targets(words, LABELS)]
+
+
+def test_called_as_the_user_does():
+    assert names("Dogs", "egyptian_cat", " cat ", "cat") == [
+        ("Dogs", "dog"),
+        ("egyptian_cat", "Egyptian cat"),
+        ("cat", "cat"),
+    ]
+
+
+def test_what_somebody_might_have_meant_otherwise():
+    assert substitutions(find_targets(["Dogs", "egyptian_cat", "cat", "fork", "2"], LABELS)) == (
+        "'Dogs' for 'dog', 'fork' for 'forklift', '2' for 'Egyptian cat'"
+    )
+    assert substitutions(find_targets(["cat"], LABELS)) == ""
+
+
+def test_letters_and_their_accents_may_be_two_characters():
+    """As the names of folders are on some disks."""
+    assert names("cafe\u0301") == [("caf\u00e9", "caf\u00e9")]
+
+
+def test_an_unknown_word():
+    with pytest.raises(ConceptError, match=r"^No label is called 'dgo'. Did you mean 'dog'\?"):
+        find_targets(["cat", "dgo"], LABELS)
+
+
+def test_all_unknown_words_at_once():
+    with pytest.raises(ConceptError) as error:
+        find_targets(["dgo", "cat", "truk"], LABELS)
+    said = str(error.value)
+    assert said.startswith("2 concepts are unknown. No label is called 'dgo'. Did you mean 'dog'?")
+    assert "'truk'" in said
+    assert "\n" not in said
+
+
+def test_a_classifier_without_words():
+    (wanted,) = find_targets(["3"], None)
+    assert (wanted.category, wanted.cue) == ("3", "3")
+
+
+@pytest.mark.parametrize("word", ["", " \n", "bell\x07", "half\ud800", "no\ufffe"])
+def test_words_that_cannot_be_written_down(word):
+    with pytest.raises(ConceptError, match=r"blank|no file of boxes can hold"):
+        category_name(word)
+
+
+def test_on_one_line():
+    assert category_name("a\n b\u2028\x85c\t") == "a b c"
+    assert category_name("\u0645\u06cc\u200c\u062e &<>\"'") == "\u0645\u06cc\u200c\u062e &<>\"'"  # its joiner is kept
+
+
+def test_thresholds():
+    assert BoxQuery().threshold == BoxQuery(("dog",)).threshold == 0.5
+    assert BoxQuery(from_folders=True).threshold == 0
+    assert BoxQuery(from_folders=True, at_least=0.5).threshold == 0.5
+    for wrong in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ConceptError, match="from 0 to 1"):
+            BoxQuery(at_least=wrong)
+    with pytest.raises(ConceptError, match="name no concepts beside them"):
+        BoxQuery(("dog",), from_folders=True)
 
 
 @pytest.fixture
@@ -19,13 +88,13 @@ def photos(tmp_path, monkeypatch):
 
 
 def found(*arguments, out="out"):
-    root, pictures = find_pictures(arguments, Files(Path(out), "voc"))
+    root, pictures = find_inputs(arguments, OutputFolder(Path(out), "voc"))
     assert [one.number for one in pictures] == list(range(1, len(pictures) + 1))
     return root, [one.name for one in pictures]
 
 
 def stems():
-    return [one.stem for one in find_pictures(["photos"], Files(Path("out"), "voc"))[1]]
+    return [one.stem for one in find_inputs(["photos"], OutputFolder(Path("out"), "voc"))[1]]
 
 
 def test_names_are_relative_to_the_folder_that_was_named(photos):
@@ -53,7 +122,7 @@ def test_a_picture_is_found_once(photos):
 
 def test_the_folder_may_be_a_link(photos):
     Path("linked").symlink_to(photos / "dog")
-    root, pictures = find_pictures(["linked"], Files(Path("out"), "voc"))
+    root, pictures = find_inputs(["linked"], OutputFolder(Path("out"), "voc"))
     assert root == photos / "dog"
     assert [(one.path, one.folder) for one in pictures] == [
         (Path("linked/10.jpg"), "linked"),
@@ -63,7 +132,7 @@ def test_the_folder_may_be_a_link(photos):
 
 def test_the_folder_of_a_picture(photos, monkeypatch):
     monkeypatch.chdir(photos / "dog")
-    _, pictures = find_pictures(["2.png"], Files(Path("out"), "voc"))
+    _, pictures = find_inputs(["2.png"], OutputFolder(Path("out"), "voc"))
     assert pictures[0].folder == "dog"
 
 
@@ -97,7 +166,7 @@ class TestOurOwn:
     """Links that an earlier run has put into a folder that is searched."""
 
     def link(self, out, *originals):
-        Files(Path(out), "voc").write({f"JPEGImages/{path.name}": Link(path) for path in originals})
+        OutputFolder(Path(out), "voc").write({f"JPEGImages/{path.name}": Link(path) for path in originals})
 
     @pytest.mark.parametrize("out", ["a-boxes", "z-boxes"])  # found before and after the images
     @pytest.mark.parametrize("argument", [".", "*", "**/*.png", "*/*.png", "*/*/*"])
@@ -116,5 +185,5 @@ class TestOurOwn:
     def test_pictures_that_lie_there_anyway(self, photos):
         """Somebody who keeps images in JPEGImages may get annotations beside it."""
         picture(Path("out/JPEGImages/1.png"), [])
-        Files(Path("out"), "voc").write({"JPEGImages/1.png": Link(Path("out/JPEGImages/1.png").resolve())})
+        OutputFolder(Path("out"), "voc").write({"JPEGImages/1.png": Link(Path("out/JPEGImages/1.png").resolve())})
         assert found("out/JPEGImages")[1] == ["1.png"]

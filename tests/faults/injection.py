@@ -1,4 +1,4 @@
-"""A fault really made, and what must hold afterwards: whole files, one clear line, and a second run that ends well."""
+"""Makes a fault and checks the result: complete files, one clear line, and a second run that succeeds."""
 
 import os
 import re
@@ -21,7 +21,7 @@ SCRIPT = """
 import excite, torch, typer, pyarrow.parquet, pyarrow.compute, PIL.Image, safetensors.torch
 import excite.autolabel, excite.experiments.pointing.run, excite.training.finetune, excite.training.tags.run
 import excite.tags.cleaning.run, excite.tags.images.shard_writer
-from happenings import run
+from process_faults import run
 torch.set_num_threads(1)
 """
 MORE = """
@@ -47,7 +47,7 @@ class Injection:
 
 @dataclass
 class Whole:
-    """What a run that nobody disturbs leaves behind, and its steps on the disk by kind."""
+    """The output of an undisturbed run, and its steps on the disk by kind."""
 
     files: dict
     steps: dict
@@ -108,7 +108,7 @@ class Laboratory:
         return told.decode().splitlines()
 
     def whole(self, command):
-        """What a run leaves that nobody disturbs."""
+        """The output of an undisturbed run."""
         if command not in self._whole:
             code, said = self.run(command)
             assert code == 0, said
