@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from excite.datasets import open_dataset
-from excite.datasets.base import chosen_split, picture_in, read_text
+from excite.datasets.base import chosen_split, image_path, read_text
 from excite.datasets.voc import SPELLED_APART, Voc
 from excite.errors import DataError
 from excite.vocabulary import Labels
@@ -144,7 +144,7 @@ def _line(line: str, where: str, folder: Path) -> Example:
         raise DataError(f"{where}: broken JSON ({error})") from None
     if not isinstance(entry, dict) or not isinstance(entry.get("file"), str) or not _are_words(entry.get("labels")):
         raise DataError(f'{where}: {{"file": NAME, "labels": [CATEGORY, ...]}} was expected')
-    return Example(entry["file"], picture_in(folder, entry["file"], where), frozenset(entry["labels"]))
+    return Example(entry["file"], image_path(folder, entry["file"], where), frozenset(entry["labels"]))
 
 
 def _are_words(labels: object) -> bool:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.datasets import Box
-    from excite.datasets.phrases import Described, Phrase
+    from excite.datasets.phrases import Phrase, PhraseSample
     from excite.grounding import PhraseMap
     from excite.grounding.proposals import Source
     from excite.methods import Method
@@ -162,7 +162,7 @@ OWN = "proposals"
 class Asked:
     """An image and the phrases that are asked of it."""
 
-    described: Described
+    described: PhraseSample
 
     @property
     def name(self) -> str:
@@ -189,13 +189,13 @@ def checked_truth(truth: str) -> str:
     return truth
 
 
-def check_size(described: Described, size: tuple[int, int]) -> None:
+def check_size(described: PhraseSample, size: tuple[int, int]) -> None:
     """Raise a `DataError` if the image has another size than its annotation says: its boxes would lie elsewhere.
 
     Example:
         >>> from pathlib import Path
-        >>> from excite.datasets.phrases import Described
-        >>> check_size(Described("a", Path("a.jpg"), (), size=(6, 4)), (6, 4))
+        >>> from excite.datasets.phrases import PhraseSample
+        >>> check_size(PhraseSample("a", Path("a.jpg"), (), size=(6, 4)), (6, 4))
     """
     if described.size not in {None, size}:
         told = " x ".join(map(str, described.size))
