@@ -1,5 +1,7 @@
 """What a phrase leads to, drawn: which words have maps, which weigh, which had no say."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,8 @@ from PIL import Image
 from excite.attention import AttentionMap
 from excite.errors import ExciteError
 from excite.grounding import Grounded, PhraseMap, Region
-from excite.grounding import ground as subject
-from excite.grounding.ground import as_map, draw_grounded, span_of, unheeded
-from excite.grounding.phrase_maps import heeded
+from excite.grounding.ground import as_map, draw_grounded, span_of, unused_spans
+from excite.grounding.phrase_maps import active_hints
 from excite.readouts.figure import percent
 from excite.vocabulary import Labels, read_phrase
 
@@ -27,20 +28,20 @@ def grounded(phrase, picture=PICTURE):
     }
     anything = AttentionMap(torch.eye(3), "anything", "l", "mwp", 0.5, (40, 30), 0.25, picture)
     words = tuple(maps[concept] for concept in concepts) or (anything,)
-    found = PhraseMap(reading, words, np.ones((30, 40)), heeded(reading))
+    found = PhraseMap(reading, words, np.ones((30, 40)), active_hints(reading))
     return Grounded(phrase, (Region((0.0, 0.0, 9.0, 9.0), 1.0),), found)
 
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """What is handed over to be drawn."""
+    """The arguments of `grounded_figure`."""
     seen = {}
 
     def remember(picture, told, plane, words, boxes, *, true_boxes, width):
         seen.update(told=told, plane=plane, words=words, boxes=boxes, true_boxes=true_boxes, width=width)
         return picture
 
-    monkeypatch.setattr(subject, "grounded_figure", remember)
+    monkeypatch.setattr(import_module("excite.grounding.ground"), "grounded_figure", remember)
     return seen
 
 
@@ -48,7 +49,7 @@ def texts(phrase, spans):
     return [phrase[start:end] for start, end in spans]
 
 
-class TestHeeded:
+class TestUnusedSpans:
     @pytest.mark.parametrize(
         ("phrase", "weigh", "without"),
         [
@@ -63,19 +64,19 @@ class TestHeeded:
     )
     def test_each_word_once(self, phrase, weigh, without):
         reading = read_phrase(phrase, LABELS)
-        found = heeded(reading)
+        found = active_hints(reading)
         assert texts(phrase, map(span_of, found)) == weigh
-        assert texts(phrase, unheeded(reading, found)) == without
+        assert texts(phrase, unused_spans(reading, found)) == without
 
     def test_a_part_of_a_known_word_is_not_taken_for_one_that_was_skipped(self):
         reading = read_phrase("a hot dog by a hot oven", LABELS)
         assert reading.skipped == ("hot", "oven")
-        assert unheeded(reading, ()) == ((15, 18), (19, 23))
+        assert unused_spans(reading, ()) == ((15, 18), (19, 23))
 
     def test_without_hints_they_have_no_say_unless_they_are_looked_for(self):
         phrase = "the left man in a red hat with a blue tie"
         reading = read_phrase(phrase, LABELS)
-        assert texts(phrase, unheeded(reading, ())) == ["left", "blue", "tie"]  # red is a word of the classifier
+        assert texts(phrase, unused_spans(reading, ())) == ["left", "blue", "tie"]  # red is a word of the classifier
 
 
 class TestDrawing:

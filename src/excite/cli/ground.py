@@ -40,10 +40,10 @@ def print_grounded(grounded: Grounded, file: str | None) -> None:
 
 def _print_others(grounded: Grounded) -> None:
     """The words that are not looked for: those that weigh the map, and those of no account."""
-    from excite.grounding.ground import span_of, unheeded
+    from excite.grounding.ground import span_of, unused_spans
 
     reading, hints = grounded.map.reading, grounded.map.hints
-    for what, spans in (("weighed by", [*map(span_of, hints)]), ("skipped", unheeded(reading, hints))):
+    for what, spans in (("weighed by", [*map(span_of, hints)]), ("skipped", unused_spans(reading, hints))):
         if spans:
             typer.echo(f"{what}: {', '.join(reading.text[start:end] for start, end in spans)}")
 

@@ -348,7 +348,7 @@ class Choosing(Work):
 
     def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _Truth) -> dict[str, Any]:
         sums = scorer.sums(found.plane)
-        orders = [scorer.told(scorer.scores_of(sums, gamma), MOST_CHOSEN_BY) for gamma in GAMMAS]
+        orders = [scorer.ranked_positive(scorer.scores_of(sums, gamma), MOST_CHOSEN_BY) for gamma in GAMMAS]
         return {"method": method, "hits": [_hits(order, truth) for order in orders]}
 
 
@@ -368,7 +368,7 @@ class Ranking(Work):
 
     def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _Truth) -> dict[str, Any]:
         scores = scorer.scores(found.plane, self.gammas[method])
-        order, point = scorer.told(scores), found.point
+        order, point = scorer.ranked_positive(scores), found.point
         return {
             "method": method,
             "hits": _hits(order, truth),

@@ -15,7 +15,7 @@ from excite.grounding.proposals.base import Proposals, Segments
 from excite.grounding.proposals.files import ProposalFiles
 from excite.grounding.proposals.hierarchy import Hierarchy
 from excite.grounding.proposals.opencv import EdgeBoxes, SelectiveSearch
-from excite.grounding.proposals.sources import Cached, Made, Proposer, Source
+from excite.grounding.proposals.sources import Cached, Proposer, Source, Uncached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,13 +25,13 @@ __all__ = [
     "Cached",
     "EdgeBoxes",
     "Hierarchy",
-    "Made",
     "ProposalFiles",
     "Proposals",
     "Proposer",
     "Segments",
     "SelectiveSearch",
     "Source",
+    "Uncached",
     "find_proposer",
 ]
 
@@ -57,7 +57,7 @@ def find_proposer(name: str | os.PathLike[str], cache: Path | None = None) -> So
     """
     text = os.fspath(name)
     if isinstance(name, str) and text in PROPOSERS:
-        return Made(PROPOSERS[text]) if cache is None else Cached(PROPOSERS[text], cache)
+        return Uncached(PROPOSERS[text]) if cache is None else Cached(PROPOSERS[text], cache)
     if Path(text).exists():
         return ProposalFiles(Path(text))
     close = get_close_matches(text, PROPOSERS, n=1)

@@ -175,11 +175,11 @@ NARROWEST = 16
 """A very wide or tall image keeps at least so many pixels across, if it has them: it may well show something."""
 
 
-def shrunk(picture: Image.Image, longest: int) -> Image.Image:
+def shrink(picture: Image.Image, longest: int) -> Image.Image:
     """The image in RGB, its longer side at most so many pixels; a small one stays as it is.
 
     Example:
-        >>> shrunk(Image.new("L", (2000, 20)), 256).size
+        >>> shrink(Image.new("L", (2000, 20)), 256).size
         (256, 16)
     """
     picture = picture.convert("RGB")
@@ -193,22 +193,22 @@ def _shrunk_size(size: tuple[int, int], longest: int) -> tuple[int, int]:
     return width, height
 
 
-def enlarged_parts(parts: Array, size: tuple[int, int]) -> NDArray[np.int32]:
+def enlarge_parts(parts: Array, size: tuple[int, int]) -> NDArray[np.int32]:
     """Parts [rows, columns] of a shrunk image in an image of this width and height: each pixel takes its nearest.
 
     Example:
-        >>> enlarged_parts(np.array([[0, 1]]), (4, 1)).tolist()
+        >>> enlarge_parts(np.array([[0, 1]]), (4, 1)).tolist()
         [[0, 0, 1, 1]]
     """
     rows, columns = (_taken(long, short) for long, short in zip(size[::-1], parts.shape, strict=True))
     return np.ascontiguousarray(parts[rows][:, columns], np.int32)
 
 
-def enlarged_boxes(boxes: Array, shrunk_size: tuple[int, int], size: tuple[int, int]) -> NDArray[np.float32]:
-    """Half-open boxes of a shrunk image around the same pixels as `enlarged_parts` gives.
+def enlarge_boxes(boxes: Array, shrunk_size: tuple[int, int], size: tuple[int, int]) -> NDArray[np.float32]:
+    """Half-open boxes of a shrunk image around the same pixels as `enlarge_parts` gives.
 
     Example:
-        >>> enlarged_boxes(np.array([[1, 0, 2, 1]]), (2, 1), (5, 3)).tolist()
+        >>> enlarge_boxes(np.array([[1, 0, 2, 1]]), (2, 1), (5, 3)).tolist()
         [[2.0, 0.0, 5.0, 3.0]]
     """
     made = np.empty(boxes.shape, np.float32)
@@ -218,18 +218,18 @@ def enlarged_boxes(boxes: Array, shrunk_size: tuple[int, int], size: tuple[int, 
     return made
 
 
-def shrunk_parts(parts: NDArray[np.int32], longest: int) -> NDArray[np.int32]:
-    """The fewest pixels from which `enlarged_parts` makes these parts again; all of them if there is no such thing.
+def shrink_parts(parts: NDArray[np.int32], longest: int) -> NDArray[np.int32]:
+    """The fewest pixels from which `enlarge_parts` makes these parts again; all of them if there is no such thing.
 
     Example:
-        >>> shrunk_parts(np.repeat(np.arange(20, dtype=np.int32), 2)[None], 20).shape
+        >>> shrink_parts(np.repeat(np.arange(20, dtype=np.int32), 2)[None], 20).shape
         (1, 20)
     """
     height, width = parts.shape
     columns, rows = _shrunk_size((width, height), longest)
     picked = [(2 * np.arange(short) + 1) * long // (2 * short) for long, short in ((height, rows), (width, columns))]
     small = np.ascontiguousarray(parts[picked[0]][:, picked[1]])
-    return small if np.array_equal(enlarged_parts(small, (width, height)), parts) else parts
+    return small if np.array_equal(enlarge_parts(small, (width, height)), parts) else parts
 
 
 def _taken(long: int, short: int) -> NDArray[np.int64]:
@@ -325,14 +325,14 @@ def checked_scores(scores: Array | None, count: int) -> NDArray[np.float32]:
     return scores
 
 
-def best_first(
+def sorted_proposals(
     size: tuple[int, int], boxes: NDArray[np.float32], scores: NDArray[np.float32], segments: Segments | None = None
 ) -> Proposals:
     """Proposals by their scores; of equals, the earlier one is the better one.
 
     Example:
         >>> boxes = np.array([[0, 0, 1, 1], [0, 0, 2, 2]], np.float32)
-        >>> best_first((2, 2), boxes, np.array([1, 2], np.float32)).boxes.tolist()
+        >>> sorted_proposals((2, 2), boxes, np.array([1, 2], np.float32)).boxes.tolist()
         [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 1.0, 1.0]]
     """
     order = np.argsort(-scores, kind="stable")

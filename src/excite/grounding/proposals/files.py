@@ -18,14 +18,14 @@ from excite.errors import DataError, ProposalError
 from excite.grounding.proposals.base import (
     Proposals,
     Segments,
-    best_first,
     check_count,
     check_pixels,
     checked_boxes,
     checked_scores,
-    enlarged_parts,
+    enlarge_parts,
     segment_boxes,
     segments_of_pixels,
+    sorted_proposals,
 )
 
 if TYPE_CHECKING:
@@ -175,13 +175,13 @@ def from_arrays(arrays: dict[str, Array], size: tuple[int, int]) -> Proposals:
         segments = _of_masks(arrays["masks"], size)
     elif "boxes" in arrays:
         boxes = checked_boxes(arrays["boxes"], size)
-        return best_first(size, boxes, checked_scores(arrays.get("scores"), len(boxes)))
+        return sorted_proposals(size, boxes, checked_scores(arrays.get("scores"), len(boxes)))
     else:
         raise DataError(
             f"there are no arrays 'boxes', 'masks' or 'parts', but {', '.join(sorted(arrays))[:100] or 'none'}"
         )
     scores = checked_scores(arrays.get("scores"), len(segments))
-    return best_first(size, segment_boxes(segments), scores, segments)
+    return sorted_proposals(size, segment_boxes(segments), scores, segments)
 
 
 def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
@@ -204,7 +204,7 @@ def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
     there = np.unique(parts)
     if not np.isin(members, there[there >= 0]).all():
         raise DataError("'members' names parts that no pixel has")
-    return Segments(enlarged_parts(parts, size), starts, members.astype(np.int32))
+    return Segments(enlarge_parts(parts, size), starts, members.astype(np.int32))
 
 
 def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
@@ -310,12 +310,12 @@ def _proposals(entries: list[dict[str, Any]], size: tuple[int, int]) -> Proposal
         raise DataError("some proposals have a segmentation and others have none")
     if masked:
         segments = segments_of_pixels(size[::-1], list(_masks(entries, size)))
-        return best_first(size, segment_boxes(segments), ranks, segments)
+        return sorted_proposals(size, segment_boxes(segments), ranks, segments)
     rows = _numbers([entry.get("bbox") for entry in entries], "boxes")
     if rows.ndim != 2 or rows.shape[1] != 4:
         raise DataError("each proposal needs a 'bbox' of four numbers: x, y, width, height")
     rows[:, 2:] += rows[:, :2]
-    return best_first(size, checked_boxes(rows, size), ranks)
+    return sorted_proposals(size, checked_boxes(rows, size), ranks)
 
 
 def _numbers(values: list[Any], what: str) -> NDArray[np.float64]:

@@ -112,10 +112,10 @@ class EdgeBoxes:
             ExciteError: OpenCV with its extra modules is not installed.
             ModelError: The model file is not there or is none.
         """
-        from excite.grounding.proposals.base import best_first, enlarged_boxes, shrunk
+        from excite.grounding.proposals.base import enlarge_boxes, shrink, sorted_proposals
 
         cv2 = opencv()
-        small = shrunk(picture, self.longest)
+        small = shrink(picture, self.longest)
         shown = np.asarray(small)
         strength, direction = _model_edges(shown, self.model) if self.model else _own_edges(shown)
         if min(small.size) < SMALLEST_SIDE or not strength.any():
@@ -125,8 +125,8 @@ class EdgeBoxes:
             alpha=self.step, beta=self.most_alike, maxBoxes=self.count, minBoxArea=SMALLEST * strength.size
         )
         found, scores = search.getBoundingBoxes(strength, direction)
-        boxes = enlarged_boxes(np.minimum(corners(found), small.size * 2), small.size, picture.size)
-        return best_first(picture.size, boxes, np.asarray(scores, np.float32).reshape(-1))
+        boxes = enlarge_boxes(np.minimum(corners(found), small.size * 2), small.size, picture.size)
+        return sorted_proposals(picture.size, boxes, np.asarray(scores, np.float32).reshape(-1))
 
 
 def _own_edges(shown: Array) -> tuple[Array, Array]:
@@ -214,16 +214,16 @@ class SelectiveSearch:
         Raises:
             ExciteError: OpenCV with its extra modules is not installed.
         """
-        from excite.grounding.proposals.base import checked_scores, enlarged_boxes, shrunk
-        from excite.grounding.proposals.hierarchy import differing
+        from excite.grounding.proposals.base import checked_scores, enlarge_boxes, shrink
+        from excite.grounding.proposals.hierarchy import suppress_overlapping
 
         cv2 = opencv()
-        small = shrunk(picture, self.longest)
+        small = shrink(picture, self.longest)
         search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
         search.setBaseImage(np.ascontiguousarray(np.asarray(small)[..., ::-1]))
         (search.switchToSelectiveSearchQuality if self.quality else search.switchToSelectiveSearchFast)()
         found = np.unique(corners(search.process()), axis=0)
         area = (found[:, 2:] - found[:, :2]).prod(axis=1)
-        kept = differing(found, area, self.count, self.most_alike)
-        boxes = enlarged_boxes(found[kept], small.size, picture.size)
+        kept = suppress_overlapping(found, area, self.count, self.most_alike)
+        boxes = enlarge_boxes(found[kept], small.size, picture.size)
         return Proposals(picture.size, boxes, checked_scores(None, len(kept)))

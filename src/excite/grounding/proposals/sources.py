@@ -50,7 +50,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Made:
+class Uncached:
     """Proposals that are made anew each time."""
 
     proposer: Proposer
@@ -148,12 +148,12 @@ class Cached:
 
 
 def _keep(proposals: Proposals, place: Path) -> None:
-    from excite.grounding.proposals.base import shrunk_parts
+    from excite.grounding.proposals.base import shrink_parts
     from excite.io.files import atomic_write
 
     arrays = proposals.arrays()
     if "parts" in arrays:
-        arrays["parts"] = _narrow(shrunk_parts(arrays["parts"], LONGEST))
+        arrays["parts"] = _narrow(shrink_parts(arrays["parts"], LONGEST))
         arrays["members"] = _narrow(arrays["members"])
     atomic_write(place, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
 
