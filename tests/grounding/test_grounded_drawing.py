@@ -10,7 +10,7 @@ from PIL import Image
 from excite.attention import AttentionMap
 from excite.errors import ExciteError
 from excite.grounding import Grounded, PhraseMap, Region
-from excite.grounding.ground import as_map, draw_grounded, span_of, unused_spans
+from excite.grounding.ground import as_map, span_of, unused_spans
 from excite.grounding.phrase_maps import active_hints
 from excite.readouts.figure import percent
 from excite.vocabulary import Labels, read_phrase
@@ -82,7 +82,7 @@ class TestUnusedSpans:
 class TestDrawing:
     def test_words_with_the_same_meaning_share_a_map(self, drawn):
         phrase = "a man and two men in a red hat"
-        draw_grounded(grounded(phrase), true_boxes=[(1, 2, 3, 4)], width=500)
+        grounded(phrase).figure(true_boxes=[(1, 2, 3, 4)], width=500)
         assert [(word.title, word.note) for word in drawn["words"]] == [("man", "25%"), ("red", "25%"), ("hat", "25%")]
         assert [texts(phrase, word.spans) for word in drawn["words"]] == [["man", "men"], ["red"], ["hat"]]
         assert texts(phrase, drawn["told"].hints) == ["red"]
@@ -90,22 +90,22 @@ class TestDrawing:
         assert drawn["plane"].shape == (30, 40)
 
     def test_what_a_word_means_is_told_where_it_is_another(self, drawn):
-        draw_grounded(grounded("two Men in Hats and a Red hat"))
+        grounded("two Men in Hats and a Red hat").figure()
         notes = [(word.title, word.note) for word in drawn["words"]]
         assert notes == [("Men", "man 25%"), ("Hats", "25%"), ("Red", "25%")]
 
     def test_without_known_words(self, drawn):
-        draw_grounded(grounded("shiny zebra"))
+        grounded("shiny zebra").figure()
         assert [(word.title, word.spans) for word in drawn["words"]] == [("anything", ())]
         assert drawn["told"].skipped == ((0, 5), (6, 11))
 
     def test_the_figure_itself(self):
-        page = draw_grounded(grounded("the left man in a red hat"), width=400)
+        page = grounded("the left man in a red hat").figure(width=400)
         assert page.width == 400
 
     def test_no_picture_to_draw_on(self):
         with pytest.raises(ExciteError, match="no image"):
-            draw_grounded(grounded("a man", picture=None))
+            grounded("a man", picture=None).figure()
 
     def test_the_map_of_a_phrase_is_a_map(self):
         found = as_map(grounded("a man in a hat"))

@@ -180,11 +180,6 @@ def read_lines(path: Path) -> Iterator[str]:
     r"""The lines of a file without their ends, which may be those of any system.
 
     ``str.splitlines`` breaks also at rarer characters, such as U+2028, which JSON and captions may have in their words.
-
-    Example:
-        >>> Path("said.txt").write_bytes("a dog\r\na\u2028cat".encode())  # doctest: +SKIP
-        >>> list(read_lines(Path("said.txt")))  # doctest: +SKIP
-        ['a dog', 'a\u2028cat']
     """
     return (line.removesuffix("\n") for line in io.StringIO(read_text(path), newline=None))
 
@@ -198,12 +193,7 @@ def parse_json(text: str, path: Path, object_hook: Callable[[dict[str, Any]], An
 
 
 def read_rows(path: Path) -> Iterator[TableRow]:
-    """The rows of a CSV table that are not blank, including the header.
-
-    Example:
-        >>> next(read_rows(Path("LOC_val_solution.csv")))  # doctest: +SKIP
-        (1, ['ImageId', 'PredictionString'])
-    """
+    """The rows of a CSV table that are not blank, including the header."""
     lines = csv.reader(io.StringIO(read_text(path)))
     try:
         for columns in lines:

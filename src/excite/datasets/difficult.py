@@ -67,9 +67,6 @@ def read_difficult_list(path: Path, dataset: Dataset) -> frozenset[tuple[str, st
 
     Raises:
         DataError: The file cannot be read or understood, or names no image of the data set.
-
-    Example:
-        >>> read_difficult_list(Path("voc07_difficult.txt"), open_dataset("VOCdevkit", "test"))  # doctest: +SKIP
     """
     known, categories = _names(dataset), dataset.categories
     pairs: set[tuple[str, str]] = set()

@@ -105,10 +105,6 @@ def read_objects(path: Path, first_pixel: int) -> tuple[list[AnnotatedObject], t
 
     Raises:
         DataError: The file cannot be read or is broken; the message names the file and the object.
-
-    Example:
-        >>> read_objects(Path("Annotations/000005.xml"), first_pixel=1)[1]  # doctest: +SKIP
-        (500, 375)
     """
     root = parse_annotation(path)
     found = []

@@ -79,8 +79,23 @@ class Grounded:
         Args:
             true_boxes: the annotated boxes, dashed.
             width: of the figure in pixels.
+
+        Raises:
+            ExciteError: the maps carry no image, or the width is too small.
         """
-        return draw_grounded(self, true_boxes=true_boxes, width=width)
+        reading, picture = self.map.reading, self.map.words[0].image
+        if picture is None:
+            raise ExciteError(f"the maps of {self.phrase!r} carry no image to draw on: ask excite.ground for them.")
+        hints = self.map.hints
+        return grounded_figure(
+            picture,
+            Told(self.phrase, tuple(map(span_of, hints)), unused_spans(reading, hints)),
+            as_map(self).values,
+            _word_maps(reading, self.map.words),
+            [region.box for region in self.regions],
+            true_boxes=true_boxes,
+            width=width,
+        )
 
     def _repr_html_(self) -> str:
         """The figure and the best regions, for a notebook."""
@@ -255,27 +270,6 @@ def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, im
 
 
 # Figures, and the words of a phrase.
-
-
-def draw_grounded(grounded: Grounded, *, true_boxes: Sequence[Box] = (), width: int = WIDTH) -> Image.Image:
-    """See `Grounded.figure`.
-
-    Raises:
-        ExciteError: the maps carry no image, or the width is too small.
-    """
-    reading, picture = grounded.map.reading, grounded.map.words[0].image
-    if picture is None:
-        raise ExciteError(f"the maps of {grounded.phrase!r} carry no image to draw on: ask excite.ground for them.")
-    hints = grounded.map.hints
-    return grounded_figure(
-        picture,
-        Told(grounded.phrase, tuple(map(span_of, hints)), unused_spans(reading, hints)),
-        as_map(grounded).values,
-        _word_maps(reading, grounded.map.words),
-        [region.box for region in grounded.regions],
-        true_boxes=true_boxes,
-        width=width,
-    )
 
 
 def as_map(grounded: Grounded) -> AttentionMap:

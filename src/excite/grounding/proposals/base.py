@@ -189,12 +189,7 @@ def segments_of_pixels(shape: tuple[int, int], regions: Sequence[Array]) -> Segm
 
 
 def segment_boxes(segments: Segments) -> NDArray[np.float32]:
-    """The half-open box around each region [regions, 4].
-
-    Example:
-        >>> segment_boxes(segments_of_pixels((2, 3), [np.array([1]), np.array([0, 5])])).tolist()
-        [[1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 3.0, 2.0]]
-    """
+    """The half-open box around each region [regions, 4]."""
     count = int(segments.parts.max(initial=-1)) + 1
     rows, columns = np.nonzero(segments.parts >= 0)
     inside = segments.parts[rows, columns]
@@ -246,12 +241,7 @@ def _shrunk_size(size: tuple[int, int], longest: int) -> tuple[int, int]:
 
 
 def enlarge_parts(parts: Array, size: tuple[int, int]) -> NDArray[np.int32]:
-    """Parts [rows, columns] of a shrunk image in an image of this width and height, by the nearest neighbour.
-
-    Example:
-        >>> enlarge_parts(np.array([[0, 1]]), (4, 1)).tolist()
-        [[0, 0, 1, 1]]
-    """
+    """Parts [rows, columns] of a shrunk image in an image of this width and height, by the nearest neighbour."""
     rows, columns = (_nearest(long, short) for long, short in zip(size[::-1], parts.shape, strict=True))
     return np.ascontiguousarray(parts[rows][:, columns], np.int32)
 
@@ -270,12 +260,7 @@ def enlarge_boxes(boxes: Array, shrunk_size: tuple[int, int], size: tuple[int, i
 
 
 def shrink_parts(parts: NDArray[np.int32], longest: int) -> NDArray[np.int32]:
-    """The smallest image from which `enlarge_parts` restores these parts; the parts themselves if there is none.
-
-    Example:
-        >>> shrink_parts(np.repeat(np.arange(20, dtype=np.int32), 2)[None], 20).shape
-        (1, 20)
-    """
+    """The smallest image from which `enlarge_parts` restores these parts; the parts themselves if there is none."""
     height, width = parts.shape
     columns, rows = _shrunk_size((width, height), longest)
     picked = [(2 * np.arange(short) + 1) * long // (2 * short) for long, short in ((height, rows), (width, columns))]

@@ -339,6 +339,9 @@ def _measured(higra: Any, tree: Any, heights: Array, strength: Array, shape: tup
     ends = tuple(np.asarray(nodes).astype(np.int64) for nodes in rag.edge_list())
     meeting = np.asarray(tree.lowest_common_ancestor(*ends)).astype(np.int64)
 
+    inside = np.zeros(shape, bool)
+    inside[1:-1, 1:-1] = True
+
     def summed(values: Array) -> Array:
         return np.asarray(higra.accumulate_sequential(tree, values.astype(np.float64), higra.Accumulators.sum))
 
@@ -357,16 +360,9 @@ def _measured(higra: Any, tree: Any, heights: Array, strength: Array, shape: tup
         boxes=_node_boxes(higra, tree, labels),
         edge_length=outside(length),
         edge_sum=outside(total),
-        touching=summed(np.bincount(_rim(labels), minlength=leaves)),
+        touching=summed(np.bincount(labels[~inside], minlength=leaves)),
         neighbours=_neighbours(leaves, ends, length, total),
     )
-
-
-def _rim(labels: Array) -> Array:
-    """The leaves of the pixels at the image's border, each pixel once."""
-    rim = np.ones(labels.shape, bool)
-    rim[1:-1, 1:-1] = False
-    return labels[rim]
 
 
 def _node_boxes(higra: Any, tree: Any, labels: Array) -> NDArray[np.int64]:
