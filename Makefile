@@ -6,7 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # Only files whose hashes are in locks/ are installed; `make demo LOCK=no` lets pip choose under constraints.txt instead.
 LOCK    ?= yes
-INSTALL := $(BIN)/python recipes/install.py $(if $(filter no,$(LOCK)),--unlocked)
+INSTALL := $(BIN)/python dev/install.py $(if $(filter no,$(LOCK)),--unlocked)
 # Each worker goes through its own half and then helps the other: what a file of tests needs, such as the imports of the
 # page or of ONNX, is made ready in one of them and not in both.
 PYTEST ?= $(BIN)/pytest --numprocesses 2 --dist worksteal
@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
 
-$(VENV)/.demo: pyproject.toml constraints.txt recipes/install.py locks/demo.txt locks/cuda.txt
+$(VENV)/.demo: pyproject.toml constraints.txt dev/install.py locks/demo.txt locks/cuda.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) demo
 	touch $@
@@ -62,24 +62,24 @@ docs: $(VENV)/.dev  ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 compare: $(VENV)/.dev  ## is what docs/comparison.md says of other packages still so?
-	$(BIN)/python recipes/compare_peers.py --check
+	$(BIN)/python dev/compare_peers.py --check
 
 pictures: $(VENV)/.dev  ## draw the pictures of the README and the docs again
-	$(BIN)/python recipes/readme_picture.py
-	$(BIN)/python recipes/theory_figures.py
-	$(BIN)/python recipes/page_picture.py
+	$(BIN)/python dev/readme_picture.py
+	$(BIN)/python dev/theory_figures.py
+	$(BIN)/python dev/page_picture.py
 
 wheel: $(VENV)/.demo  ## build the package: a wheel and an sdist, into dist/
 	$(BIN)/python -m hatchling build
 
 check-wheel: $(VENV)/.demo  ## install the wheel and the sdist in empty environments, and run the demo there
-	$(BIN)/python recipes/check_wheel.py --out docs/trust/supply.json
+	$(BIN)/python dev/check_wheel.py --out docs/trust/supply.json
 
 lock: $(VENV)/.dev  ## choose the versions again, and write their hashes into locks/
-	$(BIN)/python recipes/lock.py
+	$(BIN)/python dev/lock.py
 
 audit: $(VENV)/.audit/done  ## are there known faults in what is locked? (asks the net)
-	$(VENV)/.audit/bin/python recipes/audit.py
+	$(VENV)/.audit/bin/python dev/audit.py
 
 $(VENV)/.audit/done: locks/audit.txt
 	test -x $(VENV)/.audit/bin/python || $(PYTHON) -m venv $(VENV)/.audit
@@ -87,7 +87,7 @@ $(VENV)/.audit/done: locks/audit.txt
 	touch $@
 
 release-check: $(VENV)/.dev  ## what docs/release.md can have checked by a machine, but for the tests
-	$(BIN)/python recipes/release_check.py
+	$(BIN)/python dev/release_check.py
 
 clean:           ## forget the environment and what was built
 	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache

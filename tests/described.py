@@ -5,7 +5,7 @@ from pathlib import Path
 
 from annotated import SIDE, picture
 
-from excite.datasets.phrases import Described, Phrase, PhraseDataset
+from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
 
 RED, GREEN = (4, 4, 12, 12), (30, 28, 42, 44)
 WHOLE = (0, 0, SIDE, SIDE)
@@ -40,7 +40,7 @@ class Said(PhraseDataset):
         return self._groups
 
     def sample(self, name):
-        return Described(name, Path(self.folder) / name, tuple(self.pictures[name][1]), (SIDE, SIDE))
+        return PhraseSample(name, Path(self.folder) / name, tuple(self.pictures[name][1]), (SIDE, SIDE))
 
 
 def two_squares(k):

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def recipe():
-    spec = importlib.util.spec_from_file_location("public_api", ROOT / "recipes" / "public_api.py")
+    spec = importlib.util.spec_from_file_location("public_api", ROOT / "dev" / "public_api.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -32,7 +32,7 @@ def test_the_list_is_what_the_code_has():
         "the public API is not as docs/api/ has it:\n"
         + "\n".join(found)
         + "\nWhat was removed or changed in a way that "
-        "breaks programs needs a deprecation first (docs/versions.md). If it is meant: `python recipes/public_api.py`, "
+        "breaks programs needs a deprecation first (docs/versions.md). If it is meant: `python dev/public_api.py`, "
         "and a line in CHANGELOG.md."
     )
 

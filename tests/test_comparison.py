@@ -20,7 +20,7 @@ except ImportError:
 @pytest.fixture(scope="module")
 def recipe():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "recipes")
+        patch.syspath_prepend(ROOT / "dev")
         yield importlib.import_module("compare_peers")
 
 

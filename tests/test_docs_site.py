@@ -215,7 +215,7 @@ def test_pictures_are_small_and_used():
 
 @pytest.fixture(scope="module")
 def notebook_hook():
-    spec = importlib.util.spec_from_file_location("site_notebook", ROOT / "recipes" / "site_notebook.py")
+    spec = importlib.util.spec_from_file_location("site_notebook", ROOT / "dev" / "site_notebook.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -13,7 +13,7 @@ RECORDS = ROOT / "docs" / "trust"
 @pytest.fixture(scope="module")
 def recipe():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "recipes")
+        patch.syspath_prepend(ROOT / "dev")
         yield importlib.import_module("trust_page")
 
 
@@ -23,7 +23,7 @@ def read(name):
 
 def test_the_page_is_what_the_records_say(recipe):
     text = recipe.PAGE.read_text(encoding="utf-8")
-    assert recipe.page(text) == text, "to mend it: python recipes/trust_page.py --write"
+    assert recipe.page(text) == text, "to mend it: python dev/trust_page.py --write"
 
 
 def test_what_must_be_shown():

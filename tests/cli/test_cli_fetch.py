@@ -8,7 +8,7 @@ import pytest
 from serving import serving
 
 from excite.datasets import published
-from excite.datasets.published import PUBLISHED, Published
+from excite.datasets.published import PUBLISHED, PublishedDataset
 from excite.io.fetch import Remote
 
 
@@ -21,7 +21,7 @@ def server(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with serving(content.getvalue()) as state:
         remote = Remote("val2017.zip", state.url, hashlib.sha256(state.content).hexdigest())
-        one = Published("coco2017", "", ".", {"val": (remote,)}, ("val",))
+        one = PublishedDataset("coco2017", "", ".", {"val": (remote,)}, ("val",))
         monkeypatch.setattr(published, "PUBLISHED", {"coco2017": one})
         yield state
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from skimage import data
 
-from excite.export.trace import STEPS, Looking, Sizes, _serves
+from excite.export.trace import STEPS, MapModule, Sizes, _serves
 from excite.models import load
 
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
@@ -91,6 +91,6 @@ def test_the_embedded_network_and_the_example_of_the_docs(excite, here):
 
 
 def test_the_embedded_network_serves_sizes_in_steps_of_32():
-    looking = Looking(load().module, "blocks.14", "c-mwp")
-    served = {step: _serves(looking, Sizes(224, 224, step=step, batch=True), channels=3) for step in STEPS}
+    module = MapModule(load().module, "blocks.14", "c-mwp")
+    served = {step: _serves(module, Sizes(224, 224, step=step, batch=True), channels=3) for step in STEPS}
     assert served == {1: False, 32: True}

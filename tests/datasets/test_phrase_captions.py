@@ -81,7 +81,7 @@ def test_a_picture_with_a_broken_annotation_is_counted(tmp_path):
     instances = [*INSTANCES, {"image_id": 8, "category_id": 18, "bbox": None}]
     dataset = CaptionPhrases(write(tmp_path, captions, instances, [{"id": 8, "file_name": "8.jpg"}]))
     assert dataset.names == ("7.jpg",)
-    assert dataset.left_out == {"crowd regions": 1, "pictures whose annotations are broken": 1}
+    assert dataset.left_out == {"crowd regions": 1, "images whose annotations are broken": 1}
 
 
 def test_pictures_without_a_phrase_or_a_file(tmp_path):

@@ -139,7 +139,7 @@ class TestBrokenParts:
     [
         ("Annotations/2.xml", "file of boxes"),
         ("Sentences/2.txt", "file of sentences"),
-        ("flickr30k-images/2.jpg", "picture"),
+        ("flickr30k-images/2.jpg", "image"),
     ],
 )
 def test_missing_files(tmp_path, file, what):
@@ -167,7 +167,7 @@ def test_words_may_hold_rarer_line_breaks(tmp_path):
 def test_broken_files(tmp_path, content):
     add(add(tmp_path), "2")
     (tmp_path / "Annotations/2.xml").write_bytes(content)
-    assert Flickr30kEntities(tmp_path).left_out["pictures whose sentences or annotations are broken"] == 1
+    assert Flickr30kEntities(tmp_path).left_out["images whose sentences or annotations are broken"] == 1
 
 
 def test_nothing_that_can_be_used(tmp_path):

@@ -9,7 +9,7 @@ from PIL import Image
 
 from excite.datasets.phrase_formats import open_phrases
 from excite.datasets.phrases import Phrase
-from excite.datasets.refcoco import RecLines
+from excite.datasets.refcoco import ReferringExpressions
 from excite.errors import DataError
 
 LINE = {"file": "a.jpg", "phrase": "left cup", "box": [1, 2, 10.5, 20]}
@@ -26,7 +26,7 @@ def write(folder, *lines, split="val"):
 
 def test_phrases_of_a_picture_together(tmp_path):
     other = {"file": "b.jpg", "phrase": " tall man ", "box": [0, 0, 5, 5]}
-    dataset = RecLines(write(tmp_path, LINE, other, {**LINE, "phrase": "the cup"}))
+    dataset = ReferringExpressions(write(tmp_path, LINE, other, {**LINE, "phrase": "the cup"}))
     assert dataset.names == ("a.jpg", "b.jpg")
     assert (dataset.groups, dict(dataset.left_out)) == ((), {})
     first = dataset.sample("a.jpg")
@@ -51,7 +51,7 @@ QWEN = {"image": "data/refcoco/images/train2014/a.jpg", "sent": "a cup", "height
     ],
 )
 def test_public_forms(tmp_path, line, box):
-    (described,) = RecLines(write(tmp_path, line))
+    (described,) = ReferringExpressions(write(tmp_path, line))
     assert described.phrases == (Phrase("a cup", (box,)),)
     assert described.path == tmp_path / "images/a.jpg"
 
@@ -89,7 +89,7 @@ def test_public_forms(tmp_path, line, box):
     ],
 )
 def test_lines_that_cannot_be_used(tmp_path, line, why):
-    dataset = RecLines(write(tmp_path, LINE, line, ""))
+    dataset = ReferringExpressions(write(tmp_path, LINE, line, ""))
     assert sum(len(described.phrases) for described in dataset) == 1
     ((found, count),) = dataset.left_out.items()
     assert found.startswith(why)
@@ -103,14 +103,14 @@ def test_a_broken_first_line_hides_nothing(tmp_path):
 
 
 def test_a_box_may_reach_beyond_its_picture(tmp_path):
-    (described,) = RecLines(write(tmp_path, {**LINE, "box": [-3, 0, SIDE + 4, 9]}))
+    (described,) = ReferringExpressions(write(tmp_path, {**LINE, "box": [-3, 0, SIDE + 4, 9]}))
     assert described.phrases[0].boxes == ((-3, 0, SIDE + 4, 9),)
 
 
 def test_a_broken_picture(tmp_path):
     write(tmp_path, LINE, {**LINE, "file": "b.jpg"})
     (tmp_path / "images/b.jpg").write_bytes(b"no image")
-    dataset = RecLines(tmp_path)
+    dataset = ReferringExpressions(tmp_path)
     assert dataset.names == ("a.jpg",)
     assert dataset.left_out == {"lines whose image is missing or broken": 1}
 
@@ -119,7 +119,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     write(tmp_path, LINE, {**LINE, "file": "b.jpg"})
     (tmp_path / "images/b.jpg").unlink()
     os.mkfifo(tmp_path / "images/b.jpg")
-    assert RecLines(tmp_path).left_out == {"lines whose image is missing or broken": 1}
+    assert ReferringExpressions(tmp_path).left_out == {"lines whose image is missing or broken": 1}
 
 
 def test_broken_exif_is_no_reason_to_leave_a_picture_out(tmp_path):
@@ -127,14 +127,14 @@ def test_broken_exif_is_no_reason_to_leave_a_picture_out(tmp_path):
     write(tmp_path, LINE)
     exif = b"Exif\0\0II*\0\xff\xff\xff\xff"
     Image.new("RGB", (SIDE, SIDE)).save(tmp_path / "images/a.jpg", format="JPEG", exif=exif)
-    assert RecLines(tmp_path).sample("a.jpg").size == (SIDE, SIDE)
+    assert ReferringExpressions(tmp_path).sample("a.jpg").size == (SIDE, SIDE)
 
 
 def test_more_pixels_than_can_be_read(tmp_path, monkeypatch):
     write(tmp_path, LINE, {**LINE, "file": "b.jpg"})
     Image.new("RGB", (SIDE, SIDE + 1)).save(tmp_path / "images/b.jpg", format="PNG")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", SIDE * SIDE)
-    assert RecLines(tmp_path).left_out == {"lines whose image is missing or broken": 1}
+    assert ReferringExpressions(tmp_path).left_out == {"lines whose image is missing or broken": 1}
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -142,17 +142,21 @@ def test_lines_end_as_on_any_system_and_nowhere_else(tmp_path, end):
     write(tmp_path, LINE)
     lines = (json.dumps({**LINE, "phrase": f"a{rare}cup"}, ensure_ascii=False) for rare in "\u2028\x85")
     (tmp_path / "val.jsonl").write_bytes(end.join(lines).encode())
-    assert [phrase.text for phrase in RecLines(tmp_path).sample("a.jpg").phrases] == ["a\u2028cup", "a\x85cup"]
+    texts = [phrase.text for phrase in ReferringExpressions(tmp_path).sample("a.jpg").phrases]
+    assert texts == [
+        "a\u2028cup",
+        "a\x85cup",
+    ]
 
 
 @pytest.mark.parametrize("key", ["box", "xyxy", "xywh", "bbox_2d"])
 def test_lines_are_known_by_any_name_of_their_box(tmp_path, key):
     write(tmp_path, {"file": "a.jpg", "phrase": "a cup", key: [1, 2, 9, 9]})
-    assert RecLines.is_in(tmp_path)
+    assert ReferringExpressions.is_in(tmp_path)
 
 
 def test_a_first_line_with_a_number_of_thousands_of_digits(tmp_path):
-    assert not RecLines.is_in(write(tmp_path, '{"file": %s}' % ("9" * 5000)))
+    assert not ReferringExpressions.is_in(write(tmp_path, '{"file": %s}' % ("9" * 5000)))
 
 
 def test_a_picture_that_lies_on_its_side_is_seen_upright(tmp_path):
@@ -160,38 +164,38 @@ def test_a_picture_that_lies_on_its_side_is_seen_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGB", (40, 20)).save(tmp_path / "images/a.jpg", format="PNG", exif=exif)
-    assert RecLines(tmp_path).sample("a.jpg").size == (20, 40)
+    assert ReferringExpressions(tmp_path).sample("a.jpg").size == (20, 40)
 
 
 def test_pictures_beside_the_lines_or_deeper(tmp_path):
     write(tmp_path, LINE)
     (tmp_path / "images/a.jpg").rename(tmp_path / "a.jpg")
-    assert RecLines(tmp_path).sample("a.jpg").path == tmp_path / "a.jpg"
+    assert ReferringExpressions(tmp_path).sample("a.jpg").path == tmp_path / "a.jpg"
     picture(tmp_path / "coco/train2014/c.jpg", [])
     write(tmp_path, {**LINE, "file": "c.jpg"})
-    assert RecLines(tmp_path).sample("c.jpg").path == tmp_path / "coco/train2014/c.jpg"
+    assert ReferringExpressions(tmp_path).sample("c.jpg").path == tmp_path / "coco/train2014/c.jpg"
     picture(tmp_path / "coco/val2014/c.jpg", [])
     with pytest.raises(DataError, match=r"both may be the image 'c\.jpg'"):
-        RecLines(tmp_path)
+        ReferringExpressions(tmp_path)
 
 
 def test_every_file_of_lines_is_a_split(tmp_path):
     write(tmp_path, LINE, split="refcoco_testA")
-    assert RecLines(tmp_path).split == "refcoco_testA"
+    assert ReferringExpressions(tmp_path).split == "refcoco_testA"
     write(tmp_path, LINE, LINE, split="refcoco_val")
     with pytest.raises(DataError, match="its splits are refcoco_testA, refcoco_val"):
-        RecLines(tmp_path)
-    assert len(RecLines(tmp_path, "refcoco_val").sample("a.jpg").phrases) == 2
+        ReferringExpressions(tmp_path)
+    assert len(ReferringExpressions(tmp_path, "refcoco_val").sample("a.jpg").phrases) == 2
 
 
 def test_nothing_that_can_be_used(tmp_path):
     lines = [{"file": "a.jpg", "phrase": "a cup", "bbox": [1, 2, 3, 4]}] * 3
     with pytest.raises(DataError, match=r"has no phrases \(lines whose bbox .*: call it bbox_xyxy or bbox_xywh: 3\)"):
-        RecLines(write(tmp_path, *lines))
+        ReferringExpressions(write(tmp_path, *lines))
 
 
 def test_real_referring_expressions(shared_data):
-    dataset = RecLines(shared_data / "refcoco")
+    dataset = ReferringExpressions(shared_data / "refcoco")
     assert (len(dataset), sum(len(described.phrases) for described in dataset)) == (300, 2130)
     assert not dataset.left_out
     assert all(described.path.is_file() for described in dataset)

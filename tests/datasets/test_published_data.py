@@ -14,7 +14,7 @@ from serving import serving
 
 from excite.cli import main
 from excite.datasets import open_dataset, published
-from excite.datasets.published import PUBLISHED, Published, fetch_dataset
+from excite.datasets.published import PUBLISHED, PublishedDataset, fetch_dataset
 from excite.errors import FetchError
 from excite.io.fetch import HASHES, Remote
 
@@ -65,8 +65,8 @@ def small(base, files):
 
     trainval, test, words, val = (remote(name.lstrip("/")) for name in files)
     voc = {"trainval": (trainval,), "val": (trainval,), "test": (test,)}
-    yield Published("voc2007", "", "VOCdevkit/VOC2007", voc, ("trainval", "test"))
-    yield Published("coco2014", "", ".", {"val": (words, val)}, ("val",))
+    yield PublishedDataset("voc2007", "", "VOCdevkit/VOC2007", voc, ("trainval", "test"))
+    yield PublishedDataset("coco2014", "", ".", {"val": (words, val)}, ("val",))
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 from excite.export.agreement import compare
-from excite.export.export import quietly
+from excite.export.export import quiet_torch
 from excite.export.formats import open_onnx, open_pt2, program, write_onnx, write_pt2
-from excite.export.trace import Looking, Sizes, write_down
+from excite.export.trace import MapModule, Sizes, trace_map
 from excite.models import fully_convolutional
 
 pytest.importorskip("onnxruntime")
@@ -128,28 +128,26 @@ def network(name):
 
 
 @cache
-def written(name):
+def traced(name):
     case = CASES[name]
-    with quietly():
-        return write_down(Looking(network(name), case.layer, case.method), Sizes(case.side, case.side, step=1))
+    with quiet_torch():
+        return trace_map(MapModule(network(name), case.layer, case.method), Sizes(case.side, case.side, step=1))
 
 
-KINDS = {"pt2": (write_pt2, open_pt2), "onnx": (write_onnx, open_onnx)}
+FORMATS = {"pt2": (write_pt2, open_pt2), "onnx": (write_onnx, open_onnx)}
 
 
 @pytest.fixture
 def opened(tmp_path, monkeypatch):
-    """A network's file of a kind. Both kinds are made of the same program, and making that takes long: do it once."""
-    once = cache(program)
-    for kind in KINDS:
-        monkeypatch.setattr(f"excite.export.{kind}.program", once)
+    """Exports a network in a format. Both formats share one program, which is slow to compute."""
+    monkeypatch.setattr("excite.export.formats.program", cache(program))
 
     def get(name, kind):
-        write, reopen = KINDS[kind]
+        write, reopen = FORMATS[kind]
         path = tmp_path / f"file.{kind}"
-        with quietly(), path.open("wb") as file:
-            write(written(name), {"fact": name}, file)
-        with quietly():
+        with quiet_torch(), path.open("wb") as file:
+            write(traced(name), {"fact": name}, file)
+        with quiet_torch():
             return reopen(path)
 
     return get
@@ -167,7 +165,7 @@ def inputs(name, batch, more=0):
 def check(run, name, batch, more=0):
     case, given = CASES[name], inputs(name, batch, more)
     with torch.no_grad():
-        ours, output = Looking(network(name), case.layer, case.method)(*given)
+        ours, output = MapModule(network(name), case.layer, case.method)(*given)
     theirs, answer = run(*given)
     assert theirs.isfinite().all()
     assert ours.abs().sum() > 0
@@ -186,9 +184,9 @@ def check_dead(run, name):
 @pytest.mark.parametrize("name", CASES)
 def test_a_file_gives_the_maps_of_the_library(name, opened):
     """All questions about a network in one test: its files take seconds to write, and are written once."""
-    sizes = written(name).sizes
+    sizes = traced(name).sizes
     assert str(sizes) == CASES[name].serves
-    for kind in KINDS:
+    for kind in FORMATS:
         run, facts = opened(name, kind)
         assert facts == {"fact": name}
         for batch in (1, 3, 17):
@@ -203,21 +201,21 @@ def test_a_head_that_slides_over_the_picture(dynamic, tmp_path):
     """The output is a map, and so is the signal; the windows overlap. What is below the head is the matter above."""
     torch.manual_seed(0)
     net = nn.Sequential(conv(3, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 6))
-    looking = Looking(fully_convolutional(net.eval(), 16), "1", "c-mwp")
-    with quietly():
-        made = write_down(looking, Sizes(20, 24, step=1 if dynamic else None, batch=dynamic))
+    module = MapModule(fully_convolutional(net.eval(), 16), "1", "c-mwp")
+    with quiet_torch():
+        made = trace_map(module, Sizes(20, 24, step=1 if dynamic else None, batch=dynamic))
         path = tmp_path / "map.onnx"
         with path.open("wb") as file:
             write_onnx(made, {}, file)
         run, _ = open_onnx(path)
     assert made.signal == (6, 3, 5)
-    agreement = compare(run, looking, [torch.rand(3, 20, 24)], batch=dynamic)
+    agreement = compare(run, module, [torch.rand(3, 20, 24)], batch=dynamic)
     assert agreement.map <= CLOSE
     assert agreement.faintest > 0
 
 
 def test_work_that_is_never_needed_is_left_out():
     """A ReLU network has one competition for each convolution, as where the values are known."""
-    names = [str(node.target) for node in written("mwp").graph.graph.nodes]
+    names = [str(node.target) for node in traced("mwp").graph.graph.nodes]
     assert names.count("aten.convolution.default") == 2 + 2  # the network's own; the upper one's total and transpose
     assert not any(name.endswith(("_.default", "_.Tensor")) for name in names)

@@ -8,11 +8,11 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
-from excite.export.export import quietly
-from excite.export.factors import factored
+from excite.export.export import quiet_torch
+from excite.export.factors import factor_products
 from excite.export.formats import write_onnx
-from excite.export.split import Halves
-from excite.export.trace import Looking, Sizes, write_down
+from excite.export.split import SplitGraph
+from excite.export.trace import MapModule, Sizes, trace_map
 
 SIDE = 12
 aten = torch.ops.aten
@@ -82,45 +82,45 @@ def signals(pictures, count=11):
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
-def written(request, tmp_path_factory):
+def traced(request, tmp_path_factory):
     """A network, its maps by the library, and its graph in a file."""
-    looking = Looking(NETWORKS[request.param]().eval(), "stem", "c-mwp")
-    with quietly():
-        graph = write_down(looking, Sizes(SIDE, SIDE, step=None, batch=True))
+    module = MapModule(NETWORKS[request.param]().eval(), "stem", "c-mwp")
+    with quiet_torch():
+        graph = trace_map(module, Sizes(SIDE, SIDE, step=None, batch=True))
         path = tmp_path_factory.mktemp("graph") / "map.onnx"
         with path.open("wb") as file:
             write_onnx(graph, {}, file)
-    return looking, path
+    return module, path
 
 
 @pytest.mark.parametrize("pictures", [1, 2])
 @pytest.mark.parametrize("little", [0, 1000])
-def test_signals_go_down_together_or_one_by_one(written, pictures, little, monkeypatch):
-    looking, path = written
+def test_signals_go_down_together_or_one_by_one(traced, pictures, little, monkeypatch):
+    module, path = traced
     monkeypatch.setattr("excite.export.split.LITTLE", little)
-    halves, x = Halves(path, threads=1), torch.randn(pictures, 3, SIDE, SIDE)
+    halves, x = SplitGraph(path, threads=1), torch.randn(pictures, 3, SIDE, SIDE)
     output, seen = halves.look(x)
-    torch.testing.assert_close(output, looking.answer(x), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(output, module.output(x), atol=1e-5, rtol=1e-5)
     runs, down = [], halves._down_once
     monkeypatch.setattr(halves, "_down_once", lambda *given: runs.append(len(given[1])) or down(*given))
     found = halves.down(seen, signals(pictures))
     scatters = bool(halves._stretched)
     together = pictures == 1 and (little or not scatters)
     assert runs == ([8, 3] if together else [pictures] * 11)
-    wanted = torch.stack([looking(x, signal)[0] for signal in signals(pictures)])
+    wanted = torch.stack([module(x, signal)[0] for signal in signals(pictures)])
     torch.testing.assert_close(found, wanted, atol=1e-5 * float(wanted.abs().sum((2, 3)).max()), rtol=0)
 
 
 def test_each_signal_is_multiplied_once_for_each_kernel():
     """What is scattered by a pool is added where the shares of the kernels beside it are, and has their factor."""
-    looking = Looking(Branches().eval(), "stem", "mwp")
-    with quietly():
-        graph = write_down(looking, Sizes(SIDE, SIDE, step=None, batch=True)).graph.graph
+    module = MapModule(Branches().eval(), "stem", "mwp")
+    with quiet_torch():
+        graph = trace_map(module, Sizes(SIDE, SIDE, step=None, batch=True)).graph.graph
     signal = next(node for node in graph.nodes if node.op == "placeholder" and node.target.endswith("1_1"))
-    cued, found = {signal}, Counter()
+    dependent, found = {signal}, Counter()
     for node in graph.nodes:
-        if not cued.isdisjoint(node.all_input_nodes) and node.target is not aten.sym_size.int:
-            cued.add(node)
+        if not dependent.isdisjoint(node.all_input_nodes) and node.target is not aten.sym_size.int:
+            dependent.add(node)
             found[node.target] += 1
     # The head and its mean, each of eight kernels, and the last shares; of four pools two are added onto others.
     assert found[aten.mul.Tensor] <= 12
@@ -131,7 +131,7 @@ def test_each_signal_is_multiplied_once_for_each_kernel():
     assert found[aten.gt.Scalar] == 0
 
 
-def traced(function, *examples):
+def fake_graph(function, *examples):
     return make_fx(function, tracing_mode="fake")(*examples)
 
 
@@ -143,8 +143,8 @@ def test_only_what_is_alike_is_reordered():
         wide = signal * x.exp()  # one signal for each row
         return (wide * x.relu() + signal * signal * 2.0 + (signal * x[:1] + signal * x[:1] * 3.0)).sum(0)
 
-    graph = traced(course, x, signal)
+    graph = fake_graph(course, x, signal)
     wanted = graph(x, signal)
-    torch.testing.assert_close(factored(graph)(x, signal), wanted)
+    torch.testing.assert_close(factor_products(graph)(x, signal), wanted)
     x, signal = torch.randn(2, 3), torch.randn(1, 3)
     torch.testing.assert_close(graph(x, signal), course(x, signal))

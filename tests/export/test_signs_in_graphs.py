@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from excite.export.export import quietly
-from excite.export.trace import Looking, Sizes, write_down
+from excite.export.export import quiet_torch
+from excite.export.trace import MapModule, Sizes, trace_map
 
 SIDE = 8
 
@@ -89,17 +89,17 @@ ABOVE = {
 
 
 def graph_of(code):
-    looking = Looking(Between(code).eval(), "base", "c-mwp")
-    with quietly():
-        return looking, write_down(looking, Sizes(SIDE, SIDE, batch=False)).graph
+    module = MapModule(Between(code).eval(), "base", "c-mwp")
+    with quiet_torch():
+        return module, trace_map(module, Sizes(SIDE, SIDE, batch=False)).graph
 
 
-def check(looking, graph):
+def check(module, graph):
     torch.manual_seed(2)
     for k in range(3):
         picture, signal = torch.randn(1, 3, SIDE, SIDE), torch.eye(3)[k][None]
         with torch.no_grad():
-            (ours, output), (theirs, answer) = looking(picture, signal), graph(picture, signal)
+            (ours, output), (theirs, answer) = module(picture, signal), graph(picture, signal)
         assert ours.abs().sum() > 1e-3
         assert (theirs - ours).abs().max() <= 1e-5 * ours.abs().sum()
         assert torch.allclose(answer, output, atol=1e-6)
@@ -113,15 +113,15 @@ def upper_convolutions(graph):
 
 @pytest.mark.parametrize("name", SIGNED)
 def test_what_may_be_negative_competes_on_both_sides(name):
-    looking, graph = graph_of(SIGNED[name])
-    check(looking, graph)
+    module, graph = graph_of(SIGNED[name])
+    check(module, graph)
     assert upper_convolutions(graph) == 1 + 2
 
 
 @pytest.mark.parametrize("name", ABOVE)
 def test_what_cannot_be_negative_competes_once(name):
-    looking, graph = graph_of(ABOVE[name])
-    check(looking, graph)
+    module, graph = graph_of(ABOVE[name])
+    check(module, graph)
     assert upper_convolutions(graph) == 1 + 1
 
 
@@ -142,10 +142,10 @@ class Shortcut(nn.Module):
 
 
 def test_nothing_goes_down_by_the_port_of_units_that_cannot_have_been_pushed_down():
-    looking = Looking(Shortcut().eval(), "base", "mwp")
-    with quietly():
-        graph = write_down(looking, Sizes(SIDE, SIDE, batch=False)).graph
-    check(looking, graph)
+    module = MapModule(Shortcut().eval(), "base", "mwp")
+    with quiet_torch():
+        graph = trace_map(module, Sizes(SIDE, SIDE, batch=False)).graph
+    check(module, graph)
     names = [str(node.target) for node in graph.graph.nodes]
     assert names.count("aten.convolution.default") == 3 + 2 * 2  # its own; a total and a way back for two
     assert "aten.lt.Scalar" not in names

@@ -67,4 +67,4 @@ QUICK = {
     "tags captions": {"two at once": 1},
     "fetch": {"kill -9": 0.6, "Ctrl-C": 0.3, "full disk": 0.2, "two at once": 0.5},
 }
-"""For each command the faults that every run of the tests tries; `recipes/faults.py` tries all."""
+"""For each command the faults that every run of the tests tries; `dev/faults.py` tries all."""

@@ -232,5 +232,5 @@ def publish(url, content):
     """Let ``excite fetch`` find the data set at a server of ours."""
     os.environ["no_proxy"] = "127.0.0.1"
     remote = Remote("val2017.zip", url, hashlib.sha256(content).hexdigest(), size=len(content))
-    one = published.Published("coco2017", "", ".", {"val": (remote,)}, ("val",))
+    one = published.PublishedDataset("coco2017", "", ".", {"val": (remote,)}, ("val",))
     published.PUBLISHED = {"coco2017": one}

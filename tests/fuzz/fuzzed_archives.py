@@ -11,7 +11,7 @@ import torch
 from fuzzed import Reader
 
 from excite.attention import AttentionMap
-from excite.export.formats import check_ours
+from excite.export.formats import check_overwrite
 from excite.io.archives import members, unpack
 from excite.models.folder import read_saved
 from excite.models.loading import find_card
@@ -154,9 +154,9 @@ READERS = (
     ),
     Reader(
         "exported file",
-        "excite.export.formats.check_ours",
+        "excite.export.formats.check_overwrite",
         "map.pt2",
-        lambda folder: check_ours(folder / "map.pt2"),
+        lambda folder: check_overwrite(folder / "map.pt2"),
         lambda: [_zip(("map/excite.json", b"{}", 0)), b'onnx "made by excite export"'],
         "zip",
     ),

@@ -14,7 +14,7 @@ from PIL import Image
 
 from excite.attention import AttentionMap
 from excite.errors import DataError, ExciteError, ModelError
-from excite.export.formats import check_ours
+from excite.export.formats import check_overwrite
 from excite.io.archives import members, unpack
 from excite.jobs import open_results
 from excite.jobs.parquet import Columns, arrow
@@ -96,7 +96,7 @@ class TestArchives:
             archive.writestr("map/excite.json", "{}")
         content = file.getvalue().replace(b"PK\1\2", b"PK\1\3")
         with pytest.raises(ExciteError, match="was not made by excite export"):
-            check_ours(written(content, "map.pt2"))
+            check_overwrite(written(content, "map.pt2"))
 
 
 class TestKept:

@@ -1,4 +1,4 @@
-"""A few broken files for every reader, of the same kind as the hundreds of thousands of recipes/fuzz.py."""
+"""A few broken files for every reader, of the same kind as the hundreds of thousands of dev/fuzz.py."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ CASES = 12  # of each reader, beside the good ones
 
 
 def fuzz(*arguments):
-    command = [sys.executable, ROOT / "recipes/fuzz.py", *map(str, arguments)]
+    command = [sys.executable, ROOT / "dev/fuzz.py", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
 
 

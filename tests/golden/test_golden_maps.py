@@ -14,14 +14,14 @@ import excite
 from excite.propagation import plain_kernels, rules
 from excite.propagation.fast import kernels, shortcuts
 
-RECIPES = Path(__file__).parents[2] / "recipes"
-RENEW = "\nIf you meant this, renew them: python recipes/golden_maps.py --write, and say why in the commit."
+DEV = Path(__file__).parents[2] / "dev"
+RENEW = "\nIf you meant this, renew them: python dev/golden_maps.py --write, and say why in the commit."
 
 
 @pytest.fixture(scope="module")
 def recipe():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(RECIPES)
+        patch.syspath_prepend(DEV)
         import golden_maps
 
         yield golden_maps

@@ -1,5 +1,7 @@
 """What a phrase leads to, drawn: which words have maps, which weigh, which had no say."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,8 @@ from PIL import Image
 from excite.attention import AttentionMap
 from excite.errors import ExciteError
 from excite.grounding import Grounded, PhraseMap, Region
-from excite.grounding import ground as subject
-from excite.grounding.ground import as_map, draw_grounded, span_of, unheeded
-from excite.grounding.phrase_maps import heeded
+from excite.grounding.ground import as_map, span_of, unused_spans
+from excite.grounding.phrase_maps import active_hints
 from excite.readouts.figure import percent
 from excite.vocabulary import Labels, read_phrase
 
@@ -27,20 +28,20 @@ def grounded(phrase, picture=PICTURE):
     }
     anything = AttentionMap(torch.eye(3), "anything", "l", "mwp", 0.5, (40, 30), 0.25, picture)
     words = tuple(maps[concept] for concept in concepts) or (anything,)
-    found = PhraseMap(reading, words, np.ones((30, 40)), heeded(reading))
+    found = PhraseMap(reading, words, np.ones((30, 40)), active_hints(reading))
     return Grounded(phrase, (Region((0.0, 0.0, 9.0, 9.0), 1.0),), found)
 
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """What is handed over to be drawn."""
+    """The arguments of `grounded_figure`."""
     seen = {}
 
     def remember(picture, told, plane, words, boxes, *, true_boxes, width):
         seen.update(told=told, plane=plane, words=words, boxes=boxes, true_boxes=true_boxes, width=width)
         return picture
 
-    monkeypatch.setattr(subject, "grounded_figure", remember)
+    monkeypatch.setattr(import_module("excite.grounding.ground"), "grounded_figure", remember)
     return seen
 
 
@@ -48,7 +49,7 @@ def texts(phrase, spans):
     return [phrase[start:end] for start, end in spans]
 
 
-class TestHeeded:
+class TestUnusedSpans:
     @pytest.mark.parametrize(
         ("phrase", "weigh", "without"),
         [
@@ -63,25 +64,25 @@ class TestHeeded:
     )
     def test_each_word_once(self, phrase, weigh, without):
         reading = read_phrase(phrase, LABELS)
-        found = heeded(reading)
+        found = active_hints(reading)
         assert texts(phrase, map(span_of, found)) == weigh
-        assert texts(phrase, unheeded(reading, found)) == without
+        assert texts(phrase, unused_spans(reading, found)) == without
 
     def test_a_part_of_a_known_word_is_not_taken_for_one_that_was_skipped(self):
         reading = read_phrase("a hot dog by a hot oven", LABELS)
         assert reading.skipped == ("hot", "oven")
-        assert unheeded(reading, ()) == ((15, 18), (19, 23))
+        assert unused_spans(reading, ()) == ((15, 18), (19, 23))
 
     def test_without_hints_they_have_no_say_unless_they_are_looked_for(self):
         phrase = "the left man in a red hat with a blue tie"
         reading = read_phrase(phrase, LABELS)
-        assert texts(phrase, unheeded(reading, ())) == ["left", "blue", "tie"]  # red is a word of the classifier
+        assert texts(phrase, unused_spans(reading, ())) == ["left", "blue", "tie"]  # red is a word of the classifier
 
 
 class TestDrawing:
     def test_words_with_the_same_meaning_share_a_map(self, drawn):
         phrase = "a man and two men in a red hat"
-        draw_grounded(grounded(phrase), true_boxes=[(1, 2, 3, 4)], width=500)
+        grounded(phrase).figure(true_boxes=[(1, 2, 3, 4)], width=500)
         assert [(word.title, word.note) for word in drawn["words"]] == [("man", "25%"), ("red", "25%"), ("hat", "25%")]
         assert [texts(phrase, word.spans) for word in drawn["words"]] == [["man", "men"], ["red"], ["hat"]]
         assert texts(phrase, drawn["told"].hints) == ["red"]
@@ -89,22 +90,22 @@ class TestDrawing:
         assert drawn["plane"].shape == (30, 40)
 
     def test_what_a_word_means_is_told_where_it_is_another(self, drawn):
-        draw_grounded(grounded("two Men in Hats and a Red hat"))
+        grounded("two Men in Hats and a Red hat").figure()
         notes = [(word.title, word.note) for word in drawn["words"]]
         assert notes == [("Men", "man 25%"), ("Hats", "25%"), ("Red", "25%")]
 
     def test_without_known_words(self, drawn):
-        draw_grounded(grounded("shiny zebra"))
+        grounded("shiny zebra").figure()
         assert [(word.title, word.spans) for word in drawn["words"]] == [("anything", ())]
         assert drawn["told"].skipped == ((0, 5), (6, 11))
 
     def test_the_figure_itself(self):
-        page = draw_grounded(grounded("the left man in a red hat"), width=400)
+        page = grounded("the left man in a red hat").figure(width=400)
         assert page.width == 400
 
     def test_no_picture_to_draw_on(self):
         with pytest.raises(ExciteError, match="no image"):
-            draw_grounded(grounded("a man", picture=None))
+            grounded("a man", picture=None).figure()
 
     def test_the_map_of_a_phrase_is_a_map(self):
         found = as_map(grounded("a man in a hat"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from excite.grounding.phrase_maps import COLOURS, FAINTEST, colour_plane, heeded, hinted
+from excite.grounding.phrase_maps import COLOURS, FAINTEST, active_hints, apply_hints, colour_map
 from excite.vocabulary import Labels, read_phrase
 from excite.vocabulary.word_lists import COLOURS as COLOUR_WORDS
 
@@ -26,7 +26,7 @@ PLAIN = {
 
 def weighed(phrase, picture=None, shape=(30, 40)):
     picture = picture or Image.new("RGB", shape[::-1])
-    return hinted(np.ones(shape), heeded(read_phrase(phrase, LABELS)), picture)
+    return apply_hints(np.ones(shape), active_hints(read_phrase(phrase, LABELS)), picture)
 
 
 def peak(plane):
@@ -76,14 +76,14 @@ class TestColours:
 
     @pytest.mark.parametrize("colour", COLOURS)
     def test_a_surface_has_its_own_colour_most(self, colour):
-        has = {other: colour_plane(Image.new("RGB", (9, 9), PLAIN[colour]), other).mean() for other in COLOURS}
+        has = {other: colour_map(Image.new("RGB", (9, 9), PLAIN[colour]), other).mean() for other in COLOURS}
         assert max(has, key=has.get) == colour
         assert has[colour] > 0.4
 
     def test_lies_between_0_and_1_and_has_the_size_of_the_picture(self):
         noise = np.random.default_rng(0).integers(0, 256, (13, 70, 3), dtype=np.uint8)
         for colour in COLOURS:
-            plane = colour_plane(Image.fromarray(noise), colour)
+            plane = colour_map(Image.fromarray(noise), colour)
             assert plane.shape == (13, 70)
             assert 0 <= plane.min() <= plane.max() <= 1
 

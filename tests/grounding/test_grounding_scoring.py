@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from excite.grounding.proposals import Proposals, Segments
-from excite.grounding.scoring import SAME, Scorer, kept, scored
+from excite.grounding.scoring import SAME, Scorer, area_scores, non_maximum_suppression
 from excite.metrics.boxes import box_iou
 
 WIDTH, HEIGHT = 23, 17
@@ -78,11 +78,11 @@ class TestSums:
 
 class TestScores:
     def test_are_the_paper_s(self):
-        assert scored(np.array([6.0, 6.0]), np.array([4.0, 9.0]), 0.5).tolist() == [3.0, 2.0]
+        assert area_scores(np.array([6.0, 6.0]), np.array([4.0, 9.0]), 0.5).tolist() == [3.0, 2.0]
 
     @pytest.mark.parametrize("gamma", [0, 0.25, 1])
     def test_nothing_in_nothing_is_nothing(self, gamma):
-        assert scored(np.array([0.0]), np.array([0.0]), gamma).tolist() == [0.0]
+        assert area_scores(np.array([0.0]), np.array([0.0]), gamma).tolist() == [0.0]
 
     def test_gamma_chooses_between_all_and_dense(self, plane):
         plane[:] = 0.01
@@ -103,7 +103,7 @@ class TestScores:
         boxes = np.array([[14, 0, 20, 9], [0, 0, 6, 6]], np.float32)
         scorer = Scorer(proposals(boxes))
         scores = scorer.scores(plane, 0.5)
-        assert (scorer.ranked(scores).tolist(), scorer.told(scores).tolist()) == ([1, 0], [1])
+        assert (scorer.ranked(scores).tolist(), scorer.ranked_positive(scores).tolist()) == ([1, 0], [1])
 
 
 def slow_kept(boxes, scores, same=SAME):
@@ -140,7 +140,7 @@ class TestKept:
         tracemalloc.stop()
 
     def test_stops_after_so_many(self):
-        assert kept(np.eye(5, dtype=bool).__getitem__, np.arange(5.0), most=2).tolist() == [4, 3]
+        assert non_maximum_suppression(np.eye(5, dtype=bool).__getitem__, np.arange(5.0), most=2).tolist() == [4, 3]
 
     def test_boxes_without_an_area_do_not_hide_others(self):
         boxes = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 3, 3]], np.float32)

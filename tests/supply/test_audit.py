@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from packaging.markers import Marker
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+DEV = Path(__file__).parents[2] / "dev"
 
 
 def recipe(name):
-    spec = importlib.util.spec_from_file_location(f"recipe_{name.replace('/', '_')}", RECIPES / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"recipe_{name.replace('/', '_')}", DEV / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # where dataclasses look for it
     spec.loader.exec_module(module)

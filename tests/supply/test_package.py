@@ -66,7 +66,7 @@ def test_the_sdist_gives_the_same_wheel(built):
 def test_the_sdist_is_enough_to_test_it(built):
     with tarfile.open(built[1]) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = tracked("src", "tests", "recipes", "examples", "docs", "locks", ".ci", "*.md", "mkdocs.yml")
+    wanted = tracked("src", "tests", "recipes", "dev", "examples", "docs", "locks", ".ci", "*.md", "mkdocs.yml")
     assert {"README.md", "SECURITY.md", "tests/supply/test_package.py", "locks/demo.txt"} <= wanted
     assert wanted | {"Makefile", "LICENSE", "constraints.txt", "pyproject.toml"} <= inside
     assert inside - tracked() <= {"PKG-INFO"}

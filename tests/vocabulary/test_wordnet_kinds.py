@@ -1,4 +1,4 @@
-"""Kinds of ImageNet's classes, by WordNet and by hand, and the recipes that make the tables."""
+"""Kinds of ImageNet's classes, by WordNet and by hand, and the scripts that make the tables."""
 
 import importlib.util
 import json
@@ -11,11 +11,11 @@ from excite.vocabulary import Labels, imagenet_labels
 from excite.vocabulary.imagenet import EVERYDAY_WORDS, imagenet_kinds, spread
 from excite.vocabulary.word_lists import coco_categories, person_words, rows
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+DEV = Path(__file__).parents[2] / "dev"
 
 
 def recipe(name):
-    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, DEV / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""``excite export``: the network and its maps in one file, for other runtimes."""
+"""``excite export``: a network and its maps in one file, for other runtimes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from excite.cli.options import FullyConvolutional, LabelsFile, ModelArgument, We
 if TYPE_CHECKING:
     from excite.export import Exported
 
-__all__ = ["EXAMPLES", "command"]
-
 EXAMPLES = """\b
 Examples:
   excite export efficientnet-lite0 --onnx map.onnx                     at its own layer, c-mwp
@@ -29,30 +27,31 @@ def command(
     model: ModelArgument,
     onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an ONNX file, its name in .onnx.")] = None,
     pt2: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a file of torch.export, in .pt2.")] = None,
-    layer: Annotated[str | None, typer.Option(help="Where to read the map; see `excite ls layers`.")] = None,
-    method: Annotated[str, typer.Option(metavar="c-mwp|mwp", help="How to make the map.")] = "c-mwp",
+    layer: Annotated[str | None, typer.Option(help="The layer of the map; see `excite ls layers`.")] = None,
+    method: Annotated[str, typer.Option(metavar="c-mwp|mwp", help="The method of the map.")] = "c-mwp",
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Annotated[
-        str | None, typer.Option(metavar="HxW", help="Height and width of the images; as it was trained if none.")
+        str | None,
+        typer.Option(metavar="HxW", help="Height and width of the images; by default those of its training."),
     ] = None,
     fully_convolutional: FullyConvolutional = None,
     dynamic: Annotated[
         bool,
         typer.Option(
-            "--dynamic/--no-dynamic", help="Serve batches and, where the network can, other sizes; or just one image."
+            "--dynamic/--no-dynamic", help="Serve batches and, where the network can, other sizes; or a single image."
         ),
     ] = True,
     check: Annotated[
         list[str] | None,
-        typer.Option(metavar="PICTURE", help="Check the file on these images or folders; on noise if none."),
+        typer.Option(metavar="PICTURE", help="Check the file on these images or folders; by default on noise."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Check on at most so many images.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The largest number of images for the check.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Write a network with its maps into one file: image and signal in, map out.
 
-    The file is run beside the library before it is put in place: it is there only if both agree to 1e-4.
+    The file is compared with the library before it is put in place: it is written only if both agree to 1e-4.
     """
     from excite.export import export
     from excite.images import find_images, read_image
@@ -71,7 +70,7 @@ def command(
 
 
 def _path(onnx: Path | None, pt2: Path | None) -> Path:
-    """The one file that is asked for, under a name that says what it is."""
+    """The file of the one format, with the suffix of that format."""
     if (onnx is None) == (pt2 is None):
         raise typer.BadParameter("say which file to write: --onnx FILE or --pt2 FILE")
     path, suffix = (onnx, ".onnx") if onnx is not None else (pt2, ".pt2")

@@ -1,4 +1,4 @@
-"""``excite ground``: which regions of an image do these phrases refer to?"""
+"""``excite ground``: the regions of an image that phrases refer to."""
 
 from __future__ import annotations
 
@@ -16,58 +16,6 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding import Grounded, Region
-
-
-# A phrase and the regions it may refer to, as text.
-
-
-def print_grounded(grounded: Grounded, file: str | None) -> None:
-    """Print its words, what weighed and what was skipped, its regions, its point, and where it was drawn."""
-    reading, words = grounded.map.reading, grounded.map.words
-    typer.secho(grounded.phrase, bold=True)
-    if reading.words:
-        print_columns([_word_row(word.text, found) for word, found in zip(reading.words, words, strict=True)])
-    _print_others(grounded)
-    if grounded.regions:
-        print_columns([_region_row(rank, region) for rank, region in enumerate(grounded.regions, 1)])
-    else:
-        typer.echo("regions: none, there is no evidence for it anywhere")
-    point = grounded.map.point
-    typer.echo(f"point: {'nowhere' if point is None else '{}, {}'.format(*point)}")
-    if file is not None:
-        typer.echo(f"written: {file}")
-
-
-def _print_others(grounded: Grounded) -> None:
-    """The words that are not looked for: those that weigh the map, and those of no account."""
-    from excite.grounding.ground import span_of, unheeded
-
-    reading, hints = grounded.map.reading, grounded.map.hints
-    for what, spans in (("weighed by", [*map(span_of, hints)]), ("skipped", unheeded(reading, hints))):
-        if spans:
-            typer.echo(f"{what}: {', '.join(reading.text[start:end] for start, end in spans)}")
-
-
-def _word_row(word: str, found: AttentionMap) -> dict[str, str]:
-    from excite.readouts.figure import percent
-
-    return {
-        "word": word,
-        "meaning": found.concept,
-        "probability": percent(found.probability),
-        "mass": f"{found.mass:.3f}",
-    }
-
-
-def _region_row(rank: int, region: Region) -> dict[str, str]:
-    return {
-        "rank": str(rank),
-        "box": ", ".join(f"{side:.0f}" for side in region.box),
-        "score": f"{region.score:.4g}",
-    }
-
-
-# ``excite ground``: which regions of an image do these phrases refer to?
 
 EXAMPLES = """\b
 Examples:
@@ -92,33 +40,31 @@ def command(
     labels: LabelsFile = None,
     size: Size = None,
     fully_convolutional: FullyConvolutional = None,
-    layer: Annotated[str | None, typer.Option(help="Where to read the maps; see `excite ls layers`.")] = None,
-    method: Annotated[str | None, typer.Option(help="How to make the maps; see `excite ls methods`.")] = None,
+    layer: Annotated[str | None, typer.Option(help="The layer of the maps; see `excite ls layers`.")] = None,
+    method: Annotated[str | None, typer.Option(help="The method of the maps; see `excite ls methods`.")] = None,
     proposals: ProposalsFrom = "hierarchy",
-    cache: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Keep the regions that were made there, for the next time.")
-    ] = None,
+    cache: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Cache the proposed regions there.")] = None,
     gamma: Annotated[
         float | None,
-        typer.Option(help="0: the region with most of the map wins; 1: the one with most of it in each pixel."),
+        typer.Option(help="Exponent of the area: 0 ranks regions by the sum of the map in them, 1 by its mean."),
     ] = None,
     trust: Annotated[
         float | None,
-        typer.Option(help="How much the regions' own order counts, 0 to 1; 0: the map alone decides, as in the paper."),
+        typer.Option(help="Weight of the regions' own order, 0 to 1; 0: the map alone decides, as in the paper."),
     ] = None,
     side: Annotated[
         int | None,
-        typer.Option(min=1, help="The shorter side of the image as the classifier sees it; 300, or --size."),
+        typer.Option(min=1, help="The shorter side of the classifier's input; 300, or --size."),
     ] = None,
     hints: Hints = True,
-    most: Annotated[int, typer.Option(min=1, metavar="N", help="Tell at most so many regions.")] = 5,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="The largest number of regions.")] = 5,
     out: Annotated[
         Path, typer.Option(help="The folder for images; or the name of one, ending in .png, for one phrase.")
     ] = Path("excite-out"),
     overlays: Annotated[bool, typer.Option("--overlays/--no-overlays", help="Whether to draw images.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Tell which regions of an image phrases refer to, and draw them with the map of each word."""
+    """Rank the regions of an image that phrases refer to, and draw them with the map of each word."""
     from excite.grounding import ground
     from excite.grounding.ground import GAMMA, METHOD, MOST_GAMMA
     from excite.grounding.phrase_maps import SIDE
@@ -152,12 +98,14 @@ def command(
     )
     files = _draw(grounded, photo, out) if overlays else [None] * len(grounded)
     for one in grounded:
-        _tell_unknown(one, classifier.name)
+        if not one.map.known:
+            note = f"{classifier.name} knows no word of {one.phrase!r}: the answer is whatever it finds in the image"
+            typer.echo(f"excite: note: {note}", err=True)
     if not as_json:
         for number, (one, file) in enumerate(zip(grounded, files, strict=True)):
             if number:
                 typer.echo()
-            print_grounded(one, file)
+            _print_grounded(one, file)
         return
     answer = {
         "image": str(photo),
@@ -181,7 +129,7 @@ def _phrases(given: Sequence[str], file: Path | None) -> list[str]:
 
 
 def _phrases_of(file: Path) -> list[str]:
-    """The lines of a file that hold anything; how many do not is told."""
+    """The lines of a file that are not blank; the others are counted in a note."""
     from excite.datasets.base import read_lines
     from excite.errors import DataError
 
@@ -195,7 +143,7 @@ def _phrases_of(file: Path) -> list[str]:
 
 
 def _checked(name: str, value: float, most: float) -> float:
-    """A number within its range; typer's own check lets pass what is not a number."""
+    """A number within its range; typer's own check accepts NaN."""
     if not 0 <= value <= most:
         raise typer.BadParameter(
             f"{name} is a number from 0 to 1{'' if most == 1 else f', {most:g} at most'}, not {value}"
@@ -208,7 +156,7 @@ def _is_picture(out: Path) -> bool:
 
 
 def _draw(grounded: Sequence[Grounded], photo: Path, out: Path) -> list[str]:
-    """Draw each phrase, and tell into which file."""
+    """Draw each phrase; return the files."""
     from excite.autolabel.batch import draw, file_names, map_names
     from excite.grounding.ground import as_map
 
@@ -217,8 +165,41 @@ def _draw(grounded: Sequence[Grounded], photo: Path, out: Path) -> list[str]:
     return [str(draw(one.figure(), file)) for one, file in zip(grounded, files, strict=True)]
 
 
-def _tell_unknown(grounded: Grounded, model: str) -> None:
-    """An answer without any word of the phrase is one to another question; whoever reads it should know."""
-    if not grounded.map.known:
-        told = f"{model} knows no word of {grounded.phrase!r}: the answer is whatever it finds in the image"
-        typer.echo(f"excite: note: {told}", err=True)
+def _print_grounded(grounded: Grounded, file: str | None) -> None:
+    """Print its words, hints and skipped words, its regions, its point, and the file of its figure."""
+    from excite.grounding.ground import span_of, unused_spans
+
+    reading, words, hints = grounded.map.reading, grounded.map.words, grounded.map.hints
+    typer.secho(grounded.phrase, bold=True)
+    if reading.words:
+        print_columns([_word_row(word.text, found) for word, found in zip(reading.words, words, strict=True)])
+    for what, spans in (("weighed by", [*map(span_of, hints)]), ("skipped", unused_spans(reading, hints))):
+        if spans:
+            typer.echo(f"{what}: {', '.join(reading.text[start:end] for start, end in spans)}")
+    if grounded.regions:
+        print_columns([_region_row(rank, region) for rank, region in enumerate(grounded.regions, 1)])
+    else:
+        typer.echo("regions: none, there is no evidence for it anywhere")
+    point = grounded.map.point
+    typer.echo(f"point: {'nowhere' if point is None else '{}, {}'.format(*point)}")
+    if file is not None:
+        typer.echo(f"written: {file}")
+
+
+def _word_row(word: str, found: AttentionMap) -> dict[str, str]:
+    from excite.readouts.figure import percent
+
+    return {
+        "word": word,
+        "meaning": found.concept,
+        "probability": percent(found.probability),
+        "mass": f"{found.mass:.3f}",
+    }
+
+
+def _region_row(rank: int, region: Region) -> dict[str, str]:
+    return {
+        "rank": str(rank),
+        "box": ", ".join(f"{side:.0f}" for side in region.box),
+        "score": f"{region.score:.4g}",
+    }

@@ -1,4 +1,4 @@
-"""Pictures with the truth about them. A new format is one file here and one name in `RANKS`."""
+"""Annotated images. A new format is one file here and one name in `RANKS`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import Dataset, the_only
+from excite.datasets.base import Dataset, single_dataset
 from excite.datasets.coco import Coco
 from excite.datasets.imagenet import ImageNet, Wsol
 from excite.datasets.own import CsvFolder, JsonFolder, XmlFolder
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 __all__ = ["DATASETS", "Box", "Dataset", "Instance", "Mask", "Sample", "Target", "open_dataset"]
 
 RANKS: Sequence[Sequence[type[Dataset]]] = ((ImageNet, Voc, Coco), (XmlFolder, JsonFolder), (CsvFolder, Wsol))
-"""A folder that looks like several formats has the one of the first rank: layouts that nobody makes by chance.
+"""Of a folder that matches several formats, those of the first matching rank count: layouts that are no accident.
 
-Those of the last rank are found only where no others are, nor beside these: ``excite boxes`` may write into any folder,
-and what opened before must not open differently.
+The last rank counts only where no other format is found in the folder nor just below it: ``excite boxes`` may write
+into any folder, which must not change how it opens.
 """
 
 DATASETS: Mapping[str, type[Dataset]] = {kind.name: kind for rank in RANKS for kind in rank}
 
-WITHOUT_PICTURES = ("boxes.json", "boxes.csv")
-"""What ``excite boxes`` writes, into a folder of its own."""
+BOX_FILES = ("boxes.json", "boxes.csv")
+"""The files that ``excite boxes`` writes, into a folder without the images."""
 
 
 def open_dataset(folder: str | os.PathLike[str], split: str | None = None) -> Dataset:
-    """The data set that a folder holds, whichever of the known formats it has.
+    """Open the data set in a folder, in any of the known formats.
 
     Args:
         folder: The folder of the data set, or the one above it (``VOCdevkit`` for ``VOCdevkit/VOC2007``); or a
             folder of one's own images with annotations in VOC's or COCO's format, or with a table of boxes.
-        split: Which part of it; None for its validation images, or its only split.
+        split: Name of the split; None for its validation images, or its only split.
 
     Raises:
         DataError: There is no such folder, no data set or several in it, no such split, or broken annotations.
@@ -51,19 +51,23 @@ def open_dataset(folder: str | os.PathLike[str], split: str | None = None) -> Da
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"there is no folder {str(folder)!r}: name the folder of a data set")
-    found = _held_in(folder)
-    if not found:
-        _check_pictures(folder)
-    root, kind = the_only(folder, found, DATASETS, "data set")
+    found = _candidates(folder)
+    alone = next((folder / name for name in BOX_FILES if not found and (folder / name).is_file()), None)
+    if alone is not None:
+        raise DataError(
+            f"{str(alone)!r} has boxes, but no images are with it: "
+            "put the file, or a link to it, into the folder of the images, and name that"
+        )
+    root, kind = single_dataset(folder, found, DATASETS, "data set")
     return kind(root, split)
 
 
-def _held_in(folder: Path) -> list[tuple[Path, type[Dataset]]]:
+def _candidates(folder: Path) -> list[tuple[Path, type[Dataset]]]:
     """The data sets in this folder itself, or else in the folders just below it."""
     try:
         below = [*sorted(path for path in folder.iterdir() if path.is_dir()), *sorted(folder.glob("VOCdevkit/*"))]
-        for places, ranks in product(([folder], below), (RANKS[:-1], RANKS[-1:])):
-            found = [(root, kind) for root in places for kind in _formats_of(root, ranks)]
+        for roots, ranks in product(([folder], below), (RANKS[:-1], RANKS[-1:])):
+            found = [(root, kind) for root in roots for kind in _formats_of(root, ranks)]
             if found:
                 return found
     except OSError as error:
@@ -72,16 +76,6 @@ def _held_in(folder: Path) -> list[tuple[Path, type[Dataset]]]:
 
 
 def _formats_of(root: Path, ranks: Sequence[Sequence[type[Dataset]]]) -> list[type[Dataset]]:
-    """The formats that a folder itself looks like, all of the first rank that it has."""
+    """All formats of the first rank that a folder matches."""
     found = ([kind for kind in rank if kind.is_in(root)] for rank in ranks)
     return next((kinds for kinds in found if kinds), [])
-
-
-def _check_pictures(folder: Path) -> None:
-    """Say so where nothing but images is missing."""
-    for name in WITHOUT_PICTURES:
-        if (folder / name).is_file():
-            raise DataError(
-                f"{str(folder / name)!r} has boxes, but no images are with it: "
-                "put the file, or a link to it, into the folder of the images, and name that"
-            )

@@ -1,16 +1,16 @@
-"""MS COCO's captions: phrases for things of its categories, which mean all instances of these."""
+"""MS COCO's captions: the noun phrases of its categories, each referring to all instances of its category."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import read_text
+from excite.datasets.base import parse_json, read_text
+from excite.datasets.coco import PREFIX as INSTANCES
 from excite.datasets.coco import Coco
-from excite.datasets.phrases import Described, Phrase, PhraseDataset
+from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
 from excite.errors import DataError
 from excite.vocabulary.inflection import singular
 from excite.vocabulary.word_lists import coco_categories
@@ -21,10 +21,250 @@ if TYPE_CHECKING:
 
     from excite.datasets.sample import Box, Sample
 
+CAPTIONS = "annotations/captions_"
 
-# Words of caption English by what they do in a sentence, as far as `excite.datasets.captions` has to know.
+TOKEN = re.compile(r"[^\W_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W_]+)*|[^\w\s]")
+LONGEST_NAME = 3  # words: "stove top oven"
+MOST_WORDS = 6  # that describe an object
+NO_NOUN_AFTER = frozenset(("to", "play", "plays", "playing"))  # "to bear", "playing ball"
+
+
+class CaptionPhrases(PhraseDataset):
+    """Noun phrases of captions whose noun is a word for a category: "two dogs" means all dogs of the image.
+
+    A phrase about one of several ("a man") counts for all of them, because COCO does not annotate which one. Crowds are
+    left out, as in COCO's own evaluation.
+    """
+
+    name = "captions"
+    layout = f"{CAPTIONS}SPLIT.json, {INSTANCES}SPLIT.json, SPLIT/*.jpg"
+
+    def _splits(self) -> list[str]:
+        return _splits_in(self.folder)
+
+    def _read(self) -> list[str]:
+        coco = Coco(self.folder, self.split)
+        self._kinds = coco.supercategories
+        own = {category.lower(): category for category in self._kinds}
+        self._meanings = {word: own[name] for word, name in coco_categories().items() if name in own} | own
+        captions = self._captions_by_number()
+        self._samples: dict[str, PhraseSample] = {}
+        for name in coco.names:
+            texts = captions.pop(coco.also_called(name)[-1], [])
+            try:
+                sample = coco.sample(name)
+            except DataError:
+                self._count("images whose annotations are broken")
+                continue
+            self._add(sample, texts)
+        self._count("captions of images without instances", sum(map(len, captions.values())))
+        return list(self._samples)
+
+    @classmethod
+    def is_in(cls, folder: Path) -> bool:
+        """Whether there are captions and instances of the same images."""
+        return bool(_splits_in(folder))
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The supercategories, in the order of the file's categories."""
+        return tuple(dict.fromkeys(kind for kind in self._kinds.values() if kind))
+
+    def sample(self, name: str) -> PhraseSample:
+        """An image and the phrases of its captions."""
+        return self._samples[name]
+
+    def _captions_by_number(self) -> dict[str, list[str]]:
+        """The captions of each image, by its number."""
+        path = self.folder / f"{CAPTIONS}{self.split}.json"
+        content = parse_json(read_text(path), path)
+        entries = content.get("annotations") if isinstance(content, dict) else None
+        if not isinstance(entries, list):
+            raise DataError(f"{path}: it has no list 'annotations', so it is no captions file of COCO")
+        captions: dict[str, list[str]] = defaultdict(list)
+        for entry in entries:
+            text = entry.get("caption") if isinstance(entry, dict) else None
+            if isinstance(text, str) and text.strip() and isinstance(entry.get("image_id"), int):
+                captions[str(entry["image_id"])].append(" ".join(text.split()))
+            else:
+                self._count("captions without words or an image")
+        return captions
+
+    def _add(self, sample: Sample, captions: Iterable[str]) -> None:
+        """Add the phrases of an image whose instances are known; count the others."""
+        if not sample.path.is_file():
+            self._count("images that are missing")
+            return
+        boxes = self._boxes(sample)
+        phrases = []
+        for caption in captions:
+            for found in noun_phrases(caption, self._meanings):
+                if not found.meaning:
+                    self._count("words for a category that seem to be part of another name")
+                elif found.meaning not in boxes:
+                    self._count("phrases whose category was not annotated in the image")
+                elif not boxes[found.meaning]:
+                    self._count("phrases whose category was annotated as a crowd only")
+                else:
+                    phrases.append(Phrase(found.text, boxes[found.meaning], self._kinds[found.meaning], caption))
+        if phrases:
+            self._samples[sample.name] = PhraseSample(sample.name, sample.path, tuple(phrases), sample.size)
+        else:
+            self._count("images without a phrase")
+
+    def _boxes(self, sample: Sample) -> dict[str, tuple[Box, ...]]:
+        """The boxes of each category of an image, without crowds."""
+        boxes = {}
+        for target in sample.targets:
+            single = [instance.box for instance in target.instances if not instance.crowd]
+            boxes[target.concept] = tuple(box for box in single if box[0] < box[2] and box[1] < box[3])
+            self._count("crowd regions", len(target.instances) - len(single))
+            self._count("boxes without an area", len(single) - len(boxes[target.concept]))
+        return boxes
+
+    def _count(self, why: str, times: int = 1) -> None:
+        if times:
+            self.left_out[why] += times
+
+
+def _splits_in(folder: Path) -> list[str]:
+    """The splits that have captions and instances."""
+    captions = {path.stem.removeprefix("captions_") for path in folder.glob(f"{CAPTIONS}*.json")}
+    return sorted(split for split in captions if (folder / f"{INSTANCES}{split}.json").is_file())
+
+
+# Noun phrases by rules, without a tagger: precision before recall, doubtful phrases are dropped.
 #
-# Gathered by hand from what stands beside the names of things in captions of COCO's training images.
+# A phrase goes from its determiner, over its attributes, to its noun: "a large brown teddy bear", "two dogs". Counting
+# words are part of it: "a bunch of bananas", "a group of people". The noun has to be the last of its phrase (a car door
+# is no car), which is certain only where the next word cannot be a noun.
+
+
+@dataclass(frozen=True)
+class NounPhrase:
+    """A noun phrase and the meaning of its noun; blank where the noun is part of another name ("car door")."""
+
+    text: str
+    meaning: str
+
+
+def noun_phrases(caption: str, meanings: Mapping[str, str]) -> list[NounPhrase]:
+    """The phrases of a caption whose noun is known, in order; also those whose noun is not the last, without a meaning.
+
+    Args:
+        caption: A sentence.
+        meanings: Noun, in the singular and in small letters -> its meaning.
+
+    Example:
+        >>> table = {"man": "person", "surfboard": "surfboard", "car": "car", "banana": "banana"}
+        >>> [phrase.text for phrase in noun_phrases("A man in a red shirt riding a wave on a big surfboard", table)]
+        ['A man', 'a big surfboard']
+        >>> noun_phrases("A bunch of bananas by the car door", table)
+        [NounPhrase(text='A bunch of bananas', meaning='banana'), NounPhrase(text='the car', meaning='')]
+    """
+    tokens = list(TOKEN.finditer(caption))
+    words = [token.group().lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'") for token in tokens]
+    found, at = [], 0
+    while at < len(words):
+        length, name = _known(words, at, meanings)
+        if name:
+            start, end = _start(words, at), at + length
+            text = caption[tokens[start].start() : tokens[end - 1].end()]
+            found.append(NounPhrase(text, meanings[name] if _refers(words, start, at, end, name) else ""))
+        at += max(length, 1)
+    return found
+
+
+def _known(words: Sequence[str], at: int, meanings: Mapping[str, str]) -> tuple[int, str]:
+    """How many words from here on are the longest known name, and that name."""
+    for length in range(min(LONGEST_NAME, len(words) - at), 0, -1):
+        name = " ".join(words[at : at + length])
+        known = name if name in meanings else singular(name)
+        if known in meanings:
+            return length, known
+    return 0, ""
+
+
+def _refers(words: Sequence[str], start: int, at: int, end: int, name: str) -> bool:
+    """Whether a known name is the noun of its phrase and is meant literally."""
+    last = singular(" ".join(words[max(at - 1, start) : end]))
+    if last in MISLEADING or LIKENESSES & set(words[start:at]) or _is_likeness(words, start):
+        return False
+    if "stuffed" in words[start:at] and name not in {"teddy bear", "teddybear"}:
+        return False
+    if name == "orange" and not _is_fruit(words, start, at, end):
+        return False
+    bare = start == at and start > 0
+    return not (bare and words[start - 1] in NO_NOUN_AFTER) and _ends(words, end)
+
+
+def _ends(words: Sequence[str], end: int) -> bool:
+    """Whether a noun phrase certainly ends before this word."""
+    if end == len(words):
+        return True
+    after = words[end]
+    if not after[0].isalpha():
+        return not after[0].isdigit() and after not in {"-", "/", "&"}
+    if after in NOUNS_LIKE_VERBS:
+        return False
+    plural = singular(words[end - 1]) != words[end - 1] or words[end - 1] in {"people", "sheep", "cattle"}
+    return after in FOLLOWERS or after.endswith(("ing", "ed")) or (plural and after in BARE_VERBS)
+
+
+def _start(words: Sequence[str], at: int) -> int:
+    """The first word of the phrase whose noun is at this index."""
+    start, goes_on = _group(words, at)
+    while goes_on:
+        start, goes_on = _group(words, start - 2)
+    return start
+
+
+def _group(words: Sequence[str], at: int) -> tuple[int, bool]:
+    """The first word of the group that ends at this index, and whether the phrase goes on two words before it."""
+    start = at
+    while start > 0 and at - start < MOST_WORDS and _describes(words, start - 1):
+        start -= 1
+    if start > 1 and words[start - 1] in {"and", ","} and {words[start], words[start - 2]} <= QUALITIES:
+        return start, True  # "a black and white cat"
+    while start > 0 and (words[start - 1] in DETERMINERS or words[start - 1].isdigit()):
+        start -= 1
+    return start, _after_group_word(words, start)
+
+
+def _after_group_word(words: Sequence[str], start: int) -> bool:
+    """Whether "a bunch of" or the like precedes; a parking lot of cars is none."""
+    of_group = start > 1 and words[start - 1] == "of" and words[start - 2] in GROUP_WORDS
+    return of_group and words[start - 3 : start - 2] != ["parking"]
+
+
+def _describes(words: Sequence[str], at: int) -> bool:
+    """Whether a word is an attribute of the noun soon after it."""
+    word, before = words[at], words[max(at - 2, 0) : at]
+    if not word[0].isalpha() or word in FOLLOWERS:
+        return False
+    if word in NOUNS_LIKE_VERBS:
+        return True
+    described = bool(before) and before[-1] in DETERMINERS | QUALITIES
+    if word in BARE_VERBS or word.endswith("ing"):  # "a race car", "a sleeping cat"; but "a man holding oranges"
+        return described
+    if word.endswith("ed"):  # also "a middle aged woman": captions have hardly any past tense
+        return described or not before or not DETERMINERS.isdisjoint(before)
+    return True
+
+
+def _is_likeness(words: Sequence[str], start: int) -> bool:
+    """Whether the phrase follows "a statue of" or the like."""
+    return start > 1 and words[start - 1] == "of" and words[start - 2] in LIKENESSES
+
+
+def _is_fruit(words: Sequence[str], start: int, at: int, end: int) -> bool:
+    """Whether "orange" is no colour: it is counted or in the plural, and no second colour follows."""
+    counted = words[end - 1] == "oranges" or bool({"a", "an", "the", "one", "single"} & set(words[start:at]))
+    and_colour = end + 1 < len(words) and words[end] in {"and", ",", "or"} and words[end + 1] in COLOURS
+    return counted and not and_colour
+
+
+# Words by their function in a sentence, gathered by hand from captions of COCO's training images.
 
 DETERMINERS = frozenset(
     """
@@ -66,7 +306,7 @@ VERBS = frozenset(
     upside asleep alone afloat
     """.split()
 )
-"""Verbs, and adjectives that follow what they describe: what may come after the last word of a noun phrase."""
+"""Verbs, and adjectives that follow their noun: words that may come after a noun phrase."""
 
 BARE_VERBS = frozenset(
     """
@@ -79,7 +319,7 @@ BARE_VERBS = frozenset(
 """Verbs of plurals. After a singular, many of them are nouns: "a cake stand", "a ski pass"."""
 
 FOLLOWERS = PREPOSITIONS | OTHER_FUNCTION_WORDS | DETERMINERS | VERBS
-"""All that shows that a noun phrase is over."""
+"""Words that end a noun phrase."""
 
 NOUNS_LIKE_VERBS = frozenset(
     """
@@ -111,7 +351,7 @@ GROUP_WORDS = frozenset(
     piles stack stacks team pack fleet set variety assortment collection family dozens hundreds swarm cluster array gang
     """.split()
 )
-"""Of something: the whole is what it is of. A bowl of oranges is a bowl, but a bunch of bananas is bananas."""
+"""A bowl of oranges is a bowl, but a bunch of bananas is bananas."""
 
 LIKENESSES = frozenset(
     """
@@ -119,7 +359,7 @@ LIKENESSES = frozenset(
     drawings poster posters figurine figurines mural costume mannequin
     """.split()
 )
-"""What only looks like the thing that it is named after."""
+"""Words for images and models of an object."""
 
 MISLEADING = frozenset(
     " ".join(pair.split())
@@ -131,264 +371,4 @@ MISLEADING = frozenset(
     saw horse, sea horse, rubber duck, shipping container, trash container, trash liner, ultimate frisbee
     """.split(",")
 )
-"""Two words whose last one is not what it says, or not of its category."""
-
-
-# Noun phrases of captions whose noun is known, found by rules: no tagger is needed, and doubtful ones are dropped.
-#
-# A phrase goes from its determiner, over what describes it, to its noun: "a large brown teddy bear", "two dogs".
-# Words that say how many are part of it: "a bunch of bananas", "a group of people". The noun has to be the last of
-# its phrase: a car door is no car. Without a tagger that is known only where the next word cannot be a noun, so all
-# others are left out: these rules are to be right, not to find all.
-
-TOKEN = re.compile(r"[^\W_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W_]+)*|[^\w\s]")
-LONGEST_NAME = 3  # words: "stove top oven"
-MOST_WORDS = 6  # that describe a thing
-NO_THING_AFTER = frozenset(("to", "play", "plays", "playing"))  # "to bear", "playing ball"
-
-
-@dataclass(frozen=True)
-class NounPhrase:
-    """Words that refer to a thing, and the meaning of the last of them.
-
-    Attributes:
-        text: As it was written.
-        meaning: What the table says about its noun; blank where the noun is part of something else ("car door").
-    """
-
-    text: str
-    meaning: str
-
-
-def noun_phrases(caption: str, meanings: Mapping[str, str]) -> list[NounPhrase]:
-    """The phrases of a caption whose noun is known, in order; also those whose noun is not the last, without a meaning.
-
-    Args:
-        caption: a sentence.
-        meanings: what each noun means, in the singular and in small letters.
-
-    Example:
-        >>> table = {"man": "person", "surfboard": "surfboard", "car": "car", "banana": "banana"}
-        >>> [phrase.text for phrase in noun_phrases("A man in a red shirt riding a wave on a big surfboard", table)]
-        ['A man', 'a big surfboard']
-        >>> noun_phrases("A bunch of bananas by the car door", table)
-        [NounPhrase(text='A bunch of bananas', meaning='banana'), NounPhrase(text='the car', meaning='')]
-    """
-    tokens = list(TOKEN.finditer(caption))
-    words = [token.group().lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'") for token in tokens]
-    found, place = [], 0
-    while place < len(words):
-        length, name = _known(words, place, meanings)
-        if name:
-            start, end = _start(words, place), place + length
-            text = caption[tokens[start].start() : tokens[end - 1].end()]
-            found.append(NounPhrase(text, meanings[name] if _refers(words, start, place, end, name) else ""))
-        place += max(length, 1)
-    return found
-
-
-def _known(words: Sequence[str], place: int, meanings: Mapping[str, str]) -> tuple[int, str]:
-    """How many words from here on are the longest known name, and that name."""
-    for length in range(min(LONGEST_NAME, len(words) - place), 0, -1):
-        name = " ".join(words[place : place + length])
-        known = name if name in meanings else singular(name)
-        if known in meanings:
-            return length, known
-    return 0, ""
-
-
-def _refers(words: Sequence[str], start: int, place: int, end: int, name: str) -> bool:
-    """Whether a known name is the noun of its phrase and means what it says."""
-    last = singular(" ".join(words[max(place - 1, start) : end]))
-    if last in MISLEADING or LIKENESSES & set(words[start:place]) or _is_likeness(words, start):
-        return False
-    if "stuffed" in words[start:place] and name not in {"teddy bear", "teddybear"}:
-        return False
-    if name == "orange" and not _is_fruit(words, start, place, end):
-        return False
-    bare = start == place and start > 0
-    return not (bare and words[start - 1] in NO_THING_AFTER) and _ends(words, end)
-
-
-def _ends(words: Sequence[str], end: int) -> bool:
-    """Whether a noun phrase ends before this word, as far as can be told from the word."""
-    if end == len(words):
-        return True
-    after = words[end]
-    if not after[0].isalpha():
-        return not after[0].isdigit() and after not in {"-", "/", "&"}
-    if after in NOUNS_LIKE_VERBS:
-        return False
-    plural = singular(words[end - 1]) != words[end - 1] or words[end - 1] in {"people", "sheep", "cattle"}
-    return after in FOLLOWERS or after.endswith(("ing", "ed")) or (plural and after in BARE_VERBS)
-
-
-def _start(words: Sequence[str], place: int) -> int:
-    """Where the phrase of the noun at this place begins."""
-    start, goes_on = _group(words, place)
-    while goes_on:
-        start, goes_on = _group(words, start - 2)
-    return start
-
-
-def _group(words: Sequence[str], place: int) -> tuple[int, bool]:
-    """Where the words begin that belong to the one at this place, and whether the phrase has more two words before."""
-    start = place
-    while start > 0 and place - start < MOST_WORDS and _describes(words, start - 1):
-        start -= 1
-    if start > 1 and words[start - 1] in {"and", ","} and {words[start], words[start - 2]} <= QUALITIES:
-        return start, True  # "a black and white cat"
-    while start > 0 and (words[start - 1] in DETERMINERS or words[start - 1].isdigit()):
-        start -= 1
-    return start, _after_group_word(words, start)
-
-
-def _after_group_word(words: Sequence[str], start: int) -> bool:
-    """Whether "a bunch of" or the like comes before; a parking lot of cars is none."""
-    of_group = start > 1 and words[start - 1] == "of" and words[start - 2] in GROUP_WORDS
-    return of_group and words[start - 3 : start - 2] != ["parking"]
-
-
-def _describes(words: Sequence[str], place: int) -> bool:
-    """Whether a word describes the noun that comes soon after it."""
-    word, before = words[place], words[max(place - 2, 0) : place]
-    if not word[0].isalpha() or word in FOLLOWERS:
-        return False
-    if word in NOUNS_LIKE_VERBS:
-        return True
-    described = bool(before) and before[-1] in DETERMINERS | QUALITIES
-    if word in BARE_VERBS or word.endswith("ing"):  # "a race car", "a sleeping cat"; but "a man holding oranges"
-        return described
-    if word.endswith("ed"):  # also "a middle aged woman": captions have hardly any past tense
-        return described or not before or not DETERMINERS.isdisjoint(before)
-    return True
-
-
-def _is_likeness(words: Sequence[str], start: int) -> bool:
-    """Whether the phrase is what a statue, or the like, is of."""
-    return start > 1 and words[start - 1] == "of" and words[start - 2] in LIKENESSES
-
-
-def _is_fruit(words: Sequence[str], start: int, place: int, end: int) -> bool:
-    """Whether "orange" is no colour: it is counted, or there are several, and no second colour follows."""
-    counted = words[end - 1] == "oranges" or bool({"a", "an", "the", "one", "single"} & set(words[start:place]))
-    and_colour = end + 1 < len(words) and words[end] in {"and", ",", "or"} and words[end + 1] in COLOURS
-    return counted and not and_colour
-
-
-# MS COCO's captions: phrases for things of its categories, which mean all instances of these.
-
-CAPTIONS = "annotations/captions_"
-INSTANCES = "annotations/instances_"
-
-
-class CaptionPhrases(PhraseDataset):
-    """Noun phrases of captions whose noun is a word for a category: "two dogs" means all dogs of the image.
-
-    What is said about one of several ("a man") is taken for all of them as well: nobody wrote down which one. Crowds
-    that nobody took apart are no part of the truth, as in COCO's own evaluation.
-    """
-
-    name = "captions"
-    layout = f"{CAPTIONS}SPLIT.json, {INSTANCES}SPLIT.json, SPLIT/*.jpg"
-
-    def _splits(self) -> list[str]:
-        return _splits_in(self.folder)
-
-    def _read(self) -> list[str]:
-        coco = Coco(self.folder, self.split)
-        self._kinds = coco.supercategories
-        self._meanings = _words_for(self._kinds)
-        captions = self._captions_by_number()
-        self._described: dict[str, Described] = {}
-        for name in coco.names:
-            said = captions.pop(coco.also_called(name)[-1], [])
-            try:
-                sample = coco.sample(name)
-            except DataError:
-                self._count("pictures whose annotations are broken")
-                continue
-            self._add(sample, said)
-        self._count("captions of images without instances", sum(map(len, captions.values())))
-        return list(self._described)
-
-    @classmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether captions and instances of the same images are there."""
-        return bool(_splits_in(folder))
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The supercategories, in the order of the file's categories."""
-        return tuple(dict.fromkeys(kind for kind in self._kinds.values() if kind))
-
-    def sample(self, name: str) -> Described:
-        """An image and the phrases of its captions."""
-        return self._described[name]
-
-    def _captions_by_number(self) -> dict[str, list[str]]:
-        """The captions of each image, by its number."""
-        path = self.folder / f"{CAPTIONS}{self.split}.json"
-        try:
-            content = json.loads(read_text(path))
-        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
-            raise DataError(f"{path}: broken JSON ({error})") from None
-        entries = content.get("annotations") if isinstance(content, dict) else None
-        if not isinstance(entries, list):
-            raise DataError(f"{path}: it has no list 'annotations', so it is no captions file of COCO")
-        answer: dict[str, list[str]] = defaultdict(list)
-        for entry in entries:
-            text = entry.get("caption") if isinstance(entry, dict) else None
-            if isinstance(text, str) and text.strip() and isinstance(entry.get("image_id"), int):
-                answer[str(entry["image_id"])].append(" ".join(text.split()))
-            else:
-                self._count("captions without words or an image")
-        return answer
-
-    def _add(self, sample: Sample, captions: Iterable[str]) -> None:
-        """Keep the phrases of an image whose instances are known; count the others."""
-        if not sample.path.is_file():
-            self._count("pictures that are missing")
-            return
-        boxes = self._boxes(sample)
-        phrases = []
-        for caption in captions:
-            for found in noun_phrases(caption, self._meanings):
-                if not found.meaning:
-                    self._count("words for a category that seem to be part of another name")
-                elif found.meaning not in boxes:
-                    self._count("phrases whose category was not annotated in the image")
-                elif not boxes[found.meaning]:
-                    self._count("phrases whose category was annotated as a crowd only")
-                else:
-                    phrases.append(Phrase(found.text, boxes[found.meaning], self._kinds[found.meaning], caption))
-        if phrases:
-            self._described[sample.name] = Described(sample.name, sample.path, tuple(phrases), sample.size)
-        else:
-            self._count("pictures without a phrase")
-
-    def _boxes(self, sample: Sample) -> dict[str, tuple[Box, ...]]:
-        """The boxes of each category of an image, without crowds."""
-        answer = {}
-        for target in sample.targets:
-            single = [instance.box for instance in target.instances if not instance.crowd]
-            answer[target.concept] = tuple(box for box in single if box[0] < box[2] and box[1] < box[3])
-            self._count("crowd regions", len(target.instances) - len(single))
-            self._count("boxes without an area", len(single) - len(answer[target.concept]))
-        return answer
-
-    def _count(self, why: str, times: int = 1) -> None:
-        if times:
-            self.left_out[why] += times
-
-
-def _splits_in(folder: Path) -> list[str]:
-    """The splits that have captions and instances."""
-    captions = {path.stem.removeprefix("captions_") for path in folder.glob(f"{CAPTIONS}*.json")}
-    return sorted(split for split in captions if (folder / f"{INSTANCES}{split}.json").is_file())
-
-
-def _words_for(categories: Iterable[str]) -> Mapping[str, str]:
-    """The category of each word for one: their own names, and what else COCO's are called."""
-    own = {category.lower(): category for category in categories}
-    return {word: own[category] for word, category in coco_categories().items() if category in own} | own
+"""Two words whose last one is not of its usual category."""

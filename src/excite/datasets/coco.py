@@ -6,22 +6,20 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from excite.datasets.base import Dataset, picture_in, read_text
-from excite.datasets.sample import FARTHEST, Instance, Mask, Sample, Target, checked_box, checked_size
+from excite.datasets.base import Dataset, image_path, parse_json, read_text
+from excite.datasets.sample import FARTHEST, Instance, Mask, Sample, checked_box, checked_size, group_targets
 from excite.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["Coco"]
-
 PREFIX = "annotations/instances_"
 Entry = dict[str, Any]
 
 
 class Coco(Dataset):
-    """Everyday scenes with many objects, some of them crowds that nobody took apart."""
+    """Everyday scenes with many objects, some of them crowds annotated as one region."""
 
     name = "coco"
     layout = f"{PREFIX}SPLIT.json, SPLIT/*.jpg"
@@ -31,7 +29,9 @@ class Coco(Dataset):
 
     def _read(self) -> list[str]:
         self._path = self._annotations_of(self.split)
-        content = _content(self._path)
+        content = parse_json(read_text(self._path), self._path, _with_outlines_as_text)
+        if not isinstance(content, dict):
+            raise DataError(f"{self._path}: it is no JSON object, so no instances file of COCO")
         self._categories = self._by_id(content, "categories", {"name": str})
         if len(set(self.categories)) < len(self._categories):
             raise DataError(f"{self._path}: several categories have the same name")
@@ -39,13 +39,13 @@ class Coco(Dataset):
         self._files = {self._images[number]["file_name"]: number for number in sorted(self._images)}
         if len(self._files) < len(self._images):
             raise DataError(f"{self._path}: several images have the same file_name")
-        self._annotations = self._of_pictures(content)
-        self._pictures = self._folder_of_pictures()
+        self._annotations = self._by_image(content)
+        self._pictures = self._image_folder()
         return list(self._files)
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether instance annotations are there."""
+        """Whether there are instance annotations."""
         return any(folder.glob(f"{PREFIX}*.json"))
 
     @property
@@ -55,7 +55,7 @@ class Coco(Dataset):
 
     @property
     def supercategories(self) -> dict[str, str]:
-        """The kind of thing that each category is, in the order of the categories; blank where that is not written."""
+        """The supercategory of each category, in the order of the categories; blank where there is none."""
         entries = (self._categories[number] for number in sorted(self._categories))
         return {entry["name"]: str(entry.get("supercategory") or "") for entry in entries}
 
@@ -67,23 +67,24 @@ class Coco(Dataset):
         """An image and its objects."""
         number = self._files[name]
         size = self._size(number)
-        targets: dict[int, list[Instance]] = defaultdict(list)
-        for place, entry in self._annotations.get(number, ()):
-            where = f"{self._path}, annotations[{place}]"
-            targets[self._category(entry, where)].append(_instance(entry, size, where))
-        found = (Target(self._categories[number]["name"], tuple(targets[number])) for number in sorted(targets))
-        return Sample(name, self._picture(name), tuple(found), size)
+        found = []
+        for index, entry in self._annotations.get(number, ()):
+            where = f"{self._path}, annotations[{index}]"
+            found.append((self._category(entry, where), _instance(entry, size, where)))
+        found.sort(key=lambda each: each[0])
+        targets = group_targets((self._categories[category]["name"], instance) for category, instance in found)
+        return Sample(name, self._picture(name), targets, size)
 
     def _annotations_of(self, split: str) -> Path:
         return self.folder / f"{PREFIX}{split}.json"
 
-    def _folder_of_pictures(self) -> Path:
+    def _image_folder(self) -> Path:
         images = self.folder / "images"
-        places = (self.folder / self.split, images / self.split, images)
-        return next((place for place in places if place.is_dir()), places[0])
+        folders = (self.folder / self.split, images / self.split, images)
+        return next((folder for folder in folders if folder.is_dir()), folders[0])
 
     def _picture(self, name: str) -> Path:
-        return picture_in(self._pictures, name, str(self._path))
+        return image_path(self._pictures, name, str(self._path))
 
     def _size(self, number: int) -> tuple[int, int] | None:
         entry = self._images[number]
@@ -97,31 +98,31 @@ class Coco(Dataset):
             raise DataError(f"{where}: its category_id {str(number)[:40]} is missing or not in this file")
         return number
 
-    def _of_pictures(self, content: Entry) -> dict[int, list[tuple[int, Entry]]]:
-        """The annotations of each image, with their places in the file."""
-        answer: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
-        for place, entry in enumerate(self._entries(content, "annotations", {"image_id": int})):
+    def _by_image(self, content: Entry) -> dict[int, list[tuple[int, Entry]]]:
+        """The annotations of each image, with their indices in the file."""
+        found: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
+        for index, entry in enumerate(self._entries(content, "annotations", {"image_id": int})):
             if entry["image_id"] not in self._images:
-                raise DataError(f"{self._path}, annotations[{place}]: its image is not in this file")
-            answer[entry["image_id"]].append((place, entry))
-        return dict(answer)
+                raise DataError(f"{self._path}, annotations[{index}]: its image is not in this file")
+            found[entry["image_id"]].append((index, entry))
+        return dict(found)
 
     def _by_id(self, content: Entry, part: str, fields: dict[str, type]) -> dict[int, Entry]:
         entries = self._entries(content, part, {"id": int, **fields})
-        answer = {entry["id"]: entry for entry in entries}
-        if len(answer) < len(entries):
+        found = {entry["id"]: entry for entry in entries}
+        if len(found) < len(entries):
             raise DataError(f"{self._path}: several {part} have the same id")
-        return answer
+        return found
 
     def _entries(self, content: Entry, part: str, fields: dict[str, type]) -> Sequence[Entry]:
         """A list of the file whose entries all have those fields."""
         entries = content.get(part)
         if not isinstance(entries, list):
             raise DataError(f"{self._path}: it has no list {part!r}, so it is no instances file of COCO")
-        for place, entry in enumerate(entries):
+        for index, entry in enumerate(entries):
             for field, kind in fields.items():
                 if not isinstance(entry, dict) or not isinstance(entry.get(field), kind):
-                    raise DataError(f"{self._path}, {part}[{place}]: {field!r} is missing or no {kind.__name__}")
+                    raise DataError(f"{self._path}, {part}[{index}]: {field!r} is missing or no {kind.__name__}")
         return entries
 
 
@@ -139,7 +140,7 @@ def _instance(entry: Entry, size: tuple[int, int] | None, where: str) -> Instanc
 
 
 def _mask(stored: str | None, size: tuple[int, int] | None, where: str) -> Mask | None:
-    """None where nobody drew one: the box stands for the object then."""
+    """The annotated mask; None without one: the box stands for the object then."""
     if stored in {None, "null", "[]"}:
         return None
     mask = Mask(stored)
@@ -158,18 +159,8 @@ def _area(area: object, where: str) -> float | None:
     return float(area)
 
 
-def _content(path: Path) -> Entry:
-    try:
-        content = json.loads(read_text(path), object_hook=_lean)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: broken JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: it is no JSON object, so no instances file of COCO")
-    return content
-
-
-def _lean(entry: Entry) -> Entry:
-    """An entry whose outline is text again: as numbers, those of the official files fill gigabytes of memory."""
+def _with_outlines_as_text(entry: Entry) -> Entry:
+    """The entry with its outline as JSON text: as numbers, those of the official files fill gigabytes of memory."""
     if "segmentation" in entry:
         entry["segmentation"] = json.dumps(entry["segmentation"])
     return entry

@@ -1,8 +1,7 @@
-"""The Pointing Game's Difficult subset: by the paper's rule, or from a list that somebody published."""
+"""The Pointing Game's Difficult subset: by the paper's rule, or from a published list."""
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections import Counter
@@ -10,7 +9,7 @@ from functools import lru_cache
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import read_text
+from excite.datasets.base import parse_json, read_text
 from excite.errors import DataError
 from excite.images import read_image
 
@@ -21,9 +20,8 @@ if TYPE_CHECKING:
     from excite.datasets.base import Dataset
     from excite.datasets.sample import Sample, Target
 
-__all__ = ["is_difficult", "read_difficult_list"]
-
-Row = tuple[str, str, tuple[str, ...]]
+ListEntry = tuple[str, str, tuple[str, ...]]
+"""The place in the file, the name of an image, and its difficult categories."""
 
 
 def is_difficult(sample: Sample, target: Target) -> bool:
@@ -33,11 +31,8 @@ def is_difficult(sample: Sample, target: Target) -> bool:
     in it. Areas are added up; all instances count, and all other categories, also those flagged as difficult.
 
     Args:
-        sample: the image. Where its annotation does not say how large it is, it is read.
-        target: one of its targets.
-
-    Raises:
-        ImageError: The image had to be read, and cannot be.
+        sample: The image; without an annotated size, the file is read for it.
+        target: One of its targets.
 
     Example:
         >>> from pathlib import Path
@@ -59,35 +54,24 @@ def _size(path: Path) -> tuple[int, int]:
 
 
 def read_difficult_list(path: Path, dataset: Dataset) -> frozenset[tuple[str, str]]:
-    """The pairs of an image and a category that a file lists as difficult.
+    """The pairs (image, category) that a file lists as difficult, under the data set's names.
 
     Three kinds of files are known:
 
-    * rows of an image's name and a 0 or 1 for each category, in the data set's order (as the authors' lists are
-      passed on);
+    * rows of an image's name and a 0 or 1 for each category, in the data set's order (the form of the authors' lists);
     * rows of an image's name and its difficult categories, with commas, tabs or spaces between;
     * JSON with the names of images for each category: ``{"cat": ["000004", "000007"]}``.
 
     Images may be named without their suffix, those of COCO also by their numbers. Names that are not in the data
-    set are left out, and a warning tells how many.
-
-    Args:
-        path: the file.
-        dataset: what it is about.
-
-    Returns:
-        Names of images and categories as the data set has them.
+    set are left out, with a warning that counts them.
 
     Raises:
         DataError: The file cannot be read or understood, or names no image of the data set.
-
-    Example:
-        >>> read_difficult_list(Path("voc07_difficult.txt"), open_dataset("VOCdevkit", "test"))  # doctest: +SKIP
     """
     known, categories = _names(dataset), dataset.categories
     pairs: set[tuple[str, str]] = set()
     listed: dict[str, bool] = {}
-    for where, name, found in _rows(read_text(path), path, categories):
+    for where, name, found in _entries(read_text(path), path, categories):
         listed[name] = name in known
         if not listed[name]:
             continue
@@ -100,10 +84,10 @@ def read_difficult_list(path: Path, dataset: Dataset) -> frozenset[tuple[str, st
 
 
 def _names(dataset: Dataset) -> dict[str, str]:
-    """The images by all their names; one that two images would share names neither."""
+    """The images by all their names, without aliases that two images share."""
     aliases = [(other, name) for name in dataset.names for other in dataset.also_called(name)]
-    often = Counter(other for other, _ in aliases)
-    return {other: name for other, name in aliases if often[other] == 1} | {name: name for name in dataset.names}
+    counts = Counter(other for other, _ in aliases)
+    return {other: name for other, name in aliases if counts[other] == 1} | {name: name for name in dataset.names}
 
 
 def _report_missing(listed: dict[str, bool], path: Path, dataset: Dataset) -> None:
@@ -123,22 +107,18 @@ def _report_missing(listed: dict[str, bool], path: Path, dataset: Dataset) -> No
         )
 
 
-def _rows(text: str, path: Path, categories: Sequence[str]) -> Iterator[Row]:
-    """Where something is said, about which image, and its difficult categories."""
+def _entries(text: str, path: Path, categories: Sequence[str]) -> Iterator[ListEntry]:
     if text.lstrip().startswith(("{", "[")):
-        yield from _rows_of_json(text, path)
+        yield from _json_entries(text, path)
         return
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             where = f"{path}, line {number}"
-            yield where, *_row(line, where, categories)
+            yield where, *_parse_line(line, where, categories)
 
 
-def _rows_of_json(text: str, path: Path) -> Iterator[Row]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: broken JSON ({error})") from None
+def _json_entries(text: str, path: Path) -> Iterator[ListEntry]:
+    content = parse_json(text, path)
     if not isinstance(content, dict):
         raise DataError(f"{path}: names of images for each category were expected, such as {{'cat': ['000004']}}")
     for category, names in content.items():
@@ -148,8 +128,8 @@ def _rows_of_json(text: str, path: Path) -> Iterator[Row]:
         yield from ((where, str(name), (category,)) for name in names)
 
 
-def _row(line: str, where: str, categories: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """A name, and flags of all categories or the names of some; between commas or tabs, names may hold spaces."""
+def _parse_line(line: str, where: str, categories: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The name of an image, and flags of all categories or the names of some; with commas or tabs, spaces are kept."""
     apart = "," in line or "\t" in line
     name, *rest = [word.strip() for word in re.split(r"[,\t]", line)] if apart else line.split()
     if not rest or not all(rest):

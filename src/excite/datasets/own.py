@@ -1,14 +1,13 @@
-"""Pictures of one's own, annotated in VOC's or in COCO's format, in no particular layout."""
+"""A user's own images in any layout, annotated in VOC's or COCO's format, or in a table as ``excite boxes`` writes."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from excite.datasets.base import Dataset, box_of, holds_pictures, named_picture, only_picture, pictures_by, read_rows
+from excite.datasets.base import Dataset, has_images, images_by, named_image, parse_box, read_rows, single_image
 from excite.datasets.coco import Coco
 from excite.datasets.imagenet import ImageNet
-from excite.datasets.sample import Instance, Sample, Target, size_of
+from excite.datasets.sample import Instance, Sample, group_targets, parse_size
 from excite.datasets.voc import Voc
 from excite.errors import DataError
 
@@ -16,9 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-
 ANNOTATIONS = (".", "Annotations", "annotations")
-"""Where annotation files are looked for, below the folder."""
+"""The folders of annotation files, below that of the data set."""
+
+TABLE = "boxes.csv"
+CORNERS = ("x0", "y0", "x1", "y1")
+NEEDED = ("image", "concept", *CORNERS)
 
 
 class XmlFolder(Voc):
@@ -32,7 +34,7 @@ class XmlFolder(Voc):
 
     def _read(self) -> list[str]:
         self._files = _files(self.folder, ".xml")
-        self._pictures = pictures_by(lambda path: path.stem, self.folder)
+        self._pictures = images_by(lambda path: path.stem, self.folder)
         return list(self._files)
 
     @classmethod
@@ -44,7 +46,7 @@ class XmlFolder(Voc):
         return self._files[name]
 
     def _picture(self, name: str) -> Path:
-        return only_picture(self._pictures.get(name, []), self.folder / f"{name}.jpg", self._files[name])
+        return single_image(self._pictures.get(name, []), self.folder / f"{name}.jpg", self._files[name])
 
 
 class JsonFolder(Coco):
@@ -59,22 +61,21 @@ class JsonFolder(Coco):
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether there are JSON files, none called as COCO's own, and images."""
-        return not Coco.is_in(folder) and any(_paths(folder, ".json")) and holds_pictures(folder)
+        return not Coco.is_in(folder) and any(_paths(folder, ".json")) and has_images(folder)
 
     def _annotations_of(self, split: str) -> Path:
         return _files(self.folder, ".json")[split]
 
-    def _folder_of_pictures(self) -> Path:
-        self._found = pictures_by(lambda path: path.name, self.folder)
+    def _image_folder(self) -> Path:
+        self._found = images_by(lambda path: path.name, self.folder)
         return self.folder
 
     def _picture(self, name: str) -> Path:
-        """As the file says, below the folder; or of that name, wherever it is."""
-        return named_picture(self.folder, name, self._found, self._path)
+        return named_image(self.folder, name, self._found, self._path)
 
 
 def _files(folder: Path, suffix: str) -> dict[str, Path]:
-    """The annotation files by their names without the suffix, in the order of those."""
+    """The annotation files by their names without the suffix, sorted."""
     found: dict[str, Path] = {}
     for path in _paths(folder, suffix):
         other = found.setdefault(path.stem, path)
@@ -84,19 +85,12 @@ def _files(folder: Path, suffix: str) -> dict[str, Path]:
 
 
 def _paths(folder: Path, suffix: str) -> Iterator[Path]:
-    found = (path for place in ANNOTATIONS for path in (folder / place).glob(f"*{suffix}"))
+    found = (path for below in ANNOTATIONS for path in (folder / below).glob(f"*{suffix}"))
     return (path for path in found if not path.name.startswith("."))
 
 
-# Images of one's own with a table of boxes, as ``excite boxes`` writes it.
-
-TABLE = "boxes.csv"
-CORNERS = ("x0", "y0", "x1", "y1")
-NEEDED = ("image", "concept", *CORNERS)
-
-
-class Line(NamedTuple):
-    """A line of the table, as text; without corners it only says that the image belongs to the data."""
+class BoxRow(NamedTuple):
+    """A row of the table, as text; without corners the image belongs to the data, but has no box."""
 
     where: str
     concept: str
@@ -105,7 +99,7 @@ class Line(NamedTuple):
 
 
 class CsvFolder(Dataset):
-    """A table of half-open boxes lies in the folder; columns may come in any order, and others are not looked at."""
+    """A table of half-open boxes lies in the folder; columns may come in any order, and further ones are ignored."""
 
     name = "csv"
     layout = f"{TABLE} with the columns {','.join(NEEDED)}, its images anywhere below"
@@ -115,53 +109,58 @@ class CsvFolder(Dataset):
 
     def _read(self) -> list[str]:
         self._path = self.folder / TABLE
-        self._lines: dict[str, list[Line]] = {}
-        for image, line in _read_lines(self._path):
-            self._lines.setdefault(image, []).append(line)
-        self._found = pictures_by(lambda path: path.name, self.folder)
-        return sorted(self._lines)
+        self._rows: dict[str, list[BoxRow]] = {}
+        for image, row in _read_table(self._path):
+            self._rows.setdefault(image, []).append(row)
+        self._found = images_by(lambda path: path.name, self.folder)
+        return sorted(self._rows)
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether there are such a table and images."""
-        return (folder / TABLE).is_file() and holds_pictures(folder)
+        return (folder / TABLE).is_file() and has_images(folder)
 
     @property
     def categories(self) -> tuple[str, ...]:
         """The concepts that occur, in alphabetical order."""
-        return tuple(sorted({line.concept for lines in self._lines.values() for line in lines if line.concept}))
+        return tuple(sorted({row.concept for rows in self._rows.values() for row in rows if row.concept}))
 
     def sample(self, name: str) -> Sample:
         """An image and its boxes."""
-        lines = self._lines[name]
-        targets: dict[str, list[Instance]] = defaultdict(list)
-        for line in lines:
-            if not any(line.corners):
+        rows = self._rows[name]
+        found = []
+        for row in rows:
+            if not any(row.corners):
                 continue
-            if not line.concept:
-                raise DataError(f"{line.where}: the concept is missing: say what is in the box")
-            targets[line.concept].append(Instance(box_of(line.corners, line.where)))
-        found = (Target(concept, tuple(targets[concept])) for concept in sorted(targets))
-        path = named_picture(self.folder, name, self._found, self._path)
-        return Sample(name, path, tuple(found), _size(lines))
+            if not row.concept:
+                raise DataError(f"{row.where}: the concept is missing: say what is in the box")
+            found.append((row.concept, Instance(parse_box(row.corners, row.where))))
+        found.sort(key=lambda each: each[0])
+        path = named_image(self.folder, name, self._found, self._path)
+        return Sample(name, path, group_targets(found), _size(rows))
 
 
-def _size(lines: list[Line]) -> tuple[int, int] | None:
-    """Width and height of an image, where its lines say them; all of them say the same."""
-    first = lines[0]
-    for line in lines:
-        if line.size != first.size:
-            raise DataError(f"{line.where}: it gives its image another size than the first line about it")
-    if not any(first.size):
-        return None
-    return size_of(*first.size, first.where)
+def _size(rows: list[BoxRow]) -> tuple[int, int] | None:
+    """Width and height of an image, which must be the same in all its rows; None where they are blank."""
+    first = rows[0]
+    for row in rows:
+        if row.size != first.size:
+            raise DataError(f"{row.where}: it gives its image another size than the first line about it")
+    return parse_size(*first.size, first.where) if any(first.size) else None
 
 
-def _read_lines(path: Path) -> Iterator[tuple[str, Line]]:
-    """The images that the table names, and what each line says about one."""
+def _read_table(path: Path) -> Iterator[tuple[str, BoxRow]]:
+    """The image of each row, and the row."""
     rows = read_rows(path)
     header = [column.strip() for column in next(rows, (1, []))[1]]
-    _check_header(header, f"{path}, line 1")
+    missing = [column for column in NEEDED if column not in header]
+    if missing:
+        raise DataError(
+            f"{path}, line 1: the columns {','.join(NEEDED)} are needed, and {','.join(missing)} is not there"
+        )
+    twice = [column for column in (*NEEDED, "width", "height") if header.count(column) > 1]
+    if twice:
+        raise DataError(f"{path}, line 1: the column {twice[0]!r} is there twice")
     for number, columns in rows:
         where = f"{path}, line {number}"
         if len(columns) != len(header):
@@ -171,13 +170,4 @@ def _read_lines(path: Path) -> Iterator[tuple[str, Line]]:
             raise DataError(f"{where}: the name of an image is missing")
         cells = {column: cell.strip() for column, cell in zip(header, columns, strict=True)}
         size = cells.get("width", ""), cells.get("height", "")
-        yield image, Line(where, cells["concept"], tuple(cells[corner] for corner in CORNERS), size)
-
-
-def _check_header(header: list[str], where: str) -> None:
-    missing = [column for column in NEEDED if column not in header]
-    if missing:
-        raise DataError(f"{where}: the columns {','.join(NEEDED)} are needed, and {','.join(missing)} is not there")
-    twice = [column for column in (*NEEDED, "width", "height") if header.count(column) > 1]
-    if twice:
-        raise DataError(f"{where}: the column {twice[0]!r} is there twice")
+        yield image, BoxRow(where, cells["concept"], tuple(cells[corner] for corner in CORNERS), size)

@@ -1,4 +1,4 @@
-"""Pictures described in words: phrases, and the regions that each of them refers to."""
+"""Images described in words: phrases, and the regions that each of them refers to."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import Collection
+from excite.datasets.base import BaseDataset
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from excite.datasets.sample import Box
 
-__all__ = ["Described", "Phrase", "PhraseDataset", "union"]
-
 
 @dataclass(frozen=True)
 class Phrase:
-    """Words that refer to something in an image, and where that is.
+    """A phrase with the boxes it refers to.
 
     Attributes:
-        text: As it was written.
+        text: As in the data set.
         boxes: All regions it refers to, at least one.
-        group: The kind of thing, such as "people"; blank where the data set knows no kinds.
-        sentence: The whole sentence it is part of; blank where it stands alone.
-        also: Further kinds that it was given, which it counts for as well (Flickr30k Entities).
+        group: The kind of object, such as "people"; blank where the data set has no kinds.
+        sentence: The sentence that contains it; blank without one.
+        also: Further kinds, which it counts for as well (Flickr30k Entities).
     """
 
     text: str
@@ -37,7 +35,7 @@ class Phrase:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """All kinds that it counts for; none where the data set knows no kinds.
+        """All kinds that it counts for.
 
         Example:
             >>> Phrase("a doll", ((0, 0, 2, 2),), "people", also=("other",)).groups
@@ -47,14 +45,14 @@ class Phrase:
 
 
 @dataclass(frozen=True)
-class Described:
-    """An image and what was said about it.
+class PhraseSample:
+    """An image and its phrases, in the order of the data set.
 
     Attributes:
         name: Its name within the data set.
         path: The file.
-        phrases: In the order in which they were written down.
-        size: Its width and height by its annotation, where that says so.
+        phrases: At least one.
+        size: Its annotated width and height, if any.
     """
 
     name: str
@@ -63,11 +61,11 @@ class Described:
     size: tuple[int, int] | None = None
 
 
-class PhraseDataset(Collection[Described]):
-    """Described images in a defined order: iterating gives a `Described` for each.
+class PhraseDataset(BaseDataset[PhraseSample]):
+    """Images with phrases: iterating gives a `PhraseSample` for each.
 
     Attributes:
-        left_out: What was not usable and why, with how often: "phrases without a box", "lines that are no JSON", ...
+        left_out: Reason -> number of unusable entries: "phrases without a box", "lines that are no JSON", ...
     """
 
     def __init__(self, folder: Path, split: str | None = None) -> None:
@@ -75,13 +73,13 @@ class PhraseDataset(Collection[Described]):
         super().__init__(folder, split)
 
     def _nothing(self) -> str:
-        told = "; ".join(f"{why}: {count}" for why, count in self.left_out.items())
-        return f"has no phrases{f' ({told})' if told else ''}"
+        reasons = "; ".join(f"{why}: {count}" for why, count in self.left_out.items())
+        return f"has no phrases{f' ({reasons})' if reasons else ''}"
 
     @property
     @abstractmethod
     def groups(self) -> tuple[str, ...]:
-        """The kinds of things that phrases may refer to, in the data set's own order; none if it knows none."""
+        """The kinds of objects that phrases may refer to, in the data set's own order; empty without any."""
 
 
 def union(boxes: tuple[Box, ...]) -> Box:

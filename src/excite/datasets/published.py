@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["PUBLISHED", "Published", "fetch_dataset", "published_dataset"]
-
 OXFORD = "https://thor.robots.ox.ac.uk/pascal/VOC/voc2007"
 OXFORD_BEFORE = "http://host.robots.ox.ac.uk/pascal/VOC/voc2007"  # the address in most programs; often down
 COCO = "https://s3.amazonaws.com/images.cocodataset.org"  # the bucket behind images.cocodataset.org, with encryption
@@ -26,15 +24,15 @@ COCO_PLAIN = "http://images.cocodataset.org"
 
 
 @dataclass(frozen=True)
-class Published:
-    """A data set, and which archives hold which of its splits.
+class PublishedDataset:
+    """A data set with the archives of its splits.
 
     Attributes:
-        name: For people to type.
-        description: What it is.
-        folder: Where `open_dataset` finds it, below the folder it was fetched to.
-        splits: The archives each split needs.
-        usual: The splits that are fetched unless others are asked for.
+        name: On the command line.
+        description: One line for users.
+        folder: Its folder for `open_dataset`, below the one it is fetched to.
+        splits: Split -> its archives.
+        usual: The splits that are fetched by default.
     """
 
     name: str
@@ -77,24 +75,24 @@ TRAIN_2017 = _coco(
 )
 VAL_2017 = _coco("zips/val2017.zip", 815_585_330, "4f7e2ccb2866ec5041993c9cf2a952bbed69647b115d0f74da7ce8f4bef82f05")
 
-PUBLISHED: Mapping[str, Published] = {
+PUBLISHED: Mapping[str, PublishedDataset] = {
     each.name: each
     for each in (
-        Published(
+        PublishedDataset(
             "voc2007",
             "PASCAL VOC 2007: 9963 images, 20 categories, boxes",
             "VOCdevkit/VOC2007",
             {"train": (TRAINVAL,), "val": (TRAINVAL,), "trainval": (TRAINVAL,), "test": (TEST,)},
             ("trainval", "test"),
         ),
-        Published(
+        PublishedDataset(
             "coco2014",
             "MS COCO 2014: 123,287 images, 80 categories, masks",
             ".",
             {"train": (ANNOTATIONS_2014, TRAIN_2014), "val": (ANNOTATIONS_2014, VAL_2014)},
             ("val",),
         ),
-        Published(
+        PublishedDataset(
             "coco2017",
             "MS COCO 2017: the same images, of which 5000 are for validation",
             ".",
@@ -120,14 +118,14 @@ def fetch_dataset(
     say: Callable[[str], None] = print,
     shown: Callable[[Iterator[str], int], Iterable[str]] = lambda files, _count: files,
 ) -> Path:
-    """Fetch and unpack a data set; what is there already is not done again.
+    """Fetch and unpack a data set, except the archives that are already unpacked.
 
     Args:
-        name: one of `PUBLISHED`.
-        folder: where to; archives are kept there too, and may be removed afterwards.
-        splits: which of its splits; without any, the usual ones.
-        say: is told what happens.
-        shown: passes the names of unpacked files on, of which there are so many: a place for a progress bar.
+        name: One of `PUBLISHED`.
+        folder: The destination; archives are kept there too, and may be removed afterwards.
+        splits: Names of splits; by default the usual ones.
+        say: Callback for messages.
+        shown: Wraps the iterator of unpacked files, given their number: a hook for a progress bar.
 
     Returns:
         The folder for `open_dataset`.
@@ -148,7 +146,7 @@ def fetch_dataset(
     for each in missing:
         say(f"{each.name}: fetching {each.url}")
         place = fetch_to(each, folder / each.name)
-        with _alone(place), members(place) as found:
+        with _exclusively(place), members(place) as found:
             say(f"{each.name}: unpacking {len(found)} files")
             for _ in shown(unpack(found, folder), len(found)):
                 pass
@@ -158,19 +156,19 @@ def fetch_dataset(
 
 
 @contextmanager
-def _alone(archive: Path) -> Iterator[None]:
-    """One run at a time unpacks an archive: two would replace each other's files."""
+def _exclusively(archive: Path) -> Iterator[None]:
+    """Lock an archive while it is unpacked: two runs would replace each other's files."""
     with archive.open("rb") as file:
         if locked(file) is False:
             raise FetchError(f"another run is unpacking {str(archive)!r}: wait for it")
         yield
 
 
-def published_dataset(name: str) -> Published:
+def published_dataset(name: str) -> PublishedDataset:
     """The data set of this name.
 
     Raises:
-        FetchError: There is none, or none that can be fetched without an account.
+        FetchError: There is none, or it needs an account.
 
     Example:
         >>> published_dataset("coco2014").usual
@@ -183,8 +181,8 @@ def published_dataset(name: str) -> Published:
     return PUBLISHED[name]
 
 
-def _archives(published: Published, splits: Sequence[str]) -> list[Remote]:
-    """What has to be fetched, each once."""
+def _archives(published: PublishedDataset, splits: Sequence[str]) -> list[Remote]:
+    """The archives of some splits, each once."""
     for split in splits:
         if split not in published.splits:
             raise FetchError(f"{published.name} has no split {split!r}: its splits are {', '.join(published.splits)}")
@@ -193,20 +191,19 @@ def _archives(published: Published, splits: Sequence[str]) -> list[Remote]:
 
 
 def _marker(archive: Remote, folder: Path) -> Path:
-    """A file that is there when all of an archive was unpacked."""
+    """A file that exists once an archive was unpacked completely."""
     return folder / f".{archive.name}.unpacked"
 
 
 def _check_room(archives: Sequence[Remote], folder: Path) -> None:
-    """An archive and what is in it need about the same room: images cannot be packed any smaller."""
-    needed = sum(2 * (archive.size or 0) - _there(folder / archive.name) for archive in archives)
-    above = next((place for place in (folder, *folder.absolute().parents) if place.exists()), folder)
+    """Compare the free space with twice the size of the archives: packed images are hardly smaller."""
+    needed = sum(2 * (archive.size or 0) - _fetched_bytes(folder / archive.name) for archive in archives)
+    above = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     free = shutil.disk_usage(above).free
     if needed > free:
         raise FetchError(f"about {needed / 1e9:.1f} GB are needed in {folder}, of which {free / 1e9:.1f} GB are free")
 
 
-def _there(place: Path) -> int:
-    """How much of an archive was fetched before."""
-    paths = (place, place.with_name(place.name + ".part"))
+def _fetched_bytes(archive: Path) -> int:
+    paths = (archive, archive.with_name(archive.name + ".part"))
     return sum(path.stat().st_size for path in paths if path.is_file())

@@ -1,4 +1,4 @@
-"""Referring expressions as JSON Lines: each line has an image, what somebody called a thing in it, and its box."""
+"""Referring expressions (RefCOCO and its relatives) as JSON Lines: each line has an image, a phrase and its box."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite.datasets.base import pictures_by, read_lines
-from excite.datasets.phrases import Described, Phrase, PhraseDataset
-from excite.datasets.sample import FARTHEST, checked_box
+from excite.datasets.base import images_by, read_lines
+from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
+from excite.datasets.sample import checked_box, is_coordinate, is_outside
 from excite.errors import DataError
 from excite.images import readable_formats
 
@@ -23,73 +23,18 @@ if TYPE_CHECKING:
 
     from excite.datasets.sample import Box
 
-
-# What the four numbers of a box mean: programs that write referring expressions do not agree.
-
 CORNERS = ("box", "bbox_xyxy", "xyxy", "bbox_2d")
 SIDES = ("bbox_xywh", "xywh")
 BOX_KEYS = (*CORNERS, *SIDES, "bbox")
-"""Where a box may be, the first of these counting."""
+"""The keys of a box; the first of these counts."""
 
 KNOWN_FORMS = (("img_path", "expression"), ("image", "sent"))
-"""Of Shikra's lines, and of Qwen-VL's and InternVL's: there, ``bbox`` is two corners in pixels."""
+"""The keys of Shikra's lines, and of Qwen-VL's and InternVL's: there, ``bbox`` is two corners in pixels."""
 
-
-class BoxProblem(Exception):  # noqa: N818 - counted, never shown as an error
-    """Why a line has no box that can be used, as it is counted."""
-
-
-def corners(line: Mapping[str, Any]) -> Box:
-    """The box of a line as half-open corners in pixels.
-
-    ``box``, ``bbox_xyxy``, ``xyxy`` and ``bbox_2d`` are two corners; ``bbox_xywh`` and ``xywh`` a corner, width and
-    height. A ``bbox`` alone is both in public files (COCO's has a width), so that it is read only in lines whose other
-    keys tell where they come from.
-
-    Raises:
-        BoxProblem: there is none, or it cannot be used.
-
-    Example:
-        >>> corners({"bbox_xywh": [10, 20, 5, 5]}), corners({"image": "a.jpg", "sent": "a cup", "bbox": [1, 2, 3, 4]})
-        ((10.0, 20.0, 15.0, 25.0), (1.0, 2.0, 3.0, 4.0))
-    """
-    key = next((key for key in BOX_KEYS if line.get(key) is not None), None)
-    if key is None:
-        raise BoxProblem("lines without a box")
-    if key == "bbox" and not any(set(form) <= set(line) for form in KNOWN_FORMS):
-        raise BoxProblem("lines whose bbox may have corners or a width and height: call it bbox_xyxy or bbox_xywh")
-    x0, y0, x1, y1 = _numbers(line[key])
-    if key in SIDES:
-        x1, y1 = x0 + x1, y0 + y1
-    if max(x1, y1) <= 1:
-        raise BoxProblem("boxes within one pixel: they seem to be shares of the image, but pixels are needed")
-    try:
-        box = checked_box(x0, y0, x1, y1, key)
-    except DataError:
-        raise BoxProblem("boxes inside out") from None
-    if x0 == x1 or y0 == y1:
-        raise BoxProblem("boxes without an area")
-    return box
-
-
-def _numbers(stored: object) -> Box:
-    if not isinstance(stored, list) or len(stored) != 4 or not all(map(_is_number, stored)):
-        raise BoxProblem("boxes that are not four numbers")
-    x0, y0, x1, y1 = map(float, stored)
-    return x0, y0, x1, y1
-
-
-def _is_number(side: object) -> bool:
-    return isinstance(side, int | float) and not isinstance(side, bool) and abs(side) <= FARTHEST  # NaN is not
-
-
-# Referring expressions as JSON Lines: each line has an image, what somebody called a thing in it, and its box.
-
-PICTURE_KEYS = ("file", "img_path", "image", "file_name", "filename", "image_path")
+IMAGE_KEYS = ("file", "img_path", "image", "file_name", "filename", "image_path")
 PHRASE_KEYS = ("phrase", "expression", "sent", "sentence")
-"""Shikra's files call the words expression, Qwen-VL's and InternVL's sent."""
 
-FIRST_LINES = 20  # that are looked at to tell what a file is: any of them may be broken
+FIRST_LINES = 20  # that are read to recognise a file: any of them may be broken
 
 TURNED = {5, 6, 7, 8}  # the EXIF orientations that lie on their side
 ORIENTATION = 0x0112
@@ -97,11 +42,11 @@ ORIENTATION = 0x0112
 Line = dict[str, Any]
 
 
-class RecLines(PhraseDataset):
-    """RefCOCO and its relatives. Every file of lines is a split; an image's phrases are in the order of the lines.
+class ReferringExpressions(PhraseDataset):
+    """Every file of lines is a split; an image's phrases are in the order of the lines.
 
-    A line's image is looked for by its path within the folder, then within ``images``, then by its name alone. Which
-    numbers a box has is told by its key, see `excite.datasets.refcoco`.
+    The image of a line is searched by its path within the folder, then within ``images``, then by its name alone. The
+    key of a box decides what its numbers mean, see `corners`.
     """
 
     name = "rec"
@@ -121,49 +66,43 @@ class RecLines(PhraseDataset):
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
-        """Whether the first line of some JSON Lines has an image, words and a box."""
-        return any(_looks_referring(path) for path in sorted(folder.glob("*.jsonl")))
+        """Whether the first lines of a file have an image, words and a box."""
+        return any(_is_referring(path) for path in sorted(folder.glob("*.jsonl")))
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """None: nobody said which kinds of things the phrases refer to."""
+        """Empty: the format has no kinds of objects."""
         return ()
 
-    def sample(self, name: str) -> Described:
-        """An image and what things in it were called."""
+    def sample(self, name: str) -> PhraseSample:
+        """An image and its referring expressions."""
         path = self._files[name]
         if path is None:
             raise DataError(f"{str(self.folder)!r} has no image {name!r}")
-        return Described(name, path, tuple(self._phrases[name]), self._sizes[name])
+        return PhraseSample(name, path, tuple(self._phrases[name]), self._sizes[name])
 
     def _add(self, text: str) -> None:
-        """Keep the phrase of a line, or count why it cannot be used."""
+        """Add the phrase of a line, or count the reason against it."""
         line = _parsed(text)
         if line is None:
             self.left_out["lines that are no JSON objects"] += 1
             return
-        words, name = _first(line, PHRASE_KEYS), _first(line, PICTURE_KEYS)
+        words, name = _first(line, PHRASE_KEYS), _first(line, IMAGE_KEYS)
         if name is None:
             self.left_out["lines without an image"] += 1
         elif words is None:
             self.left_out["lines without a phrase"] += 1
         elif (size := self._size(name)) is None:
             self.left_out["lines whose image is missing or broken"] += 1
-        elif not _fits(line, size):
+        elif {"width", "height"} <= line.keys() and (line["width"], line["height"]) != size:
             self.left_out["lines annotated for another size of their image"] += 1
         else:
-            self._add_box(line, words, name, size)
-
-    def _add_box(self, line: Line, words: str, name: str, size: tuple[int, int]) -> None:
-        try:
-            box = corners(line)
-        except BoxProblem as problem:
-            self.left_out[str(problem)] += 1
-            return
-        if _outside(box, size):
-            self.left_out["boxes outside of their image"] += 1
-        else:
-            self._phrases.setdefault(name, []).append(Phrase(words, (box,)))
+            try:
+                phrase = Phrase(words, (corners(line, size),))
+            except BoxProblem as problem:
+                self.left_out[str(problem)] += 1
+            else:
+                self._phrases.setdefault(name, []).append(phrase)
 
     def _size(self, name: str) -> tuple[int, int] | None:
         """Width and height of an image; None where it is missing or broken."""
@@ -179,7 +118,12 @@ class RecLines(PhraseDataset):
             return None
         likely = [self.folder / name, self.folder / "images" / name] if self._is_inside(name) else []
         there = next((path for path in (*likely, self.folder / "images" / alone) if _is_file(path)), None)
-        return there or self._only_one_called(alone)
+        if there:
+            return there
+        found = self._all_images.get(alone, [])
+        if len(found) > 1:
+            raise DataError(f"{str(found[0])!r} and {str(found[1])!r} both may be the image {alone!r}: remove one")
+        return found[0] if found else None
 
     def _is_inside(self, name: str) -> bool:
         try:
@@ -187,29 +131,21 @@ class RecLines(PhraseDataset):
         except (OSError, ValueError, RuntimeError):  # too long, no text that a system knows, or links in a circle
             return False
 
-    def _only_one_called(self, alone: str) -> Path | None:
-        found = self._all_pictures.get(alone, [])
-        if len(found) > 1:
-            raise DataError(f"{str(found[0])!r} and {str(found[1])!r} both may be the image {alone!r}: remove one")
-        return found[0] if found else None
-
     @cached_property
-    def _all_pictures(self) -> dict[str, list[Path]]:
-        return pictures_by(lambda path: path.name, self.folder)
+    def _all_images(self) -> dict[str, list[Path]]:
+        return images_by(lambda path: path.name, self.folder)
 
 
-def _looks_referring(path: Path) -> bool:
+def _is_referring(path: Path) -> bool:
     try:
         with path.open(encoding="utf-8-sig") as file:
-            lines = [_parsed(text) for text in islice((text for text in file if text.strip()), FIRST_LINES)]
+            lines = [_parsed(text) or {} for text in islice((text for text in file if text.strip()), FIRST_LINES)]
     except (OSError, UnicodeDecodeError):
-        return False  # opening it says why, if nothing else is found
-    return any(line is not None and _is_referring(line) for line in lines)
-
-
-def _is_referring(line: Line) -> bool:
-    words_there = _first(line, PHRASE_KEYS) and _first(line, PICTURE_KEYS)
-    return bool(words_there) and any(key in BOX_KEYS for key in line)
+        return False  # opening it reports the reason, if nothing else is found
+    return any(
+        _first(line, PHRASE_KEYS) and _first(line, IMAGE_KEYS) and not line.keys().isdisjoint(BOX_KEYS)
+        for line in lines
+    )
 
 
 def _parsed(text: str) -> Line | None:
@@ -226,31 +162,63 @@ def _first(line: Line, keys: tuple[str, ...]) -> str | None:
     return next((value.strip() for value in values if isinstance(value, str) and value.strip()), None)
 
 
-def _fits(line: Line, size: tuple[int, int]) -> bool:
-    """Whether a line says nothing about the size of its image, or what is true."""
-    return "width" not in line or "height" not in line or (line["width"], line["height"]) == size
-
-
-def _outside(box: Box, size: tuple[int, int]) -> bool:
-    """Whether a box has no part of the image. That it reaches beyond the edge is common: boxes were rounded."""
-    return min(box[2], size[0]) <= max(box[0], 0) or min(box[3], size[1]) <= max(box[1], 0)
-
-
 def _is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113 - Path's fails at long names
 
 
 def _size_of(path: Path) -> tuple[int, int] | None:
-    """Width and height of an image as it is read: upright. Only its first bytes are looked at."""
+    """Width and height of an image as it is read: upright. Only its first bytes are read."""
     if not _is_file(path):
-        return None  # a pipe, which would be waited for
+        return None  # a pipe, which would block
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of broken EXIF data, whoever reads the image is warned
-            warnings.simplefilter("error", Image.DecompressionBombWarning)  # nobody can read it
+            warnings.simplefilter("ignore")  # of broken EXIF data: reading the image warns
+            warnings.simplefilter("error", Image.DecompressionBombWarning)  # too large to be read
             with Image.open(path, formats=readable_formats()) as picture:
                 width, height = picture.size
                 turned = picture.getexif().get(ORIENTATION) in TURNED
     except Exception:  # noqa: BLE001 - Pillow raises errors of all kinds for a damaged file
         return None
     return (height, width) if turned else (width, height)
+
+
+class BoxProblem(Exception):  # noqa: N818 - counted, never shown as an error
+    """The reason against the box of a line, as it is counted."""
+
+
+def corners(line: Mapping[str, Any], size: tuple[int, int] | None = None) -> Box:
+    """The box of a line as half-open corners in pixels, of an image of this width and height.
+
+    ``box``, ``bbox_xyxy``, ``xyxy`` and ``bbox_2d`` are two corners; ``bbox_xywh`` and ``xywh`` a corner, width and
+    height. A ``bbox`` alone is both in public files (COCO's has a width), so it is read only in lines whose other keys
+    reveal their source.
+
+    Raises:
+        BoxProblem: There is none, or it is unusable.
+
+    Example:
+        >>> corners({"bbox_xywh": [10, 20, 5, 5]}), corners({"image": "a.jpg", "sent": "a cup", "bbox": [1, 2, 3, 4]})
+        ((10.0, 20.0, 15.0, 25.0), (1.0, 2.0, 3.0, 4.0))
+    """
+    key = next((key for key in BOX_KEYS if line.get(key) is not None), None)
+    if key is None:
+        raise BoxProblem("lines without a box")
+    if key == "bbox" and not any(set(form) <= set(line) for form in KNOWN_FORMS):
+        raise BoxProblem("lines whose bbox may have corners or a width and height: call it bbox_xyxy or bbox_xywh")
+    stored = line[key]
+    if not isinstance(stored, list) or len(stored) != 4 or not all(map(is_coordinate, stored)):
+        raise BoxProblem("boxes that are not four numbers")
+    x0, y0, x1, y1 = map(float, stored)
+    if key in SIDES:
+        x1, y1 = x0 + x1, y0 + y1
+    if max(x1, y1) <= 1:
+        raise BoxProblem("boxes within one pixel: they seem to be shares of the image, but pixels are needed")
+    try:
+        box = checked_box(x0, y0, x1, y1, key)
+    except DataError:
+        raise BoxProblem("boxes inside out") from None
+    if x0 == x1 or y0 == y1:
+        raise BoxProblem("boxes without an area")
+    if is_outside(box, size):
+        raise BoxProblem("boxes outside of their image")
+    return box

@@ -1,4 +1,4 @@
-"""What a data set tells about one image."""
+"""Annotations of one image: boxes, masks, categories; and the checks of values read from files."""
 
 from __future__ import annotations
 
@@ -11,28 +11,167 @@ import numpy as np
 from excite.errors import DataError, ExciteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+Box = tuple[float, float, float, float]
+"""``(x0, y0, x1, y1)`` in pixels of the image, counted from 0; half-open, so ``x1 - x0`` is the width."""
 
-# Which pixels belong to an object, as COCO stores it: corners of polygons, or lengths of runs of pixels.
+FARTHEST = 1e6  # no image has so many pixels in a row
+MOST_PIXELS = 2 * 10**8  # twice the limit of `excite.images`; a mask takes a byte for each
+MOST_DIGITS = 9  # of a width, height or class number
+MOST_BITS = 60  # of the length of a run of pixels
 
-FARTHEST = 1e6
-"""No image has so many pixels in a row."""
 
-LONGEST = 60
-"""No run is as long as a number of so many bits."""
+@dataclass(frozen=True)
+class Instance:
+    """One annotated object.
+
+    Attributes:
+        box: Around the object.
+        difficult: Flagged as hard to recognise (VOC).
+        crowd: A group annotated as one region (COCO).
+        mask: Its pixels, where they are annotated.
+        annotated_area: Its area in pixels, where that is annotated (COCO).
+    """
+
+    box: Box
+    difficult: bool = False
+    crowd: bool = False
+    mask: Mask | None = None
+    annotated_area: float | None = None
+
+    def area(self, size: tuple[int, int]) -> float:
+        """Its area in an image of that width and height: as annotated, or of its mask, or of its box."""
+        if self.annotated_area is not None:
+            return self.annotated_area
+        if self.mask is not None:
+            return float(self.mask.pixels(size).sum())
+        return (self.box[2] - self.box[0]) * (self.box[3] - self.box[1])
+
+
+@dataclass(frozen=True)
+class Target:
+    """All instances of one category in an image.
+
+    Attributes:
+        concept: The data set's name of the category; `Dataset.concept` finds the classifier's concept for it.
+        instances: At least one.
+    """
+
+    concept: str
+    instances: tuple[Instance, ...]
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """The box of each instance."""
+        return tuple(instance.box for instance in self.instances)
+
+    @property
+    def difficult(self) -> bool:
+        """Whether every instance is difficult: such a target is not evaluated (the rule of VOC)."""
+        return all(instance.difficult for instance in self.instances)
+
+    def area(self, size: tuple[int, int]) -> float:
+        """The sum of the areas of the instances; where they overlap, a pixel counts for each."""
+        return sum(instance.area(size) for instance in self.instances)
+
+
+def group_targets(objects: Iterable[tuple[str, Instance]]) -> tuple[Target, ...]:
+    """One target for each category, in the order of their first objects."""
+    found: dict[str, list[Instance]] = {}
+    for category, instance in objects:
+        found.setdefault(category, []).append(instance)
+    return tuple(Target(category, tuple(instances)) for category, instances in found.items())
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An image and its annotated objects.
+
+    Attributes:
+        name: Its name within the data set.
+        path: The file.
+        targets: One for each category that was annotated, in the order of the data set's categories.
+        size: Its annotated width and height, if any.
+    """
+
+    name: str
+    path: Path
+    targets: tuple[Target, ...]
+    size: tuple[int, int] | None = None
+
+    def check_size(self, size: tuple[int, int]) -> None:
+        """Raise a `DataError` if the image was scaled or turned after its annotation: its boxes are wrong then."""
+        if self.size not in {None, size}:
+            raise DataError(
+                f"{str(self.path)!r} is {size[0]} x {size[1]} pixels, but annotated for "
+                f"{self.size[0]} x {self.size[1]}: its boxes lie elsewhere; annotate it again"
+            )
+
+
+def checked_box(x0: float, y0: float, x1: float, y1: float, where: str) -> Box:
+    """The corners as a box, or an error that names the place of the annotation.
+
+    A box may reach beyond its image or have no width (both occur in the official COCO files), but not be inside out.
+    """
+    if not all(abs(side) <= FARTHEST for side in (x0, y0, x1, y1)) or x1 < x0 or y1 < y0:  # NaN is not below either
+        said = ", ".join(str(side)[:30] for side in (x0, y0, x1, y1))
+        raise DataError(f"{where}: ({said}) is no box: give its left top and its right bottom corner, in pixels")
+    return float(x0), float(y0), float(x1), float(y1)
+
+
+def is_coordinate(value: object) -> bool:
+    """Whether a JSON value is a number of pixels that an image can have."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FARTHEST  # NaN is not
+
+
+def is_outside(box: Box, size: tuple[int, int] | None) -> bool:
+    """Whether no part of a box is in an image of this width and height; some reach beyond it by rounding."""
+    return box[2] <= 0 or box[3] <= 0 or (size is not None and (box[0] >= size[0] or box[1] >= size[1]))
+
+
+def check_begin(box: Box, where: str) -> Box:
+    """The box, or an error if it begins left of its image or above it: where pixels are counted from 0, none can."""
+    if min(box[:2]) < 0:
+        raise DataError(f"{where}: {box} begins outside of the image: its first pixel is 0")
+    return box
+
+
+def checked_size(width: object, height: object, where: str) -> tuple[int, int]:
+    """Width and height of an image, or an error that names the place of the annotation."""
+    if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0 and width * height <= MOST_PIXELS:
+        return width, height
+    said = " x ".join(repr(side)[:40] for side in (width, height))
+    raise DataError(f"{where}: {said} is no size of an image: give its width and height in pixels")
+
+
+def parse_size(width: str, height: str, where: str) -> tuple[int, int]:
+    """Width and height of an image from text."""
+    return checked_size(parse_int(width) or width[:20], parse_int(height) or height[:20], where)
+
+
+def parse_int(text: str) -> int | None:
+    """The number written in decimal digits; None for any other text.
+
+    Example:
+        >>> parse_int("640"), parse_int("-1"), parse_int("wide")
+        (640, None, None)
+    """
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
+# Masks as COCO stores them: polygons, or run lengths.
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Which pixels belong to an object; decoded when it is asked for.
+    """The pixels of an object, decoded on demand.
 
     Attributes:
-        stored: The annotation as it is in the file, as JSON text: small, quick to compare, to hash and to send to
-            other processes.
+        stored: The annotation as JSON text: small, quick to compare, to hash and to send to other processes.
 
     Example:
         >>> Mask("[[1, 1, 3, 1, 3, 3, 1, 3]]").pixels((5, 4)).astype(int)
@@ -45,7 +184,7 @@ class Mask:
     stored: str
 
     def pixels(self, size: tuple[int, int]) -> NDArray[np.bool_]:
-        """The mask, ``[height, width]``. What a polygon leaves of the image is cut off.
+        """The mask, ``[height, width]``; the parts of a polygon outside of the image are cut off.
 
         Args:
             size: ``(width, height)`` of the image.
@@ -72,7 +211,7 @@ class Mask:
 
 
 def _from_polygons(polygons: list[Any], size: tuple[int, int]) -> NDArray[np.bool_]:
-    """By the rounding of COCO's own program, so that every pixel is where others see it."""
+    """Rasterised by pycocotools, so that every pixel agrees with other evaluations."""
     try:
         from pycocotools import mask
     except ImportError:
@@ -84,27 +223,23 @@ def _from_polygons(polygons: list[Any], size: tuple[int, int]) -> NDArray[np.boo
 
 
 def _check_polygons(polygons: list[Any]) -> None:
-    """What pycocotools takes on trust: a list of four numbers, for instance, it takes for a box."""
+    """Checks that pycocotools leaves out: it takes a list of four numbers, for instance, for a box."""
     for polygon in polygons:
         if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
             raise DataError("a polygon of the segmentation must be x and y of three corners or more")
-        if not all(map(_is_place, polygon)):
+        if not all(map(is_coordinate, polygon)):
             raise DataError("the corners of the segmentation must be numbers of pixels")
 
 
-def _is_place(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FARTHEST  # NaN is not
-
-
 def _from_runs(runs: Sequence[int], size: tuple[int, int]) -> NDArray[np.bool_]:
-    """Runs go down the columns, and begin outside of the object."""
+    """The mask of alternating runs, outside of the object first, column by column."""
     width, height = size
     inside = np.arange(len(runs)) % 2 == 1
     return np.repeat(inside, runs).reshape(width, height).T
 
 
 def _runs(content: dict[str, Any], size: tuple[int, int]) -> list[int]:
-    """The lengths of the runs. Checked, because pycocotools leaves pixels that no run covers to chance."""
+    """The run lengths, checked: pycocotools leaves pixels that no run covers undefined."""
     width, height = size
     if content["size"] != [height, width]:
         raise DataError(
@@ -120,16 +255,16 @@ def _runs(content: dict[str, Any], size: tuple[int, int]) -> list[int]:
 
 
 def _unpacked(text: str) -> Iterator[int]:
-    """The numbers in COCO's compressed text.
+    """The run lengths in COCO's compressed text.
 
-    A character holds five bits and says with a sixth whether more follow; from the fourth number on, only the
-    difference to the one two before is stored.
+    A character holds five bits, and a sixth that is set if more follow; from the fourth number on, the difference to
+    the one two before is stored.
     """
     seen: list[int] = []
     value = shift = 0
     for character in text:
         code = ord(character) - 48
-        if not 0 <= code < 64 or shift > LONGEST:
+        if not 0 <= code < 64 or shift > MOST_BITS:
             raise DataError(
                 f"the counts of the segmentation are no runs of pixels in COCO's compressed text ({text[:20]!r})"
             )
@@ -144,157 +279,3 @@ def _unpacked(text: str) -> Iterator[int]:
         value = shift = 0
     if shift:
         raise DataError("the counts of the segmentation are cut off")
-
-
-# What a data set tells about one image.
-
-Box = tuple[float, float, float, float]
-"""``(x0, y0, x1, y1)`` in pixels of the image, counted from 0; half-open, so ``x1 - x0`` is the width."""
-
-MOST_PIXELS = 2 * 10**8
-"""No image that can be read is larger: `excite.images` takes half of that. A mask takes a byte for each."""
-
-MOST_DIGITS = 9
-"""No width, height or number of a class is longer."""
-
-
-@dataclass(frozen=True)
-class Instance:
-    """One annotated object.
-
-    Attributes:
-        box: Where it is.
-        difficult: Its annotators found it hard to recognise (VOC).
-        crowd: It stands for a group that nobody took apart (COCO).
-        mask: Which pixels are its own, where its annotators drew that.
-        annotated_area: How many pixels it covers by its annotation, where that says so (COCO).
-    """
-
-    box: Box
-    difficult: bool = False
-    crowd: bool = False
-    mask: Mask | None = None
-    annotated_area: float | None = None
-
-    def area(self, size: tuple[int, int]) -> float:
-        """How many pixels it covers in an image of that width and height: as annotated, or of its mask, or its box."""
-        if self.annotated_area is not None:
-            return self.annotated_area
-        if self.mask is not None:
-            return float(self.mask.pixels(size).sum())
-        return (self.box[2] - self.box[0]) * (self.box[3] - self.box[1])
-
-
-@dataclass(frozen=True)
-class Target:
-    """All instances of one category in an image.
-
-    Attributes:
-        concept: The category as the data set calls it; `Dataset.concept` finds what a classifier calls it.
-        instances: At least one.
-    """
-
-    concept: str
-    instances: tuple[Instance, ...]
-
-    @property
-    def boxes(self) -> tuple[Box, ...]:
-        """The box of each instance."""
-        return tuple(instance.box for instance in self.instances)
-
-    @property
-    def difficult(self) -> bool:
-        """Whether every instance is difficult: such a target is not asked for (the rule of VOC)."""
-        return all(instance.difficult for instance in self.instances)
-
-    def area(self, size: tuple[int, int]) -> float:
-        """The sum of the areas of the instances; where they overlap, the place counts for each."""
-        return sum(instance.area(size) for instance in self.instances)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """An image and what is known to be in it.
-
-    Attributes:
-        name: Its name within the data set.
-        path: The file.
-        targets: One for each category that was annotated, in the order of the data set's categories.
-        size: Its width and height by its annotation, where that says so.
-    """
-
-    name: str
-    path: Path
-    targets: tuple[Target, ...]
-    size: tuple[int, int] | None = None
-
-    def check_size(self, size: tuple[int, int]) -> None:
-        """Raise a `DataError` if the image, as it was read, has another size than its annotation says.
-
-        Its boxes would then lie elsewhere: the image was scaled or turned after somebody drew them.
-        """
-        if self.size not in {None, size}:
-            raise DataError(
-                f"{str(self.path)!r} is {size[0]} x {size[1]} pixels, but annotated for "
-                f"{self.size[0]} x {self.size[1]}: its boxes lie elsewhere; annotate it again"
-            )
-
-
-def checked_box(x0: float, y0: float, x1: float, y1: float, where: str) -> Box:
-    """The corners as a box, or an error that says where the annotation is.
-
-    A box may reach beyond its image or have no width (both occur in the official COCO files), but not be inside out.
-
-    Example:
-        >>> checked_box(1, 2, 3, 4, "file.csv, line 1")
-        (1.0, 2.0, 3.0, 4.0)
-    """
-    if not all(abs(side) <= FARTHEST for side in (x0, y0, x1, y1)) or x1 < x0 or y1 < y0:  # NaN is not below either
-        said = ", ".join(str(side)[:30] for side in (x0, y0, x1, y1))
-        raise DataError(f"{where}: ({said}) is no box: give its left top and its right bottom corner, in pixels")
-    return float(x0), float(y0), float(x1), float(y1)
-
-
-def check_begin(box: Box, where: str) -> Box:
-    """The box, or an error if it begins left of its image or above it: where pixels are counted from 0, none can.
-
-    Example:
-        >>> check_begin((0.0, 2.0, 3.0, 4.0), "file.csv, line 1")
-        (0.0, 2.0, 3.0, 4.0)
-    """
-    if min(box[:2]) < 0:
-        raise DataError(f"{where}: {box} begins outside of the image: its first pixel is 0")
-    return box
-
-
-def checked_size(width: object, height: object, where: str) -> tuple[int, int]:
-    """Width and height of an image, or an error that says where the annotation is.
-
-    Example:
-        >>> checked_size(640, 480, "file.json")
-        (640, 480)
-    """
-    if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0 and width * height <= MOST_PIXELS:
-        return width, height
-    said = " x ".join(repr(side)[:40] for side in (width, height))
-    raise DataError(f"{where}: {said} is no size of an image: give its width and height in pixels")
-
-
-def size_of(width: str, height: str, where: str) -> tuple[int, int]:
-    """Width and height of an image from text, or an error that says where that is written.
-
-    Example:
-        >>> size_of("640", "480", "image_sizes.txt, line 1")
-        (640, 480)
-    """
-    return checked_size(whole_number(width) or width[:20], whole_number(height) or height[:20], where)
-
-
-def whole_number(text: str) -> int | None:
-    """The number that a text of digits is; None for any other text.
-
-    Example:
-        >>> whole_number("640"), whole_number("-1"), whole_number("wide")
-        (640, None, None)
-    """
-    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None

@@ -1,15 +1,14 @@
-"""PASCAL VOC in its own layout, and other data annotated in that format."""
+"""PASCAL VOC in its own layout, and the reader of its XML format, which ImageNet and others use too."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
-from excite.datasets.base import Dataset, picture_called, picture_in, read_text
-from excite.datasets.sample import Instance, Sample, Target, checked_box, size_of
+from excite.datasets.base import Dataset, image_path, image_with_stem, read_text
+from excite.datasets.sample import Instance, Sample, Target, checked_box, group_targets, parse_size
 from excite.errors import ConceptError, DataError
 
 if TYPE_CHECKING:
@@ -17,52 +16,106 @@ if TYPE_CHECKING:
 
     from excite.vocabulary import Concept, Labels
 
-
-# The XML files in which VOC, and ImageNet after it, tell what is in an image.
-
+LISTS = "ImageSets/Main"
+FIRST_PIXEL = 1  # VOC counts from 1
 SIDES = ("xmin", "ymin", "xmax", "ymax")
+SPELLED_APART = {"diningtable": "dining table", "pottedplant": "potted plant", "tvmonitor": "tv monitor"}
+CLASS_LIST = re.compile(r".+_(train|val|trainval|test)")  # the images that show one class
 
 
-class Found(NamedTuple):
-    """An annotated object, what it is called, and where that is written."""
+class Voc(Dataset):
+    """Several kinds of objects an image, each with a box and perhaps flagged as difficult."""
+
+    name = "voc"
+    layout = f"{LISTS}/SPLIT.txt, Annotations/*.xml, JPEGImages/*.jpg"
+
+    def _splits(self) -> list[str]:
+        lists = sorted(path.stem for path in (self.folder / LISTS).glob("*.txt"))
+        return [name for name in lists if not CLASS_LIST.fullmatch(name)]
+
+    def _read(self) -> list[str]:
+        """The images of the split, one a line."""
+        path = self.folder / LISTS / f"{self.split}.txt"
+        names = []
+        for number, line in enumerate(read_text(path).splitlines(), 1):
+            words = line.split()
+            if len(words) > 1:
+                raise DataError(f"{path}, line {number}: the name of one image was expected, not {line[:80]!r}")
+            names += words  # one, or none on a blank line
+        return list(dict.fromkeys(names))
+
+    @classmethod
+    def is_in(cls, folder: Path) -> bool:
+        """Whether there are lists of images and annotations."""
+        return (folder / LISTS).is_dir() and (folder / "Annotations").is_dir()
+
+    @cached_property
+    def categories(self) -> tuple[str, ...]:
+        """The categories of this split, in alphabetical order (which is VOC's own).
+
+        Broken annotations are skipped here: `sample` reports them.
+        """
+        return tuple(sorted({target.concept for name in self.names for target in self._readable(name)}))
+
+    def sample(self, name: str) -> Sample:
+        """An image and its objects, from its XML file."""
+        objects, size = read_objects(self._annotation(name), first_pixel=FIRST_PIXEL)
+        objects.sort(key=lambda each: each.name)
+        return Sample(name, self._picture(name), group_targets(each[:2] for each in objects), size)
+
+    def _annotation(self, name: str) -> Path:
+        return image_path(self.folder / "Annotations", f"{name}.xml", f"{LISTS}/{self.split}.txt")
+
+    def _picture(self, name: str) -> Path:
+        return image_with_stem(self.folder / "JPEGImages", name, f"{LISTS}/{self.split}.txt")
+
+    def _readable(self, name: str) -> tuple[Target, ...]:
+        try:
+            return self.sample(name).targets
+        except DataError:
+            return ()
+
+    def concept(self, category: str, labels: Labels) -> Concept:
+        """The concept of this name; VOC writes some words together that others write apart."""
+        try:
+            return super().concept(category, labels)
+        except ConceptError:
+            if category not in SPELLED_APART:
+                raise
+            return super().concept(SPELLED_APART[category], labels)
+
+
+# The XML format.
+
+
+class AnnotatedObject(NamedTuple):
+    """An object with its category and its place in the annotations, for errors."""
 
     name: str
     instance: Instance
     where: str
 
 
-def read_objects(path: Path, first_pixel: int) -> tuple[list[Found], tuple[int, int] | None]:
-    """The objects of an image in the order of the file, and the size of the image where that is written.
+def read_objects(path: Path, first_pixel: int) -> tuple[list[AnnotatedObject], tuple[int, int] | None]:
+    """The objects of an image in the order of the file, and the annotated size of the image, if any.
 
     Args:
-        path: the XML file.
-        first_pixel: the number of a row's first pixel, 0 or 1; the last pixel of a box is always included.
+        path: The XML file.
+        first_pixel: The number of a row's first pixel, 0 or 1; the last pixel of a box is always included.
 
     Raises:
-        DataError: the file cannot be read or is broken; the message names the file and the object.
-
-    Example:
-        >>> read_objects(Path("Annotations/000005.xml"), first_pixel=1)[1]  # doctest: +SKIP
-        (500, 375)
+        DataError: The file cannot be read or is broken; the message names the file and the object.
     """
-    root = parsed_annotation(path)
+    root = parse_annotation(path)
     found = []
     for number, element in enumerate(root.iterfind("object"), 1):
         where = f"{path}, object {number}"
-        found.append(Found(_text(element, "name", where), _instance(element, first_pixel, where), where))
-    return found, size_in(root, str(path))
+        found.append(AnnotatedObject(_text(element, "name", where), _instance(element, first_pixel, where), where))
+    return found, annotated_size(root, str(path))
 
 
-def parsed_annotation(path: Path) -> ElementTree.Element:
-    """The root of an XML file without a DOCTYPE: an entity declared there may grow without end when it is read.
-
-    Raises:
-        DataError: the file cannot be read, is broken, or no annotation.
-
-    Example:
-        >>> parsed_annotation(Path("Annotations/000005.xml")).tag  # doctest: +SKIP
-        'annotation'
-    """
+def parse_annotation(path: Path) -> ElementTree.Element:
+    """The root of an XML file without a DOCTYPE: an entity declared there may grow without end when it is read."""
     text = read_text(path)
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise DataError(f"{path}: it declares a DOCTYPE or an ENTITY, which no annotation needs; it is not read")
@@ -75,25 +128,25 @@ def parsed_annotation(path: Path) -> ElementTree.Element:
     return root
 
 
+def annotated_size(root: ElementTree.Element, where: str) -> tuple[int, int] | None:
+    """Width and height of the image; some programs leave them out, or write 0 for unknown.
+
+    Example:
+        >>> annotated_size(ElementTree.fromstring("<annotation><size/></annotation>"), "a.xml") is None
+        True
+    """
+    width, height = (root.findtext(f"size/{side}", default="0").strip() for side in ("width", "height"))
+    return None if {width, height} <= {"0", ""} else parse_size(width, height, where)
+
+
 def _instance(element: ElementTree.Element, first_pixel: int, where: str) -> Instance:
     x0, y0, x1, y1 = (_number(element, f"bndbox/{side}", where) for side in SIDES)
     difficult = element.findtext("difficult", default="0").strip()
     if difficult not in {"0", "1"}:
         raise DataError(f"{where}: <difficult> must be 0 or 1, not {difficult!r}")
-    behind = 1 - first_pixel  # from the number of the last pixel to where the box ends
+    behind = 1 - first_pixel  # from the number of the last pixel to the end of the box
     box = checked_box(x0 - first_pixel, y0 - first_pixel, x1 + behind, y1 + behind, where)
     return Instance(box, difficult=difficult == "1")
-
-
-def size_in(root: ElementTree.Element, where: str) -> tuple[int, int] | None:
-    """Width and height of the image; some programs leave them out, or write 0 when they do not know.
-
-    Example:
-        >>> size_in(ElementTree.fromstring("<annotation><size/></annotation>"), "a.xml") is None
-        True
-    """
-    width, height = (root.findtext(f"size/{side}", default="0").strip() for side in ("width", "height"))
-    return None if {width, height} <= {"0", ""} else size_of(width, height, where)
 
 
 def _number(element: ElementTree.Element, tag: str, where: str) -> float:
@@ -109,81 +162,3 @@ def _text(element: ElementTree.Element, tag: str, where: str) -> str:
     if not text:
         raise DataError(f"{where}: <{tag}> is missing or empty")
     return text
-
-
-# PASCAL VOC in its own layout, and other data annotated in that format.
-
-LISTS = "ImageSets/Main"
-FIRST_PIXEL = 1  # VOC counts from 1
-SPELLED_APART = {"diningtable": "dining table", "pottedplant": "potted plant", "tvmonitor": "tv monitor"}
-OF_ONE_CLASS = re.compile(r".+_(train|val|trainval|test)")  # lists that say which images show a class
-
-
-class Voc(Dataset):
-    """Several kinds of objects an image, each with a box and perhaps flagged as difficult."""
-
-    name = "voc"
-    layout = f"{LISTS}/SPLIT.txt, Annotations/*.xml, JPEGImages/*.jpg"
-
-    def _splits(self) -> list[str]:
-        lists = sorted(path.stem for path in (self.folder / LISTS).glob("*.txt"))
-        return [name for name in lists if not OF_ONE_CLASS.fullmatch(name)]
-
-    def _read(self) -> list[str]:
-        return _read_names(self.folder / LISTS / f"{self.split}.txt")
-
-    @classmethod
-    def is_in(cls, folder: Path) -> bool:
-        """Whether lists of images and annotations are there."""
-        return (folder / LISTS).is_dir() and (folder / "Annotations").is_dir()
-
-    @cached_property
-    def categories(self) -> tuple[str, ...]:
-        """The names that occur in this split, in alphabetical order (which is VOC's own).
-
-        An image whose annotation is broken names none: asking for its sample says why.
-        """
-        return tuple(sorted({target.concept for name in self.names for target in self._readable(name)}))
-
-    def sample(self, name: str) -> Sample:
-        """An image and its objects, from its XML file."""
-        objects, size = read_objects(self._annotation(name), first_pixel=FIRST_PIXEL)
-        targets: dict[str, list[Instance]] = defaultdict(list)
-        for category, instance, _ in objects:
-            targets[category].append(instance)
-        found = (Target(concept, tuple(targets[concept])) for concept in sorted(targets))
-        return Sample(name, self._picture(name), tuple(found), size)
-
-    def _annotation(self, name: str) -> Path:
-        """The XML file of an image."""
-        return picture_in(self.folder / "Annotations", f"{name}.xml", f"{LISTS}/{self.split}.txt")
-
-    def _picture(self, name: str) -> Path:
-        """The file of an image."""
-        return picture_called(self.folder / "JPEGImages", name, f"{LISTS}/{self.split}.txt")
-
-    def _readable(self, name: str) -> tuple[Target, ...]:
-        try:
-            return self.sample(name).targets
-        except DataError:  # told to whoever asks for the sample itself
-            return ()
-
-    def concept(self, category: str, labels: Labels) -> Concept:
-        """The concept of this name; VOC writes some words together that others write apart."""
-        try:
-            return super().concept(category, labels)
-        except ConceptError:
-            if category not in SPELLED_APART:
-                raise
-            return super().concept(SPELLED_APART[category], labels)
-
-
-def _read_names(path: Path) -> list[str]:
-    """The images of a split, one a line."""
-    names = []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        words = line.split()
-        if len(words) > 1:
-            raise DataError(f"{path}, line {number}: the name of one image was expected, not {line[:80]!r}")
-        names += words  # one, or none on a blank line
-    return list(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""Maps without this library: the network and the whole way down in one file."""
+"""Export: the network with its forward and top-down pass in one ONNX or torch.export file."""
 
 from excite.export.export import Exported, export
 

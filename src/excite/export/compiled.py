@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from excite.attention import AttentionMap
-    from excite.export.split import Halves
+    from excite.export.split import SplitGraph
     from excite.export.trace import Sizes
     from excite.methods import Method, Units
     from excite.models import Classifier
@@ -99,7 +99,7 @@ class Compiled:
         size: tuple[int, int] | None = None,
         threads: int | None = None,
     ) -> None:
-        from excite.export.export import usual_sizes
+        from excite.export.export import example_sizes
         from excite.export.formats import check_onnx
 
         if method not in METHODS:
@@ -107,7 +107,7 @@ class Compiled:
         check_onnx()
         self.classifier, self.method = classifier, method
         self._method = find_method(method)
-        example = usual_sizes(classifier, size, dynamic=size is None)
+        example = example_sizes(classifier, size, dynamic=size is None)
         blank = torch.zeros(1, 3, example.height, example.width)
         self.layer = layer or recommended_layers(self._method, classifier, blank)[0]
         self._versions = weight_versions(classifier)
@@ -151,7 +151,7 @@ class Compiled:
         output, seen = self._halves.look(inputs)
         return self._halves.down(seen, signals), output
 
-    def _opened(self, size: tuple[int, int] | None, threads: int | None) -> tuple[Halves, Sizes]:
+    def _opened(self, size: tuple[int, int] | None, threads: int | None) -> tuple[SplitGraph, Sizes]:
         """The kept graph, or where there is none, or none that agrees with the library, a new one."""
         if self.path.is_file():
             try:
@@ -177,27 +177,27 @@ class Compiled:
         except ModelError:
             write(dynamic=False)
 
-    def _open(self, threads: int | None) -> tuple[Halves, Sizes]:
-        from excite.export.agreement import any_picture, compare, demand
-        from excite.export.formats import sizes_in
-        from excite.export.split import Halves
-        from excite.export.trace import Looking
+    def _open(self, threads: int | None) -> tuple[SplitGraph, Sizes]:
+        from excite.export.agreement import check_agreement, compare, noise_image
+        from excite.export.formats import read_sizes
+        from excite.export.split import SplitGraph
+        from excite.export.trace import MapModule
 
-        halves, sizes = Halves(self.path, threads), sizes_in(self.path)
-        looking = Looking(self.classifier.module, self.layer, self.method)
+        halves, sizes = SplitGraph(self.path, threads), read_sizes(self.path)
+        looking = MapModule(self.classifier.module, self.layer, self.method)
 
         def second_of_two(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
             output, seen = halves.look(picture)
             return halves.down(seen, torch.stack([signal.roll(1, 1), signal]))[1], output
 
-        demand(compare(second_of_two, looking, [any_picture(sizes)], batch=False))
+        check_agreement(compare(second_of_two, looking, [noise_image(sizes)], batch=False))
         return halves, sizes
 
 
 class _CompiledSession(Session):
     """A session in which the compiled graph runs in the network's place."""
 
-    def __init__(self, classifier: Classifier, inputs: Tensor, method: Method, layer: str, halves: Halves) -> None:
+    def __init__(self, classifier: Classifier, inputs: Tensor, method: Method, layer: str, halves: SplitGraph) -> None:
         super().__init__(classifier, {1.0: inputs}, [method], layer=layer)
         self._halves, self._layer = halves, layer
         self._output, self._seen = halves.look(inputs)

@@ -1,4 +1,4 @@
-"""ONNX files: written by torch's exporter, run by onnxruntime (the extra ``onnx``)."""
+"""The file formats: ONNX (run by onnxruntime, the extra ``onnx``) and torch.export (run by torch), with metadata."""
 
 from __future__ import annotations
 
@@ -25,72 +25,130 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import GraphModule
 
-    from excite.export.agreement import Run
-    from excite.export.trace import Looking, Written
+    from excite.export.agreement import MapFunction
+    from excite.export.trace import MapModule, TracedGraph
     from excite.models import Classifier
-
-
-# A graph as a program of torch.export: with names for its inputs, and the sizes that it serves.
 
 INPUTS, OUTPUTS = ("picture", "signal"), ("map", "output")
 BATCH = 3
+KEY = "excite"  # of the entry in a file
+MARK = "made by excite export"
+TAIL = 2**22  # bytes at the end of a file that contain the entry
+OPSET = 18  # the first in which a scatter can add up
+MOST = 2**31 - 2**24  # bytes that an ONNX file without others beside it can hold
+ENTRY = f"{KEY}.json"
 
 
-class Graph(nn.Module):
-    """The graph under the names that users see."""
+def check_onnx() -> None:
+    """Raise a `ModelError` without the packages, before minutes of work."""
+    try:
+        for package in ("onnx", "onnxscript", "onnxruntime"):
+            import_module(package)
+    except ImportError:
+        raise ModelError("ONNX files are written with other packages: pip install 'excite[onnx]'") from None
+
+
+def write_onnx(traced: TracedGraph, facts: dict[str, Any], file: BinaryIO) -> None:
+    """Write a graph as one ONNX file."""
+    size = sum(tensor.numel() * tensor.element_size() for tensor in traced.graph.state_dict().values())
+    if size > MOST:
+        raise ModelError("the network's weights are more than an ONNX file can hold (2 GB): export it with --pt2")
+    made = torch.onnx.export(
+        program(traced),
+        dynamo=True,
+        opset_version=OPSET,
+        input_names=list(INPUTS),
+        output_names=list(OUTPUTS),
+        verbose=False,
+    )
+    if made is None:
+        raise AssertionError("torch.onnx.export gives a program when it is given no file")
+    model = made.model_proto
+    entry = model.metadata_props.add()
+    entry.key, entry.value = KEY, json.dumps(facts)
+    file.write(model.SerializeToString())
+
+
+def open_onnx(path: Path) -> tuple[MapFunction, dict[str, Any]]:
+    """The function of an ONNX file, and its metadata."""
+    runtime = import_module("onnxruntime")
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def run(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
+        given = dict(zip(INPUTS, (picture.numpy(), signal.numpy()), strict=True))
+        found, output = session.run(list(OUTPUTS), given)
+        return torch.from_numpy(found), torch.from_numpy(output)
+
+    return run, json.loads(session.get_modelmeta().custom_metadata_map[KEY])
+
+
+def write_pt2(traced: TracedGraph, facts: dict[str, Any], file: BinaryIO) -> None:
+    """Write a graph as a file of torch.export."""
+    content = BytesIO()  # torch aborts the process when it cannot write a file itself, as on a full disk
+    torch.export.save(program(traced), content, extra_files={ENTRY: json.dumps(facts)})
+    file.write(content.getbuffer())
+
+
+def open_pt2(path: Path) -> tuple[MapFunction, dict[str, Any]]:
+    """The function of a file of torch.export, and its metadata."""
+    extra = {ENTRY: ""}
+    with path.open("rb") as file:
+        module = torch.export.load(file, extra_files=extra).module()
+
+    def run(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            found = module(picture, signal)
+        return found[OUTPUTS[0]], found[OUTPUTS[1]]
+
+    return run, json.loads(extra[ENTRY])
+
+
+class NamedGraph(nn.Module):
+    """A graph with named inputs and outputs."""
 
     def __init__(self, graph: GraphModule) -> None:
         super().__init__()
-        self.course = graph  # not "graph": torch gives that name another meaning
+        self.traced = graph  # not "graph": torch gives that name another meaning
 
     def forward(self, picture: Tensor, signal: Tensor) -> dict[str, Tensor]:
         """The map and the output."""
-        return dict(zip(OUTPUTS, self.course(picture, signal), strict=True))
+        return dict(zip(OUTPUTS, self.traced(picture, signal), strict=True))
 
 
-def program(written: Written) -> ExportedProgram:
-    """The graph as torch.export writes and runs it."""
-    sizes = written.sizes
+def program(traced: TracedGraph) -> ExportedProgram:
+    """The graph as a program of torch.export, for the sizes that it serves."""
+    sizes = traced.sizes
     batch = BATCH if sizes.batch else 1
     picture = torch.zeros(batch, 3, sizes.height, sizes.width)
-    signal = torch.zeros(batch, *written.signal)
+    signal = torch.zeros(batch, *traced.signal)
     shapes: dict[str, dict[int, Any]] = {"picture": {}, "signal": {}}
     if sizes.batch:
         shapes["picture"][0] = shapes["signal"][0] = Dim.DYNAMIC
     if sizes.step is not None:
         for dim, name in ((2, "height"), (3, "width")):
             least = max(1, sizes.least // sizes.step)
-            # With a name of its own, torch would want each comparison of sizes proven, and some it cannot prove.
+            # With a named dimension torch has to prove each comparison of sizes, and cannot prove some.
             shapes["picture"][dim] = sizes.step * Dim(name, min=least) if sizes.step > 1 else Dim.DYNAMIC(min=least)
         for dim in range(2, signal.dim()):
             shapes["signal"][dim] = Dim.AUTO
     with torch.no_grad(), torch.backends.nnpack.flags(enabled=False):
-        return torch.export.export(Graph(written.graph), (picture, signal), dynamic_shapes=shapes, strict=False)
+        return torch.export.export(NamedGraph(traced.graph), (picture, signal), dynamic_shapes=shapes, strict=False)
 
 
-# What a file says about itself: which network, which layer, and how an image becomes its input.
-
-KEY = "excite"  # of the entry in a file
-MARK = "made by excite export"
-TAIL = 2**22  # bytes at the end of a file, within which the entry stands
+# The metadata of a file.
 
 
-def about(classifier: Classifier, looking: Looking, written: Written) -> dict[str, Any]:
-    """The facts, in plain values.
-
-    Example:
-        >>> about(classifier, looking, written)["layer"]  # doctest: +SKIP
-        'blocks.14'
-    """
+def metadata(classifier: Classifier, module: MapModule, traced: TracedGraph) -> dict[str, Any]:
+    """The metadata of a file, in plain values."""
     return {
         "note": MARK,
         "version": __version__,
         "model": classifier.name,
-        "layer": looking.layer,
-        "method": looking.method,
-        "contrastive": DUALS[looking.method] != 0,
-        "sizes": _sizes(written.sizes),
-        "signal": ["batch", *written.signal],
+        "layer": module.layer,
+        "method": module.method,
+        "contrastive": DUALS[module.method] != 0,
+        "sizes": _sizes(traced.sizes),
+        "signal": ["batch", *traced.signal],
         "preprocess": _preprocess(classifier),
         "multilabel": [*classifier.multilabel] if isinstance(classifier.multilabel, range) else classifier.multilabel,
         "labels": None if classifier.labels is None else list(classifier.labels),
@@ -108,13 +166,8 @@ def _sizes(sizes: Sizes) -> dict[str, Any]:
     }
 
 
-def sizes_in(path: Path) -> Sizes:
-    """Which images a file serves, as it says itself.
-
-    Example:
-        >>> str(sizes_in(Path("map.onnx")))  # doctest: +SKIP
-        '224 x 224 only'
-    """
+def read_sizes(path: Path) -> Sizes:
+    """The image sizes in the metadata of an ONNX file."""
     model = import_module("onnx").load_model(path)
     (entry,) = (entry.value for entry in model.metadata_props if entry.key == KEY)
     said = json.loads(entry)["sizes"]
@@ -122,21 +175,21 @@ def sizes_in(path: Path) -> Sizes:
 
 
 def _preprocess(classifier: Classifier) -> dict[str, Any] | str:
-    """``(value - mean) * scale`` for values 0 to 255 in that order of channels; a word where it is one's own code."""
+    """``(value - mean) * scale`` for values 0 to 255 in that order of channels; a name for a user's own code."""
     preprocess = classifier.preprocess
     if isinstance(preprocess, Preprocess):
         return asdict(preprocess)
     return getattr(preprocess, "__qualname__", type(preprocess).__name__)
 
 
-def check_ours(path: Path) -> None:
-    """Refuse to write over a file that this command did not make.
+def check_overwrite(path: Path) -> None:
+    """Refuse to overwrite a file that this command did not write.
 
     Example:
         >>> from pathlib import Path
-        >>> check_ours(Path("new.onnx"))
+        >>> check_overwrite(Path("new.onnx"))
         >>> _ = Path("thesis.onnx").write_text("three years of work")
-        >>> check_ours(Path("thesis.onnx"))
+        >>> check_overwrite(Path("thesis.onnx"))
         Traceback (most recent call last):
         excite.errors.ExciteError: 'thesis.onnx' is there and was not made by excite export: give another name
     """
@@ -155,99 +208,8 @@ def _has_entry(path: Path) -> bool:
         try:
             with ZipFile(path) as archive:
                 return any(name.endswith(f"/{KEY}.json") for name in archive.namelist())
-        except (BadZipFile, NotImplementedError, ValueError):  # damaged: whose it was, nobody can tell
+        except (BadZipFile, NotImplementedError, ValueError):  # damaged
             return False
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL))
         return json.dumps(MARK).encode() in file.read()
-
-
-# ONNX files: written by torch's exporter, run by onnxruntime (the extra ``onnx``).
-
-OPSET = 18  # the first in which a scatter can add up
-MOST = 2**31 - 2**24  # bytes that an ONNX file without others beside it can hold
-
-
-def check_onnx() -> None:
-    """Whether the packages are there: asked before minutes of work for them."""
-    try:
-        for package in ("onnx", "onnxscript", "onnxruntime"):
-            import_module(package)
-    except ImportError:
-        raise ModelError("ONNX files are written with other packages: pip install 'excite[onnx]'") from None
-
-
-def write_onnx(written: Written, facts: dict[str, Any], file: BinaryIO) -> None:
-    """Write a graph as one ONNX file.
-
-    Example:
-        >>> write_onnx(written, facts, file)  # doctest: +SKIP
-    """
-    size = sum(tensor.numel() * tensor.element_size() for tensor in written.graph.state_dict().values())
-    if size > MOST:
-        raise ModelError("the network's weights are more than an ONNX file can hold (2 GB): export it with --pt2")
-    made = torch.onnx.export(
-        program(written),
-        dynamo=True,
-        opset_version=OPSET,
-        input_names=list(INPUTS),
-        output_names=list(OUTPUTS),
-        verbose=False,
-    )
-    if made is None:
-        raise AssertionError("torch.onnx.export gives a program when it is given no file")
-    model = made.model_proto
-    entry = model.metadata_props.add()
-    entry.key, entry.value = KEY, json.dumps(facts)
-    file.write(model.SerializeToString())
-
-
-def open_onnx(path: Path) -> tuple[Run, dict[str, Any]]:
-    """A way to run such a file, and what it says about itself.
-
-    Example:
-        >>> run, facts = open_onnx(Path("map.onnx"))  # doctest: +SKIP
-    """
-    runtime = import_module("onnxruntime")
-    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-
-    def run(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
-        given = dict(zip(INPUTS, (picture.numpy(), signal.numpy()), strict=True))
-        found, output = session.run(list(OUTPUTS), given)
-        return torch.from_numpy(found), torch.from_numpy(output)
-
-    return run, json.loads(session.get_modelmeta().custom_metadata_map[KEY])
-
-
-# Files of torch.export: run by torch alone, without this library.
-
-ENTRY = f"{KEY}.json"
-
-
-def write_pt2(written: Written, facts: dict[str, Any], file: BinaryIO) -> None:
-    """Write a graph as a file of torch.export.
-
-    Example:
-        >>> write_pt2(written, facts, file)  # doctest: +SKIP
-    """
-    content = BytesIO()  # torch ends the whole process when a file of its own cannot be written, as on a full disk
-    torch.export.save(program(written), content, extra_files={ENTRY: json.dumps(facts)})
-    file.write(content.getbuffer())
-
-
-def open_pt2(path: Path) -> tuple[Run, dict[str, Any]]:
-    """A way to run such a file, and what it says about itself.
-
-    Example:
-        >>> run, facts = open_pt2(Path("map.pt2"))  # doctest: +SKIP
-    """
-    extra = {ENTRY: ""}
-    with path.open("rb") as file:
-        module = torch.export.load(file, extra_files=extra).module()
-
-    def run(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.no_grad():
-            found = module(picture, signal)
-        return found[OUTPUTS[0]], found[OUTPUTS[1]]
-
-    return run, json.loads(extra[ENTRY])

@@ -1,4 +1,4 @@
-"""Which regions of an image phrases refer to."""
+"""Phrase grounding: from phrases to regions of an image."""
 
 from excite.grounding.ground import Grounded, GroundingSession, Region, ground
 from excite.grounding.phrase_maps import PhraseMap, PhraseSession, map_phrases

@@ -1,4 +1,4 @@
-"""Which regions of an image do phrases refer to? (paper, 4.3: text-to-region association)."""
+"""Phrase grounding: the regions of an image that phrases refer to (paper, 4.3: text-to-region association)."""
 
 from __future__ import annotations
 
@@ -37,52 +37,11 @@ if TYPE_CHECKING:
 
     Span = tuple[int, int]
 
-
-# Which words of a phrase had no say in where it leads.
-
-
-def unheeded(reading: Reading, hints: Sequence[PlaceWord | ColourWord]) -> tuple[Span, ...]:
-    """Where the words stand that say something, but had no say: those skipped, and hints that weighed nothing.
-
-    Args:
-        reading: of the phrase.
-        hints: the words that weighed its map.
-
-    Example:
-        >>> from excite.vocabulary import Labels, read_phrase
-        >>> unheeded(read_phrase("second shiny car", Labels(["car"])), ())
-        ((0, 6), (7, 12))
-    """
-    looks = [*map(span_of, reading.places), *map(span_of, reading.colours)]
-    had_say = {*map(span_of, hints), *((word.start, word.end) for word in reading.words)}
-    taken = {*looks, *had_say}
-    free = [token for token in tokens_of(reading.text) if not _meets(taken, token.start, token.end)]
-    missing = list(reading.skipped)
-    spans = [span for span in looks if span not in had_say]
-    for token in free:  # the words skipped stand in the order of the phrase, with stop words between
-        if missing and token.text == missing[0]:
-            spans.append((token.start, token.end))
-            del missing[0]
-    return tuple(sorted(spans))
-
-
-def span_of(word: PlaceWord | ColourWord) -> Span:
-    """Where a word stands in its phrase."""
-    return word.start, word.end
-
-
-def _meets(spans: set[Span], start: int, end: int) -> bool:
-    return any(first < end and start < last for first, last in spans)
-
-
-# Which regions of an image do phrases refer to? (paper, 4.3: text-to-region association).
-
 METHOD, GAMMA = "excite", 0.4  # the best in docs/grounding.md
 MOST = 10
-MOST_GAMMA = 10.0
-"""With much more, areas to that power are no numbers any more."""
-WIDTH = 1200  # pixels of a figure from left to right
-WIDTH_IN_NOTEBOOKS, REGIONS_IN_NOTEBOOKS = 800, 3  # what fits between a notebook's margins
+MOST_GAMMA = 10.0  # area ** gamma overflows with much more
+WIDTH = 1200  # of a figure in pixels
+WIDTH_IN_NOTEBOOKS, REGIONS_IN_NOTEBOOKS = 800, 3
 
 
 @dataclass(frozen=True)
@@ -91,7 +50,7 @@ class Region:
 
     Attributes:
         box: half-open ``(x0, y0, x1, y1)`` in pixels.
-        score: how much of the phrase's map lies in it for its size; comparable within one image and phrase.
+        score: f(R) of `Scorer`: the phrase's map in it, relative to its size; comparable within one image and phrase.
     """
 
     box: Box
@@ -103,9 +62,9 @@ class Grounded:
     """A phrase and the regions it may refer to.
 
     Attributes:
-        phrase: as it was written.
-        regions: best first, none that nearly repeats another; none where there is no evidence.
-        map: where the phrase points, with its words.
+        phrase: the text.
+        regions: best first, after non-maximum suppression; empty without evidence.
+        map: of the phrase, with its words.
     """
 
     phrase: str
@@ -116,22 +75,37 @@ class Grounded:
         """The image with the regions, the maps of the phrase and its words, and the words in their colours.
 
         Args:
-            true_boxes: where it really is, if that is known; they are dashed.
+            true_boxes: the annotated boxes, dashed.
             width: of the figure in pixels.
+
+        Raises:
+            ExciteError: the maps carry no image, or the width is too small.
         """
-        return draw_grounded(self, true_boxes=true_boxes, width=width)
+        reading, picture = self.map.reading, self.map.words[0].image
+        if picture is None:
+            raise ExciteError(f"the maps of {self.phrase!r} carry no image to draw on: ask excite.ground for them.")
+        hints = self.map.hints
+        return grounded_figure(
+            picture,
+            Told(self.phrase, tuple(map(span_of, hints)), unused_spans(reading, hints)),
+            as_map(self).values,
+            _word_maps(reading, self.map.words),
+            [region.box for region in self.regions],
+            true_boxes=true_boxes,
+            width=width,
+        )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the figure, and the best regions in numbers."""
-        drawn = None if self.map.words[0].image is None else self.figure(width=WIDTH_IN_NOTEBOOKS)
-        told = [f"{', '.join(f'{side:g}' for side in one.box)} (score {one.score:.3g})" for one in self.regions]
-        rows = [(f"region {rank}", text) for rank, text in enumerate(told[:REGIONS_IN_NOTEBOOKS], start=1)]
+        """The figure and the best regions, for a notebook."""
+        figure = None if self.map.words[0].image is None else self.figure(width=WIDTH_IN_NOTEBOOKS)
+        texts = [f"{', '.join(f'{side:g}' for side in one.box)} (score {one.score:.3g})" for one in self.regions]
+        rows = [(f"region {rank}", text) for rank, text in enumerate(texts[:REGIONS_IN_NOTEBOOKS], start=1)]
         skipped = [("skipped", ", ".join(self.map.reading.skipped))] if self.map.reading.skipped else []
-        best = f"most likely {told[0]}" if told else "no region"
-        return shown_html(drawn, f"Where {self.phrase} is: {best}.", [("phrase", self.phrase), *rows, *skipped])
+        best = f"most likely {texts[0]}" if texts else "no region"
+        return shown_html(figure, f"Where {self.phrase} is: {best}.", [("phrase", self.phrase), *rows, *skipped])
 
     def to_json(self) -> dict[str, Any]:
-        """All but the maps, as plain values."""
+        """Everything but the maps, as plain values."""
         reading = self.map.reading
         return {
             "phrase": self.phrase,
@@ -142,7 +116,7 @@ class Grounded:
                 for word, found in zip(reading.words, self.map.words, strict=self.map.known)
             ],
             "hints": [word.text for word in self.map.hints],
-            "skipped": [reading.text[start:end] for start, end in unheeded(reading, self.map.hints)],
+            "skipped": [reading.text[start:end] for start, end in unused_spans(reading, self.map.hints)],
         }
 
 
@@ -160,21 +134,21 @@ def ground(  # noqa: PLR0913 - all but three may be left out
     hints: bool = True,
     most: int | None = MOST,
 ) -> list[Grounded]:
-    """Which regions of this image do those phrases refer to?
+    """Rank the regions of an image that each phrase may refer to.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
         image: a path, a PIL image, an array [h, w, 3] or a tensor [3, h, w].
-        phrases: one or several, in English. The network looks once for all of them.
+        phrases: one or several, in English; one forward pass serves all.
         proposals: the candidates: a name from `excite.grounding.proposals.PROPOSERS`, a file or folder of
             precomputed ones, or those of this image.
         method: a name from `excite.METHODS`.
-        layer: where to read it; None for the classifier's own best.
-        gamma: how much a large region must hold: 0 for as much as possible, 1 for as much as possible in each pixel.
-        trust: how much the order counts in which the proposals come, 0 to 1.
-        side: the shorter side of the image as the classifier sees it.
-        hints: let words for places ("left") and colours ("red") weigh the map.
-        most: how many regions to tell at most; None for all.
+        layer: of the map; None for the classifier's default.
+        gamma: exponent of the area in f(R) = S_R / A_R ** gamma: 0 ranks by the map's sum, 1 by its mean.
+        trust: weight of the proposals' own order, 0 to 1.
+        side: the shorter side of the classifier's input.
+        hints: weight the map by words of position ("left") and colour ("red").
+        most: the largest number of regions; None for all.
 
     Example:
         >>> classifier = excite.load("words")                                               # doctest: +SKIP
@@ -257,22 +231,22 @@ def rank(scorer: Scorer, found: PhraseMap, gamma: float = GAMMA, most: int | Non
         scorer: of the image's proposals.
         found: the map of the phrase.
         gamma: see `ground`.
-        most: how many to tell at most; None for all.
+        most: the largest number of regions; None for all.
     """
     scores = scorer.scores(found.plane, gamma)
     boxes = scorer.proposals.boxes.tolist()
-    return tuple(Region(tuple(boxes[k]), float(scores[k])) for k in scorer.told(scores, most))
+    return tuple(Region(tuple(boxes[k]), float(scores[k])) for k in scorer.ranked_positive(scores, most))
 
 
 def _checked(phrases: Sequence[str]) -> Sequence[str]:
-    """The phrases, if each says anything."""
+    """The phrases, or an error if one is blank or there is none."""
     if not phrases or not all(text.strip() for text in phrases):
         raise ConceptError("a phrase is blank: write what to look for, such as 'a man in a red hat'")
     return phrases
 
 
 def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, image: ImageSource) -> Proposals:
-    """The candidates of an image, from wherever they come."""
+    """The candidates of an image from any kind of source."""
     if isinstance(wanted, Proposals):
         if wanted.size != picture.size:
             raise DataError(
@@ -285,41 +259,11 @@ def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, im
     return source.of(picture, path.name if path else "", path)
 
 
-# What a phrase leads to in an image, drawn.
-
-
-def draw_grounded(grounded: Grounded, *, true_boxes: Sequence[Box] = (), width: int = WIDTH) -> Image.Image:
-    """The image with the regions of a phrase, the maps of the phrase and its words, and the words in their colours.
-
-    Args:
-        grounded: from `excite.ground`.
-        true_boxes: where it really is, if that is known; they are dashed.
-        width: of the figure in pixels.
-
-    Raises:
-        ExciteError: the maps carry no image, or the width is too small.
-
-    Example:
-        >>> (hat,) = excite.ground(classifier, "photo.jpg", "a man in a red hat")  # doctest: +SKIP
-        >>> draw_grounded(hat).save("hat.png")                                     # doctest: +SKIP
-    """
-    reading, picture = grounded.map.reading, grounded.map.words[0].image
-    if picture is None:
-        raise ExciteError(f"the maps of {grounded.phrase!r} carry no image to draw on: ask excite.ground for them.")
-    hints = grounded.map.hints
-    return grounded_figure(
-        picture,
-        Told(grounded.phrase, tuple(map(span_of, hints)), unheeded(reading, hints)),
-        as_map(grounded).values,
-        _word_maps(reading, grounded.map.words),
-        [region.box for region in grounded.regions],
-        true_boxes=true_boxes,
-        width=width,
-    )
+# Figures, and the words of a phrase.
 
 
 def as_map(grounded: Grounded) -> AttentionMap:
-    """The map of a phrase as one that can be saved and compared like any other; its mass is that of a word on average.
+    """The map of a phrase as an `AttentionMap`, to save and compare; its mass is the mean of its words'.
 
     Example:
         >>> (hat,) = excite.ground(classifier, "photo.jpg", "a man in a red hat")  # doctest: +SKIP
@@ -337,7 +281,7 @@ def as_map(grounded: Grounded) -> AttentionMap:
 
 
 def _word_maps(reading: Reading, maps: Sequence[AttentionMap]) -> list[WordMap]:
-    """One for each thing that is looked for: two words for the same share a map."""
+    """One map for each concept: two words of the same concept share one."""
     if not reading.words:
         return [WordMap(one.concept, one.values, percent(one.probability)) for one in maps]
     found = {word.concept: one for word, one in zip(reading.words, maps, strict=True)}
@@ -354,6 +298,36 @@ def _word_maps(reading: Reading, maps: Sequence[AttentionMap]) -> list[WordMap]:
 
 
 def _note(word: str, found: AttentionMap) -> str:
-    """What the word means to the classifier, unless that is itself or its singular, and how probable that is."""
+    """The concept of a word, unless it is the word itself or its singular, and its probability."""
     meaning = "" if word.casefold().startswith(found.concept.casefold()) else found.concept
     return " ".join(filter(None, (meaning, percent(found.probability))))
+
+
+def unused_spans(reading: Reading, hints: Sequence[PlaceWord | ColourWord]) -> tuple[Span, ...]:
+    """The positions of the content words without effect on the map: those skipped, and hints that were not applied.
+
+    Args:
+        reading: of the phrase.
+        hints: the words that weighted its map.
+
+    Example:
+        >>> from excite.vocabulary import Labels, read_phrase
+        >>> unused_spans(read_phrase("second shiny car", Labels(["car"])), ())
+        ((0, 6), (7, 12))
+    """
+    possible = [*map(span_of, reading.places), *map(span_of, reading.colours)]
+    used = {*map(span_of, hints), *((word.start, word.end) for word in reading.words)}
+    missing = list(reading.skipped)
+    spans = [span for span in possible if span not in used]
+    for token in tokens_of(reading.text):  # the words skipped are in the order of the phrase, with stop words between
+        if any(first < token.end and token.start < last for first, last in (*possible, *used)):
+            continue
+        if missing and token.text == missing[0]:
+            spans.append((token.start, token.end))
+            del missing[0]
+    return tuple(sorted(spans))
+
+
+def span_of(word: PlaceWord | ColourWord) -> Span:
+    """The positions of a word's first letter and end in its phrase."""
+    return word.start, word.end

@@ -1,4 +1,10 @@
-"""The maps of phrases: all words of all phrases of an image come from one look at it."""
+"""The maps of phrases: the mean of the maps of their words (paper, 4.3), weighted by words of position and colour.
+
+All words of all phrases of an image share its forward passes. A classifier has no unit for "left", and its units for
+colours, where it has any, respond to scenes more than to surfaces. So such words weight the map of the phrase by the
+pixels of the image itself: on RefCOCO, where people distinguish one object from others like it, they are worth more
+than any other change (docs/grounding.md).
+"""
 
 from __future__ import annotations
 
@@ -30,165 +36,60 @@ if TYPE_CHECKING:
 
     Plane = NDArray[np.floating[Any]]
 
+SIDE = 300
+"""The shorter side of the classifier's input: the paper's, larger than usual, for small objects."""
 
-# How much each place of an image has a colour that people name.
+FINDINGS = 12
+"""The number of most probable units that stand for a phrase without a known word."""
 
-PLACES = 64  # along each side: a colour is that of a surface, not of a pixel
-AROUND = 7  # places whose mean counts
+ANYTHING = "anything"
 
-HUES = {"red": 0, "orange": 25, "yellow": 50, "green": 120, "blue": 215, "purple": 280, "pink": 335}
-HUE_WIDTH = 40  # degrees from a hue at which nothing is left of it
-BROWN, BROWN_WIDTH = 25, 25
-
-COLOURS = (*HUES, "brown", "black", "white", "grey")
-
-
-def colour_plane(picture: Image.Image, colour: str) -> Plane:
-    """How much each pixel's surroundings have a colour, 0 to 1 [height, width].
-
-    Args:
-        picture: in mode RGB.
-        colour: one of `COLOURS`.
-
-    Example:
-        >>> picture = Image.new("RGB", (4, 2), (255, 0, 0))
-        >>> [float(colour_plane(picture, colour).max()) for colour in ("red", "blue")]
-        [1.0, 0.0]
-    """
-    places = _has_colour(*_hue_saturation_value(picture), colour)
-    around = functional.pad(torch.from_numpy(places)[None, None], [AROUND // 2] * 4, mode="replicate")
-    mean = functional.avg_pool2d(around, AROUND, stride=1)
-    width, height = picture.size
-    plane: Plane = functional.interpolate(mean, (height, width), mode="bilinear", align_corners=False)[0, 0].numpy()
-    return plane
-
-
-def _hue_saturation_value(picture: Image.Image) -> tuple[Plane, Plane, Plane]:
-    small = picture.resize((PLACES, PLACES), Image.Resampling.BOX).convert("HSV")
-    hue, saturation, value = np.moveaxis(np.asarray(small, np.float64) / 255, -1, 0)
-    return hue * 360, saturation, value
-
-
-def _has_colour(hue: Plane, saturation: Plane, value: Plane, colour: str) -> Plane:
-    """0 to 1, by rules of thumb: hues are plain where they are strong and bright, the others where they are pale."""
-    if colour in HUES:
-        return _near(hue, HUES[colour], HUE_WIDTH) * _up_to_1(1.5 * saturation) * _up_to_1(1.5 * value)
-    if colour == "brown":
-        return _near(hue, BROWN, BROWN_WIDTH) * _up_to_1(1.5 * saturation) * _up_to_1(1 - np.abs(2 * value - 0.9))
-    if colour == "white":
-        return _up_to_1(1 - 2 * saturation) * _up_to_1(2 * value - 1)
-    if colour == "black":
-        return _up_to_1(1 - 2 * value)
-    return _up_to_1(1 - 3 * saturation) * _up_to_1(1 - np.abs(3 * value - 1.5))
-
-
-def _near(hue: Plane, wanted: float, width: float) -> Plane:
-    """1 at the hue, 0 so many degrees beside it."""
-    return _up_to_1(1 - np.abs((hue - wanted + 180) % 360 - 180) / width)
-
-
-def _up_to_1(values: Plane) -> Plane:
-    return values.clip(0, 1)
-
-
-# What the words of a phrase say beside what the classifier knows: where to look, and for which colour.
-#
-# A classifier has no unit for "left", and its units for colours, where it has any, look at scenes more than at
-# surfaces. But the image itself can answer: such words weigh the map of the phrase. On RefCOCO, where people tell
-# one thing from others like it, they are worth more than any other change (docs/grounding.md).
+HEAD = 3.0
+"""The weight of the head of a phrase, relative to its other words: *the dog* beside a horse."""
 
 STEEPNESS = 6
 """The power of the ramp from one side of the image to the other."""
 
 THERE = 0.8
-"""From here on a place counts in full: nobody means the very edge of the image."""
+"""From here on a position has full weight: nobody means the very edge of the image."""
 
 FAINTEST = 0.05
-"""What is left of the evidence where nothing has the colour: a colour is often named for a part, or wrongly."""
-
+"""The weight where the colour is absent: a colour is often named for a part, or wrongly."""
 
 SIDES: Mapping[str, tuple[int, Callable[[Plane], Plane]]] = {
-    "left": (1, lambda places: 1 - places),
-    "right": (1, lambda places: places),
-    "middle": (1, lambda places: 1 - np.abs(2 * places - 1)),
-    "top": (0, lambda places: 1 - places),
-    "bottom": (0, lambda places: places),
-    "front": (0, lambda places: places),
-    "back": (0, lambda places: 1 - places),
+    "left": (1, lambda at: 1 - at),
+    "right": (1, lambda at: at),
+    "middle": (1, lambda at: 1 - np.abs(2 * at - 1)),
+    "top": (0, lambda at: 1 - at),
+    "bottom": (0, lambda at: at),
+    "front": (0, lambda at: at),
+    "back": (0, lambda at: 1 - at),
 }
-"""Words that send the eye somewhere: along which axis, and how much a place from 0 to 1 is there.
+"""Words of position: the axis, and the weight of a position from 0 to 1 along it.
 
 What is near stands low in most images, and what is far stands high.
 """
 
+CELLS = 64  # along each side: a colour is that of a surface, not of a pixel
+AROUND = 7  # cells in the mean
 
-def heeded(reading: Reading) -> tuple[PlaceWord | ColourWord, ...]:
-    """The words of a phrase that weigh its map, in its order: not all for places do ("second", "left of the car").
+HUES = {"red": 0, "orange": 25, "yellow": 50, "green": 120, "blue": 215, "purple": 280, "pink": 335}
+HUE_WIDTH = 40  # degrees from a hue at which its weight is 0
+BROWN, BROWN_WIDTH = 25, 25
 
-    Example:
-        >>> from excite.vocabulary import Labels, read_phrase
-        >>> [word.text for word in heeded(read_phrase("second red car from the left", Labels(["car"])))]
-        ['red', 'left']
-    """
-    places = (place for place in reading.places if place.kind in SIDES and not place.related)
-    return tuple(sorted((*places, *reading.colours), key=lambda word: word.start))
-
-
-def hinted(plane: Plane, words: Sequence[PlaceWord | ColourWord], picture: Image.Image) -> Plane:
-    """The map of a phrase [height, width], weighed by its hints; the same hint given twice counts once.
-
-    Args:
-        plane: at the size of the image.
-        words: from `heeded`.
-        picture: in mode RGB.
-
-    Example:
-        >>> from PIL import Image
-        >>> from excite.vocabulary import Labels, read_phrase
-        >>> words = heeded(read_phrase("left dog", Labels(["dog"])))
-        >>> hinted(np.ones((1, 4)), words, Image.new("RGB", (4, 1))).round(2).tolist()
-        [[1.0, 0.23, 0.01, 0.0]]
-    """
-    for kind in dict.fromkeys(word.kind for word in words):
-        if kind in SIDES:
-            plane = plane * _ramp(kind, plane.shape)
-        else:
-            plane = plane * (FAINTEST + (1 - FAINTEST) * colour_plane(picture, kind))
-    return plane
-
-
-def _ramp(kind: str, shape: tuple[int, ...]) -> Plane:
-    """From 0 to 1, towards where the word sends the eye."""
-    axis, towards = SIDES[kind]
-    places = (np.arange(shape[axis]) + 0.5) / shape[axis]
-    ramp = (towards(places) / THERE).clip(max=1)
-    return np.expand_dims(ramp**STEEPNESS, 1 - axis)
-
-
-# The maps of phrases: all words of all phrases of an image come from one look at it.
-
-SIDE = 300
-"""The shorter side of the image as the classifier sees it: the paper's, larger than usual, for small things."""
-
-FINDINGS = 12
-"""How many of the classifier's own findings stand for a phrase of which it knows no word."""
-
-ANYTHING = "anything"
-
-HEAD = 3.0
-"""How much more than the others the word counts that most likely names what is meant: *the dog* beside a horse."""
+COLOURS = (*HUES, "brown", "black", "white", "grey")
 
 
 @dataclass(frozen=True, eq=False)
 class PhraseMap:
-    """Where in an image a phrase points.
+    """The map of a phrase.
 
     Attributes:
-        reading: what its words are to the classifier.
-        words: the map of each word that the classifier knows; without any, the map of all that it finds.
-        plane: their mean, in which the head of the phrase counts more, weighed by the hints, at the size of the image
+        reading: the concepts of its words.
+        words: the map of each known word; without any, the map of the most probable units.
+        plane: their mean, with more weight on the head of the phrase, weighted by the hints, at the size of the image
             [height, width].
-        hints: the words for places and colours that weigh it.
+        hints: the words of position and colour that weight it.
     """
 
     reading: Reading
@@ -267,8 +168,8 @@ class PhraseSession(Session):
         counts = torch.tensor([HEAD if hints and word == reading.head else 1.0 for word in reading.words or (None,)])
         mean = torch.einsum("w,wyx->yx", counts / counts.sum(), torch.stack([word.values for word in words]))
         plane: Plane = upsample(mean, self.picture.size).clamp(min=0).numpy()
-        weighing = heeded(reading) if hints else ()
-        return PhraseMap(reading, words, hinted(plane, weighing, self.picture), weighing)
+        weighing = active_hints(reading) if hints else ()
+        return PhraseMap(reading, words, apply_hints(plane, weighing, self.picture), weighing)
 
 
 def map_phrases(
@@ -302,7 +203,7 @@ def map_phrases(
 
 
 def enlargement(classifier: Classifier, side: int) -> float:
-    """How much larger than usual an image is prepared; networks that take one size only see it as usual.
+    """The scale of the preprocessing for this shorter side; 1 for networks with a fixed input size.
 
     Example:
         >>> enlargement(excite.load(), 336)
@@ -312,3 +213,93 @@ def enlargement(classifier: Classifier, side: int) -> float:
     if not isinstance(prepare, Preprocess) or prepare.square:
         return 1.0
     return side / prepare.shorter_side
+
+
+# Words of position and colour.
+
+
+def active_hints(reading: Reading) -> tuple[PlaceWord | ColourWord, ...]:
+    """The words of a phrase that weight its map, in order: some of position do not ("second", "left of the car").
+
+    Example:
+        >>> from excite.vocabulary import Labels, read_phrase
+        >>> [word.text for word in active_hints(read_phrase("second red car from the left", Labels(["car"])))]
+        ['red', 'left']
+    """
+    places = (place for place in reading.places if place.kind in SIDES and not place.related)
+    return tuple(sorted((*places, *reading.colours), key=lambda word: word.start))
+
+
+def apply_hints(plane: Plane, words: Sequence[PlaceWord | ColourWord], picture: Image.Image) -> Plane:
+    """The map of a phrase [height, width] weighted by its hints; a repeated hint counts once.
+
+    Args:
+        plane: at the size of the image.
+        words: from `active_hints`.
+        picture: in mode RGB.
+
+    Example:
+        >>> from PIL import Image
+        >>> from excite.vocabulary import Labels, read_phrase
+        >>> words = active_hints(read_phrase("left dog", Labels(["dog"])))
+        >>> apply_hints(np.ones((1, 4)), words, Image.new("RGB", (4, 1))).round(2).tolist()
+        [[1.0, 0.23, 0.01, 0.0]]
+    """
+    for kind in dict.fromkeys(word.kind for word in words):
+        if kind in SIDES:
+            plane = plane * _ramp(kind, plane.shape)
+        else:
+            plane = plane * (FAINTEST + (1 - FAINTEST) * colour_map(picture, kind))
+    return plane
+
+
+def _ramp(kind: str, shape: tuple[int, ...]) -> Plane:
+    """Weights from 0 to 1 towards the side that a word names."""
+    axis, towards = SIDES[kind]
+    at = (np.arange(shape[axis]) + 0.5) / shape[axis]
+    ramp = (towards(at) / THERE).clip(max=1)
+    return np.expand_dims(ramp**STEEPNESS, 1 - axis)
+
+
+def colour_map(picture: Image.Image, colour: str) -> Plane:
+    """How much the surroundings of each pixel have a colour, 0 to 1 [height, width].
+
+    Args:
+        picture: in mode RGB.
+        colour: one of `COLOURS`.
+
+    Example:
+        >>> picture = Image.new("RGB", (4, 2), (255, 0, 0))
+        >>> [float(colour_map(picture, colour).max()) for colour in ("red", "blue")]
+        [1.0, 0.0]
+    """
+    small = picture.resize((CELLS, CELLS), Image.Resampling.BOX).convert("HSV")
+    hue, saturation, value = np.moveaxis(np.asarray(small, np.float64) / 255, -1, 0)
+    cells = torch.from_numpy(_colour_match(hue * 360, saturation, value, colour))
+    around = functional.pad(cells[None, None], [AROUND // 2] * 4, mode="replicate")
+    mean = functional.avg_pool2d(around, AROUND, stride=1)
+    width, height = picture.size
+    plane: Plane = functional.interpolate(mean, (height, width), mode="bilinear", align_corners=False)[0, 0].numpy()
+    return plane
+
+
+def _colour_match(hue: Plane, saturation: Plane, value: Plane, colour: str) -> Plane:
+    """0 to 1, by rules of thumb: hues need saturation and brightness, the others have little saturation."""
+    if colour in HUES:
+        return _near(hue, HUES[colour], HUE_WIDTH) * _up_to_1(1.5 * saturation) * _up_to_1(1.5 * value)
+    if colour == "brown":
+        return _near(hue, BROWN, BROWN_WIDTH) * _up_to_1(1.5 * saturation) * _up_to_1(1 - np.abs(2 * value - 0.9))
+    if colour == "white":
+        return _up_to_1(1 - 2 * saturation) * _up_to_1(2 * value - 1)
+    if colour == "black":
+        return _up_to_1(1 - 2 * value)
+    return _up_to_1(1 - 3 * saturation) * _up_to_1(1 - np.abs(3 * value - 1.5))
+
+
+def _near(hue: Plane, wanted: float, width: float) -> Plane:
+    """1 at the hue, falling to 0 at so many degrees beside it."""
+    return _up_to_1(1 - np.abs((hue - wanted + 180) % 360 - 180) / width)
+
+
+def _up_to_1(values: Plane) -> Plane:
+    return values.clip(0, 1)

@@ -1,4 +1,4 @@
-"""How much of a map lies in each proposal, and which proposals are told."""
+"""The scores of proposals by a map, f(R) = S_R / A_R ** gamma (paper, 4.3), and their non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -18,25 +18,23 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.floating[Any]]
 
-__all__ = ["SAME", "TRUST", "Scorer", "checked_trust", "kept", "scored"]
-
 SAME = 0.7
-"""Boxes that overlap by more than this are told once (the paper's)."""
+"""The IoU above which a box repeats another (the paper's)."""
 
 TRUST = 0.8
-"""How much the last proposal counts less than the first, for the same evidence: the maker of proposals saw the image
-too, and puts what looks like a thing first. The paper has 0."""
+"""The weight of the proposals falls linearly from 1 for the first to 1 - TRUST for the last: proposers put what looks
+like an object first. The paper has 0."""
 
 
 class Scorer:
-    """Scores the proposals of one image with any number of maps; what does not depend on the map is done once.
+    """Scores the proposals of one image by any number of maps; areas and overlaps are computed once.
 
     Args:
         proposals: of the image.
-        trust: how much their maker's own order counts, 0 to 1; 0 for the paper's scores.
+        trust: weight of their own order, 0 to 1; 0 for the paper's scores.
 
     Attributes:
-        areas: how many pixels each covers.
+        areas: A_R, the pixels of each proposal.
 
     Raises:
         DataError: the trust is no number from 0 to 1.
@@ -57,31 +55,31 @@ class Scorer:
         self._repeated: dict[int, NDArray[np.bool_]] = {}
 
     def sums(self, plane: Numbers) -> Numbers:
-        """The sum of a map [height, width] over each proposal."""
+        """S_R, the sum of a map [height, width] over each proposal."""
         segments = self.proposals.segments
         if segments is None:
             return _box_sums(self.proposals.boxes, plane)
         return _segment_sums(segments, plane)
 
     def scores(self, plane: Numbers, gamma: float) -> Numbers:
-        """f(R) = S_R / A_R ** gamma (paper, 4.3), times the trust: with gamma 0 large regions win, with 1 dense."""
+        """f(R) = S_R / A_R ** gamma, times the trust: gamma 0 prefers large regions, 1 dense ones."""
         return self.scores_of(self.sums(plane), gamma)
 
     def scores_of(self, sums: Numbers, gamma: float) -> Numbers:
-        """The same from the sums of a map, for those who try several gammas."""
-        return scored(sums, self.areas, gamma) * self.weights
+        """The scores from the sums of a map, for several values of gamma."""
+        return area_scores(sums, self.areas, gamma) * self.weights
 
     def ranked(self, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
-        """The proposals, best first, without those that nearly repeat a better one."""
-        return kept(self._repeating, scores, most)
+        """The indices of the proposals, best first, without those that repeat a better one."""
+        return non_maximum_suppression(self._repeats, scores, most)
 
-    def told(self, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
-        """Those of the ranked proposals that hold any evidence."""
+    def ranked_positive(self, scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
+        """The ranked proposals with a score above 0."""
         order = self.ranked(scores, most)
         return order[scores[order] > 0]
 
-    def _repeating(self, k: int) -> NDArray[np.bool_]:
-        """Which boxes nearly repeat this one; found when first asked, for of thousands few are."""
+    def _repeats(self, k: int) -> NDArray[np.bool_]:
+        """The boxes that repeat this one; computed on demand, since few of thousands are needed."""
         if k not in self._repeated:
             boxes = self.proposals.boxes
             self._repeated[k] = box_iou(boxes[k : k + 1], boxes)[0] > SAME
@@ -89,56 +87,51 @@ class Scorer:
 
 
 def checked_trust(trust: float) -> float:
-    """A trust that leaves no proposal a weight below 0.
-
-    Example:
-        >>> checked_trust(0.8)
-        0.8
-    """
+    """The trust, or an error if it is not within 0 to 1."""
     if not 0 <= trust <= 1:
         raise DataError(f"the trust in the proposals' order is a number from 0 to 1, not {trust}")
     return trust
 
 
-def scored(sums: Numbers, areas: Numbers, gamma: float) -> Numbers:
-    """The scores of proposals from the sums of a map over them; a proposal without a pixel has no evidence.
+def area_scores(sums: Numbers, areas: Numbers, gamma: float) -> Numbers:
+    """S_R / A_R ** gamma, and 0 for a proposal without a pixel.
 
     Example:
-        >>> scored(np.array([3.0, 3.0, 0.0]), np.array([1.0, 9.0, 0.0]), 0.5).tolist()
+        >>> area_scores(np.array([3.0, 3.0, 0.0]), np.array([1.0, 9.0, 0.0]), 0.5).tolist()
         [3.0, 1.0, 0.0]
     """
     scores: Numbers = np.divide(sums, areas**gamma, out=np.zeros_like(sums), where=areas > 0)
     return scores
 
 
-def kept(repeating: Callable[[int], NDArray[np.bool_]], scores: Numbers, most: int | None = None) -> NDArray[np.intp]:
-    """Non-maximum suppression: from the best down, all that repeat no better one.
-
-    Of equal scores the earlier proposal comes first, so the order is always the same.
+def non_maximum_suppression(
+    repeats: Callable[[int], NDArray[np.bool_]], scores: Numbers, most: int | None = None
+) -> NDArray[np.intp]:
+    """The indices of the boxes that repeat no better one, best first; of equal scores the earlier comes first.
 
     Args:
-        repeating: for a box, which of all boxes [n] nearly repeat it.
+        repeats: index of a box -> mask [n] of the boxes that repeat it.
         scores: of the boxes [n].
         most: stop after so many.
 
     Example:
         >>> alike = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], bool)
-        >>> kept(alike.__getitem__, np.array([1.0, 3.0, 2.0])).tolist()
+        >>> non_maximum_suppression(alike.__getitem__, np.array([1.0, 3.0, 2.0])).tolist()
         [1, 2]
     """
-    told: list[int] = []
-    open_ = np.ones(len(scores), bool)
+    kept: list[int] = []
+    left = np.ones(len(scores), bool)
     for k in np.argsort(-scores, kind="stable").tolist():
-        if open_[k]:
-            told.append(k)
-            if len(told) == most:
+        if left[k]:
+            kept.append(k)
+            if len(kept) == most:
                 break
-            open_ &= ~repeating(k)
-    return np.array(told, np.intp)
+            left &= ~repeats(k)
+    return np.array(kept, np.intp)
 
 
 def _box_sums(boxes: NDArray[np.float32], plane: Numbers) -> Numbers:
-    """The sums over boxes, through an integral image; a box takes the pixels whose centres lie in it."""
+    """The sums over boxes by an integral image; a box has the pixels whose centres lie in it."""
     height, width = plane.shape
     integral = np.zeros((height + 1, width + 1))
     np.cumsum(np.cumsum(plane, 0, dtype=float), 1, out=integral[1:, 1:])
@@ -150,10 +143,10 @@ def _box_sums(boxes: NDArray[np.float32], plane: Numbers) -> Numbers:
 
 
 def _segment_sums(segments: Segments, plane: Numbers) -> Numbers:
-    """The sums over sets of parts: the pixels of each part are added once, however many sets it is in."""
-    numbers = segments.parts.ravel() + 1  # nobody's pixels have the number -1
+    """The sums over sets of parts: the pixels of each part are summed once for all sets."""
+    numbers = segments.parts.ravel() + 1  # pixels of no region have the number -1
     most = int(segments.members.max(initial=-1)) + 2  # a part may have no pixel
-    of_parts = np.bincount(numbers, plane.ravel(), most)[1:]
-    members = np.append(of_parts[segments.members], 0.0)  # so that the last start is a place of the array
+    part_sums = np.bincount(numbers, plane.ravel(), most)[1:]
+    members = np.append(part_sums[segments.members], 0.0)  # so that the last start is a valid index
     sums = np.add.reduceat(members, segments.starts[:-1]) if len(segments) else np.zeros(0)
     return np.where(segments.starts[1:] > segments.starts[:-1], sums, 0.0)

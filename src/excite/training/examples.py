@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from excite.datasets import open_dataset
-from excite.datasets.base import chosen_split, picture_in, read_text
+from excite.datasets.base import chosen_split, image_path, read_text
 from excite.datasets.voc import SPELLED_APART, Voc
 from excite.errors import DataError
 from excite.vocabulary import Labels
@@ -144,7 +144,7 @@ def _line(line: str, where: str, folder: Path) -> Example:
     is_list = isinstance(labels, list) and all(isinstance(label, str) and label.strip() for label in labels)
     if not isinstance(file, str) or labels is None or not is_list:
         raise DataError(f'{where}: {{"file": NAME, "labels": [CATEGORY, ...]}} was expected')
-    return Example(file, picture_in(folder, file, where), frozenset(labels))
+    return Example(file, image_path(folder, file, where), frozenset(labels))
 
 
 def uniform_hash(name: str) -> float:

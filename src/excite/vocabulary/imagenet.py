@@ -1,6 +1,6 @@
 """The labels of the 1000 ImageNet (ILSVRC) classes, and the kinds of things that these are.
 
-recipes/make_imagenet_labels.py makes the text of the labels, recipes/make_wordnet_kinds.py that of the kinds.
+dev/make_imagenet_labels.py makes the text of the labels, dev/make_wordnet_kinds.py that of the kinds.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ EVERYDAY_WORDS: Mapping[str, tuple[int, ...]] = {
 
 # The labels of the 1000 ImageNet (ILSVRC) classes, and the kinds of things that these are.
 #
-# recipes/make_imagenet_labels.py makes the text of the labels, recipes/make_wordnet_kinds.py that of the kinds.
+# dev/make_imagenet_labels.py makes the text of the labels, dev/make_wordnet_kinds.py that of the kinds.
 
 
 class ImageNetKinds(NamedTuple):

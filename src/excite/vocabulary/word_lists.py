@@ -63,7 +63,7 @@ anything (show, look, take). Words for what can be seen stay, also colours, size
 
 # Words of captions for the categories of COCO, and words that mean people.
 #
-# recipes/make_coco_words.py makes the text of the first, recipes/make_wordnet_kinds.py that of the second.
+# dev/make_coco_words.py makes the text of the first, dev/make_wordnet_kinds.py that of the second.
 
 PERSON = "person"
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def recipe():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / "recipes")
+        patch.syspath_prepend(ROOT / "dev")
         yield importlib.import_module("compare_quantus")
 
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from excite.grounding.proposals import Hierarchy, Proposals
 from excite.grounding.proposals.base import segment_boxes
-from excite.grounding.proposals.hierarchy import grow_tree, join_neighbours
+from excite.grounding.proposals.hierarchy import build_tree, join_neighbours
 
 
 def masks_of(proposals):
@@ -134,7 +134,7 @@ def test_grey_pictures():
 def test_a_tree_measures_its_nodes(scene):
     """Against the slow way: each node as a mask."""
     picture = scene[0].resize((40, 30))
-    tree = grow_tree(np.asarray(picture))
+    tree = build_tree(np.asarray(picture))
     leaves = len(tree.neighbours)
     assert len(tree.parents) == 2 * leaves - 1
     for node in [*range(0, len(tree.parents), 7), len(tree.parents) - 1]:
@@ -151,7 +151,7 @@ def test_a_tree_measures_its_nodes(scene):
 
 
 def test_unions_hang_together_and_come_once(scene):
-    tree = grow_tree(np.asarray(scene[0].resize((40, 30))))
+    tree = build_tree(np.asarray(scene[0].resize((40, 30))))
     regions = join_neighbours(tree)
     sets = [tuple(sorted(node for node in row if node >= 0)) for row in regions.nodes.tolist()]
     assert len(set(sets)) == len(sets)

@@ -14,13 +14,13 @@ from excite.grounding.proposals import (
     PROPOSERS,
     EdgeBoxes,
     Hierarchy,
-    Made,
     Proposals,
     Segments,
     SelectiveSearch,
+    Uncached,
     find_proposer,
 )
-from excite.grounding.proposals.base import enlarged_parts, shrunk_parts
+from excite.grounding.proposals.base import enlarge_parts, shrink_parts
 from excite.grounding.proposals.edges import edge_strength
 from excite.grounding.proposals.opencv import OPTIONS
 
@@ -138,7 +138,7 @@ def test_opencv_without_its_extra_modules(monkeypatch):
 def test_no_proposals_can_be_counted():
     nothing = Proposals((4, 4), np.empty((0, 4), np.float32), np.empty(0, np.float32))
     with pytest.raises(ProposalError, match=r"'a\.jpg'") as caught:
-        Made(lambda picture: nothing).of(scene(), "a.jpg")
+        Uncached(lambda picture: nothing).of(scene(), "a.jpg")
     assert isinstance(caught.value, DataError)
 
 
@@ -185,12 +185,12 @@ def test_texture_is_no_border():
 def test_parts_are_shrunk_only_without_loss():
     rng = np.random.default_rng(0)
     for size, small in (((640, 480), (192, 256)), ((300, 300), (256, 256)), ((257, 40), (40, 256))):
-        parts = enlarged_parts(rng.integers(-1, 9, small).astype(np.int32), size)
-        packed = shrunk_parts(parts, 256)
+        parts = enlarge_parts(rng.integers(-1, 9, small).astype(np.int32), size)
+        packed = shrink_parts(parts, 256)
         assert packed.shape == small
-        assert np.array_equal(enlarged_parts(packed, size), parts)
+        assert np.array_equal(enlarge_parts(packed, size), parts)
     parts = rng.integers(0, 9, (300, 300)).astype(np.int32)
-    assert shrunk_parts(parts, 256) is parts
+    assert shrink_parts(parts, 256) is parts
 
 
 def test_proposals_that_do_not_fit_together():

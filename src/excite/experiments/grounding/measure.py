@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.datasets import Box
-    from excite.datasets.phrases import Described, Phrase
+    from excite.datasets.phrases import Phrase, PhraseSample
     from excite.grounding import PhraseMap
     from excite.grounding.proposals import Source
     from excite.methods import Method
@@ -69,7 +69,7 @@ STEPS = ("proposals", "looking", "scoring")
 class PhraseTask:
     """An image and its phrases."""
 
-    described: Described
+    described: PhraseSample
 
     @property
     def name(self) -> str:
@@ -301,7 +301,7 @@ class GammaSearch(PhraseMeasurement):
 
     def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _PhraseTruth) -> dict[str, Any]:
         sums = scorer.sums(found.plane)
-        orders = [scorer.told(scorer.scores_of(sums, gamma), MOST_CHOSEN_BY) for gamma in GAMMAS]
+        orders = [scorer.ranked_positive(scorer.scores_of(sums, gamma), MOST_CHOSEN_BY) for gamma in GAMMAS]
         return {"method": method, "hits": [truth.hits(order) for order in orders]}
 
 
@@ -321,7 +321,7 @@ class BoxRanking(PhraseMeasurement):
 
     def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _PhraseTruth) -> dict[str, Any]:
         scores = scorer.scores(found.plane, self.gammas[method])
-        order, point = scorer.told(scores), found.point
+        order, point = scorer.ranked_positive(scores), found.point
         return {
             "method": method,
             "hits": truth.hits(order),

@@ -1,7 +1,4 @@
-"""Regions of an image that may be something, from segmentations, edges or files.
-
-A new proposer is one file here and one line in `PROPOSERS`.
-"""
+"""Candidate regions of an image, from segmentations, edges or files: a new proposer is one file and one name here."""
 
 from __future__ import annotations
 
@@ -11,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from excite.errors import DataError
-from excite.grounding.proposals.base import Proposals, Segments
-from excite.grounding.proposals.files import ProposalFiles
+from excite.grounding.proposals.base import Proposals, Proposer, Segments, Source, Uncached
+from excite.grounding.proposals.files import Cached, ProposalFiles
 from excite.grounding.proposals.hierarchy import Hierarchy
 from excite.grounding.proposals.opencv import EdgeBoxes, SelectiveSearch
-from excite.grounding.proposals.sources import Cached, Made, Proposer, Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,28 +21,29 @@ __all__ = [
     "Cached",
     "EdgeBoxes",
     "Hierarchy",
-    "Made",
     "ProposalFiles",
     "Proposals",
     "Proposer",
     "Segments",
     "SelectiveSearch",
     "Source",
+    "Uncached",
     "find_proposer",
 ]
 
 PROPOSERS: Mapping[str, Proposer] = {
     proposer.name: proposer for proposer in (Hierarchy(), EdgeBoxes(), SelectiveSearch())
 }
-"""What proposals can be made with, each with its default settings."""
+"""The proposers by name, with their default settings."""
 
 
 def find_proposer(name: str | os.PathLike[str], cache: Path | None = None) -> Source:
-    """Where proposals come from: a name from `PROPOSERS`, or the file or folder of precomputed ones.
+    """The source of proposals of this name.
 
     Args:
-        name: The name, or the path. A folder called like a proposer is written with a slash: ``hierarchy/``.
-        cache: A folder in which proposals that were made are kept for the next time.
+        name: A name from `PROPOSERS`, or the file or folder of precomputed ones. A folder called like a proposer is
+            written with a slash: ``hierarchy/``.
+        cache: A folder for the proposals that are computed.
 
     Raises:
         DataError: There is no such proposer and no such file, or it holds no proposals.
@@ -57,7 +54,7 @@ def find_proposer(name: str | os.PathLike[str], cache: Path | None = None) -> So
     """
     text = os.fspath(name)
     if isinstance(name, str) and text in PROPOSERS:
-        return Made(PROPOSERS[text]) if cache is None else Cached(PROPOSERS[text], cache)
+        return Uncached(PROPOSERS[text]) if cache is None else Cached(PROPOSERS[text], cache)
     if Path(text).exists():
         return ProposalFiles(Path(text))
     close = get_close_matches(text, PROPOSERS, n=1)

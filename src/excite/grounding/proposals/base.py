@@ -1,31 +1,44 @@
-"""Regions of an image that may be something: what a phrase is matched with."""
+"""Proposals: candidate regions of an image, the interfaces of their sources, and checks of those from files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from PIL import Image
 
-from excite.errors import DataError
+from excite.errors import DataError, ProposalError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
 
+NARROWEST = 16
+"""A very wide or tall image keeps at least so many pixels across, if it has them: it may well show something."""
+
+MOST = 10_000
+"""EdgeBoxes' authors write so many. All are compared with all, which more would not have memory for."""
+
+MOST_PIXELS = 2**25
+"""Of all proposals of an image together: a few bytes of a file can stand for a mask of any size."""
+
+BEYOND = 1.0
+"""Boxes may be rounded beyond the image by so many pixels; more, and they are of another image."""
+
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Regions as sets of small parts that do not overlap: sums over thousands of regions are then one small product.
+    """Regions as sets of small disjoint parts, so that sums over thousands of regions need each pixel once.
 
     Attributes:
-        parts: For each pixel [height, width] the number of its part, from 0; -1 where no region is.
-        starts: Where the parts of each region begin in ``members`` [regions + 1]; the last is their number.
-        members: The parts of all regions, one region after the other.
+        parts: The part of each pixel [height, width], from 0; -1 in no region.
+        starts: The offset of each region's parts in ``members`` [regions + 1]; the last is their number.
+        members: The parts of all regions, concatenated.
     """
 
     parts: NDArray[np.int32]
@@ -38,12 +51,12 @@ class Segments:
 
 @dataclass(frozen=True, eq=False)
 class Proposals:
-    """Candidate regions of one image, best first by their maker's own opinion.
+    """Candidate regions of one image, best first by the proposer's own scores.
 
     Attributes:
         size: Width and height of the image.
         boxes: Half-open (x0, y0, x1, y1) in pixels of the image [n, 4], float32.
-        scores: How good each is by its maker's own opinion, higher is better [n], float32.
+        scores: The proposer's own scores, higher is better [n], float32.
         segments: The regions themselves; None where the boxes are the regions.
     """
 
@@ -65,7 +78,7 @@ class Proposals:
         return len(self.boxes)
 
     def best(self, count: int) -> Proposals:
-        """The first so many.
+        """The first ``count``.
 
         Example:
             >>> boxes = np.array([[0, 0, 2, 2], [1, 1, 3, 3]], np.float32)
@@ -82,22 +95,71 @@ class Proposals:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it holds."""
+        """Its memory in bytes."""
         return sum(each.nbytes for each in self.arrays().values())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All of it as named arrays, for a file."""
-        kept: dict[str, NDArray[Any]] = {"size": np.array(self.size), "boxes": self.boxes, "scores": self.scores}
+        """The content as named arrays, for a file."""
+        found: dict[str, NDArray[Any]] = {"size": np.array(self.size), "boxes": self.boxes, "scores": self.scores}
         if self.segments is not None:
-            kept |= {"parts": self.segments.parts, "starts": self.segments.starts, "members": self.segments.members}
-        return kept
+            found |= {"parts": self.segments.parts, "starts": self.segments.starts, "members": self.segments.members}
+        return found
 
 
-# Regions that overlap, as sets of parts that do not.
+class Proposer(Protocol):
+    """Computes proposals from an image. Its ``repr`` names all its settings."""
+
+    @property
+    def name(self) -> str:
+        """As users write it."""
+
+    @property
+    def version(self) -> int:
+        """Increases whenever the same image and settings give other proposals than before."""
+
+    def __call__(self, picture: Image.Image) -> Proposals:
+        """The proposals, best first."""
+
+
+class Source(Protocol):
+    """A source of proposals for any image: a proposer, a cache, or files."""
+
+    def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:
+        """The proposals of an image.
+
+        Args:
+            picture: The image.
+            name: Its name in its data set, such as ``000000123456.jpg``.
+            path: Its file, if any.
+
+        Raises:
+            ProposalError: There are none for this image.
+        """
+
+
+@dataclass(frozen=True)
+class Uncached:
+    """A source that runs a proposer for each image."""
+
+    proposer: Proposer
+
+    def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:  # noqa: ARG002 - only files need the path
+        """The proposals of an image."""
+        return check_any(self.proposer(picture), name)
+
+
+def check_any(proposals: Proposals, name: str) -> Proposals:
+    """The proposals, or a `ProposalError` if there are none."""
+    if len(proposals) == 0:
+        raise ProposalError(f"no regions were proposed for the image {name!r}: try other proposals.")
+    return proposals
+
+
+# Overlapping regions as sets of disjoint parts.
 
 
 def segments_of_pieces(labels: Array, regions: Sequence[Array]) -> Segments:
-    """Regions that consist of small pieces: pieces that are always together become one part.
+    """Regions that are sets of small pieces: pieces of exactly the same regions become one part.
 
     Args:
         labels: The piece of each pixel [height, width], from 0.
@@ -108,12 +170,15 @@ def segments_of_pieces(labels: Array, regions: Sequence[Array]) -> Segments:
         >>> found.parts.tolist(), found.starts.tolist(), found.members.tolist()
         ([[0, 0, 1, -1]], [0, 1, 3], [0, 0, 1])
     """
-    part_of = _numbered(_signed(int(labels.max()) + 1, regions))
-    return _packed(part_of[labels].astype(np.int32), [np.unique(part_of[pieces]) for pieces in regions])
+    part_of = _numbered(_signatures(int(labels.max()) + 1, regions))
+    sets = [np.unique(part_of[pieces]) for pieces in regions]
+    starts = np.concatenate([[0], np.cumsum([len(members) for members in sets])]).astype(np.int64)
+    members = np.concatenate([np.empty(0, np.int32), *sets]).astype(np.int32)
+    return Segments(part_of[labels].astype(np.int32), starts, members)
 
 
 def segments_of_pixels(shape: tuple[int, int], regions: Sequence[Array]) -> Segments:
-    """Regions from any masks of an image of this height and width, given as numbers of pixels, row after row.
+    """Regions from masks of an image of this height and width, given as indices of pixels, row by row.
 
     Example:
         >>> found = segments_of_pixels((1, 3), [np.array([0, 1]), np.array([1, 2])])
@@ -124,38 +189,29 @@ def segments_of_pixels(shape: tuple[int, int], regions: Sequence[Array]) -> Segm
 
 
 def segment_boxes(segments: Segments) -> NDArray[np.float32]:
-    """The half-open box around each region [regions, 4].
-
-    Example:
-        >>> segment_boxes(segments_of_pixels((2, 3), [np.array([1]), np.array([0, 5])])).tolist()
-        [[1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 3.0, 2.0]]
-    """
+    """The half-open box around each region [regions, 4]."""
     count = int(segments.parts.max(initial=-1)) + 1
     rows, columns = np.nonzero(segments.parts >= 0)
     inside = segments.parts[rows, columns]
     sides = []
-    for places, grow in ((columns, np.minimum), (rows, np.minimum), (columns + 1, np.maximum), (rows + 1, np.maximum)):
+    for at, grow in ((columns, np.minimum), (rows, np.minimum), (columns + 1, np.maximum), (rows + 1, np.maximum)):
         of_parts = np.full(count, max(segments.parts.shape) if grow is np.minimum else 0, np.int64)
-        grow.at(of_parts, inside, places)
+        grow.at(of_parts, inside, at)
         sides.append(grow.reduceat(of_parts[segments.members], segments.starts[:-1]) if len(segments) else of_parts[:0])
     return np.stack(sides, axis=1).astype(np.float32)
 
 
-def _signed(count: int, regions: Sequence[Array]) -> NDArray[np.uint64]:
-    """For each piece a number that tells which regions it is in.
-
-    It is the sum of a large random number for each of them: two different sets having the same sum is as likely as
-    guessing 64 bits.
-    """
-    signs = np.random.default_rng(7).integers(1, 2**64 - 1, len(regions), np.uint64)
+def _signatures(count: int, regions: Sequence[Array]) -> NDArray[np.uint64]:
+    """A hash of each piece's set of regions: the sum, modulo 2 ** 64, of a random number for each region."""
+    numbers = np.random.default_rng(7).integers(1, 2**64 - 1, len(regions), np.uint64)
     sums = np.zeros(count, np.uint64)
-    for pieces, sign in zip(regions, signs, strict=True):
-        sums[pieces] += sign  # beyond 64 bits it begins again, which is as good
+    for pieces, number in zip(regions, numbers, strict=True):
+        sums[pieces] += number
     return sums
 
 
 def _numbered(sums: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Equal sums get equal numbers, in the order in which they first come; no region at all is -1."""
+    """Equal sums get equal numbers, in the order of their first occurrence; no region at all is -1."""
     known, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
     number = np.full(len(known), -1, np.int64)
     some = np.flatnonzero(known)
@@ -163,23 +219,14 @@ def _numbered(sums: NDArray[np.uint64]) -> NDArray[np.int64]:
     return number[inverse]
 
 
-def _packed(parts: NDArray[np.int32], sets: Sequence[Array]) -> Segments:
-    starts = np.concatenate([[0], np.cumsum([len(members) for members in sets])]).astype(np.int64)
-    members = np.concatenate([np.empty(0, np.int32), *sets]).astype(np.int32)
-    return Segments(parts, starts, members)
+# Regions are found in a shrunk image, in bounded time, and enlarged to the pixels of the image itself.
 
 
-# Regions are found in a shrunk image, in bounded time, and told in the pixels of the image itself.
-
-NARROWEST = 16
-"""A very wide or tall image keeps at least so many pixels across, if it has them: it may well show something."""
-
-
-def shrunk(picture: Image.Image, longest: int) -> Image.Image:
+def shrink(picture: Image.Image, longest: int) -> Image.Image:
     """The image in RGB, its longer side at most so many pixels; a small one stays as it is.
 
     Example:
-        >>> shrunk(Image.new("L", (2000, 20)), 256).size
+        >>> shrink(Image.new("L", (2000, 20)), 256).size
         (256, 16)
     """
     picture = picture.convert("RGB")
@@ -193,78 +240,50 @@ def _shrunk_size(size: tuple[int, int], longest: int) -> tuple[int, int]:
     return width, height
 
 
-def enlarged_parts(parts: Array, size: tuple[int, int]) -> NDArray[np.int32]:
-    """Parts [rows, columns] of a shrunk image in an image of this width and height: each pixel takes its nearest.
-
-    Example:
-        >>> enlarged_parts(np.array([[0, 1]]), (4, 1)).tolist()
-        [[0, 0, 1, 1]]
-    """
-    rows, columns = (_taken(long, short) for long, short in zip(size[::-1], parts.shape, strict=True))
+def enlarge_parts(parts: Array, size: tuple[int, int]) -> NDArray[np.int32]:
+    """Parts [rows, columns] of a shrunk image in an image of this width and height, by the nearest neighbour."""
+    rows, columns = (_nearest(long, short) for long, short in zip(size[::-1], parts.shape, strict=True))
     return np.ascontiguousarray(parts[rows][:, columns], np.int32)
 
 
-def enlarged_boxes(boxes: Array, shrunk_size: tuple[int, int], size: tuple[int, int]) -> NDArray[np.float32]:
-    """Half-open boxes of a shrunk image around the same pixels as `enlarged_parts` gives.
+def enlarge_boxes(boxes: Array, shrunk_size: tuple[int, int], size: tuple[int, int]) -> NDArray[np.float32]:
+    """Half-open boxes of a shrunk image in the full one, consistent with `enlarge_parts`.
 
     Example:
-        >>> enlarged_boxes(np.array([[1, 0, 2, 1]]), (2, 1), (5, 3)).tolist()
+        >>> enlarge_boxes(np.array([[1, 0, 2, 1]]), (2, 1), (5, 3)).tolist()
         [[2.0, 0.0, 5.0, 3.0]]
     """
     made = np.empty(boxes.shape, np.float32)
     for axis, (long, short) in enumerate(zip(size, shrunk_size, strict=True)):
-        taken = _taken(long, short)
-        made[:, axis::2] = np.searchsorted(taken, boxes[:, axis::2])
+        made[:, axis::2] = np.searchsorted(_nearest(long, short), boxes[:, axis::2])
     return made
 
 
-def shrunk_parts(parts: NDArray[np.int32], longest: int) -> NDArray[np.int32]:
-    """The fewest pixels from which `enlarged_parts` makes these parts again; all of them if there is no such thing.
-
-    Example:
-        >>> shrunk_parts(np.repeat(np.arange(20, dtype=np.int32), 2)[None], 20).shape
-        (1, 20)
-    """
+def shrink_parts(parts: NDArray[np.int32], longest: int) -> NDArray[np.int32]:
+    """The smallest image from which `enlarge_parts` restores these parts; the parts themselves if there is none."""
     height, width = parts.shape
     columns, rows = _shrunk_size((width, height), longest)
     picked = [(2 * np.arange(short) + 1) * long // (2 * short) for long, short in ((height, rows), (width, columns))]
     small = np.ascontiguousarray(parts[picked[0]][:, picked[1]])
-    return small if np.array_equal(enlarged_parts(small, (width, height)), parts) else parts
+    return small if np.array_equal(enlarge_parts(small, (width, height)), parts) else parts
 
 
-def _taken(long: int, short: int) -> NDArray[np.int64]:
-    """For each pixel of a line, which one of its shrunk line it takes: the one that its middle is in."""
+def _nearest(long: int, short: int) -> NDArray[np.int64]:
+    """For each pixel of a line, the pixel of the shrunk line that contains its centre."""
     return np.asarray((2 * np.arange(long, dtype=np.int64) + 1) * short // (2 * long))
 
 
-# Whether boxes and scores from a file can be those of an image.
-
-MOST = 10_000
-"""EdgeBoxes' authors write so many. All are compared with all, which more would not have memory for."""
-
-MOST_PIXELS = 2**25
-"""Of all proposals of an image together: a few bytes of a file can stand for a mask of any size."""
-
-BEYOND = 1.0
-"""Boxes may be rounded beyond the image by so many pixels; more, and they are of another image."""
+# Checks of boxes and scores from files.
 
 
 def check_count(count: int) -> None:
-    """Raise a `DataError` if one image has more proposals than anybody needs, before anything is made of them.
-
-    Example:
-        >>> check_count(2_000)
-    """
+    """Raise a `DataError` if one image has too many proposals, before memory is spent on them."""
     if count > MOST:
         raise DataError(f"there are {count} proposals for one image: keep its best {MOST} at most")
 
 
 def check_pixels(pixels: int) -> None:
-    """Raise a `DataError` if the masks of an image's proposals cover more than there is memory and time for.
-
-    Example:
-        >>> check_pixels(640 * 480)
-    """
+    """Raise a `DataError` if the masks of an image's proposals cover too many pixels for memory and time."""
     if pixels > MOST_PIXELS:
         raise DataError(f"the masks of its proposals cover more than {MOST_PIXELS} pixels: keep its best ones")
 
@@ -302,7 +321,7 @@ def checked_boxes(boxes: Array, size: tuple[int, int]) -> NDArray[np.float32]:
 
 
 def checked_scores(scores: Array | None, count: int) -> NDArray[np.float32]:
-    """The scores of so many proposals; where there are none, the first is the best.
+    """The scores of ``count`` proposals; None for falling ones, in their order.
 
     Raises:
         DataError: They are no numbers, or not so many.
@@ -325,14 +344,14 @@ def checked_scores(scores: Array | None, count: int) -> NDArray[np.float32]:
     return scores
 
 
-def best_first(
+def sorted_proposals(
     size: tuple[int, int], boxes: NDArray[np.float32], scores: NDArray[np.float32], segments: Segments | None = None
 ) -> Proposals:
-    """Proposals by their scores; of equals, the earlier one is the better one.
+    """Proposals sorted by their scores, stable.
 
     Example:
         >>> boxes = np.array([[0, 0, 1, 1], [0, 0, 2, 2]], np.float32)
-        >>> best_first((2, 2), boxes, np.array([1, 2], np.float32)).boxes.tolist()
+        >>> sorted_proposals((2, 2), boxes, np.array([1, 2], np.float32)).boxes.tolist()
         [[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 1.0, 1.0]]
     """
     order = np.argsort(-scores, kind="stable")

@@ -1,8 +1,7 @@
-"""How strongly an image changes at each pixel: the borders of things, from colours and texture.
+"""Edge strength at each pixel, from colours and texture.
 
-The share of each colour around a pixel is followed instead of the colour itself: a striped shirt has strong edges
-inside, but the stripes on both sides of such an edge are the same mixture a few pixels further away. So the finest
-scale looks at the colours, and the coarser ones look at how mixtures of colours and directions change.
+The finest scale measures the change of the colours; the coarser ones that of local histograms of colours and edge
+directions: a striped shirt has strong edges inside, but the same mixture of stripes on both sides of each.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
-
-__all__ = ["edge_strength"]
 
 FAINTEST = 1e-4
 """A change of one grey level is ten times as strong; what is below is rounding, and must not make regions."""
@@ -54,24 +51,20 @@ def edge_strength(picture: Array, scales: tuple[float, ...] = (1.0, 2.0, 4.0)) -
     """
     colours = lab(picture)
     mixture = torch.cat([_shares(colours), _texture(colours[0])])
-    found = []
-    for number, sigma in enumerate(scales):
-        channels = colours if number == 0 else mixture
-        found.append(_change(channels, sigma))
-    return found
+    return [_change(mixture if index else colours, sigma) for index, sigma in enumerate(scales)]
 
 
 def _shares(colours: Tensor, bins: int = 8) -> Tensor:
-    """For each pixel, how much it belongs to each of a few shades of each channel."""
+    """The soft assignment of each pixel to a few bins of each channel."""
     shares = []
     for channel, (low, high) in zip(colours, ((0, 1), (-0.4, 0.4), (-0.4, 0.4)), strict=True):
-        place = (channel.clamp(low, high) - low) / (high - low) * (bins - 1)
-        shares.append((1 - (place - torch.arange(bins).view(-1, 1, 1)).abs()).clamp_min(0))
+        at = (channel.clamp(low, high) - low) / (high - low) * (bins - 1)
+        shares.append((1 - (at - torch.arange(bins).view(-1, 1, 1)).abs()).clamp_min(0))
     return torch.cat(shares)
 
 
 def _texture(light: Tensor) -> Tensor:
-    """How strong fine stripes of four directions are at each pixel."""
+    """The strength of fine stripes of four directions at each pixel."""
     dx, dy = _derivatives(light[None], 1.0)
     strength = torch.sqrt(dx**2 + dy**2)
     angle = torch.atan2(dy, dx) * 2
@@ -80,7 +73,7 @@ def _texture(light: Tensor) -> Tensor:
 
 
 def _change(channels: Tensor, sigma: float) -> tuple[Array, Array]:
-    """The strongest change over all channels together, and where it points to (0 to pi)."""
+    """The largest eigenvalue of the structure tensor, as a strength, and its direction (0 to pi)."""
     dx, dy = _derivatives(channels, sigma)
     xx, yy, xy = (dx * dx).sum(0), (dy * dy).sum(0), (dx * dy).sum(0)
     root = torch.sqrt((xx - yy) ** 2 + 4 * xy**2)
@@ -91,9 +84,9 @@ def _change(channels: Tensor, sigma: float) -> tuple[Array, Array]:
 
 
 def _derivatives(channels: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-    """Smoothed derivatives to the right and downwards of each channel [channels, height, width].
+    """Gaussian derivatives to the right and downwards of each channel [channels, height, width].
 
-    A small image's rows are short: a product with a matrix is several times quicker than torch's convolutions.
+    For the short rows of a small image a matrix product is several times quicker than torch's convolutions.
     """
     height, width = channels.shape[1:]
     smooth_rows, slope_rows = _filters(height, sigma)
@@ -104,7 +97,7 @@ def _derivatives(channels: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
 
 
 def _filters(length: int, sigma: float) -> tuple[Tensor, Tensor]:
-    """Matrices [length, length] that smooth a line and take its slope; beyond its ends, the line goes on level."""
+    """Matrices [length, length] of the Gaussian and its derivative; beyond its ends, a line is constant."""
     reach = max(1, round(3 * sigma))
     at = torch.arange(-reach, reach + 1, dtype=torch.float32)
     smooth = torch.exp(-(at**2) / (2 * sigma**2))

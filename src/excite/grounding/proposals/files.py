@@ -1,7 +1,8 @@
-"""Proposals that others made: one file for each image, or one for all."""
+"""Proposals from files: precomputed by other programs, one file for each image or one for all; and the cache."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -18,27 +19,40 @@ from excite.errors import DataError, ProposalError
 from excite.grounding.proposals.base import (
     Proposals,
     Segments,
-    best_first,
+    check_any,
     check_count,
     check_pixels,
     checked_boxes,
     checked_scores,
-    enlarged_parts,
+    enlarge_parts,
     segment_boxes,
     segments_of_pixels,
+    shrink_parts,
+    sorted_proposals,
 )
+from excite.grounding.proposals.mat import read_mat
+from excite.io.files import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
     from PIL import Image
 
+    from excite.grounding.proposals.base import Proposer
+
     Array = NDArray[Any]
 
-
 SUFFIXES = (".npz", ".mat")
+
+LARGEST = 2**28
+"""The most bytes of an image's proposals: a small file that claims more would fill all memory when it is unpacked."""
+
+FORMAT = 1
+"""Increases whenever the files of the cache change."""
+
+LONGEST = 256
+"""The size at which segments were most likely found, so that a file needs no more pixels."""
 
 
 class ProposalFiles:
@@ -47,9 +61,9 @@ class ProposalFiles:
     * A folder: one NPZ or MAT file for each image, called like it (``000000123456.mat`` for ``000000123456.jpg``).
       An image's own folder within its data set may be repeated there, or left out.
     * A JSON file: COCO results of all images.
-    * A NPZ or MAT file: the proposals of the one image that is asked for.
+    * A NPZ or MAT file: the proposals of a single image.
 
-    What the files hold: see `arrays`, `mat` and `coco_results` beside this module.
+    The content of the files: see `from_arrays`, `excite.grounding.proposals.mat` and `CocoResults`.
 
     Args:
         path: The folder or file.
@@ -87,7 +101,8 @@ class ProposalFiles:
             if self._results:
                 found = self._results.proposals(name, picture.size, path.name if path else "")
             else:
-                found = _read(file, picture.size)
+                read = read_mat if file.suffix.lower() == ".mat" else _read_npz_proposals
+                found = read(file, picture.size)
         except DataError as error:
             raise DataError(f"the proposals for {name!r} in {str(file)!r} cannot be used: {str(error)[:300]}") from None
         if found is None or len(found) == 0:
@@ -98,50 +113,38 @@ class ProposalFiles:
         """The file of an image in a folder, never one outside of it: names come from annotations."""
         picture = PurePosixPath(name)
         leads_out = picture.is_absolute() or ".." in picture.parts
-        places = [picture.stem] if leads_out else [str(picture.parent / picture.stem), picture.stem]
-        for place in places:
+        names = [picture.stem] if leads_out else [str(picture.parent / picture.stem), picture.stem]
+        for stem in names:
             for suffix in SUFFIXES:
-                file = self.path / f"{place}{suffix}"
+                file = self.path / f"{stem}{suffix}"
                 if os.path.isfile(file):  # noqa: PTH113 - Path's fails at long names
                     return file
         raise ProposalError(f"the folder {str(self.path)!r} has no proposals for the image {name!r}.")
 
 
-def _read(file: Path, size: tuple[int, int]) -> Proposals:
-    if file.suffix.lower() == ".mat":
-        from excite.grounding.proposals.mat import read_mat
-
-        return read_mat(file, size)
-
-    return from_arrays(read_npz(file), size)
+# NPZ files: our own arrays, and the plain ones of other programs.
 
 
-# Proposals as named arrays in NPZ files: our own form, and the plain ones that others may write.
-
-LARGEST = 2**28
-"""No image's proposals take so many bytes: a small file that says so would fill all memory when it is unpacked."""
+def _read_npz_proposals(path: Path, size: tuple[int, int]) -> Proposals:
+    return from_arrays(read_npz(path), size)
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """All arrays of a file; every byte is checked before it is believed.
+    """All arrays of a file, with their checksums verified.
 
     Raises:
-        DataError: The file is not there, damaged, or holds more than numbers.
-
-    Example:
-        >>> sorted(read_npz(Path("a.npz")))  # doctest: +SKIP
-        ['boxes', 'scores']
+        DataError: The file is missing, damaged, or holds more than numbers.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            _check_room(archive)
+            _check_unpacked_size(archive)
             return {name.removesuffix(".npy"): _array(archive, name) for name in archive.namelist()}
     except Exception as error:  # noqa: BLE001 - zipfile and numpy raise errors of all kinds for a damaged file
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(f"cannot read {str(path)!r} as NPZ: {reason}") from None
 
 
-def _check_room(archive: zipfile.ZipFile) -> None:
+def _check_unpacked_size(archive: zipfile.ZipFile) -> None:
     if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
         raise DataError(f"unpacked it has more than {LARGEST >> 20} MB, which no image's proposals have")
 
@@ -149,7 +152,7 @@ def _check_room(archive: zipfile.ZipFile) -> None:
 def _array(archive: zipfile.ZipFile, name: str) -> Array:
     with archive.open(name) as file, warnings.catch_warnings(action="ignore"):  # NumPy's, about an impossible shape
         array: Array = np.lib.format.read_array(file, allow_pickle=False)
-        if file.read(1):  # its end is where its checksum is looked at
+        if file.read(1):  # at its end the checksum is verified
             raise DataError(f"{name[:40]!r} holds more than its array")
     return array
 
@@ -157,8 +160,8 @@ def _array(archive: zipfile.ZipFile, name: str) -> Array:
 def from_arrays(arrays: dict[str, Array], size: tuple[int, int]) -> Proposals:
     """Proposals of an image of this width and height.
 
-    The arrays are those of `Proposals.arrays` (where parts of a shrunk image are enlarged), or ``boxes`` [n, 4]
-    half-open (x0, y0, x1, y1), or ``masks`` [n, height, width]; the last two with ``scores`` [n] or without.
+    The arrays are those of `Proposals.arrays` (parts of a shrunk image are enlarged), or ``boxes`` [n, 4] half-open
+    (x0, y0, x1, y1), or ``masks`` [n, height, width]; the last two with ``scores`` [n] or without.
 
     Raises:
         DataError: They do not fit together, or not to the image.
@@ -175,13 +178,13 @@ def from_arrays(arrays: dict[str, Array], size: tuple[int, int]) -> Proposals:
         segments = _of_masks(arrays["masks"], size)
     elif "boxes" in arrays:
         boxes = checked_boxes(arrays["boxes"], size)
-        return best_first(size, boxes, checked_scores(arrays.get("scores"), len(boxes)))
+        return sorted_proposals(size, boxes, checked_scores(arrays.get("scores"), len(boxes)))
     else:
         raise DataError(
             f"there are no arrays 'boxes', 'masks' or 'parts', but {', '.join(sorted(arrays))[:100] or 'none'}"
         )
     scores = checked_scores(arrays.get("scores"), len(segments))
-    return best_first(size, segment_boxes(segments), scores, segments)
+    return sorted_proposals(size, segment_boxes(segments), scores, segments)
 
 
 def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
@@ -196,15 +199,15 @@ def _segments(arrays: dict[str, Array], size: tuple[int, int]) -> Segments:
     check_pixels(len(members))
     if parts.shape[0] > size[1] or parts.shape[1] > size[0]:
         raise DataError(f"'parts' are {list(parts.shape)}, more than the {size[1]} x {size[0]} pixels of this image")
-    if parts.max() >= parts.size:  # the largest number is how much room sums over them take
+    if parts.max() >= parts.size:  # sums over the parts take an array of the largest number
         raise DataError("'parts' must be numbered from 0, without large gaps")
-    starts = starts.astype(np.int64)  # differences of numbers without a sign would never be below 0
+    starts = starts.astype(np.int64)  # unsigned differences would never be below 0
     if len(starts) == 0 or starts[0] != 0 or starts[-1] != len(members) or (np.diff(starts) <= 0).any():
         raise DataError("'starts' must go up from 0 to the number of members, each region having some")
     there = np.unique(parts)
     if not np.isin(members, there[there >= 0]).all():
         raise DataError("'members' names parts that no pixel has")
-    return Segments(enlarged_parts(parts, size), starts, members.astype(np.int32))
+    return Segments(enlarge_parts(parts, size), starts, members.astype(np.int32))
 
 
 def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
@@ -223,22 +226,16 @@ def _of_masks(masks: Array, size: tuple[int, int]) -> Segments:
     return segments_of_pixels(size[::-1], regions)
 
 
-# Proposals of many images in one file, in the form in which detectors tell COCO their results.
+# COCO results: the proposals of many images in one file.
 
 
 class CocoResults:
     """A list of ``{"image_id", "bbox": [x, y, width, height], "score", "segmentation"}``, of all images.
 
-    Images are known by the number in their names (``000000123456.jpg`` and ``COCO_val2014_000000123456.jpg`` are
-    123456), or by their names if these are the ids. A dictionary with ``images`` (``id`` and ``file_name``) and
-    ``annotations`` says itself which is which. Boxes are counted from 0 and half-open, as COCO's are. Score and
-    segmentation (polygons, or runs of pixels) may be left out; with segmentations, boxes may.
-
-    Raises:
-        DataError: The file is not of this form.
-
-    Example:
-        >>> CocoResults(Path("results.json")).proposals("000000123456.jpg", (640, 480))  # doctest: +SKIP
+    The id of an image is the number in its name (``000000123456.jpg`` and ``COCO_val2014_000000123456.jpg`` are
+    123456), or its name; or it is defined by the ``images`` (``id`` and ``file_name``) of a dictionary with these and
+    ``annotations``. Boxes are counted from 0 and half-open, as COCO's are. Score and segmentation (polygons, or run
+    lengths) are optional; with segmentations, boxes are.
     """
 
     def __init__(self, path: Path) -> None:
@@ -257,12 +254,9 @@ class CocoResults:
         """The proposals of an image of this name, width and height; None if the file has none for it.
 
         Args:
-            name: What it is called in its data set.
+            name: Its name in its data set.
             size: Its width and height.
-            file_name: What its file is called, where that is another name: 36979.jpg of Flickr30k's image 36979.
-
-        Raises:
-            DataError: They are broken, or not of this image.
+            file_name: The name of its file, if it differs: 36979.jpg of Flickr30k's image 36979.
         """
         names = dict.fromkeys(filter(None, (name, file_name)))
         known = [each for each in names if self._is_named(each)]
@@ -274,7 +268,7 @@ class CocoResults:
         return name in self._ids or PurePosixPath(name).name in self._ids
 
     def _keys(self, name: str) -> list[int | str]:
-        """What the image's id may be, most certain first."""
+        """The possible ids of an image, most certain first."""
         file = PurePosixPath(name)
         if self._is_named(name):
             return [self._ids.get(name, self._ids.get(file.name, name))]
@@ -310,12 +304,12 @@ def _proposals(entries: list[dict[str, Any]], size: tuple[int, int]) -> Proposal
         raise DataError("some proposals have a segmentation and others have none")
     if masked:
         segments = segments_of_pixels(size[::-1], list(_masks(entries, size)))
-        return best_first(size, segment_boxes(segments), ranks, segments)
+        return sorted_proposals(size, segment_boxes(segments), ranks, segments)
     rows = _numbers([entry.get("bbox") for entry in entries], "boxes")
     if rows.ndim != 2 or rows.shape[1] != 4:
         raise DataError("each proposal needs a 'bbox' of four numbers: x, y, width, height")
     rows[:, 2:] += rows[:, :2]
-    return best_first(size, checked_boxes(rows, size), ranks)
+    return sorted_proposals(size, checked_boxes(rows, size), ranks)
 
 
 def _numbers(values: list[Any], what: str) -> NDArray[np.float64]:
@@ -326,7 +320,7 @@ def _numbers(values: list[Any], what: str) -> NDArray[np.float64]:
 
 
 def _masks(entries: list[dict[str, Any]], size: tuple[int, int]) -> Iterator[NDArray[np.int32]]:
-    """The pixels of each, as long as they are not too many together."""
+    """The pixels of each, limited in their total number."""
     total = 0
     for entry in entries:
         pixels = _pixels(entry["segmentation"], size)
@@ -341,3 +335,77 @@ def _pixels(segmentation: Any, size: tuple[int, int]) -> NDArray[np.int32]:
     if len(pixels) == 0:
         raise DataError("the segmentation of a proposal has no pixels")
     return pixels
+
+
+# The cache: segmenting an image takes a second, reading the segments some milliseconds.
+
+
+class Cached:
+    """A source that computes the proposals of an image once, and then reads them from a folder.
+
+    The key is a hash of the image's pixels and of the settings and the version of the proposer. Files are written
+    atomically, so any number of processes may share a folder. Damaged files are replaced.
+
+    Attributes:
+        read: The number of images found in the folder.
+        made: The number of images computed.
+        damaged: The number of those whose file could not be read.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from excite.grounding.proposals import Hierarchy
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     source = Cached(Hierarchy(), Path(folder))
+        ...     first, again = (source.of(Image.new("RGB", (8, 8)), "black.png") for _ in range(2))
+        ...     source.made, source.read
+        (1, 1)
+    """
+
+    def __init__(self, proposer: Proposer, folder: Path) -> None:
+        self.proposer = proposer
+        self.folder = folder
+        self.read = self.made = self.damaged = 0
+
+    def of(self, picture: Image.Image, name: str, path: Path | None = None) -> Proposals:  # noqa: ARG002 - the pixels tell
+        """The proposals of an image."""
+        file = self._file(picture)
+        found = self._load(file, picture.size)
+        if found is None:
+            found = self.proposer(picture)
+            _save(found, file)
+            self.made += 1
+        else:
+            self.read += 1
+        return check_any(found, name)
+
+    def _file(self, picture: Image.Image) -> Path:
+        facts = [FORMAT, self.proposer.name, self.proposer.version, repr(self.proposer), picture.mode, picture.size]
+        digest = hashlib.sha256(repr(facts).encode())
+        digest.update(picture.tobytes())
+        key = digest.hexdigest()[:40]
+        return self.folder / self.proposer.name / key[:2] / f"{key[2:]}.npz"
+
+    def _load(self, file: Path, size: tuple[int, int]) -> Proposals | None:
+        if not file.exists():
+            return None
+        try:
+            return from_arrays(read_npz(file), size)
+        except DataError:
+            self.damaged += 1
+            return None
+
+
+def _save(proposals: Proposals, path: Path) -> None:
+    arrays = proposals.arrays()
+    if "parts" in arrays:
+        arrays["parts"] = _narrow(shrink_parts(arrays["parts"], LONGEST))
+        arrays["members"] = _narrow(arrays["members"])
+    atomic_write(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
+
+
+def _narrow(numbers: NDArray[np.int32]) -> NDArray[np.integer[Any]]:
+    """As int16 where that is enough: half the file."""
+    fits = numbers.size == 0 or numbers.max() <= np.iinfo(np.int16).max
+    return numbers.astype(np.int16) if fits else numbers

@@ -1,4 +1,12 @@
-"""Segments from a hierarchy of regions: the part of MCG that can be had as a library, and our own choice from it."""
+"""Segments from a hierarchical segmentation (the part of MCG that higra has), ranked by our own score.
+
+A tree of segments is built by merging across the weakest borders (`build_tree`). The candidates are its nodes, and
+unions of two to four neighbours: an object often has parts that look different, such as a shirt and trousers, of which
+no single node is the whole. The score has four terms, whose weights are those of a linear model, fitted on images of
+PASCAL VOC, of how well a region's box fits an annotated one, rounded. Twenty further terms (shape, position, make-up of
+the region), and boosted trees instead of a linear model, found more objects in some of the other images and fewer in
+others.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +19,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from excite.errors import ExciteError
-from excite.grounding.proposals.base import Proposals, Segments
+from excite.grounding.proposals.base import (
+    Proposals,
+    Segments,
+    enlarge_boxes,
+    enlarge_parts,
+    segments_of_pieces,
+    shrink,
+)
 from excite.grounding.proposals.edges import edge_strength
 
 if TYPE_CHECKING:
@@ -24,16 +39,28 @@ if TYPE_CHECKING:
     Union = tuple[tuple[int, ...], float, float]
     Borders = dict[int, tuple[float, float]]
 
+SIZE, CONTRAST, INNER, TOUCHING = 0.1, 0.5, 0.5, -0.15
+"""Weights of the score: doubling the box is worth as much as 14 % of the strongest border."""
+
+MOST_NEIGHBOURS = 5
+"""A segment is joined with so many of its neighbours, those with the longest common border first."""
+
+SMALLEST = 0.001
+"""The least share of the image that a segment covers: there are thousands of smaller ones."""
+
+SCALES = (1.5, 3.0, 6.0)
+"""In pixels of the shrunk image: the finest locates the borders, the mean of all gives their strength."""
+
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Proposes the segments of an image that look most like things, alone and joined with their neighbours.
+    """Proposes the segments of an image that look most like objects, single and joined with their neighbours.
 
     Attributes:
-        count: How many at most; a plain image has fewer.
-        most_alike: The boxes of two proposals have at most this in common (their IoU). Lower finds more things with
-            few proposals, higher fits them better with many.
-        longest: Pixels of the longer side at which segments are found.
+        count: The largest number of proposals; a plain image has fewer.
+        most_alike: The largest IoU of two boxes. Lower finds more objects with few proposals, higher fits them better
+            with many.
+        longest: The longer side of the image that is segmented, in pixels.
 
     Example:
         >>> from PIL import Image
@@ -56,28 +83,16 @@ class Hierarchy:
         Raises:
             ExciteError: higra is not installed.
         """
-        from excite.grounding.proposals.base import enlarged_boxes, enlarged_parts, segments_of_pieces, shrunk
-
-        small = shrunk(picture, self.longest)
-        tree = grow_tree(np.asarray(small))
+        small = shrink(picture, self.longest)
+        tree = build_tree(np.asarray(small))
         regions = join_neighbours(tree)
         boxes = region_boxes(tree, regions)
         scores = region_scores(tree, regions, boxes)
-        kept = differing(boxes, scores, self.count, self.most_alike)
+        kept = suppress_overlapping(boxes, scores, self.count, self.most_alike)
         found = segments_of_pieces(tree.labels, tree.leaves_of(regions.nodes[kept]))
-        segments = Segments(enlarged_parts(found.parts, picture.size), found.starts, found.members)
-        places = enlarged_boxes(boxes[kept], small.size, picture.size)
-        return Proposals(picture.size, places, scores[kept].astype(np.float32), segments)
-
-
-# Which regions look like things: our own cheap score, and a choice of the best that differ.
-#
-# The score has four terms, whose weights come from images of PASCAL VOC: a linear model of how well a region's box
-# fits an annotated one, rounded. Twenty further terms (shape, position, how the region is made up), and boosted trees
-# instead of a linear model, found more things in some of the other images and fewer in others.
-
-SIZE, CONTRAST, INNER, TOUCHING = 0.1, 0.5, 0.5, -0.15
-"""Weights: doubling the box is worth as much as 14 % of the strongest border."""
+        segments = Segments(enlarge_parts(found.parts, picture.size), found.starts, found.members)
+        enlarged = enlarge_boxes(boxes[kept], small.size, picture.size)
+        return Proposals(picture.size, enlarged, scores[kept].astype(np.float32), segments)
 
 
 def region_boxes(tree: SegmentTree, regions: Regions) -> NDArray[np.int64]:
@@ -90,7 +105,7 @@ def region_boxes(tree: SegmentTree, regions: Regions) -> NDArray[np.int64]:
 
 
 def region_scores(tree: SegmentTree, regions: Regions, boxes: Array) -> NDArray[np.float64]:
-    """How much each region looks like a thing: large, with a strong border, not along the image's own border."""
+    """How much each region looks like an object: large, with a strong border, not along the image's own border."""
     nodes = regions.nodes
     there = nodes >= 0
 
@@ -102,21 +117,21 @@ def region_scores(tree: SegmentTree, regions: Regions, boxes: Array) -> NDArray[
     strongest = max(float(tree.heights.max()), float(np.finfo(np.float32).tiny))  # a plain image has no border at all
     length = np.maximum(summed(tree.edge_length) - 2 * regions.inner_length, 1)
     contrast = (summed(tree.edge_sum) - 2 * regions.inner_sum) / length / strongest
-    inner = np.where(there, tree.heights[nodes], 0).max(axis=1) / strongest  # parts that are found together, high up
+    inner = np.where(there, tree.heights[nodes], 0).max(axis=1) / strongest
     touching = np.sqrt(summed(tree.touching) / (2 * (height + width)))
     return np.asarray(SIZE * np.log(size) + CONTRAST * contrast + INNER * inner + TOUCHING * touching)
 
 
-def differing(boxes: Array, scores: Array, count: int, most: float) -> NDArray[np.int64]:
-    """The best so many, best first, no two of whose boxes have more than ``most`` in common (their IoU).
+def suppress_overlapping(boxes: Array, scores: Array, count: int, most: float) -> NDArray[np.int64]:
+    """Greedy non-maximum suppression: the best ``count``, best first, no two boxes with an IoU above ``most``.
 
     Example:
         >>> boxes = np.array([[0, 0, 10, 10], [0, 0, 10, 9], [20, 0, 30, 10]])
-        >>> differing(boxes, np.array([0.5, 0.9, 0.1]), 10, 0.8).tolist()
+        >>> suppress_overlapping(boxes, np.array([0.5, 0.9, 0.1]), 10, 0.8).tolist()
         [1, 2]
     """
     order = np.argsort(-scores, kind="stable")
-    first = np.unique(boxes[order], axis=0, return_index=True)[1]  # equal boxes are many, and quick to be rid of
+    first = np.unique(boxes[order], axis=0, return_index=True)[1]  # equal boxes are many, and quick to remove
     order = order[np.sort(first)]
     x0, y0, x1, y1 = boxes[order].astype(np.float32).T
     area = (x1 - x0) * (y1 - y0)
@@ -133,25 +148,13 @@ def differing(boxes: Array, scores: Array, count: int, most: float) -> NDArray[n
     return np.array(kept, np.int64)
 
 
-# Regions of a tree of segments, alone and joined with their neighbours: what may be a thing.
-#
-# A thing has often parts that look different, such as a shirt and trousers: no segment of the tree is the whole of
-# it, but two, three or four of them that touch are.
-
-MOST_NEIGHBOURS = 5
-"""With how many of its neighbours, those with the longest common border first, a segment is joined."""
-
-SMALLEST = 0.001
-"""Segments below this share of the image are not looked at: there are thousands of them."""
-
-
 @dataclass(frozen=True, eq=False)
 class Regions:
     """Candidates for proposals.
 
     Attributes:
-        nodes: One to four nodes of the tree each [candidates, 4]; -1 where there are fewer.
-        inner_length: How long the borders between these nodes are [candidates].
+        nodes: One to four nodes of the tree each, padded with -1 [candidates, 4].
+        inner_length: The length of the borders between these nodes [candidates].
         inner_sum: The strength of those borders, summed along them [candidates].
     """
 
@@ -161,14 +164,13 @@ class Regions:
 
 
 def join_neighbours(tree: SegmentTree) -> Regions:
-    """All nodes that are large enough, and the unions of one with up to three that it touches.
+    """All nodes that are large enough, and the unions of one with up to three neighbours.
 
-    Two nodes are neighbours if some level of the tree has both of them side by side. Going up through the tree,
-    each new node meets those that are there at that moment, so that each union is met exactly once.
+    Two nodes are neighbours if some level of the tree has both of them side by side. Each new node, from the leaves to
+    the root, is joined with the nodes of its own level, so that each union occurs exactly once.
 
     Example:
-        >>> from excite.grounding.proposals.hierarchy import grow_tree
-        >>> join_neighbours(grow_tree(np.zeros((9, 9, 3), np.uint8))).nodes.tolist()
+        >>> join_neighbours(build_tree(np.zeros((9, 9, 3), np.uint8))).nodes.tolist()
         [[0, -1, -1, -1]]
     """
     found = list(_unions(tree))
@@ -179,7 +181,7 @@ def join_neighbours(tree: SegmentTree) -> Regions:
 
 
 def _unions(tree: SegmentTree) -> Iterator[Union]:
-    """For each node and union: its nodes, and the length and strength of the borders between them."""
+    """The nodes of each candidate, and the length and strength of the borders between them."""
     leaves = len(tree.neighbours)
     around = {leaf: dict(borders) for leaf, borders in enumerate(tree.neighbours)}
     children: dict[int, list[int]] = {}
@@ -195,7 +197,7 @@ def _unions(tree: SegmentTree) -> Iterator[Union]:
 
 
 def _merge(around: dict[int, Borders], node: int, children: list[int]) -> None:
-    """A new node takes the place of its children, and has their neighbours."""
+    """Replace children by their parent, which inherits their neighbours."""
     mine: Borders = {}
     for child in children:
         for other, (length, strength) in around.pop(child).items():
@@ -210,7 +212,7 @@ def _merge(around: dict[int, Borders], node: int, children: list[int]) -> None:
 
 
 def _joined(node: int, around: dict[int, Borders], large: list[bool]) -> Iterator[Union]:
-    """The unions of a node with one to three of its neighbours that came before it."""
+    """The unions of a node with one to three of its earlier neighbours."""
     mine = around[node]
     near = [other for other in mine if other < node and large[other]]
     near = sorted(near, key=lambda other: (-mine[other][0], other))[:MOST_NEIGHBOURS]
@@ -221,25 +223,19 @@ def _joined(node: int, around: dict[int, Borders], large: list[bool]) -> Iterato
             yield (node, *others), sum(length for length, _ in borders), sum(strength for _, strength in borders)
 
 
-# A tree of segments: from thousands of small ones to the whole image, weakest border first.
-
-SCALES = (1.5, 3.0, 6.0)
-"""In pixels of the shrunk image: the finest tells where borders are, all together tell how strong they are."""
-
-
 @dataclass(frozen=True, eq=False)
 class SegmentTree:
-    """Segments of an image, two of which make the next one, until the last is the whole image.
+    """A binary tree of segments, from thousands of small ones to the whole image, weakest border first.
 
     Attributes:
         labels: The leaf of each pixel [height, width].
-        parents: The node that each node is part of [nodes]; the root is its own.
-        heights: How strong the border was that fell when each node was made [nodes]; zero for leaves.
+        parents: The parent of each node [nodes]; the root is its own.
+        heights: The strength of the border between a node's children [nodes]; zero for leaves.
         area: Pixels of each node [nodes].
         boxes: The half-open box around each node [nodes, 4].
-        edge_length: How long each node's border within the image is [nodes].
+        edge_length: The length of each node's border within the image [nodes].
         edge_sum: The strength of that border, summed along it [nodes].
-        touching: How many pixels of each node lie at the image's own border [nodes].
+        touching: The pixels of each node at the image's own border [nodes].
         neighbours: For each leaf, its neighbours with the length and the summed strength of the common border.
     """
 
@@ -254,14 +250,14 @@ class SegmentTree:
     neighbours: list[Borders]
 
     def leaves_of(self, nodes: Array) -> list[NDArray[np.int64]]:
-        """The leaves of each union of nodes [unions, nodes of each], -1 where there are fewer."""
+        """The leaves of each union of nodes [unions, nodes of each], padded with -1."""
         leaves = len(self.neighbours)
         counts = np.ones(len(self.parents), np.int64)
         counts[leaves:] = 0
         parents = self.parents.tolist()
         for node, parent in enumerate(parents[:-1]):
             counts[parent] += counts[node]
-        starts = np.zeros(len(parents), np.int64)  # where a node's leaves begin when those of each node lie together
+        starts = np.zeros(len(parents), np.int64)  # of a node's leaves, in an order where those of each are contiguous
         free = starts.copy()
         for node in range(len(parents) - 2, -1, -1):
             parent = parents[node]
@@ -272,7 +268,7 @@ class SegmentTree:
         return [np.concatenate([order[starts[node] : ends[node]] for node in row if node >= 0]) for row in nodes]
 
 
-def grow_tree(picture: NDArray[np.uint8]) -> SegmentTree:
+def build_tree(picture: NDArray[np.uint8]) -> SegmentTree:
     """The tree of an image [height, width, 3].
 
     Raises:
@@ -281,7 +277,7 @@ def grow_tree(picture: NDArray[np.uint8]) -> SegmentTree:
     Example:
         >>> picture = np.zeros((20, 30, 3), np.uint8)
         >>> picture[5:15, 10:20] = 255
-        >>> tree = grow_tree(picture)
+        >>> tree = build_tree(picture)
         >>> tree.boxes[-1].tolist(), [10, 5, 20, 15] in tree.boxes.tolist()
         ([0, 0, 30, 20], True)
     """
@@ -295,10 +291,10 @@ def grow_tree(picture: NDArray[np.uint8]) -> SegmentTree:
     weights = [values for values in weights if higra.labelisation_watershed(graph, values).max() > 1]
     if not weights:  # higra takes no graph without borders
         return _one_segment(shape)
-    twice = 2 * maps[1][1]  # a border seen from its other side is the same border: directions half a turn apart are one
+    twice = 2 * maps[1][1]  # directions half a turn apart are the same border
     cosine, sine = _on_edges(higra, graph, np.cos(twice)), _on_edges(higra, graph, np.sin(twice))
     direction = np.remainder(np.arctan2(sine, cosine) / 2, np.pi)
-    others = tuple(weights[1:]) or (weights[0],)  # higra asks for at least one
+    others = tuple(weights[1:]) or (weights[0],)  # higra needs at least one
     tree, heights = higra.multiscale_mean_pb_hierarchy(graph, weights[0], others, shape, direction)
     if tree.num_leaves() == 1:
         return _one_segment(shape)
@@ -309,7 +305,7 @@ def _higra() -> Any:
     try:
         if "higra" not in sys.modules:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Python finds fault with backslashes in its texts when it compiles it
+                warnings.simplefilter("ignore")  # invalid escapes, when Python compiles it
                 import higra
         import higra
     except ImportError:
@@ -318,12 +314,12 @@ def _higra() -> Any:
 
 
 def _on_edges(higra: Any, graph: Any, values: Array) -> Array:
-    """From each pixel to the borders between two pixels."""
+    """The mean of the two pixels of each edge."""
     return np.asarray(higra.weight_graph(graph, values.astype(np.float64), higra.WeightFunction.mean))
 
 
 def _one_segment(shape: tuple[int, ...]) -> SegmentTree:
-    """The tree of an image in which there is nothing to tell apart."""
+    """The tree of an image without borders."""
     height, width = shape
     none = np.zeros(1)
     box = np.array([[0, 0, width, height]], np.int64)
@@ -333,7 +329,7 @@ def _one_segment(shape: tuple[int, ...]) -> SegmentTree:
 
 
 def _measured(higra: Any, tree: Any, heights: Array, strength: Array, shape: tuple[int, ...]) -> SegmentTree:
-    """What can be said of each node, from what can be said of the leaves and of the borders between them."""
+    """The tree with the measurements of its nodes, summed from those of the leaves and of the borders between them."""
     rag, count, leaves = tree.leaf_graph, tree.num_vertices(), tree.num_leaves()
     labels = np.asarray(higra.CptRegionAdjacencyGraph.get_vertex_map(rag)).reshape(shape).astype(np.int32)
     border = np.asarray(higra.CptRegionAdjacencyGraph.get_edge_map(rag)).astype(np.int64)
@@ -343,11 +339,14 @@ def _measured(higra: Any, tree: Any, heights: Array, strength: Array, shape: tup
     ends = tuple(np.asarray(nodes).astype(np.int64) for nodes in rag.edge_list())
     meeting = np.asarray(tree.lowest_common_ancestor(*ends)).astype(np.int64)
 
+    inside = np.zeros(shape, bool)
+    inside[1:-1, 1:-1] = True
+
     def summed(values: Array) -> Array:
         return np.asarray(higra.accumulate_sequential(tree, values.astype(np.float64), higra.Accumulators.sum))
 
     def outside(amounts: Array) -> Array:
-        """A border is one of both its leaves, of no node that has both of them inside."""
+        """Sums of the borders of each node: a border counts for both its leaves, and for no node that has both."""
         at_leaves = sum(np.bincount(nodes, amounts, leaves) for nodes in ends)
         gone = np.bincount(meeting, amounts, count)
         within = higra.accumulate_and_add_sequential(tree, gone, np.zeros(leaves), higra.Accumulators.sum)
@@ -361,25 +360,18 @@ def _measured(higra: Any, tree: Any, heights: Array, strength: Array, shape: tup
         boxes=_node_boxes(higra, tree, labels),
         edge_length=outside(length),
         edge_sum=outside(total),
-        touching=summed(np.bincount(_rim(labels), minlength=leaves)),
+        touching=summed(np.bincount(labels[~inside], minlength=leaves)),
         neighbours=_neighbours(leaves, ends, length, total),
     )
-
-
-def _rim(labels: Array) -> Array:
-    """The leaves of the pixels at the image's border, each pixel once."""
-    rim = np.ones(labels.shape, bool)
-    rim[1:-1, 1:-1] = False
-    return labels[rim]
 
 
 def _node_boxes(higra: Any, tree: Any, labels: Array) -> NDArray[np.int64]:
     rows, columns = np.indices(labels.shape)
     flat, leaves = labels.ravel(), tree.num_leaves()
     sides = []
-    for places, grows in ((columns, False), (rows, False), (columns + 1, True), (rows + 1, True)):
+    for at, grows in ((columns, False), (rows, False), (columns + 1, True), (rows + 1, True)):
         at_leaves = np.full(leaves, 0 if grows else max(labels.shape), np.int64)
-        (np.maximum if grows else np.minimum).at(at_leaves, flat, places.ravel())
+        (np.maximum if grows else np.minimum).at(at_leaves, flat, at.ravel())
         accumulator = higra.Accumulators.max if grows else higra.Accumulators.min
         sides.append(higra.accumulate_sequential(tree, at_leaves.astype(np.float64), accumulator))
     return np.stack(sides, axis=1).astype(np.int64)

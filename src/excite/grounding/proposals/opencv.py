@@ -1,4 +1,9 @@
-"""What both proposers of OpenCV need."""
+"""EdgeBoxes and selective search, from OpenCV's extra modules.
+
+EdgeBoxes begins with a map of edges and their directions. Its authors took it from structured forests, whose trained
+model OpenCV does not include. By default the edges are our own: changes of colours and texture at a fine and a coarser
+scale. With a model file (``model.yml.gz`` of OpenCV's extra test data) they are the authors'.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from excite.errors import ExciteError, ModelError
-from excite.grounding.proposals.base import Proposals
+from excite.grounding.proposals.base import Proposals, checked_scores, enlarge_boxes, shrink, sorted_proposals
+from excite.grounding.proposals.edges import edge_strength
+from excite.grounding.proposals.hierarchy import suppress_overlapping
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,75 +25,34 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-
-def opencv() -> Any:
-    """The package ``cv2``, if it has what proposals need.
-
-    Raises:
-        ExciteError: It is not installed, or without its extra modules.
-
-    Example:
-        >>> hasattr(opencv(), "ximgproc")
-        True
-    """
-    try:
-        import cv2
-    except ImportError:
-        raise ExciteError("these proposals need OpenCV: pip install 'excite[proposals]'") from None
-    if not hasattr(cv2, "ximgproc"):
-        raise ExciteError(
-            "these proposals need OpenCV's extra modules: pip install 'excite[proposals]', no other OpenCV"
-        )
-    return cv2
-
-
-def corners(rectangles: Any) -> NDArray[np.float32]:
-    """OpenCV's x, y, width, height as half-open boxes.
-
-    Example:
-        >>> corners([[1, 2, 3, 4]]).tolist()
-        [[1.0, 2.0, 4.0, 6.0]]
-    """
-    boxes = np.asarray(rectangles, np.float32).reshape(-1, 4).copy()
-    boxes[:, 2:] += boxes[:, :2]
-    return boxes
-
-
-# EdgeBoxes, as OpenCV has it: boxes that hold whole contours.
-#
-# EdgeBoxes begins with a map of edges and their directions. Its authors took it from structured forests, whose
-# trained model OpenCV does not bring along. Without one, the edges are our own: where the mixture of colours changes,
-# at a fine and a coarser scale. With a model file (``model.yml.gz`` of OpenCV's extra test data) they are the
-# authors'.
-
 SMALLEST = 0.0015
-"""Boxes below this share of the image are not looked for: there would be too many of them."""
+"""The least share of the image that a box covers: there would be too many smaller ones."""
 
 SMALLEST_SIDE = 8
-"""OpenCV's search needs some room; in smaller images there is nothing to find anyway."""
+"""The least side of an image for OpenCV's search."""
 
 OPTIONS = """
 stride shrinkNumber patchSize patchInnerSize numberOfGradientOrientations selfsimilarityGridSize numberOfTrees
 numberOfTreesToEvaluate
 """.split()
-"""What OpenCV divides by, so that it must be there."""
+"""The options that OpenCV divides by, so that they must be there."""
 
 TREES = ("childs", "featureIds", "thresholds", "edgeBoundaries", "edgeBins")
 
 BRIGHT = 99
-"""The edge at this percentile counts as a full one, so that faint and strong images are searched alike."""
+"""The percentile of the edge strength that is scaled to 1, for faint and strong images alike."""
 
 
 @dataclass(frozen=True)
 class EdgeBoxes:
-    """Proposes boxes by EdgeBoxes.
+    """Proposes boxes that hold whole contours, by EdgeBoxes.
 
     Attributes:
-        count: How many at most.
-        model: A file with a structured forest, as OpenCV reads it; blank for our own edges.
-        step: How finely boxes are tried, OpenCV's ``alpha``.
-        most_alike: Two boxes have at most this in common (their IoU), OpenCV's ``beta``.
-        longest: Pixels of the longer side of the image that is searched.
+        count: The largest number of boxes.
+        model: A file with a structured forest for OpenCV; blank for our own edges.
+        step: The step of the sliding windows, OpenCV's ``alpha``.
+        most_alike: The largest IoU of two boxes, OpenCV's ``beta``.
+        longest: The longer side of the image that is searched, in pixels.
 
     Example:
         >>> from PIL import Image
@@ -110,12 +76,10 @@ class EdgeBoxes:
 
         Raises:
             ExciteError: OpenCV with its extra modules is not installed.
-            ModelError: The model file is not there or is none.
+            ModelError: The model file is missing or is none.
         """
-        from excite.grounding.proposals.base import best_first, enlarged_boxes, shrunk
-
         cv2 = opencv()
-        small = shrunk(picture, self.longest)
+        small = shrink(picture, self.longest)
         shown = np.asarray(small)
         strength, direction = _model_edges(shown, self.model) if self.model else _own_edges(shown)
         if min(small.size) < SMALLEST_SIDE or not strength.any():
@@ -125,14 +89,12 @@ class EdgeBoxes:
             alpha=self.step, beta=self.most_alike, maxBoxes=self.count, minBoxArea=SMALLEST * strength.size
         )
         found, scores = search.getBoundingBoxes(strength, direction)
-        boxes = enlarged_boxes(np.minimum(corners(found), small.size * 2), small.size, picture.size)
-        return best_first(picture.size, boxes, np.asarray(scores, np.float32).reshape(-1))
+        boxes = enlarge_boxes(np.minimum(corners(found), small.size * 2), small.size, picture.size)
+        return sorted_proposals(picture.size, boxes, np.asarray(scores, np.float32).reshape(-1))
 
 
 def _own_edges(shown: Array) -> tuple[Array, Array]:
     """Edges one pixel wide with a strength from 0 to 1, and the direction across each of them."""
-    from excite.grounding.proposals.edges import edge_strength
-
     maps = edge_strength(shown, (1.5, 3.0))
     strength = np.mean([strength for strength, _ in maps], axis=0)
     direction = maps[1][1]
@@ -141,7 +103,7 @@ def _own_edges(shown: Array) -> tuple[Array, Array]:
 
 
 def _thinned(strength: Array, direction: Array) -> Array:
-    """Only the crests: what is weaker than its neighbour on either side across the edge goes."""
+    """Non-maximum suppression across the edges: 0 where a neighbour across the edge is stronger."""
     height, width = strength.shape
     rows, columns = np.indices(strength.shape)
     down, right = np.rint(np.sin(direction)).astype(int), np.rint(np.cos(direction)).astype(int)
@@ -161,13 +123,13 @@ def _model_edges(shown: Array, model: str) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=1)
 def _forest(model: str) -> Any:
-    """The structured forest in a file. Checked here, because OpenCV takes a file without one, and then crashes."""
+    """The structured forest in a file. Checked here, because OpenCV accepts a file without one, and then crashes."""
     cv2 = opencv()
     if not Path(model).is_file():
         raise ModelError(f"there is no edge model {model!r}: give the file of a structured forest, or none.")
     try:
         nodes = cv2.FileStorage(model, cv2.FILE_STORAGE_READ)
-    except (cv2.error, SystemError):  # of a file that is none of OpenCV's, Python's own part of OpenCV says no more
+    except (cv2.error, SystemError):
         raise ModelError(f"the edge model {model!r} cannot be read: it is no file of OpenCV.") from None
     options = nodes.getNode("options")
     known = options.isMap() and all(options.getNode(name).isInt() for name in OPTIONS)
@@ -178,21 +140,18 @@ def _forest(model: str) -> Any:
     return cv2.ximgproc.createStructuredEdgeDetection(model)
 
 
-# Selective search, as OpenCV has it: boxes around segments that grow together by colour, texture, size and fill.
-
-
 @dataclass(frozen=True)
 class SelectiveSearch:
-    """Proposes boxes by selective search.
+    """Proposes boxes around segments merged by colour, texture, size and fill: selective search.
 
-    OpenCV gives the boxes in an order of chance, another one each time, and no scores. So the larger ones come
-    first here, which is the order in which the segments were joined, turned round; a score is no more than that.
+    OpenCV gives the boxes in random order and without scores. Here the larger ones come first, which is the reversed
+    order of merging; a score is no more than that.
 
     Attributes:
-        count: How many at most.
+        count: The largest number of boxes.
         quality: More colour spaces and finer segments: ten times as slow.
-        most_alike: Two boxes have at most this in common (their IoU).
-        longest: Pixels of the longer side of the image that is searched.
+        most_alike: The largest IoU of two boxes.
+        longest: The longer side of the image that is searched, in pixels.
 
     Example:
         >>> from PIL import Image
@@ -214,16 +173,38 @@ class SelectiveSearch:
         Raises:
             ExciteError: OpenCV with its extra modules is not installed.
         """
-        from excite.grounding.proposals.base import checked_scores, enlarged_boxes, shrunk
-        from excite.grounding.proposals.hierarchy import differing
-
         cv2 = opencv()
-        small = shrunk(picture, self.longest)
+        small = shrink(picture, self.longest)
         search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
         search.setBaseImage(np.ascontiguousarray(np.asarray(small)[..., ::-1]))
         (search.switchToSelectiveSearchQuality if self.quality else search.switchToSelectiveSearchFast)()
         found = np.unique(corners(search.process()), axis=0)
         area = (found[:, 2:] - found[:, :2]).prod(axis=1)
-        kept = differing(found, area, self.count, self.most_alike)
-        boxes = enlarged_boxes(found[kept], small.size, picture.size)
+        kept = suppress_overlapping(found, area, self.count, self.most_alike)
+        boxes = enlarge_boxes(found[kept], small.size, picture.size)
         return Proposals(picture.size, boxes, checked_scores(None, len(kept)))
+
+
+def opencv() -> Any:
+    """The package ``cv2`` with its extra modules, or an `ExciteError` that names the remedy."""
+    try:
+        import cv2
+    except ImportError:
+        raise ExciteError("these proposals need OpenCV: pip install 'excite[proposals]'") from None
+    if not hasattr(cv2, "ximgproc"):
+        raise ExciteError(
+            "these proposals need OpenCV's extra modules: pip install 'excite[proposals]', no other OpenCV"
+        )
+    return cv2
+
+
+def corners(rectangles: Any) -> NDArray[np.float32]:
+    """OpenCV's x, y, width, height as half-open boxes.
+
+    Example:
+        >>> corners([[1, 2, 3, 4]]).tolist()
+        [[1.0, 2.0, 4.0, 6.0]]
+    """
+    boxes = np.asarray(rectangles, np.float32).reshape(-1, 4).copy()
+    boxes[:, 2:] += boxes[:, :2]
+    return boxes

@@ -1,7 +1,7 @@
 """Make every fault of the catalogue in tests/faults, and write down what was seen.
 
-    python recipes/faults.py --out docs/trust/faults.json            about half an hour on two cores
-    python recipes/faults.py --out faults.json --only "tags clean"   one command; what the file says of others stays
+    python dev/faults.py --out docs/trust/faults.json            about half an hour on two cores
+    python dev/faults.py --out faults.json --only "tags clean"   one command; what the file says of others stays
 
 Each fault is really made: signals, a small disk that is full or read-only, inputs that vanish, workers that are killed.
 """
@@ -49,7 +49,7 @@ def main() -> None:
         records = [record for record in before["records"] if record["command"] != asked.only] + records
     failed = [record for record in records if not record["resumed"].startswith("identical")]
     about = {
-        "made_by": "python recipes/faults.py --out docs/trust/faults.json",
+        "made_by": "python dev/faults.py --out docs/trust/faults.json",
         "date": datetime.now(UTC).date().isoformat(),
         "cores": os.cpu_count(),
         "torch": version("torch"),

@@ -1,8 +1,8 @@
 """Broken and hostile files for every reader of excite: none may crash, hang, fill the memory or end in a traceback.
 
-python recipes/fuzz.py --cases 200000 --workers 2 --out docs/trust/fuzz.json   all readers; start it again to resume
-python recipes/fuzz.py --reader "VOC XML" --case 17 --save broken.xml          one case once more, in this process
-python recipes/fuzz.py --guided 60 --reader prototxt                           new ways through the code (atheris)
+python dev/fuzz.py --cases 200000 --workers 2 --out docs/trust/fuzz.json   all readers; start it again to resume
+python dev/fuzz.py --reader "VOC XML" --case 17 --save broken.xml          one case once more, in this process
+python dev/fuzz.py --guided 60 --reader prototxt                           new ways through the code (atheris)
 
 What counts as fine, and which readers there are, is told by tests/fuzz. The record holds no failures, or it says which.
 """
@@ -53,7 +53,7 @@ def main() -> None:
     found = _hunted(names, given)
     readers = {name: {"entry": READERS[name].entry, **_facts(each), "code": _sign()} for name, each in found.items()}
     commands, others = _others(given)
-    record = _record([*commands, shlex.join(["python", "recipes/fuzz.py", *sys.argv[1:]])], others | readers)
+    record = _record([*commands, shlex.join(["python", "dev/fuzz.py", *sys.argv[1:]])], others | readers)
     if given.out:
         save_json(record, given.out)
         given.out.with_suffix(".jsonl").unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Write src/excite/vocabulary/wordnet.txt and persons.txt from WordNet 3.0, whose numbers name the classes of ImageNet.
 
-python recipes/make_wordnet_kinds.py /usr/share/wordnet        (Debian's package wordnet-base)
+python dev/make_wordnet_kinds.py /usr/share/wordnet        (Debian's package wordnet-base)
 
 wordnet.txt has one line for each kind of thing ("dog") that classes of ImageNet are below, at any depth: its number,
 its words, its classes. A word of several such kinds is on several lines. One more line lists the words of the classes
@@ -194,7 +194,7 @@ def main() -> None:
 
 def write(name: str, what: str, lines: list[str], licence: list[str]) -> None:
     """Write one of our texts, with the licence as that asks."""
-    head = [f"{what}, by WordNet 3.0; made by recipes/make_wordnet_kinds.py. WordNet's licence:", *licence]
+    head = [f"{what}, by WordNet 3.0; made by dev/make_wordnet_kinds.py. WordNet's licence:", *licence]
     text = "\n".join([*(f"# {line}".rstrip() for line in head), *lines]) + "\n"
     (VOCABULARY / name).write_text(text, encoding="utf-8")
     print(f"{VOCABULARY / name}: {len(lines)} lines")

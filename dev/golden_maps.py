@@ -1,8 +1,8 @@
 """The golden maps: what this version answers, for later versions to be held against.
 
-python recipes/golden_maps.py           shows how the answers of this code differ from the golden ones
-python recipes/golden_maps.py --write   shows it, and then writes the new ones to tests/golden
-python recipes/golden_maps.py --exact   how far they are from the same in double precision: what tolerances must cover
+python dev/golden_maps.py           shows how the answers of this code differ from the golden ones
+python dev/golden_maps.py --write   shows it, and then writes the new ones to tests/golden
+python dev/golden_maps.py --exact   how far they are from the same in double precision: what tolerances must cover
 
 The embedded classifiers look at photographs of scikit-image, by every method, at several layers; and small networks
 with random weights go through every family of rules. A map is kept at no more than 28 x 28 places.

@@ -1,6 +1,6 @@
 """Draws the figures of docs/theory.md: every number and every map in them is computed by the library.
 
-python recipes/theory_figures.py            (a minute; ten thousand walks take most of it)
+python dev/theory_figures.py            (a minute; ten thousand walks take most of it)
 
 Photographs are scikit-image's (free licences), the network is the embedded one. Colours are viridis: light is much.
 """

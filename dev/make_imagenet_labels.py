@@ -1,6 +1,6 @@
 """Write src/excite/vocabulary/imagenet.txt from LOC_synset_mapping.txt of the ImageNet challenge.
 
-python recipes/make_imagenet_labels.py ../shared/data/imagenet/LOC_synset_mapping.txt
+python dev/make_imagenet_labels.py ../shared/data/imagenet/LOC_synset_mapping.txt
 
 One line for each class, in the order of the classes: its WordNet number and its synonyms, parted by tabs.
 """

@@ -1,7 +1,7 @@
 """The metrics of `excite check` beside those of Quantus: the same numbers on the same small network.
 
-python recipes/compare_quantus.py            # compares what is recorded in docs/trust/quantus.json; needs no Quantus
-python recipes/compare_quantus.py --ask      # asks Quantus and records what it says
+python dev/compare_quantus.py            # compares what is recorded in docs/trust/quantus.json; needs no Quantus
+python dev/compare_quantus.py --ask      # asks Quantus and records what it says
 
 Quantus wants another build of OpenCV than excite's tests, so it is no part of them: install it beside, in an
 environment of its own, with
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.ask:
         expected, others, version = theirs()
-        record = {"made by": "python recipes/compare_quantus.py --ask", "quantus": version, "others": others}
+        record = {"made by": "python dev/compare_quantus.py --ask", "quantus": version, "others": others}
         save_json({**record, "found": expected}, options.record)
     record = json.loads(options.record.read_text(encoding="utf-8"))
     apart = gaps(ours(record["others"]), record["found"])

@@ -1,11 +1,11 @@
 """Measure what docs/numbers.md promises, and write it to docs/trust/numbers.json.
 
-python recipes/trust_numbers.py [PART ...] [--ledger excite-out/conservation.jsonl] [--data VOCdevkit/VOC2007]
+python dev/trust_numbers.py [PART ...] [--ledger excite-out/conservation.jsonl] [--data VOCdevkit/VOC2007]
 
 All parts, or those that are named; the others stay as they were.
 
 - architectures: float32 against float64, from the ledger of `excite bench conservation --seed 0`
-- golden: the same for the golden maps, as `python recipes/golden_maps.py --exact` prints it
+- golden: the same for the golden maps, as `python dev/golden_maps.py --exact` prints it
 - commands: `excite attend` and `excite bench pointing` in processes of their own, with 1 and 2 threads and workers
 - moved_by: how far maps move with two threads, and in a batch
 - checks: how long looking for NaN and infinity takes, of a map
@@ -62,7 +62,7 @@ def golden() -> Facts:
     gaps = exact_gaps()
     worst = max(gaps, key=gaps.__getitem__)
     middle = statistics.median(gaps.values())
-    return {"command": "python recipes/golden_maps.py --exact", "maps": len(gaps), "worst": gaps[worst],
+    return {"command": "python dev/golden_maps.py --exact", "maps": len(gaps), "worst": gaps[worst],
             "worst_map": worst, "median": middle}  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def main() -> None:
         "golden": golden,
     }
     facts: Facts = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
-    facts |= {"command": "python recipes/trust_numbers.py", "torch": torch.__version__}
+    facts |= {"command": "python dev/trust_numbers.py", "torch": torch.__version__}
     facts |= {name: parts[name]() for name in asked.parts or parts}
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     save_text(json.dumps(facts, indent=2) + "\n", RECORD)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 PAGES = {"README.md": "overview.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
-NOTEBOOK, TUTORIAL = "docs/tutorial.ipynb", "tutorial.md"  # recipes/site_notebook.py makes the one of the other
+NOTEBOOK, TUTORIAL = "docs/tutorial.ipynb", "tutorial.md"  # dev/site_notebook.py makes the one of the other
 FILES = {page: file for file, page in PAGES.items()}
 CELL = re.compile(r"<td.*?</td>", re.DOTALL)
 TOGETHER = re.compile(r"\d[\d.]* (?:\([\d.]+-[\d.]+\)|/ \d[\d.]*)")  # as in 48.0 (40.5-55.7) and in 17.7 / 13.8

@@ -1,7 +1,7 @@
 """Write down the public API of this version, one fact a line: docs/api/MINOR.txt.
 
-    python recipes/public_api.py            # write the list again
-    python recipes/public_api.py --check    # say in words what differs from it, and from the version before
+    python dev/public_api.py            # write the list again
+    python dev/public_api.py --check    # say in words what differs from it, and from the version before
 
 Listed are the names of `excite`, its errors, everything on the pages of docs/reference/, and every command with its
 arguments and options. What docs/versions.md promises is promised of these.
@@ -101,7 +101,7 @@ def broken(old: str, new: str) -> Iterator[str]:
 
 def lines() -> Iterator[str]:
     """The list."""
-    yield "# Written by `python recipes/public_api.py`; docs/versions.md says what is promised of it."
+    yield "# Written by `python dev/public_api.py`; docs/versions.md says what is promised of it."
     yield "\n# Python"
     for name in dict.fromkeys([*(f"excite.{one}" for one in excite.__all__), *documented()]):
         yield from about(name, found(name))

@@ -1,7 +1,7 @@
 """docs/trust.md: what was tried and found, from the records in docs/trust.
 
-python recipes/trust_page.py            # prints the page
-python recipes/trust_page.py --write    # writes its figures again, below the promises, which are made by people
+python dev/trust_page.py            # prints the page
+python dev/trust_page.py --write    # writes its figures again, below the promises, which are made by people
 
 Each record is made by the command that stands in it.
 """
@@ -18,7 +18,7 @@ from excite.io.files import save_text
 
 ROOT = Path(__file__).parents[1]
 PAGE, RECORDS = ROOT / "docs" / "trust.md", ROOT / "docs" / "trust"
-MARK = "<!-- from here on by recipes/trust_page.py -->"
+MARK = "<!-- from here on by dev/trust_page.py -->"
 TABLED = {"randomisation", "removal", "stability"}  # checks whose sentences do not say all
 AREAS = {"files": "Files", "faults": "Faults", "numbers": "Numbers", "supply": "Packages"}
 

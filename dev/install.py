@@ -1,6 +1,6 @@
 """Install excite from this checkout, with exactly the files that are written down (`make demo`, `make test`).
 
-    python recipes/install.py demo        # or serve, or dev: into the environment of the python that runs this
+    python dev/install.py demo        # or serve, or dev: into the environment of the python that runs this
 
 Every file that pip fetches has to have one of the hashes in locks/; the builder of the package itself is among them.
 Where no lock fits the machine, and with `--unlocked`, pip chooses under constraints.txt instead, and this says so.

@@ -1,8 +1,8 @@
 """excite beside captum, zennit, TorchRay and grad-cam: asks the packages, and keeps docs/comparison.md true.
 
-python recipes/compare_peers.py            # prints the page
-python recipes/compare_peers.py --write    # writes docs/comparison.md
-python recipes/compare_peers.py --check    # fails when that page says something else
+python dev/compare_peers.py            # prints the page
+python dev/compare_peers.py --write    # writes docs/comparison.md
+python dev/compare_peers.py --check    # fails when that page says something else
 
 Each cell is found by running the package, or by reading what its files declare. A package that is not installed is
 named, and its column is left as it stands. With --quick no well-known network is run, and those rows are left too.
@@ -20,7 +20,7 @@ from peers.table import GROUPS, answers, differences, headings, rewritten
 from excite.io.files import save_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "comparison.md"
-MEND = "python recipes/compare_peers.py --write"
+MEND = "python dev/compare_peers.py --write"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,6 +1,6 @@
 """Write src/excite/vocabulary/coco.txt from a list of words for the categories of COCO.
 
-python recipes/make_coco_words.py ../shared/data/coco/annotations/synonyms.json
+python dev/make_coco_words.py ../shared/data/coco/annotations/synonyms.json
 
 The list is a JSON object: a word of captions, and the category it means. One line for each category: its name and the
 other words for it, parted by tabs. Blank words are left out; blanks around and between words are made single.

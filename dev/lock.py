@@ -1,7 +1,7 @@
 """Write locks/: every package of our environments, pinned, with the hashes of all files that may be it (`make lock`).
 
-    python recipes/lock.py            # resolve under constraints.txt and write the files again
-    python recipes/lock.py --check    # is each locked file still published, and not taken back? writes nothing
+    python dev/lock.py            # resolve under constraints.txt and write the files again
+    python dev/lock.py --check    # is each locked file still published, and not taken back? writes nothing
 
 Versions are chosen by pip on Python 3.11, the lowest that is supported. For the other machines that supply/machines.py
 lists, the same versions are walked with their markers; whatever only they need is added. A machine for which a package
@@ -26,7 +26,7 @@ from supply.resolving import Package, chosen, needed
 
 BUILDER = ["editables"]  # what hatchling wants beside itself to install a checkout in place
 AUDIT = ["pip-audit"]
-TITLE = "# Written by `make lock` (recipes/lock.py); not to be edited."
+TITLE = "# Written by `make lock` (dev/lock.py); not to be edited."
 Pins = dict[str, Package]
 Places = dict[str, frozenset[Machine]]
 

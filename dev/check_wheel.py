@@ -1,6 +1,6 @@
 """Install the wheel and the sdist as a stranger does, in empty environments, and run the demo (`make check-wheel`).
 
-    python recipes/check_wheel.py [--out docs/trust/supply.json]
+    python dev/check_wheel.py [--out docs/trust/supply.json]
 
 Both are built from this checkout. First the wheel comes alone: `import excite` and a map must work, and a command that
 needs more must say in one line what to install. Then comes the extra `demo`, and the demo runs in an empty folder, away
@@ -53,7 +53,7 @@ def main() -> int:
         wheel, sdist = built(here / "dist")
         first, second = Place(here / "of the wheel"), Place(here / "of the sdist")
         record = {
-            "made by": "make check-wheel (python recipes/check_wheel.py --out docs/trust/supply.json)",
+            "made by": "make check-wheel (python dev/check_wheel.py --out docs/trust/supply.json)",
             "python": platform.python_version(),
             "machine": f"{sys.platform} {platform.machine()}",
             "bytes": {"wheel": wheel.stat().st_size, "sdist": sdist.stat().st_size},
