@@ -372,7 +372,11 @@ def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str
         >>> len(held_out(map(str, range(1000)), share=0.2))
         200
     """
-    ordered = sorted(set(names), key=lambda name: _lot(name, seed))
+
+    def lot(name: str) -> str:  # a file name may hold bytes that are no text
+        return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).hexdigest()
+
+    ordered = sorted(set(names), key=lot)
     if len(ordered) < 2:
         raise DataError("too few images to choose thresholds on some and measure on others: give at least 2")
     count = round(checked_share(share) * len(ordered))
@@ -384,11 +388,6 @@ def checked_share(share: float) -> float:
     if not 0 < share < 1:
         raise DataError(f"a share of {share:g} of the images cannot be held out: give one between 0 and 1, as 0.2")
     return share
-
-
-def _lot(name: str, seed: int) -> str:
-    # a file name may hold bytes that are no text
-    return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def chosen_methods(names: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import sub
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +170,7 @@ def columns(row: Mapping[str, Any]) -> dict[str, str]:
         "status": row["status"],
         "mass": _mass(lowest),
         "default": _mass(default) if default is None or default["whole"] else f"({_mass(default)})",
-        "contrast": "" if lowest is None else f"{_contrast(lowest):.0e}",
+        "contrast": "" if lowest is None else f"{max(map(abs, map(sub, lowest['mass'], lowest['dual']))):.0e}",
         "folded": "" if folded is None else f"{folded:.0e}",
         **{column: "" if gap is None else f"{gap[name]:.0e}" for name, column in COLUMNS.items()},
         "biases": "" if biased is None else f"{biased:.3f}",
@@ -182,11 +183,6 @@ def _mass(reading: Mapping[str, Any] | None) -> str:
     if reading is None:
         return ""
     return f"{max((*reading['mass'], *reading['dual']), key=lambda mass: abs(mass - 1)):.5f}"
-
-
-def _contrast(reading: Mapping[str, Any]) -> float:
-    pairs = zip(reading["mass"], reading["dual"], strict=True)
-    return max(abs(float(mass) - float(dual)) for mass, dual in pairs)
 
 
 def _words(row: Mapping[str, Any]) -> str:

@@ -296,7 +296,10 @@ def sizes_figure(pairs: Sequence[Pair], rows: Sequence[LocalizationRow]) -> Any:
     drawn = [k for k, row in enumerate(rows) if not row.all_empty]
     if len(groups) < GROUPS or not drawn:
         return None
-    errors = {k: [_error(group, k).percent for _, group in groups] for k in drawn}
+    errors = {
+        k: [Share(sum(pair.found[k].manner != "fits" for pair in group), len(group)).percent for _, group in groups]
+        for k in drawn
+    }
     figure, panels = _small_panels(len(errors))
     xs = range(len(groups))
     for k, axes in zip(errors, panels, strict=True):
@@ -311,10 +314,6 @@ def sizes_figure(pairs: Sequence[Pair], rows: Sequence[LocalizationRow]) -> Any:
     figure.supxlabel("the object's box, in percent of the image", fontsize=9, color=figures.INK)
     figure.supylabel("error [%]", fontsize=9, color=figures.INK)
     return figure
-
-
-def _error(pairs: Sequence[Pair], row: int) -> Share:
-    return Share(sum(pair.found[row].manner != "fits" for pair in pairs), len(pairs))
 
 
 def size_groups(pairs: Sequence[Pair]) -> list[tuple[str, Sequence[Pair]]]:

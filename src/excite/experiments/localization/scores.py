@@ -151,10 +151,7 @@ class RuleResult:
 
 
 def _percent(share: Share) -> dict[str, Any]:
-    return {
-        "error": round(100 * share.value, 2),
-        "error_interval": [round(100 * side, 2) for side in share.interval],
-    }
+    return {"error": round(100 * share.value, 2), "error_interval": [round(100 * side, 2) for side in share.interval]}
 
 
 @dataclass(frozen=True)
