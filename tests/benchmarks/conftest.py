@@ -22,5 +22,7 @@ def dataset(tmp_path):
 def looks(monkeypatch):
     """How often the network runs."""
     seen = []
-    monkeypatch.setattr(view, "ExcitationPass", lambda *arguments, **more: seen.append(1) or ExcitationPass(*arguments, **more))
+    monkeypatch.setattr(
+        view, "ExcitationPass", lambda *arguments, **more: seen.append(1) or ExcitationPass(*arguments, **more)
+    )
     return seen

@@ -366,7 +366,9 @@ class TestTopDown:
         net = load().module
         picture = torch.linspace(-1, 1, 101).expand(1, 3, 64, 101).clone()
         picture[..., 20:40, 30:60] = 1
-        ours, expected = (ExcitationPass(one, picture, ["blocks.10"]) for one in (fully_convolutional(net, 64), ByHand(net)))
+        ours, expected = (
+            ExcitationPass(one, picture, ["blocks.10"]) for one in (fully_convolutional(net, 64), ByHand(net))
+        )
         assert ours.output.shape == (1, 1000, 1, 3)
         torch.testing.assert_close(ours.output, expected.output, rtol=1e-4, atol=1e-5)
         for dual in (0.0, -1.0):

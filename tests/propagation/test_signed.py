@@ -287,15 +287,15 @@ def test_a_sweep_can_be_asked_again_and_again():
     """Signals, contrasts and duals in any order do not disturb each other."""
     net = deep(3)
     x = torch.rand(1, 2, 6, 6, dtype=torch.float64)
-    sweep = ExcitationPass(net, x, ["tap"])
-    cued = prior(sweep.output, {1: 1.0})
-    plain = sweep.down(cued)["tap"]
-    contrast = sweep.down(cued, unit=1.0, dual=-1.0)["tap"]
-    dual = sweep.down(cued, unit=0.0, dual=1.0)["tap"]
-    torch.testing.assert_close(sweep.down(cued)["tap"], plain, rtol=0, atol=0)
+    excitation = ExcitationPass(net, x, ["tap"])
+    cued = prior(excitation.output, {1: 1.0})
+    plain = excitation.down(cued)["tap"]
+    contrast = excitation.down(cued, unit=1.0, dual=-1.0)["tap"]
+    dual = excitation.down(cued, unit=0.0, dual=1.0)["tap"]
+    torch.testing.assert_close(excitation.down(cued)["tap"], plain, rtol=0, atol=0)
     torch.testing.assert_close(contrast, plain - dual)
-    torch.testing.assert_close(sweep.down(cued, unit=0.5, dual=2.0)["tap"], 0.5 * plain + 2 * dual)
-    torch.testing.assert_close(sweep.down(cued, unit=0.5)["tap"], 0.5 * plain)
+    torch.testing.assert_close(excitation.down(cued, unit=0.5, dual=2.0)["tap"], 0.5 * plain + 2 * dual)
+    torch.testing.assert_close(excitation.down(cued, unit=0.5)["tap"], 0.5 * plain)
 
 
 def test_pictures_of_a_batch_do_not_meet():

@@ -735,8 +735,8 @@ def test_addcmul_is_a_product_and_a_sum(terms):
 
     fused, plain = (Fused(fused=one).eval() for one in (True, False))
     x = torch.rand(2, 2, 3, 3)
-    sweep = ExcitationPass(fused, x, ["body"])
-    assert torch.equal(sweep.output, fused(x))
+    excitation = ExcitationPass(fused, x, ["body"])
+    assert torch.equal(excitation.output, fused(x))
     for unit in range(3):
         won = mwp(fused, x, unit, layer="body")
         assert float(won.sum()) > 0.5

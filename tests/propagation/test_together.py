@@ -7,8 +7,6 @@ from torch.nn import functional
 
 from excite.propagation import ExcitationPass, excitation_pass, held_bytes, mwp
 from excite.propagation.fast import tracing
-from excite.propagation.graph import nodes_below, rule_of
-from excite.propagation.rules import Affine
 
 
 class Branched(nn.Module):

@@ -23,10 +23,10 @@ def picture(*shape, seed=1):
 
 
 def down(net, x, layers, cued=1, **options):
-    sweep = ExcitationPass(net, x, layers)
-    signal = torch.zeros_like(sweep.output)
+    excitation = ExcitationPass(net, x, layers)
+    signal = torch.zeros_like(excitation.output)
     signal[:, cued] = 1
-    return sweep.down(signal, **options)
+    return excitation.down(signal, **options)
 
 
 # --- explicit matrices ----------------------------------------------------------------------------------------------
@@ -183,30 +183,30 @@ def test_pooling_and_sums_share_as_always():
 @pytest.mark.parametrize("options", [{"alpha": 2.0, "beta": 1.0}, {"normalised": False}, {"dual": -1.0}])
 def test_a_variant_leaves_no_trace(options):
     net, x = randomise(NETS["deep"][0]().eval(), 4), picture().float()
-    sweep = ExcitationPass(net, x, ["features.4", "features.1"])
+    excitation = ExcitationPass(net, x, ["features.4", "features.1"])
     signal = torch.eye(4)[:2]
-    before = sweep.down(signal)
-    sweep.down(signal, **options)
-    for name, values in sweep.down(signal).items():
+    before = excitation.down(signal)
+    excitation.down(signal, **options)
+    for name, values in excitation.down(signal).items():
         assert torch.equal(values, before[name])
         assert torch.equal(values, ExcitationPass(net, x, [name]).down(signal)[name])
-        assert torch.equal(values, sweep.down(signal, layers=[name])[name])
+        assert torch.equal(values, excitation.down(signal, layers=[name])[name])
     with pytest.raises(SignalError):
-        sweep.down(signal[:1], **options)
+        excitation.down(signal[:1], **options)
 
 
 def test_only_the_layers_asked_for_are_computed():
     net, x = randomise(NETS["deep"][0]().double().eval(), 4), picture()
     for options in ({}, {"alpha": 2.0, "beta": 1.0}, {"normalised": False}):
-        sweep = ExcitationPass(net, x, ["input", "features.4"])
-        rules = [rule for node in nodes_below(sweep.top) if isinstance(rule := rule_of(node), Affine)]
+        excitation = ExcitationPass(net, x, ["input", "features.4"])
+        rules = [rule for node in nodes_below(excitation.top) if isinstance(rule := rule_of(node), Affine)]
         (lowest,) = (rule for rule in rules if rule.child.tensor.shape == x.shape)
         used = []
         lowest.check_weights = lambda used=used: used.append(True)
-        found = sweep.down(torch.eye(4, dtype=torch.float64)[:2], layers=["features.4"], **options)
+        found = excitation.down(torch.eye(4, dtype=torch.float64)[:2], layers=["features.4"], **options)
         assert list(found) == ["features.4"]
         assert not used
-        sweep.down(torch.eye(4, dtype=torch.float64)[:2], **options)
+        excitation.down(torch.eye(4, dtype=torch.float64)[:2], **options)
         assert used
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from excite.propagation.fast.kernels import FastAffine, StridedConvRule, convolve_shifted
-from excite.propagation.fast.carry import Accumulator, Deferred, is_channels_last, materialize
 from oracle import randomise
 from torch import nn
 from torch.nn import functional as F
 
 from excite.propagation import ExcitationPass, mwp
 from excite.propagation.fast import kernels
+from excite.propagation.fast.carry import Accumulator, Deferred, is_channels_last, materialize
+from excite.propagation.fast.kernels import FastAffine, StridedConvRule, convolve_shifted
 from excite.propagation.graph import nodes_below, rule_of
 from excite.propagation.rules import Affine
 
@@ -69,10 +69,10 @@ SIGNALS = torch.rand(3, 2, 5, generator=torch.Generator().manual_seed(6), dtype=
 
 def the_long_way(net, x, signals, layer="stem"):
     """Who watches is shown everything multiplied out: nothing is put off."""
-    sweep = ExcitationPass(net, x, [layer])
-    for rule in sweep._top:
+    excitation = ExcitationPass(net, x, [layer])
+    for rule in excitation._top:
         rule.dual = -1.0
-    return sweep.propagate(sweep.start(), signals, observer=lambda *_: None)[layer]
+    return excitation.propagate(excitation.start(), signals, observer=lambda *_: None)[layer]
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -118,24 +118,24 @@ def test_the_way_down_is_side_by_side_and_its_end_is_not(monkeypatch):
 
 def test_kernels_with_steps_and_many_weights_read_them_where_they_lie(monkeypatch):
     monkeypatch.setattr(kernels, "MANY", 16)
-    sweep = ExcitationPass(network("residual with steps"), pictures(), ["stem"])
-    rules = [type(rule_of(node)).__name__ for node in nodes_below(sweep.top)]
+    excitation = ExcitationPass(network("residual with steps"), pictures(), ["stem"])
+    rules = [type(rule_of(node)).__name__ for node in nodes_below(excitation.top)]
     assert rules.count(StridedConvRule.__name__) == 1
     assert rules.count("PointwiseConvRule") == 1
 
 
-def competitions(sweep):
-    return [rule for node in nodes_below(sweep.top) if isinstance(rule := rule_of(node), Affine)]
+def competitions(excitation):
+    return [rule for node in nodes_below(excitation.top) if isinstance(rule := rule_of(node), Affine)]
 
 
 @pytest.mark.parametrize("name", ["inception", "residual with steps"])
 def test_what_nobody_needs_again_is_let_go_and_can_be_had_again(name):
-    sweep = ExcitationPass(network(name), pictures(), ["stem"], reuse=False)
-    found = sweep.down(SIGNALS)["stem"]
-    below = [rule for rule in competitions(sweep) if not rule.cued]
+    excitation = ExcitationPass(network(name), pictures(), ["stem"], reuse=False)
+    found = excitation.down(SIGNALS)["stem"]
+    below = [rule for rule in competitions(excitation) if not rule.cued]
     assert all(not rule._normalisers for rule in below)
     assert sum(rule.child.signed_inputs is not None for rule in below) <= 2  # those of the layer that is read
-    assert torch.equal(sweep.down(SIGNALS)["stem"], found)
+    assert torch.equal(excitation.down(SIGNALS)["stem"], found)
     kept = ExcitationPass(network(name), pictures(), ["stem"])
     assert torch.equal(kept.down(SIGNALS)["stem"], found)
     assert any(rule._normalisers for rule in competitions(kept))

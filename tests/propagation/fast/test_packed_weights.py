@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from excite.propagation.fast.kernels import PointwiseConvRule
-from excite.propagation.fast.shortcuts import CACHE
 from torch import nn
 
 from excite.propagation import mwp
 from excite.propagation.fast import kernels
+from excite.propagation.fast.kernels import PointwiseConvRule
+from excite.propagation.fast.shortcuts import CACHE
 
 KERNELS = {
     "three by three": nn.Conv2d(64, 64, 3, padding=1),

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from excite.propagation.graph import CopyOnWrite, is_exchangeable
 from oracle import Net, randomise
 from torch import nn
 from torch.nn import functional as F
@@ -10,6 +9,7 @@ from torch.nn import functional as F
 from excite.propagation import ExcitationPass, mwp
 from excite.propagation.fast import shortcuts
 from excite.propagation.fast.carry import _copied
+from excite.propagation.graph import CopyOnWrite, is_exchangeable
 
 SHAPE = (4, 8, 8)
 
