@@ -5,7 +5,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Net, Units, affine, agree, cue, descend, facing, flat, layer, matrix, randomise, relu, transitions
+from oracle import (
+    Net,
+    Units,
+    affine,
+    agree,
+    cue,
+    descend,
+    direction_of,
+    flat,
+    layer,
+    matrix,
+    randomise,
+    relu,
+    transitions,
+)
 from torch import nn
 from torch.nn import functional as F
 
@@ -364,4 +378,4 @@ def test_the_oracle_itself_by_hand():
     """The twin is only worth something if it is right: the paper's Eqn. 4 with numbers."""
     steps = transitions(np.array([1.0, 2.0, 3.0]), np.array([[1.0, -1.0], [2.0, -1.0], [-4.0, 0.0]]), np.array([1, -1]))
     np.testing.assert_allclose(steps, [[0.2, 0.8, 0.0], [1 / 3, 2 / 3, 0.0]])
-    assert facing(np.array([-0.5, 0.0, 2.0])).tolist() == [-1.0, 1.0, 1.0]
+    assert direction_of(np.array([-0.5, 0.0, 2.0])).tolist() == [-1.0, 1.0, 1.0]

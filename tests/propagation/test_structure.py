@@ -12,7 +12,7 @@ from oracle import (
     agree,
     batch_norm,
     descend,
-    facing,
+    direction_of,
     flat,
     gated,
     joined,
@@ -613,7 +613,7 @@ def test_attention_over_values():
         weights = np.kron(attention(net, tokens)[0].detach().numpy().T, np.eye(2))
         values = layer(moved, net.v, (16, 2))[0]
         units = pooled(values, weights)
-        units.turn(facing(units.values))
+        units.turn(direction_of(units.values))
         return units
 
     agree(net, picture(16), reference)
