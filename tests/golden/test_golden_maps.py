@@ -78,7 +78,8 @@ def slightly_split(old):
     return lambda *given: [(slightly(part), sign) for part, sign in old(*given)]
 
 
-CHANGED = {  # a rule by 1 %: how much heavier weights win, the normaliser, and how children above their baseline are taken
+# A rule changed by 1 %: how much heavier weights win, the normaliser, how children above their baseline are taken.
+CHANGED = {
     "weights": [
         (owner, "signed_part", lambda old: lambda *given: slightly(old(*given))) for owner in (rules, shortcuts)
     ],

@@ -34,7 +34,7 @@ def flat(tensor):
     return tensor.detach().double().flatten().numpy()
 
 
-def facing(response):
+def direction_of(response):
     """Which way each unit responded."""
     return np.where(response >= 0, 1.0, -1.0)
 
@@ -42,9 +42,9 @@ def facing(response):
 def transitions(children, weights, towards=1.0):
     """P[i, j] = P(a_j | a_i): the contributions x_j * w_ji with the sign ``towards`` share unit i (Eqn. 4)."""
     contributions = (children[:, None] * weights).T
-    pushes = np.clip(contributions * np.broadcast_to(towards, len(contributions))[:, None], 0, None)
-    total = pushes.sum(axis=1, keepdims=True)
-    return np.divide(pushes, total, out=np.zeros_like(pushes), where=total > 0)
+    positive = np.clip(contributions * np.broadcast_to(towards, len(contributions))[:, None], 0, None)
+    total = positive.sum(axis=1, keepdims=True)
+    return np.divide(positive, total, out=np.zeros_like(positive), where=total > 0)
 
 
 def nobody(_towards):
@@ -74,7 +74,7 @@ def affine(child, weights, bias=0.0):
         units.ways = [(child, transitions(child.rate, weights, towards))]
 
     units.turn, units.weights, units.child = turn, weights, child
-    turn(facing(units.values))
+    turn(direction_of(units.values))
     return units
 
 
@@ -82,7 +82,7 @@ def pooled(child, weights):
     """An affine operation with positive weights rests where its children rest."""
     units = affine(child, weights)
     units.rest = child.rest @ weights
-    units.turn(facing(units.rate))
+    units.turn(direction_of(units.rate))
     return units
 
 
@@ -95,7 +95,7 @@ def scaled(child, scale, shift=0.0):
             units.rest = child.rest * scale + shift
         return units
     units.turn = lambda towards: child.turn(towards * np.sign(scale))
-    units.turn(facing(units.values))
+    units.turn(direction_of(units.values))
     return units
 
 
@@ -103,7 +103,7 @@ def normalised(child, values, sign):
     """A norm whose statistics come from the image: its ``values`` are given, and the sign of its scale."""
     units = scaled(child, sign)
     units.values = np.asarray(values, dtype=np.float64)
-    units.turn(facing(units.values))
+    units.turn(direction_of(units.values))
     return units
 
 
@@ -175,13 +175,13 @@ def summed(*children):
     rates = np.stack([child.rate for child in children])
 
     def turn(towards):
-        pushes = np.clip(rates * towards, 0, None)
-        total = pushes.sum(axis=0)
-        shares = np.divide(pushes, total, out=np.zeros_like(pushes), where=total > 0)
+        positive = np.clip(rates * towards, 0, None)
+        total = positive.sum(axis=0)
+        shares = np.divide(positive, total, out=np.zeros_like(positive), where=total > 0)
         units.ways = [(child, np.diag(share)) for child, share in zip(children, shares, strict=True)]
 
     units.turn = turn
-    turn(facing(units.rate))
+    turn(direction_of(units.rate))
     return units
 
 

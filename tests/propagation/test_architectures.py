@@ -66,16 +66,16 @@ def test_nothing_is_lost(name):
     """Mass 1 at an early layer; the contrastive map sums to 0; the output is the network's own to the bit."""
     net, x = network(name), picture(name)
     layer = NON_NEGATIVE[name]
-    sweep = ExcitationPass(net, x, [layer])
-    assert torch.equal(sweep.output, net(x))
-    cued = prior(sweep.output, {7: 1.0})
-    plain = sweep.down(cued)[layer]
+    excitation = ExcitationPass(net, x, [layer])
+    assert torch.equal(excitation.output, net(x))
+    cued = prior(excitation.output, {7: 1.0})
+    plain = excitation.down(cued)[layer]
     assert plain.min() >= 0
     assert abs(float(plain.sum()) - 1) < 1e-5
-    contrast = sweep.down(cued, unit=1.0, dual=-1.0)[layer]
+    contrast = excitation.down(cued, unit=1.0, dual=-1.0)[layer]
     assert abs(float(contrast.sum())) < 1e-5
     assert contrast.abs().sum() > 1e-6  # not the same map twice, though random weights mix everything
-    other = sweep.down(prior(sweep.output, {8: 1.0}))[layer]
+    other = excitation.down(prior(excitation.output, {8: 1.0}))[layer]
     assert (plain - other).abs().sum() > 1e-6
 
 
@@ -83,9 +83,9 @@ def test_nothing_is_lost(name):
 def test_signed_networks_keep_most(name):
     net, x = network(name), picture(name)
     layer = SIGNED[name]
-    sweep = ExcitationPass(net, x, [layer])
-    assert torch.equal(sweep.output, net(x))
-    plain = sweep.down(prior(sweep.output, {7: 1.0}))[layer]
+    excitation = ExcitationPass(net, x, [layer])
+    assert torch.equal(excitation.output, net(x))
+    plain = excitation.down(prior(excitation.output, {7: 1.0}))[layer]
     assert torch.isfinite(plain).all()
     assert plain.min() >= 0
     assert 0.99 < float(plain.sum()) < 1 + 1e-5

@@ -247,5 +247,5 @@ def test_a_sum_that_overflows_is_looked_at_again():
 
 def test_signals_of_every_kind_are_checked():
     net = network()
-    sweep = ExcitationPass(net, PICTURE, ["stem"])
-    assert all_finite(sweep.down(prior(sweep.output, {0: 1e30, 1: -1e30}))["stem"])
+    excitation = ExcitationPass(net, PICTURE, ["stem"])
+    assert all_finite(excitation.down(prior(excitation.output, {0: 1e30, 1: -1e30}))["stem"])

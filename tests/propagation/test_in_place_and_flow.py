@@ -38,10 +38,10 @@ def same(unusual, plain, width=64, seeds=range(4)):
         second = randomise(Net(plain, width, **parts()), seed)
         x = picture(seed)
         untouched = x.clone()
-        sweep = ExcitationPass(first, x, ["tap"])
+        excitation = ExcitationPass(first, x, ["tap"])
         with torch.no_grad():  # some of these bodies cannot be trained
-            assert torch.equal(sweep.output, first(x))
-            torch.testing.assert_close(sweep.output, second(x), rtol=1e-12, atol=1e-12)
+            assert torch.equal(excitation.output, first(x))
+            torch.testing.assert_close(excitation.output, second(x), rtol=1e-12, atol=1e-12)
         for options in ({}, {"contrastive": True}):
             for cued in range(3):
                 torch.testing.assert_close(
@@ -563,11 +563,11 @@ def test_a_sweep_made_inside_one_mode_and_asked_in_another():
     net, x = deep(), picture()
     expected = mwp(net, x, 1, layer="tap")
     with torch.inference_mode():
-        sweep = ExcitationPass(net, x, ["tap"])
+        excitation = ExcitationPass(net, x, ["tap"])
     signal = torch.tensor([[0.0, 1.0, 0.0]] * 2, dtype=torch.float64)
-    torch.testing.assert_close(sweep.down(signal)["tap"], expected)
+    torch.testing.assert_close(excitation.down(signal)["tap"], expected)
     with torch.no_grad():
-        torch.testing.assert_close(sweep.down(signal)["tap"], expected)
+        torch.testing.assert_close(excitation.down(signal)["tap"], expected)
 
 
 @pytest.mark.parametrize("nest", [lambda y: y, lambda y: {"y": y}, lambda y: [y], lambda y: ((y,),)])

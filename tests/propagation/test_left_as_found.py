@@ -177,11 +177,11 @@ def test_the_output_is_the_networks_own_to_the_bit(state, surroundings, layers):
         expected = twin(x)
     torch.manual_seed(3)
     with surroundings():
-        sweep = ExcitationPass(net, x, layers)
-    assert torch.equal(sweep.output, expected)
-    assert not sweep.output.requires_grad
+        excitation = ExcitationPass(net, x, layers)
+    assert torch.equal(excitation.output, expected)
+    assert not excitation.output.requires_grad
     for layer in layers:
-        assert sweep.readings[layer].probe.shape == sweep.readings[layer].activation.shape
+        assert excitation.readings[layer].probe.shape == excitation.readings[layer].activation.shape
 
 
 def test_a_backward_pass_of_the_user_still_works():
@@ -224,10 +224,10 @@ def test_activations_that_a_network_stores_do_not_carry_our_graph():
 
 def test_nothing_stays_in_memory():
     net = Small().eval()
-    sweep = ExcitationPass(net, picture(), ["bn"])
-    sweep.down(torch.eye(2, 5))
-    traces = [weakref.ref(sweep.readings["bn"].probe), weakref.ref(sweep)]
-    del sweep
+    excitation = ExcitationPass(net, picture(), ["bn"])
+    excitation.down(torch.eye(2, 5))
+    traces = [weakref.ref(excitation.readings["bn"].probe), weakref.ref(excitation)]
+    del excitation
     gc.collect()
     assert [trace() for trace in traces] == [None, None]
 

@@ -185,9 +185,9 @@ def test_a_batch_equals_its_pictures_in_single_precision(batch):
 
 def test_half_precision_sweeps_can_be_asked_for_contrast():
     net = scaled_down(network()).half()
-    sweep = ExcitationPass(net, picture().half(), ["0"])
-    signal = prior(sweep.output, {3: 1.0})
-    plain, dual = (sweep.down(signal, unit=u, dual=d)["0"].float() for u, d in ((1.0, 0.0), (0.0, 1.0)))
-    contrast = sweep.down(signal, unit=1.0, dual=-1.0)["0"].float()
+    excitation = ExcitationPass(net, picture().half(), ["0"])
+    signal = prior(excitation.output, {3: 1.0})
+    plain, dual = (excitation.down(signal, unit=u, dual=d)["0"].float() for u, d in ((1.0, 0.0), (0.0, 1.0)))
+    contrast = excitation.down(signal, unit=1.0, dual=-1.0)["0"].float()
     assert (contrast - (plain - dual)).abs().sum() < 2e-2
     assert abs(float(contrast.sum())) < 2e-2

@@ -285,11 +285,11 @@ def test_signals_that_do_not_fit(signal):
 
 
 def test_a_sweep_checks_its_signal():
-    sweep = ExcitationPass(Layers(), torch.rand(2, 4), ["a"])
+    excitation = ExcitationPass(Layers(), torch.rand(2, 4), ["a"])
     with pytest.raises(SignalError, match=r"\(3,\).*\(2, 3\)"):
-        sweep.down(torch.rand(3))
+        excitation.down(torch.rand(3))
     with pytest.raises(SignalError):
-        prior(sweep.output, {3: 1.0})
+        prior(excitation.output, {3: 1.0})
 
 
 def test_walks_need_a_distribution_and_one_picture():
@@ -325,13 +325,13 @@ def test_no_walk_starts_at_the_lowest_layer():
 def test_weights_changed_after_the_look():
     """A map of old responses and new weights would be a map of no network."""
     net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2)).eval()
-    sweep = ExcitationPass(net, torch.rand(1, 2, 2, 2), ["1"])
+    excitation = ExcitationPass(net, torch.rand(1, 2, 2, 2), ["1"])
     signal = torch.tensor([[1.0, 0.0]])
-    assert float(sweep.down(signal)["1"].sum()) > 0
+    assert float(excitation.down(signal)["1"].sum()) > 0
     with torch.no_grad():
         net[3].weight.mul_(2)
     with pytest.raises(SignalError, match="weights were changed"):
-        sweep.down(signal)
+        excitation.down(signal)
 
 
 def test_no_layer_at_all():

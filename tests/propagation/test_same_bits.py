@@ -36,8 +36,8 @@ def test_gradients_twice():
 
 def test_one_sweep_for_many_signals_and_one_for_each():
     net, x = network(), pictures(1)
-    sweep = ExcitationPass(net, x, ["1"])
-    together = sweep.down(torch.eye(5)[:, None])["1"]
+    excitation = ExcitationPass(net, x, ["1"])
+    together = excitation.down(torch.eye(5)[:, None])["1"]
     for k, values in enumerate(together):
         alone = ExcitationPass(net, x, ["1"]).down(torch.eye(5)[k : k + 1])["1"]
         assert float((values - alone).abs().sum()) < 1e-5

@@ -5,7 +5,21 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Net, Units, affine, agree, cue, descend, facing, flat, layer, matrix, randomise, relu, transitions
+from oracle import (
+    Net,
+    Units,
+    affine,
+    agree,
+    cue,
+    descend,
+    direction_of,
+    flat,
+    layer,
+    matrix,
+    randomise,
+    relu,
+    transitions,
+)
 from torch import nn
 from torch.nn import functional as F
 
@@ -287,15 +301,15 @@ def test_a_sweep_can_be_asked_again_and_again():
     """Signals, contrasts and duals in any order do not disturb each other."""
     net = deep(3)
     x = torch.rand(1, 2, 6, 6, dtype=torch.float64)
-    sweep = ExcitationPass(net, x, ["tap"])
-    cued = prior(sweep.output, {1: 1.0})
-    plain = sweep.down(cued)["tap"]
-    contrast = sweep.down(cued, unit=1.0, dual=-1.0)["tap"]
-    dual = sweep.down(cued, unit=0.0, dual=1.0)["tap"]
-    torch.testing.assert_close(sweep.down(cued)["tap"], plain, rtol=0, atol=0)
+    excitation = ExcitationPass(net, x, ["tap"])
+    cued = prior(excitation.output, {1: 1.0})
+    plain = excitation.down(cued)["tap"]
+    contrast = excitation.down(cued, unit=1.0, dual=-1.0)["tap"]
+    dual = excitation.down(cued, unit=0.0, dual=1.0)["tap"]
+    torch.testing.assert_close(excitation.down(cued)["tap"], plain, rtol=0, atol=0)
     torch.testing.assert_close(contrast, plain - dual)
-    torch.testing.assert_close(sweep.down(cued, unit=0.5, dual=2.0)["tap"], 0.5 * plain + 2 * dual)
-    torch.testing.assert_close(sweep.down(cued, unit=0.5)["tap"], 0.5 * plain)
+    torch.testing.assert_close(excitation.down(cued, unit=0.5, dual=2.0)["tap"], 0.5 * plain + 2 * dual)
+    torch.testing.assert_close(excitation.down(cued, unit=0.5)["tap"], 0.5 * plain)
 
 
 def test_pictures_of_a_batch_do_not_meet():
@@ -364,4 +378,4 @@ def test_the_oracle_itself_by_hand():
     """The twin is only worth something if it is right: the paper's Eqn. 4 with numbers."""
     steps = transitions(np.array([1.0, 2.0, 3.0]), np.array([[1.0, -1.0], [2.0, -1.0], [-4.0, 0.0]]), np.array([1, -1]))
     np.testing.assert_allclose(steps, [[0.2, 0.8, 0.0], [1 / 3, 2 / 3, 0.0]])
-    assert facing(np.array([-0.5, 0.0, 2.0])).tolist() == [-1.0, 1.0, 1.0]
+    assert direction_of(np.array([-0.5, 0.0, 2.0])).tolist() == [-1.0, 1.0, 1.0]

@@ -12,7 +12,7 @@ from oracle import (
     agree,
     batch_norm,
     descend,
-    facing,
+    direction_of,
     flat,
     gated,
     joined,
@@ -613,7 +613,7 @@ def test_attention_over_values():
         weights = np.kron(attention(net, tokens)[0].detach().numpy().T, np.eye(2))
         values = layer(moved, net.v, (16, 2))[0]
         units = pooled(values, weights)
-        units.turn(facing(units.values))
+        units.turn(direction_of(units.values))
         return units
 
     agree(net, picture(16), reference)
@@ -735,8 +735,8 @@ def test_addcmul_is_a_product_and_a_sum(terms):
 
     fused, plain = (Fused(fused=one).eval() for one in (True, False))
     x = torch.rand(2, 2, 3, 3)
-    sweep = ExcitationPass(fused, x, ["body"])
-    assert torch.equal(sweep.output, fused(x))
+    excitation = ExcitationPass(fused, x, ["body"])
+    assert torch.equal(excitation.output, fused(x))
     for unit in range(3):
         won = mwp(fused, x, unit, layer="body")
         assert float(won.sum()) > 0.5

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from oracle import Units, descend, facing, flat, layer, max_pool, randomise, relu, summed, transitions
+from oracle import Units, descend, direction_of, flat, layer, max_pool, randomise, relu, summed, transitions
 from test_peers import NETS, Plain, relevance
 from torch import nn
 from zoo import torchvision_models
@@ -23,10 +23,10 @@ def picture(*shape, seed=1):
 
 
 def down(net, x, layers, cued=1, **options):
-    sweep = ExcitationPass(net, x, layers)
-    signal = torch.zeros_like(sweep.output)
+    excitation = ExcitationPass(net, x, layers)
+    signal = torch.zeros_like(excitation.output)
     signal[:, cued] = 1
-    return sweep.down(signal, **options)
+    return excitation.down(signal, **options)
 
 
 # --- explicit matrices ----------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def reference(net, one, share):
     pooled, _ = max_pool(total, net.pool, shape)
     top, _ = layer(pooled, net.fc, (12,))
     for units in (low, left, right):
-        units.ways = [(units.child, share(units, facing(units.values)))]
+        units.ways = [(units.child, share(units, direction_of(units.values)))]
     top.ways = [(top.child, share(top, 1.0))]
     return lowest, (branches, total), top
 
@@ -71,7 +71,7 @@ def agrees(share, tidy=lambda values: values, sums=None, **options):
         for place, one in enumerate(x):
             lowest, totals, top = reference(net, one, share)
             for total in totals if sums is not None else ():
-                total.ways = [(child, np.diag(sums(child, facing(total.rate)))) for child, _ in total.ways]
+                total.ways = [(child, np.diag(sums(child, direction_of(total.rate)))) for child, _ in total.ways]
             expected = descend(top, np.eye(4)[unit])[lowest]
             assert np.abs(expected).max() > 0
             np.testing.assert_allclose(tidy(flat(found[place])), tidy(expected), atol=1e-10)
@@ -88,7 +88,7 @@ def test_alpha_beta_is_its_matrices(options):
     agrees(share, **options)
 
 
-def pushes(units, towards):
+def positive(units, towards):
     """Eqn. 4 without its normaliser: a_j * w_ji+."""
     contributions = (units.child.rate[:, None] * units.weights).T
     return np.clip(contributions * np.broadcast_to(towards, len(contributions))[:, None], 0, None)
@@ -103,8 +103,8 @@ def tidy(values):
 def test_without_the_normaliser_it_is_the_product_of_pushes(unit, dual):
     def share(units, towards):
         if np.ndim(towards):
-            return pushes(units, towards)
-        return unit * pushes(units, 1.0) + dual * pushes(units, -1.0)  # the classifier's own weights
+            return positive(units, towards)
+        return unit * positive(units, 1.0) + dual * positive(units, -1.0)  # the classifier's own weights
 
     def sums(child, towards):
         return np.clip(child.rate * towards, 0, None)
@@ -153,7 +153,7 @@ def test_zennit_agrees(name, options):
 
 
 def test_relevance_is_kept_where_children_push_both_ways():
-    """alpha - beta = 1: all of it arrives. Where nobody pushes the other way nothing is taken: alpha arrives."""
+    """alpha - beta = 1: all of it arrives. Where nobody positive the other way nothing is taken: alpha arrives."""
     net = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2)).double()
     randomise(net, 3)
     x = picture(3, 6)
@@ -183,30 +183,30 @@ def test_pooling_and_sums_share_as_always():
 @pytest.mark.parametrize("options", [{"alpha": 2.0, "beta": 1.0}, {"normalised": False}, {"dual": -1.0}])
 def test_a_variant_leaves_no_trace(options):
     net, x = randomise(NETS["deep"][0]().eval(), 4), picture().float()
-    sweep = ExcitationPass(net, x, ["features.4", "features.1"])
+    excitation = ExcitationPass(net, x, ["features.4", "features.1"])
     signal = torch.eye(4)[:2]
-    before = sweep.down(signal)
-    sweep.down(signal, **options)
-    for name, values in sweep.down(signal).items():
+    before = excitation.down(signal)
+    excitation.down(signal, **options)
+    for name, values in excitation.down(signal).items():
         assert torch.equal(values, before[name])
         assert torch.equal(values, ExcitationPass(net, x, [name]).down(signal)[name])
-        assert torch.equal(values, sweep.down(signal, layers=[name])[name])
+        assert torch.equal(values, excitation.down(signal, layers=[name])[name])
     with pytest.raises(SignalError):
-        sweep.down(signal[:1], **options)
+        excitation.down(signal[:1], **options)
 
 
 def test_only_the_layers_asked_for_are_computed():
     net, x = randomise(NETS["deep"][0]().double().eval(), 4), picture()
     for options in ({}, {"alpha": 2.0, "beta": 1.0}, {"normalised": False}):
-        sweep = ExcitationPass(net, x, ["input", "features.4"])
-        rules = [rule for node in nodes_below(sweep.top) if isinstance(rule := rule_of(node), Affine)]
+        excitation = ExcitationPass(net, x, ["input", "features.4"])
+        rules = [rule for node in nodes_below(excitation.top) if isinstance(rule := rule_of(node), Affine)]
         (lowest,) = (rule for rule in rules if rule.child.tensor.shape == x.shape)
         used = []
         lowest.check_weights = lambda used=used: used.append(True)
-        found = sweep.down(torch.eye(4, dtype=torch.float64)[:2], layers=["features.4"], **options)
+        found = excitation.down(torch.eye(4, dtype=torch.float64)[:2], layers=["features.4"], **options)
         assert list(found) == ["features.4"]
         assert not used
-        sweep.down(torch.eye(4, dtype=torch.float64)[:2], **options)
+        excitation.down(torch.eye(4, dtype=torch.float64)[:2], **options)
         assert used
 
 

@@ -262,6 +262,8 @@ def down(node: Any, arrived: Mapping[int, Tensor], rule: Rule | None) -> Shares:
         )
         shares = node(*signals)
         each.append(shares if isinstance(shares, tuple) else (shares,))
+    if len(each) == 1:
+        return tuple(None if share is None else share[None] for share in each[0])
     return tuple(None if shares[0] is None else torch.stack(shares) for shares in zip(*each, strict=True))
 
 

@@ -479,7 +479,8 @@ _row("neg negative", negation, linear=True, nodes="Neg")
 _row("mul", multiplication, linear=True, gradient="multiplication", nodes="Mul")
 _row("div", division, linear=True, gradient="division", nodes="Div")
 _row("dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout feature_alpha_dropout", dropout,
-     linear=True, nodes="NativeDropout Lerp")
+     linear=True, nodes="NativeDropout")
+_row("lerp", linear=True, nodes="Lerp")
 _row("maximum max", copies=True, gradient="maximum", nodes="Maximum Max")
 _row("max_pool2d", max_pooling, copies=True, nodes="MaxPool2DWithIndices MkldnnMaxPool2D")
 _row("""view view_as reshape reshape_as flatten unflatten ravel permute transpose swapaxes swapdims movedim moveaxis
@@ -488,7 +489,8 @@ _row("""view view_as reshape reshape_as flatten unflatten ravel permute transpos
      alias""", copies=True, moves=True, nodes="""Alias AsStrided ChannelShuffle Clone ConstantPadNd Contiguous
      CopyBackwards Diagonal Expand Flatten Flip Identity Im2Col Index IndexSelect Movedim NativeChannelShuffle Permute
      PixelShuffle PixelUnshuffle ReflectionPad1D ReflectionPad2D ReflectionPad3D Repeat ReplicationPad1D
-     ReplicationPad2D ReplicationPad3D ReshapeAlias Roll Select Slice Squeeze T ToCopy Transpose Unfold UnsafeView Unsqueeze View""")
+     ReplicationPad2D ReplicationPad3D ReshapeAlias Roll Select Slice Squeeze T ToCopy Transpose Unfold UnsafeView
+     Unsqueeze View""")
 _row("split chunk unbind split_with_sizes", copies=True, splits=True, nodes="Split SplitWithSizes Unbind UnsafeSplit")
 _row("index_put", index_put, copies=True, nodes="IndexPut")
 # Copies whose choice depends on values or arguments; the gradient of logsumexp is a distribution over its inputs.

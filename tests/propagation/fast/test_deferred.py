@@ -1,4 +1,4 @@
-"""Shares that are not multiplied out, channels side by side, weights read in other orders: each beside the long way."""
+"""Deferred products, channels_last, weights in other orders: each gives the map of the plain top-down pass."""
 
 import pytest
 import torch
@@ -67,20 +67,20 @@ def pictures():
 SIGNALS = torch.rand(3, 2, 5, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
 
 
-def the_long_way(net, x, signals, layer="stem"):
-    """Who watches is shown everything multiplied out: nothing is put off."""
-    sweep = ExcitationPass(net, x, [layer])
-    for rule in sweep._top:
+def not_deferred(net, x, signals, layer="stem"):
+    """An observer sees every product: nothing is deferred."""
+    excitation = ExcitationPass(net, x, [layer])
+    for rule in excitation._top:
         rule.dual = -1.0
-    return sweep.propagate(sweep.start(), signals, observer=lambda *_: None)[layer]
+    return excitation.propagate(excitation.start(), signals, observer=lambda *_: None)[layer]
 
 
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_put_off_comes_to_the_same(name, seed, monkeypatch):
+def test_deferred_products_give_the_same_map(name, seed, monkeypatch):
     monkeypatch.setattr(kernels, "MANY", 16)  # so that no convolution is too small for any way
     net, x = network(name, seed), pictures()
-    wanted = the_long_way(net, x, SIGNALS)
+    wanted = not_deferred(net, x, SIGNALS)
     found = mwp(net, x, SIGNALS, layer="stem", contrastive=True)
     torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-14)
     assert found.is_contiguous()
@@ -88,9 +88,9 @@ def test_what_is_put_off_comes_to_the_same(name, seed, monkeypatch):
 
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("way", ["packed", "shifted", "windows"])
-def test_channels_side_by_side(name, way, monkeypatch):
+def test_channels_last(name, way, monkeypatch):
     net, x = network(name), pictures()
-    wanted = the_long_way(net, x, SIGNALS)
+    wanted = not_deferred(net, x, SIGNALS)
     monkeypatch.setattr(kernels, "LARGE", 1 if way == "shifted" else 2**30)
     monkeypatch.setattr(kernels, "LEAST_PACKED", 1)
     if way == "windows":
@@ -100,7 +100,7 @@ def test_channels_side_by_side(name, way, monkeypatch):
     torch.testing.assert_close(found.double() / scale, wanted / scale, rtol=0, atol=2e-5)
 
 
-def test_the_way_down_is_side_by_side_and_its_end_is_not(monkeypatch):
+def test_shares_are_channels_last_and_maps_are_not(monkeypatch):
     net, x = network("chain").float(), pictures().float()
     monkeypatch.setattr(kernels, "LEAST_PACKED", 1)
     seen = []
@@ -118,24 +118,24 @@ def test_the_way_down_is_side_by_side_and_its_end_is_not(monkeypatch):
 
 def test_kernels_with_steps_and_many_weights_read_them_where_they_lie(monkeypatch):
     monkeypatch.setattr(kernels, "MANY", 16)
-    sweep = ExcitationPass(network("residual with steps"), pictures(), ["stem"])
-    rules = [type(rule_of(node)).__name__ for node in nodes_below(sweep.top)]
+    excitation = ExcitationPass(network("residual with steps"), pictures(), ["stem"])
+    rules = [type(rule_of(node)).__name__ for node in nodes_below(excitation.top)]
     assert rules.count(StridedConvRule.__name__) == 1
     assert rules.count("PointwiseConvRule") == 1
 
 
-def competitions(sweep):
-    return [rule for node in nodes_below(sweep.top) if isinstance(rule := rule_of(node), Affine)]
+def competitions(excitation):
+    return [rule for node in nodes_below(excitation.top) if isinstance(rule := rule_of(node), Affine)]
 
 
 @pytest.mark.parametrize("name", ["inception", "residual with steps"])
-def test_what_nobody_needs_again_is_let_go_and_can_be_had_again(name):
-    sweep = ExcitationPass(network(name), pictures(), ["stem"], reuse=False)
-    found = sweep.down(SIGNALS)["stem"]
-    below = [rule for rule in competitions(sweep) if not rule.cued]
+def test_normalisers_are_released_and_computed_again(name):
+    excitation = ExcitationPass(network(name), pictures(), ["stem"], reuse=False)
+    found = excitation.down(SIGNALS)["stem"]
+    below = [rule for rule in competitions(excitation) if not rule.cued]
     assert all(not rule._normalisers for rule in below)
     assert sum(rule.child.signed_inputs is not None for rule in below) <= 2  # those of the layer that is read
-    assert torch.equal(sweep.down(SIGNALS)["stem"], found)
+    assert torch.equal(excitation.down(SIGNALS)["stem"], found)
     kept = ExcitationPass(network(name), pictures(), ["stem"])
     assert torch.equal(kept.down(SIGNALS)["stem"], found)
     assert any(rule._normalisers for rule in competitions(kept))
@@ -151,20 +151,20 @@ def test_shifted_convolutions(padding, sides, dilation):
     torch.testing.assert_close(found, torch.conv2d(values, weight, None, 1, padding, dilation))
 
 
-def test_piles_add_up_whatever_comes():
+def test_accumulators_sum_deferred_products_and_tensors():
     by, other = torch.tensor([3.0, 0.0]), torch.tensor([2.0, 5.0])
     ones = torch.ones(1, 2)
-    pile = Accumulator()
+    total = Accumulator()
     for each in (Deferred(ones, by), Deferred(ones, other), ones, Deferred(ones, by), Deferred(ones, None)):
-        pile.add(each)
-    found = pile.total()
+        total.add(each)
+    found = total.total()
     assert isinstance(found, torch.Tensor)  # one of them was not known to be nothing anywhere
     assert found.tolist() == [[3 + 2 + 1 + 3 + 1, 0 + 5 + 1 + 0 + 1]]
     assert ones.tolist() == [[1, 1]]  # nobody's own was written to
-    pile = Accumulator()
+    total = Accumulator()
     for each in (Deferred(torch.ones(1, 2), by), Deferred(torch.ones(1, 2), other)):
-        pile.add(each, owned=True)
-    silent = pile.total()
+        total.add(each, owned=True)
+    silent = total.total()
     assert isinstance(silent, Deferred)
     assert silent.by is None
     assert silent.values.tolist() == [[5, 5]]
@@ -172,11 +172,11 @@ def test_piles_add_up_whatever_comes():
 
 def test_only_what_nobody_else_sees_is_added_to_in_place():
     by, mine = torch.tensor([1.0]), torch.ones(1, 1)
-    pile = Accumulator()
-    pile.add(Deferred(mine, by))
-    assert pile.room() is None
-    pile.add(Deferred(mine, by))  # now the sum is the pile's own
-    room = pile.room()
+    total = Accumulator()
+    total.add(Deferred(mine, by))
+    assert total.room() is None
+    total.add(Deferred(mine, by))  # now the sum is the total's own
+    room = total.room()
     assert room is not None
     assert room.values.item() == 2
     assert mine.item() == 1

@@ -26,22 +26,22 @@ def made():
 
 
 def test_who_looks_at_a_memory():
-    keeper, alone = CopyOnWrite(), made()
-    assert keeper.only_saved(alone)
-    kept = keeper.keep(alone)
-    assert keeper.only_saved(alone)  # what the keeper keeps stays where it is
+    memory, alone = CopyOnWrite(), made()
+    assert memory.only_saved(alone)
+    kept = memory.keep(alone)
+    assert memory.only_saved(alone)  # what the memory keeps stays where it is
     alias = alone.detach()
-    assert not keeper.only_saved(alone)
+    assert not memory.only_saved(alone)
     del alias
-    assert keeper.only_saved(alone)
+    assert memory.only_saved(alone)
     assert torch.equal(kept.tensor, alone)
 
 
 def test_views_and_what_has_views_keep_their_memory():
-    keeper, base = CopyOnWrite(), made()
+    memory, base = CopyOnWrite(), made()
     view = base[1:]
-    assert not keeper.only_saved(view)
-    assert not keeper.only_saved(base)
+    assert not memory.only_saved(view)
+    assert not memory.only_saved(base)
 
 
 @pytest.mark.parametrize("other", [torch.ones(4), torch.ones(3, dtype=torch.float64), torch.ones(3, 2)[:, 0]])

@@ -113,10 +113,10 @@ def test_changed_weights_are_never_used(side, change, monkeypatch):
 
 
 def test_a_change_between_up_and_down_is_refused(net):
-    sweep = ExcitationPass(net, X, ["1"])
+    excitation = ExcitationPass(net, X, ["1"])
     in_place(net)
     with pytest.raises(SignalError, match="weights were changed"):
-        sweep.down(torch.eye(4)[:1])
+        excitation.down(torch.eye(4)[:1])
 
 
 def test_they_are_kept(net):
