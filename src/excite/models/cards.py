@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from PIL import Image
@@ -9,14 +10,12 @@ from torch import Tensor, nn
 
 from excite.io.fetch import Remote, fetch
 from excite.models.architectures.caffe_era import ResNet50, SqueezeNet
-from excite.models.architectures.efficientnet_lite0 import EfficientNetLite0, efficientnet_lite0
-from excite.models.architectures.embedded import (
+from excite.models.architectures.efficientnet_lite0 import (
     EVERYDAY_UNITS,
     WORDS_UNITS,
-    everyday,
-    everyday_labels,
-    words,
-    words_labels,
+    EfficientNetLite0,
+    embedded_labels,
+    embedded_network,
 )
 from excite.models.classifier import Preprocess
 from excite.models.weights import fill_from_caffe
@@ -110,7 +109,7 @@ CARDS = (
     Card(
         name="efficientnet-lite0",
         build=unfilled(EfficientNetLite0),
-        pretrained=efficientnet_lite0,
+        pretrained=embedded_network,
         preprocess=LITE0_PREPROCESS,
         labels=imagenet_labels,
         layers=LITE0_LAYERS,
@@ -121,9 +120,9 @@ CARDS = (
     Card(
         name="everyday",
         build=unfilled(EfficientNetLite0, EVERYDAY_UNITS.stop),
-        pretrained=everyday,
+        pretrained=partial(embedded_network, "everyday"),
         preprocess=LITE0_PREPROCESS,
-        labels=everyday_labels,
+        labels=partial(embedded_labels, "everyday"),
         layers=LITE0_LAYERS,
         extent=LITE0_EXTENT,
         description="the same, with 80 everyday objects beside the ImageNet classes",
@@ -133,9 +132,9 @@ CARDS = (
     Card(
         name="words",
         build=unfilled(EfficientNetLite0, WORDS_UNITS.stop),
-        pretrained=words,
+        pretrained=partial(embedded_network, "everyday", "words"),
         preprocess=LITE0_PREPROCESS,
-        labels=words_labels,
+        labels=partial(embedded_labels, "everyday", "words"),
         layers=LITE0_LAYERS,
         extent=LITE0_EXTENT,
         description="the same, with 465 words of captions beside both; for phrases",

@@ -68,7 +68,13 @@ class Preprocess:
         """The image, in mode RGB, as a float tensor [3, height, width]."""
         if picture.mode != "RGB":
             raise ImageError(f"The image is in mode {picture.mode}: convert it with image.convert('RGB').")
-        values = self._resized(picture)
+        width, height = self.size(picture.size)
+        if self.antialias:
+            values = np.array(picture.resize((width, height), RESAMPLING[self.interpolation]), dtype=np.float32)
+        else:
+            pixels = torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1)[None]
+            resized = functional.interpolate(pixels, (height, width), mode=self.interpolation)
+            values = resized[0].permute(1, 2, 0).numpy()
         if self.channels == "bgr":
             values = values[..., ::-1]
         values = (values - np.asarray(self.mean, np.float32)) * np.asarray(self.scale, np.float32)
@@ -83,15 +89,6 @@ class Preprocess:
         """
         return replace(self, shorter_side=max(1, round(self.shorter_side * scale)))
 
-    def _resized(self, picture: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """The image in its new size, float [height, width, 3]."""
-        width, height = self.size(picture.size)
-        if self.antialias:
-            return np.array(picture.resize((width, height), RESAMPLING[self.interpolation]), dtype=np.float32)
-        pixels = torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1)[None]
-        picked = functional.interpolate(pixels, (height, width), mode=self.interpolation)
-        return picked[0].permute(1, 2, 0).numpy()
-
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
         """Width and height of what is made of an image of this width and height."""
         if min(size) < 1:
@@ -99,7 +96,8 @@ class Preprocess:
         other = shorter = self.shorter_side
         if not self.square:
             other = min(max(size) * shorter // min(size), LONGEST * shorter)
-        shorter, other = (max(self.multiple, round(side / self.multiple) * self.multiple) for side in (shorter, other))
+        shorter = max(self.multiple, round(shorter / self.multiple) * self.multiple)
+        other = max(self.multiple, round(other / self.multiple) * self.multiple)
         return (shorter, other) if size[0] <= size[1] else (other, shorter)
 
 
@@ -180,7 +178,7 @@ class Classifier:
         """For each output whether it may be true beside any other."""
         if isinstance(self.multilabel, bool):
             return torch.full((outputs,), self.multilabel)
-        return torch.tensor([unit in self.multilabel for unit in range(outputs)])
+        return torch.isin(torch.arange(outputs), torch.tensor(self.multilabel, dtype=torch.long))
 
     def labels_for(self, outputs: int) -> Labels:
         """The labels of a module seen to have this many outputs; numbers when there are no words."""

@@ -120,10 +120,10 @@ def _place(pictures: str | None, out: Path | None) -> Pictures | None:
 
 
 def _namer() -> Callable[[str], bool]:
-    from excite.models.architectures.embedded import everyday_labels
+    from excite.models import MODELS
     from excite.tags.tag_profile import is_named, known_words
 
-    words = known_words(everyday_labels())
+    words = known_words(MODELS["everyday"].labels())
     return lambda tag: is_named(tag, words)
 
 
