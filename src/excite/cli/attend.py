@@ -20,6 +20,7 @@ from excite.cli.options import (
     Workers,
     executor_of,
 )
+from excite.models.cards import DEFAULT_MODEL
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -45,7 +46,7 @@ def command(
             "best findings. More images may come before.",
         ),
     ] = None,
-    model: Model = "everyday",
+    model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Size = None,

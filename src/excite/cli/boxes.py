@@ -10,6 +10,7 @@ import typer
 
 from excite.cli.console import print_columns, progress, tell_failures
 from excite.cli.options import Address, Engine, LabelsFile, Model, Size, Weights, Workers, executor_of
+from excite.models.cards import DEFAULT_MODEL
 
 __all__ = ["EXAMPLES", "command"]
 
@@ -41,7 +42,7 @@ def command(
         ),
     ] = None,
     kind: Annotated[str, typer.Option("--format", help="How to write the boxes: coco, csv or voc.")] = "coco",
-    model: Model = "everyday",
+    model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Size = None,

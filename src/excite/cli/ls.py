@@ -9,6 +9,7 @@ import typer
 
 from excite.cli.console import print_columns
 from excite.cli.options import Model, ModelArgument, Size, group
+from excite.models.cards import DEFAULT_MODEL
 
 __all__ = ["app"]
 
@@ -30,7 +31,7 @@ def models(as_json: Json = False) -> None:
 
 
 @app.command()
-def layers(model: ModelArgument = "efficientnet-lite0", size: Size = None, as_json: Json = False) -> None:
+def layers(model: ModelArgument = DEFAULT_MODEL, size: Size = None, as_json: Json = False) -> None:
     """The layers of a model that can be read as maps, from the image up.
 
     Which layers there are does not depend on the weights, so none are fetched.
@@ -71,7 +72,7 @@ def methods(as_json: Json = False) -> None:
 @app.command()
 def labels(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Only labels with a synonym that contains this.")] = "",
-    model: Model = "everyday",
+    model: Model = DEFAULT_MODEL,
     as_json: Json = False,
 ) -> None:
     """What a model can be asked for."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from excite.errors import ModelError
 from excite.models import fully_convolutional as convolutional
-from excite.models.cards import MODELS, Card
+from excite.models.cards import DEFAULT_MODEL, MODELS, Card
 from excite.models.classifier import Classifier, Preprocess
 from excite.models.folder import FACTS, files_of, read_saved
 from excite.models.sources import caffe_card, timm_card, torchvision_card
@@ -34,7 +34,6 @@ from excite.vocabulary import Labels
 if TYPE_CHECKING:
     from PIL import Image
 
-DEFAULT = "efficientnet-lite0"
 RANDOM = "random"
 WEIGHTS_SUFFIXES = {".safetensors", ".pth", ".pt", ".bin", ".ckpt"}
 USUAL_PREPROCESS = Preprocess(  # what most networks trained on ImageNet with torch take
@@ -47,7 +46,7 @@ Words = Labels | Sequence[str | Sequence[str]]
 
 
 def load(  # noqa: PLR0913 - all but the name may be left out
-    name: str | PathLike[str] = DEFAULT,
+    name: str | PathLike[str] = DEFAULT_MODEL,
     *,
     weights: str | PathLike[str] | None = None,
     labels: Words | None = None,
@@ -270,7 +269,7 @@ class Choice:
         'blocks.14'
     """
 
-    model: str = DEFAULT
+    model: str = DEFAULT_MODEL
     weights: str | None = None
     labels: str | None = None
     size: int | None = None

