@@ -7,8 +7,6 @@ from pathlib import Path
 
 from excite.errors import ImageError
 
-__all__ = ["PICTURE_SUFFIXES", "file_state", "find_images", "is_picture_argument"]
-
 PICTURE_SUFFIXES = frozenset(
     {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"}
     | {".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}

@@ -12,8 +12,6 @@ from typing import Any
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.schema import Layer, Network
 
-__all__ = ["CNN_S", "GOOGLENET", "VGG16", "cnn_s", "googlenet", "vgg16"]
-
 Row = tuple[str, str, Mapping[str, Any]]  # name, kind, options
 
 INPUT = {"data": (10, 3, 224, 224)}  # ten crops of an image, as all three were tested
@@ -38,7 +36,7 @@ def norm(name: str, alpha: float, **others: float) -> Row:
 
 
 def connected(number: int) -> list[Row]:
-    """A hidden full connection with its ReLU and dropout."""
+    """A hidden fully connected layer with its ReLU and dropout."""
     return [
         (f"fc{number}", "InnerProduct", {"num_output": 4096}),
         (f"relu{number}", "ReLU", {}),
@@ -47,7 +45,7 @@ def connected(number: int) -> list[Row]:
 
 
 def classifier(name: str) -> list[Row]:
-    """The last full connection, and the probabilities."""
+    """The last fully connected layer, and the softmax."""
     return [(name, "InnerProduct", {"num_output": CLASSES}), ("prob", "Softmax", {})]
 
 
@@ -64,13 +62,13 @@ def stacked(bottom: str, rows: Iterable[Row]) -> tuple[Layer, ...]:
 def vgg_stage(stage: int, outputs: int, number: int) -> list[Row]:
     """The convolutions of a stage of VGG16, and its pooling."""
     convolutions = [
-        conv(f"conv{stage}_{place}", f"relu{stage}_{place}", outputs, 3, pad=1) for place in range(1, number + 1)
+        conv(f"conv{stage}_{index}", f"relu{stage}_{index}", outputs, 3, pad=1) for index in range(1, number + 1)
     ]
     return [*(row for rows in convolutions for row in rows), pool(f"pool{stage}", 2, 2)]
 
 
 def inception(stage: str, bottom: str, outputs: tuple[int, int, int, int, int, int]) -> tuple[Layer, ...]:
-    """Four branches side by side; the outputs of 1x1, 3x3 and 5x5 with what reduces their input, and of the pooling."""
+    """An inception module; outputs of 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5 and of the pooling branch."""
     here = f"inception_{stage}"
     one, reduce_three, three, reduce_five, five, pooled = outputs
 
