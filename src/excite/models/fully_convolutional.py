@@ -1,9 +1,8 @@
 """Any classifier as a fully convolutional network: an image of any shape gives a map of logits.
 
 The paper turns dense layers into convolutions and global pooling into pooling over the trained window. Equivalently,
-the head of the classifier, which reads a map of one fixed size, slides over a larger map: its windows are put side by side
-in the batch, and the network's own code runs on them, so that nothing has to be translated. The body runs on the whole
-image as it is.
+the head of the classifier, which reads a map of one fixed size, slides over a larger map: its windows are put side by
+side in the batch, and the network's own code runs on them. The body runs on the whole image as it is.
 """
 
 from __future__ import annotations

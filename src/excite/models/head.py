@@ -166,7 +166,7 @@ class Recording(Counting):
 
 
 def _keeps_positions(inputs: list[tuple[Step | None, tuple[int, ...]]], answer: Tensor) -> bool:
-    """Whether a result computed from maps is a map: of four or more dimensions or a single channel, no side summed up."""
+    """Whether a result computed from maps is a map: of at least four dimensions or a single channel, no side summed."""
     maps = [shape for maker, shape in inputs if maker is not None and maker.is_spatial]
     if answer.dim() == 3:
         return any(answer.shape[-2:] == shape[-2:] for shape in maps)

@@ -38,9 +38,6 @@ class SpatialLayer:
     Attributes:
         name: as in ``module.named_modules()``.
         kind: the class of its module.
-        channels: their number.
-        height: of the map.
-        width: of the map.
         stride: pixels of the image between two positions, by the operations below it or, behind one that mixes all
             positions, by the sizes.
         receptive_field: pixels along its longer side; None: the whole image.

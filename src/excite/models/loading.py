@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import ModelError
-from excite.models import fully_convolutional as convolutional
 from excite.models.cards import DEFAULT_MODEL, MODELS, Card
 from excite.models.classifier import Classifier, Preprocess
 from excite.models.folder import FACTS, files_of, read_saved
+from excite.models.fully_convolutional import fully_convolutional as slide
 from excite.models.sources import caffe_card, timm_card, torchvision_card
 from excite.models.weights import (
     fill,
@@ -88,7 +87,7 @@ def load(  # noqa: PLR0913 - all but the name may be left out
     module, as_published = _network(card, file, None if words is None else len(words))
     prepare = preprocess or card.preprocess
     if card.fully_convolutional if fully_convolutional is None else fully_convolutional:
-        module = convolutional.fully_convolutional(module, _trained_side(card.preprocess))
+        module = slide(module, _trained_side(card.preprocess))
     return Classifier(
         module=module,
         preprocess=prepare if size is None else _resized(prepare, size),
@@ -137,7 +136,7 @@ def wrap(
     prepare = USUAL_PREPROCESS if preprocess is None else preprocess
     if fully_convolutional:
         side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
-        module = convolutional.fully_convolutional(module, side)
+        module = slide(module, side)
     return Classifier(
         module=module,
         preprocess=prepare,
@@ -199,11 +198,7 @@ def _card_of_weights(path: Path) -> Card:
             f"{path} does not say for which network it is: name the network and give the file as its weights "
             "(--model NAME --weights FILE)."
         )
-    return replace(card, pretrained=partial(_filled, card, path))
-
-
-def _filled(card: Card, weights: Path) -> nn.Module:
-    return _network(card, weights, None)[0]
+    return replace(card, pretrained=lambda: _network(card, path, None)[0])
 
 
 def _network(card: Card, weights: Path | None, classes: int | None) -> tuple[nn.Module, bool]:

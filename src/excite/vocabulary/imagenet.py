@@ -43,7 +43,7 @@ def imagenet_groups() -> Mapping[str, tuple[int, ...]]:
         classes = set(spread(spans))
         for word in words.lower().split(", "):
             groups[word] |= classes
-    return {word: tuple(sorted(classes)) for word, classes in groups.items()} | EVERYDAY_WORDS
+    return {**{word: tuple(sorted(classes)) for word, classes in groups.items()}, **EVERYDAY_WORDS}
 
 
 @cache

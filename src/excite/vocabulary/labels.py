@@ -262,7 +262,7 @@ class Labels:
 
     def _called(self, word: str) -> Sequence[int]:
         """Steps 2 to 4 of ``find``."""
-        return self._preferred_words.get(word) or self._names.get(word) or self._synonyms.get(word, ())
+        return self._preferred_words.get(word) or self._names.get(word) or self._synonyms.get(word) or ()
 
     def _completed(self, query: str, wanted: str) -> Concept:
         """Step 8 of ``find``, or the error that lists the nearest words."""

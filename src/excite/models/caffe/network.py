@@ -59,7 +59,13 @@ class CaffeNetwork(nn.Module):
         layers, self._answer = _up_to_the_logits(definition, output)
         self._input = _only_input(definition, layers)
         self._steps: list[Step] = []
-        self.shapes[self._input] = (1, *_input_shape(definition, self._input, shape)[1:])
+        shape = shape or definition.inputs[self._input]
+        if not shape:
+            raise ModelError(
+                f"{definition.name} does not say the shape of its input {self._input!r}: "
+                "give shape=(1, 3, height, width)."
+            )
+        self.shapes[self._input] = (1, *shape[1:])
         namesakes: Counter[str] = Counter()
         for layer, finished in zip(layers, _finished(layers, self._answer), strict=True):
             name = self._free_name(layer.name, namesakes)
@@ -97,8 +103,9 @@ class CaffeNetwork(nn.Module):
         wanted = list(dict.fromkeys(step.layer.name for step in weighted))
         missing = [name for name in wanted if not weights.get(name)]
         if missing:
+            some = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
             raise ModelError(
-                f"{source} has no weights for {_some(missing)} of {self.definition.name}: "
+                f"{source} has no weights for {some} of {self.definition.name}: "
                 "use the weights and the definition that belong together."
             )
         state = {}
@@ -161,11 +168,16 @@ def _up_to_the_logits(definition: Network, output: str | None) -> tuple[list[Lay
             blobs = list(dict.fromkeys(top for layer in definition.layers for top in layer.tops))
             raise ModelError(f"{definition.name} has no blob {output!r} to answer with; it has {', '.join(blobs)}.")
     layers = _without_ending(layers)
-    unread = _unread(layers)
+    unread: dict[str, None] = {}
+    for layer in layers:
+        for bottom in layer.bottoms:
+            unread.pop(bottom, None)
+        unread.update(dict.fromkeys(layer.tops))
     if len(unread) != 1:
         found = f"several outputs, {', '.join(unread)}: choose one with output=" if unread else "no output"
         raise ModelError(f"{definition.name} has {found}.")
-    return _feeding(layers, unread[0]), unread[0]
+    (found,) = unread
+    return _feeding(layers, found), found
 
 
 def _feeding(layers: Iterable[Layer], output: str) -> list[Layer]:
@@ -190,15 +202,6 @@ def _without_ending(layers: Iterable[Layer]) -> list[Layer]:
     return kept[::-1]
 
 
-def _unread(layers: Iterable[Layer]) -> list[str]:
-    unread: dict[str, None] = {}
-    for layer in layers:
-        for bottom in layer.bottoms:
-            unread.pop(bottom, None)
-        unread.update(dict.fromkeys(layer.tops))
-    return list(unread)
-
-
 def _finished(layers: Sequence[Layer], answer: str) -> list[tuple[str, ...]]:
     """For each layer the blobs that it is the last to read, which are freed after it."""
     later, finished = {answer}, []
@@ -221,15 +224,6 @@ def _only_input(definition: Network, layers: Iterable[Layer]) -> str:
     if len(used) != 1:
         raise ModelError(f"{definition.name} takes {', '.join(used)}: excite can feed it one input, the images.")
     return next(iter(used))
-
-
-def _input_shape(definition: Network, name: str, shape: Sequence[int]) -> Sequence[int]:
-    shape = shape or definition.inputs[name]
-    if not shape:
-        raise ModelError(
-            f"{definition.name} does not say the shape of its input {name!r}: give shape=(1, 3, height, width)."
-        )
-    return shape
 
 
 def _fitted(layer: Layer, module: nn.Module, blobs: Sequence[Tensor], source: str) -> dict[str, Tensor]:
@@ -263,8 +257,3 @@ def _without_leading_ones(shape: Sequence[int]) -> list[int]:
 
 def _written(shapes: Iterable[Sequence[int]]) -> str:
     return ", ".join(" x ".join(map(str, shape)) or "a single number" for shape in shapes)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more
