@@ -131,7 +131,7 @@ class TestComplaints:
         [
             (["--concept", "cat", "--concepts-from-folders"], "--concepts-from-folders already says what to look for"),
             (["--concept", "zebraa"], "No label is called 'zebraa'. Did you mean 'zebra'"),
-            (["--concept", "catt", "--concept", "dgo"], "2 concepts are unknown. No label is called 'catt'"),
+            (["--concept", "caat", "--concept", "dgo"], "2 concepts are unknown. No label is called 'caat'"),
             (["--concept", " "], "the concept is blank"),
             (["--format", "yolo"], "there is no format 'yolo': use one of coco, csv, voc"),
             (["--at-least", "1.5"], "--at-least"),

@@ -101,9 +101,13 @@ def save_classifier(folder: Path, network: nn.Module, facts: Saved) -> list[Path
     from safetensors.torch import save
 
     content = save({name: tensor.detach().clone().contiguous() for name, tensor in network.state_dict().items()})
+
+    def write(file: BinaryIO) -> None:
+        file.write(content)
+
     written = replace(facts, weights=hashlib.sha256(content).hexdigest())
     return [
-        atomic_write(folder / WEIGHTS, lambda file: file.write(content)),
+        atomic_write(folder / WEIGHTS, write),
         save_json({"format": FORMAT, **asdict(written)}, folder / FACTS),
     ]
 

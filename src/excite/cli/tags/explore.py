@@ -120,10 +120,10 @@ def _place(pictures: str | None, out: Path | None) -> Pictures | None:
 
 
 def _namer() -> Callable[[str], bool]:
-    from excite.models import MODELS
+    from excite.models.architectures.efficientnet_lite0 import embedded_labels
     from excite.tags.tag_profile import is_named, known_words
 
-    words = known_words(MODELS["everyday"].labels())
+    words = known_words(embedded_labels("everyday"))
     return lambda tag: is_named(tag, words)
 
 
