@@ -18,7 +18,7 @@ PHRASE = "a smiling woman in an orange suit"
 
 def concepts() -> Image.Image:
     """Three concepts in each of three photographs."""
-    classifier = excite.load()
+    classifier = excite.load("efficientnet-lite0")
     maps = [found for photo, words in QUESTIONS for found in excite.attend(classifier, photo, words)]
     return excite.compare(maps, point=True, cell_width=230)
 

@@ -107,7 +107,7 @@ def _label(axes: Any, start: Place, end: Place, text: str, at: float) -> None:
 
 def layers() -> Image.Image:
     """MWP of one concept from deep to shallow."""
-    maps = excite.attend(excite.load(), data.chelsea(), "cat", layer=LAYERS, method="mwp")
+    maps = excite.attend(excite.load("efficientnet-lite0"), data.chelsea(), "cat", layer=LAYERS, method="mwp")
     return excite.compare(maps, columns=2, cell_width=300)
 
 
@@ -124,7 +124,7 @@ def contrast() -> Image.Image:
 
 def walks() -> Figure:
     """Where 10, 100, ... walks came through, the winning probabilities, and how far apart both are."""
-    classifier, photo = excite.load(), Image.fromarray(data.coffee())
+    classifier, photo = excite.load("efficientnet-lite0"), Image.fromarray(data.coffee())
     picture, unit, layer = (
         classifier.prepared(photo, 1.0)[None],
         classifier.labels.find("espresso").units[0],
@@ -171,7 +171,7 @@ def _map(axes: Any, values: Tensor, title: str) -> None:
 
 def mass() -> Figure:
     """How much of the signal is left at each layer, and how much would be if nothing had a bias."""
-    classifier = excite.load()
+    classifier = excite.load("efficientnet-lite0")
     bare = deepcopy(classifier.module)
     for norm in (module for module in bare.modules() if isinstance(module, nn.BatchNorm2d)):
         norm.bias.data.zero_()

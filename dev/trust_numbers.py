@@ -38,7 +38,7 @@ from excite.experiments.conservation.run import FIELDS
 from excite.io.files import save_text
 from excite.jobs import open_results
 from excite.propagation import ExcitationPass, prior
-from excite.propagation.guard import all_finite
+from excite.propagation.taps import all_finite
 
 if TYPE_CHECKING:
     from collections.abc import Callable

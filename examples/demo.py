@@ -6,7 +6,7 @@ from skimage import data
 
 import excite
 
-classifier = excite.load()  # EfficientNet-Lite0, its weights come with the package
+classifier = excite.load()  # its weights come with the package
 photograph = data.chelsea()  # a cat, from the scikit-image package
 
 maps = excite.attend(classifier, photograph, ["cat", "Egyptian cat", "tabby", "plastic bag"])

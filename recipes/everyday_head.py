@@ -17,7 +17,7 @@ from excite.jobs import Entry, JsonLinesStore
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
 from excite.models import load
-from excite.models.architectures import embedded as everyday
+from excite.models.architectures.efficientnet_lite0 import EVERYDAY_UNITS, head_labels
 from excite.training.examples import read_examples
 from excite.training.finetune import CategoryScorer, FineTuning, precisions
 from excite.training.sgd import SGDOptions
@@ -40,7 +40,7 @@ def write_head(folder: Path) -> Path:
 def everyday_scores(entries: Iterator[Entry]) -> Iterator[Entry]:
     """What was found about the everyday objects."""
     for entry in entries:
-        yield {**entry, "scores": [entry["scores"][unit] for unit in everyday.EVERYDAY_UNITS]}
+        yield {**entry, "scores": [entry["scores"][unit] for unit in EVERYDAY_UNITS]}
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
 
-    labels = Labels(everyday.everyday_words())
+    labels = Labels(head_labels("everyday"))
     kept, aside = read_examples(options.data, "train2017").of(labels).split(HELD_OUT)
     about = FineTuning("efficientnet-lite0", kept, options.out, sgd=SGD, views=VIEWS, workers=options.workers).train()
     print(f"{about['epochs']} epochs on {about['pictures']} images, training loss {about['loss']:.4f} an image")

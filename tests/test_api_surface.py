@@ -48,7 +48,7 @@ def test_the_list_holds_the_names_the_errors_and_the_commands():
     assert facts["excite.attend layer"] == "by name str | Sequence[str] | None = None"
     assert facts["excite.AttentionMap.save"] == "-> pathlib.Path"
     assert facts["excite.errors.ProposalError"].startswith("DataError ExciteError Exception")
-    assert facts["excite attend --model"] == "str = 'everyday'"
+    assert facts["excite attend --model"] == "str = 'words'"
     assert facts["excite train tags"] == "a command"
     assert "0x" not in LISTED  # addresses differ each time
 

@@ -38,7 +38,7 @@ TURNED = {  # by EXIF orientation: how an upright image has to be stored
 
 @pytest.fixture(scope="module")
 def classifier():
-    return excite.load()
+    return excite.load("efficientnet-lite0")
 
 
 @pytest.fixture(scope="module")

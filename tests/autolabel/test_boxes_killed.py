@@ -164,7 +164,7 @@ def test_the_command_killed_with_its_workers(tmp_path, monkeypatch):
     assert len(done) < len(READERS["voc"](out)) == len(records(out)) < 6
 
     for folder in ("out", "whole"):
-        AutoLabeler(excite.load("everyday"), ["photos"], Path(folder), BoxQuery(("cup",)), "voc").write()
+        AutoLabeler(excite.load(), ["photos"], Path(folder), BoxQuery(("cup",)), "voc").write()
     assert tree(out) == tree(Path("whole"))
     assert records(out) == records(Path("whole"))
     assert len(READERS["voc"](out)) == 6

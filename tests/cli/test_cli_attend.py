@@ -27,7 +27,7 @@ class TestJson:
 
     def test_it_says_what_the_library_says(self, excite, cat):
         (answer,) = excite("attend", cat, "cat", "285", "--json").answers
-        maps = library.attend(library.load("everyday"), cat, ["cat", 285])
+        maps = library.attend(library.load(), cat, ["cat", 285])
         for said, found in zip(answer["maps"], maps, strict=True):
             x, y = found.point()
             assert said["point"] == [x, y]
@@ -106,7 +106,7 @@ class TestOptions:
         (answer,) = excite(
             "attend", cat, "cat", "--against", "dog", "--against", "lynx", "--json", "--no-overlays"
         ).answers
-        (found,) = library.attend(library.load("everyday"), cat, "cat", against=["dog", "lynx"])
+        (found,) = library.attend(library.load(), cat, "cat", against=["dog", "lynx"])
         assert answer["maps"][0]["concept"] == "cat, not dog, not lynx"
         assert answer["maps"][0]["mass"] == pytest.approx(found.mass, abs=1e-6)
         assert answer["maps"][0]["point"] == list(found.point())

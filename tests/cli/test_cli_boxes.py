@@ -33,7 +33,7 @@ def photos(album, monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def found(album):
-    classifier = library.load("everyday")
+    classifier = library.load()
     files = {name: album / "photos" / name for name in ("cat/chelsea.png", "cup/coffee.png")}
     return {name: locate(classifier, path, ["cat", "cup"]) for name, path in files.items()}
 
@@ -105,7 +105,7 @@ def test_options_of_the_box(excite, photos, album):
     options = [word for name, value in how.items() for word in (f"--{name}", value)]
     assert excite("boxes", "photos/cat", "--concept", "cat", *options).code == 0
     (annotation,) = json.loads(Path("excite-out/boxes/boxes.json").read_text())["annotations"]
-    (there,) = locate(library.load("everyday"), album / "photos/cat/chelsea.png", "cat", **how)
+    (there,) = locate(library.load(), album / "photos/cat/chelsea.png", "cat", **how)
     x0, y0, x1, y1 = there.box
     assert annotation["bbox"] == [x0, y0, x1 - x0, y1 - y0]
 
@@ -131,7 +131,7 @@ class TestComplaints:
         [
             (["--concept", "cat", "--concepts-from-folders"], "--concepts-from-folders already says what to look for"),
             (["--concept", "zebraa"], "No label is called 'zebraa'. Did you mean 'zebra'"),
-            (["--concept", "catt", "--concept", "dgo"], "2 concepts are unknown. No label is called 'catt'"),
+            (["--concept", "caat", "--concept", "dgo"], "2 concepts are unknown. No label is called 'caat'"),
             (["--concept", " "], "the concept is blank"),
             (["--format", "yolo"], "there is no format 'yolo': use one of coco, csv, voc"),
             (["--at-least", "1.5"], "--at-least"),

@@ -3,7 +3,7 @@
 import pytest
 
 from excite.datasets.captions import noun_phrases
-from excite.vocabulary.word_lists import coco_categories
+from excite.vocabulary.labels import coco_categories
 
 
 def found(caption):

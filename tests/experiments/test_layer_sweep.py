@@ -79,7 +79,7 @@ class TestMeasuring:
 
     def test_the_embedded_classifier_on_photographs(self, shared_data, tmp_path):
         dataset = open_dataset(shared_data / "imagenet")
-        sweep = LayerSweep(excite.load(), dataset, layers=["blocks.10", "blocks.14"], limit=6)
+        sweep = LayerSweep(excite.load("efficientnet-lite0"), dataset, layers=["blocks.10", "blocks.14"], limit=6)
         found = measured(sweep, tmp_path)
         assert sum(row.pointing.count for row in found.rows) > sum(row.pointing.total for row in found.rows) / 2
 

@@ -321,7 +321,7 @@ class TestResuming:
 def test_photographs(shared_data, tmp_path):
     """Two of ImageNet, boxed again with the public functions on the squashed images."""
     dataset = open_dataset(shared_data / "imagenet")
-    classifier = excite.load()
+    classifier = excite.load("efficientnet-lite0")
     boxing = Localization(classifier, dataset, ["mwp"], layers=["blocks.14"], limit=2)
     for record, task in zip(boxing.records(tmp_path), boxing.tasks, strict=True):
         (target,) = record["targets"]

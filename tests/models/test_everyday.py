@@ -10,7 +10,7 @@ from excite.datasets import open_dataset
 from excite.jobs import JsonLinesStore
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
-from excite.models.architectures.embedded import EVERYDAY_UNITS, everyday_labels, everyday_words
+from excite.models.architectures.efficientnet_lite0 import EVERYDAY_UNITS, embedded_labels, head_labels
 from excite.training.examples import read_examples
 from excite.training.finetune import CategoryScorer, precisions
 from excite.vocabulary import Labels, imagenet_labels
@@ -47,15 +47,15 @@ class TestNetwork:
 
 class TestWords:
     def test_an_everyday_word_means_the_everyday_object(self):
-        labels = everyday_labels()
+        labels = embedded_labels("everyday")
         words = "person bottle dog cat orange zebra people sofa television aeroplane motorbikes".split()
         assert all(labels.find(word).units[0] in EVERYDAY_UNITS for word in [*words, "dining table", "Potted_Plant"])
         assert labels.find("television") == labels.find("tv") == labels.find("tv monitor")
-        assert all(len(labels.find(words[0]).units) == 1 for words in everyday_words())
+        assert all(len(labels.find(words[0]).units) == 1 for words in head_labels("everyday"))
 
     def test_all_other_words_mean_what_they_meant(self):
-        taken = {word for words in everyday_words() for word in words}
-        ours, theirs = everyday_labels(), imagenet_labels()
+        taken = {word for words in head_labels("everyday") for word in words}
+        ours, theirs = embedded_labels("everyday"), imagenet_labels()
         for unit in range(1000):
             for word in theirs.synonyms(unit):
                 if word.lower() not in taken:
@@ -66,19 +66,19 @@ class TestWords:
     def test_every_category_of_voc_and_coco(self, shared_data):
         for folder in ("VOCdevkit", "coco"):
             dataset = open_dataset(shared_data / folder, "val")
-            units = [dataset.concept(category, everyday_labels()).units for category in dataset.categories]
+            units = [dataset.concept(category, embedded_labels("everyday")).units for category in dataset.categories]
             assert all(len(unit) == 1 and unit[0] in EVERYDAY_UNITS for unit in units)
             assert len(set(units)) == len(units)
 
     def test_imagenets_own_pictures_still_find_imagenets_units(self, shared_data):
         dataset = open_dataset(shared_data / "imagenet")
-        units = [dataset.concept(wnid, everyday_labels()).units for wnid in dataset.categories]
+        units = [dataset.concept(wnid, embedded_labels("everyday")).units for wnid in dataset.categories]
         assert units == [(unit,) for unit in range(1000)]
 
 
 def test_the_head_is_as_good_as_the_documentation_says(classifier, shared_data, tmp_path):
     """On a few of the images kept aside; docs/finetune.md has the figure for all of them."""
-    _, aside = read_examples(shared_data / "coco", "train2017").of(Labels(everyday_words())).split(0.1)
+    _, aside = read_examples(shared_data / "coco", "train2017").of(Labels(head_labels("everyday"))).split(0.1)
     few = type(aside)(aside.labels, aside.categories, aside.pictures[:60])
     entries = run(
         CategoryScorer(classifier), few.pictures, JsonLinesStore(tmp_path / "scores.jsonl", required=("scores",))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import excite
-from excite.models.architectures.embedded import EVERYDAY_UNITS, WORDS_UNITS, caption_words, words_labels
+from excite.models.architectures.efficientnet_lite0 import EVERYDAY_UNITS, WORDS_UNITS, embedded_labels, head_labels
 
 
 @pytest.fixture(scope="module")
@@ -13,8 +13,8 @@ def classifier():
 
 
 def test_there_is_a_word_for_each_output(classifier):
-    assert classifier.module.classifier.out_features == WORDS_UNITS.stop == len(words_labels())
-    assert len(caption_words()) == WORDS_UNITS.stop - EVERYDAY_UNITS.stop
+    assert classifier.module.classifier.out_features == WORDS_UNITS.stop == len(embedded_labels("everyday", "words"))
+    assert len(head_labels("words")) == WORDS_UNITS.stop - EVERYDAY_UNITS.stop
     assert excite.MODELS["words"].build(None).classifier.out_features == WORDS_UNITS.stop
 
 
@@ -29,7 +29,7 @@ def test_the_first_outputs_are_those_of_everyday(classifier):
 
 
 def test_a_word_that_several_outputs_have_means_all_of_them():
-    labels = words_labels()
+    labels = embedded_labels("everyday", "words")
     person, woman = labels.word("person").units, labels.word("woman").units
     assert EVERYDAY_UNITS.start <= person[0] < EVERYDAY_UNITS.stop <= person[1]
     assert woman[0] == person[0]
@@ -38,4 +38,4 @@ def test_a_word_that_several_outputs_have_means_all_of_them():
 
 @pytest.mark.parametrize("word", ["beagle", "vehicle", "grassy", "skier", "dude", "laptops"])
 def test_words_of_all_kinds_are_known(word):
-    assert words_labels().word(word) is not None
+    assert embedded_labels("everyday", "words").word(word) is not None

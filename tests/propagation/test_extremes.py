@@ -20,8 +20,8 @@ from excite.propagation import (
     winner_take_all,
 )
 from excite.propagation.fast.shortcuts import weight_scale
-from excite.propagation.guard import all_finite
 from excite.propagation.rules import scale_for
+from excite.propagation.taps import all_finite
 
 NAN, INFINITY = math.nan, math.inf
 

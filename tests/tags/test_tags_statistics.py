@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from excite.errors import DataError
-from excite.models.architectures.embedded import everyday_labels
+from excite.models.architectures.efficientnet_lite0 import embedded_labels
 from excite.tags import statistics
 from excite.tags.corpus import Corpus, schema
 from excite.tags.dictionary import Dictionary
@@ -163,7 +163,7 @@ def test_what_is_shown_moves_no_cursor():
 
 @pytest.fixture(scope="module")
 def words():
-    return known_words(everyday_labels())
+    return known_words(embedded_labels("everyday"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ConceptError
-from excite.models.architectures.embedded import everyday_labels
+from excite.models.architectures.efficientnet_lite0 import embedded_labels
 from excite.vocabulary import Labels, Reading, imagenet_labels, read_phrase
 
 THINGS = Labels(
@@ -83,7 +83,7 @@ class TestTags:
         assert said("walking", TAGS) == {"walking": "walking"}
 
     def test_things_are_no_verbs(self):
-        assert said("he is brushing and dressed", everyday_labels()) == {}
+        assert said("he is brushing and dressed", embedded_labels("everyday")) == {}
         assert said("ducking", imagenet_labels()) == {}
 
 
@@ -194,7 +194,7 @@ def test_every_letter_is_accounted_for(text):
 
 def test_the_phrases_people_wrote(shared_data):
     lines = (shared_data / "refcoco" / "val.jsonl").read_text(encoding="utf-8").splitlines()
-    readings = [read_phrase(json.loads(line)["phrase"], everyday_labels()) for line in lines]
+    readings = [read_phrase(json.loads(line)["phrase"], embedded_labels("everyday")) for line in lines]
     assert sum(bool(reading.words) for reading in readings) / len(readings) > 0.85
     assert sum(bool(reading.places) for reading in readings) / len(readings) > 0.6
     assert all((reading.head is None) == (not reading.words) for reading in readings)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from excite.models.architectures.embedded import EVERYDAY_UNITS, everyday_labels
+from excite.models.architectures.efficientnet_lite0 import EVERYDAY_UNITS, embedded_labels
 from excite.vocabulary import Labels, imagenet_labels
-from excite.vocabulary.imagenet import EVERYDAY_WORDS, imagenet_kinds, spread
-from excite.vocabulary.word_lists import coco_categories, person_words, rows
+from excite.vocabulary.imagenet import EVERYDAY_WORDS, imagenet_groups, imagenet_others, spread
+from excite.vocabulary.labels import coco_categories, person_words, rows
 
 DEV = Path(__file__).parents[2] / "dev"
 
@@ -61,7 +61,7 @@ def test_kinds_are_found_by_who_asks_too():
     assert set(labels.find("vehicles").units) == set(labels.word("vehicle").units)
     assert labels.find("vertebrate").units == tuple(sorted(labels.find("vertebrate").units))
     assert len(labels.find("vertebrate").units) == 337
-    assert everyday_labels().find("vertebrate").units == labels.find("vertebrate").units
+    assert embedded_labels("everyday").find("vertebrate").units == labels.find("vertebrate").units
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_our_own_words_are_needed():
 
 
 def test_the_tables_are_in_order():
-    groups, others = imagenet_kinds()
+    groups, others = imagenet_groups(), imagenet_others()
     assert all(0 <= unit < 1000 for units in groups.values() for unit in units)
     assert all(0 < len(units) <= 500 for units in groups.values())
     assert not others & EVERYDAY_WORDS.keys()
@@ -108,7 +108,7 @@ def test_the_tables_are_in_order():
 
 class TestCategoriesOfCoco:
     def test_words_of_captions(self):
-        labels = everyday_labels()
+        labels = embedded_labels("everyday")
         for word, category in (("man", "person"), ("kids", "person"), ("jet", "airplane"), ("fridges", "refrigerator")):
             assert labels.word(word) == labels.find(category)
             assert labels.word(word).units[0] in EVERYDAY_UNITS
@@ -121,10 +121,10 @@ class TestCategoriesOfCoco:
 
     def test_a_label_of_its_own_comes_first(self):
         assert Labels(["person", "man"]).word("man").units == (1,)
-        assert everyday_labels().word("beagle").name == "beagle"
+        assert embedded_labels("everyday").word("beagle").name == "beagle"
 
     def test_the_category_joins_the_kind(self):
-        labels = everyday_labels()
+        labels = embedded_labels("everyday")
         assert {"laptop", "desktop computer"} <= names("computer", labels)
         assert set(labels.word("computer").units) & set(EVERYDAY_UNITS)
         assert names("duck") == {"drake", "red-breasted merganser"}  # ImageNet has ducks: not all birds

@@ -21,6 +21,7 @@ from excite.cli.options import (
     Workers,
     executor_of,
 )
+from excite.models.cards import DEFAULT_MODEL
 
 EXAMPLES = """\b
 Examples:
@@ -44,7 +45,7 @@ def command(
             "best findings. More images may come before.",
         ),
     ] = None,
-    model: Model = "everyday",
+    model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Size = None,

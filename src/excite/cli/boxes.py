@@ -21,6 +21,7 @@ from excite.cli.options import (
     Workers,
     executor_of,
 )
+from excite.models.cards import DEFAULT_MODEL
 
 EXAMPLES = """\b
 Examples:
@@ -50,7 +51,7 @@ def command(
         ),
     ] = None,
     kind: Annotated[str, typer.Option("--format", help="How to write the boxes: coco, csv or voc.")] = "coco",
-    model: Model = "everyday",
+    model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Size = None,

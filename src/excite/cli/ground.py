@@ -10,6 +10,7 @@ import typer
 
 from excite.cli.console import print_columns
 from excite.cli.options import FullyConvolutional, Hints, LabelsFile, Model, ProposalsFrom, Size, Weights
+from excite.models.cards import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ def command(
     phrases_file: Annotated[
         Path | None, typer.Option("--phrases", metavar="FILE", help="More phrases: one a line.")
     ] = None,
-    model: Model = "words",
+    model: Model = DEFAULT_MODEL,
     weights: Weights = None,
     labels: LabelsFile = None,
     size: Size = None,

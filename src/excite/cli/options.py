@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from excite.tags.corpus import ColumnNames
 
 
+PLAIN_IMAGENET = "efficientnet-lite0"  # the default of the benchmarks, whose published tables are made with it
 MODEL_HELP = "The classifier: a name of `excite ls models`, torchvision:NAME, timm:NAME, or a Caffe or weights file."
 
 Model = Annotated[str, typer.Option(help=MODEL_HELP)]
@@ -131,7 +132,7 @@ Data = Annotated[
 Split = Annotated[str | None, typer.Option(help="Which part of the data; its validation images if none.")]
 Models = Annotated[
     list[str] | None,
-    typer.Option("--model", help=f"{MODEL_HELP} May be given several times. efficientnet-lite0 if none."),
+    typer.Option("--model", help=f"{MODEL_HELP} May be given several times. {PLAIN_IMAGENET} if none."),
 ]
 Methods = Annotated[
     str, typer.Option(metavar="A,B,...", help="What to compare: names of `excite ls methods`, or `all`.")
@@ -166,7 +167,7 @@ def load_all(
     from excite.errors import ModelError
     from excite.models import Choice
 
-    choices = [Choice(name, weights, labels, size, fully_convolutional) for name in names or [Choice().model]]
+    choices = [Choice(name, weights, labels, size, fully_convolutional) for name in names or [PLAIN_IMAGENET]]
     if len(choices) > 1 and (weights or labels):
         raise ModelError("--weights and --labels are for one --model: give several as files or folders of their own")
     found = [choice.load() for choice in choices]

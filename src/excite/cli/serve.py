@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from excite.cli.options import MODEL_HELP, FullyConvolutional, LabelsFile, Size, Weights
+from excite.models.cards import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ Examples:
   excite serve --port 0 --json                           any free port, told to a program
 """
 
-OFFERED = ("words", "everyday", "efficientnet-lite0")
+OFFERED = (DEFAULT_MODEL, "everyday", "efficientnet-lite0")
 REPORTS = Path("excite-out")
 MB = 2**20
 MOST_PIXELS = 89_000_000  # Pillow refuses more by itself, whatever is said here

@@ -13,7 +13,7 @@ from excite.datasets.coco import Coco
 from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
 from excite.errors import DataError
 from excite.vocabulary.inflection import singular
-from excite.vocabulary.word_lists import coco_categories
+from excite.vocabulary.labels import coco_categories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -16,9 +16,9 @@ from excite.errors import MethodError, ModelError
 from excite.images import read_image
 from excite.io.fetch import cache_folder
 from excite.methods import find_method
-from excite.methods.base import signals_at
 from excite.models import Preprocess
 from excite.models.classifier import identity
+from excite.propagation.signals import signals_at
 from excite.session import Session, as_list, recommended_layers, weight_versions
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Which files are images, by their names, and what changes when one of them does."""
+"""Finding image files by name, folder or pattern."""
 
 import glob
 import os
@@ -7,33 +7,22 @@ from pathlib import Path
 
 from excite.errors import ImageError
 
-__all__ = ["PICTURE_SUFFIXES", "file_state", "find_images", "is_picture_argument"]
-
 PICTURE_SUFFIXES = frozenset(
     {".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"}
     | {".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 )
-"""What a name may end in, in small or capital letters, for `find_images` to take it out of a folder."""
+"""The suffixes that `find_images` takes from a folder, in any case."""
 
 
 def find_images(patterns: str | Sequence[str]) -> list[Path]:
-    """The images that names, folders and patterns stand for, each once.
+    """The images of file names, folders and patterns, each once, in the order of the patterns and then by name.
 
-    A file that is named is taken whatever it is called. A folder stands for all images in it and below, by
-    their suffix (see `PICTURE_SUFFIXES`), without hidden ones and without following links to other folders. A
-    pattern may hold ``*``, ``?``, ``[...]`` and ``**`` (any number of folders); of what it matches, images
-    and folders are taken.
-
-    The order is that of the patterns, and by name within each, so that two runs see the same list.
-
-    Args:
-        patterns: names of files or folders, or patterns.
-
-    Returns:
-        The files; at least one for each pattern.
+    A named file is taken whatever its suffix. A folder means all images in it and below, by their suffix (see
+    `PICTURE_SUFFIXES`), without hidden ones and without following links to other folders. A pattern may hold ``*``,
+    ``?``, ``[...]`` and ``**`` (any number of folders); of its matches, images and folders are taken.
 
     Raises:
-        ImageError: a pattern stands for no image, or a folder cannot be read.
+        ImageError: a pattern matches no image, or a folder cannot be read.
 
     Example:
         >>> find_images(["photos", "more/*.jpg"])  # doctest: +SKIP
@@ -53,15 +42,7 @@ def find_images(patterns: str | Sequence[str]) -> list[Path]:
 
 
 def file_state(path: Path) -> tuple[str, int, int]:
-    """What changes when an image does: its file, whatever way leads to it, when it was written, and its size.
-
-    Raises:
-        ImageError: there is no such file, or nobody may look.
-
-    Example:
-        >>> file_state(Path("photo.jpg"))  # doctest: +SKIP
-        ('/home/me/photo.jpg', 1763000000000000000, 48213)
-    """
+    """Identifies the content of a file: its resolved path, modification time and size."""
     try:
         state = path.stat()
     except OSError as error:
@@ -70,9 +51,7 @@ def file_state(path: Path) -> tuple[str, int, int]:
 
 
 def is_picture_argument(argument: str) -> bool:
-    """Whether a word among images and concepts means images: by its suffix, or as a path or pattern.
-
-    A folder called ``cat`` does not make the concept "cat" a folder: write ``cat/`` for that.
+    """Whether an argument means images rather than a concept: by its suffix, or as a path (``cat/``) or pattern.
 
     Example:
         >>> [is_picture_argument(word) for word in ("dog.jpg", "holiday/", "*.png", "cat", "2")]

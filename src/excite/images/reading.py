@@ -1,9 +1,4 @@
-"""Pictures from files and arrays: always upright, always RGB, or one clear sentence why not.
-
-What a classifier is shown must be what a person would see. Cameras store images on their side, scanners
-with 16 bits, designers with transparency or printing inks; each is brought to eight-bit RGB here, in one
-place, and nothing is guessed in silence.
-"""
+"""Reading images from files and arrays as upright eight-bit RGB, whatever their orientation, depth or inks."""
 
 import logging
 import os
@@ -23,20 +18,287 @@ from PIL import Image, UnidentifiedImageError
 
 from excite.errors import ImageError
 
-# Images of any kind of numbers as eight-bit RGB, with no more than one of them in memory beside the first.
+Array = NDArray[Any]
 
-STRIP = 2**20  # pixels that are worked on at a time
+FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+"""The formats that are read; some others of Pillow start external programs."""
+
+CHANNELS = (1, 3, 4)
+"""Grey, RGB, RGB with opacity."""
+
+ORIENTATION_TAG = 0x0112
+"""The EXIF entry of the orientation."""
+
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""The rotation to upright, by EXIF orientation; 1 is upright already."""
+
+MOST_PIXELS = {"AVIF": 60_000_000, "JPEG2000": 30_000_000, "WEBP": 50_000_000}
+"""Of formats whose decoders take much more memory than the image."""
+
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # an application's own handlers still apply
+
+_OPENING = threading.Lock()  # filters of warnings belong to the whole process
+
+STRIP = 2**20
+"""Pixels that are converted at a time."""
+
+
+def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tensor) -> Image.Image:
+    """Read an image as upright eight-bit RGB.
+
+    * Rotated by its EXIF orientation.
+    * Of an animation or of several pages, the first (of an opened `PIL.Image.Image`, the current one).
+    * Transparent pixels are put on white.
+    * CMYK is converted by the image's own ink profile, or plainly where it has none. The profile of an RGB image is
+      not applied: classifiers were trained without.
+    * 16-bit grey is scaled to 8 bits (0..65535 to 0..255). 32-bit integers likewise if they lie in 0..65535,
+      otherwise from their minimum..maximum.
+    * Floating-point TIFF is scaled from 0..1 if it lies there, otherwise from its minimum..maximum.
+    * Arrays are ``[H, W]``, ``[H, W, 1]``, ``[H, W, 3]`` or ``[H, W, 4]`` and tensors ``[H, W]``, ``[1, H,
+      W]``, ``[3, H, W]`` or ``[4, H, W]``, of uint8, uint16, bool, or floating point within 0..1.
+
+    Pillow's guard against decompression bombs stays on, and its warning is an error here.
+
+    Args:
+        source: the name of a file, or an image, array or tensor.
+
+    Returns:
+        A new RGB image without metadata.
+
+    Raises:
+        ImageError: the image cannot be read; the message has the reason and the remedy.
+
+    Example:
+        >>> read_image(np.zeros((4, 6), dtype=np.uint8)).size
+        (6, 4)
+    """
+    if isinstance(source, Image.Image):
+        return _decoded(source, "the image", own=False)
+    if isinstance(source, torch.Tensor):
+        return _from_array(_channels_last(source.detach().cpu()), "the tensor")
+    if isinstance(source, np.ndarray):
+        return _from_array(source, "the array")
+    if isinstance(source, str | os.PathLike):
+        return _from_file(Path(os.fsdecode(source)))
+    raise ImageError(f"{type(source).__name__} is not an image: pass a file name, a PIL image, an array or a tensor.")
+
+
+def decode_image(content: bytes, name: str = "the image", *, most_pixels: int | None = None) -> Image.Image:
+    """As `read_image`, from the bytes of a file.
+
+    Args:
+        content: the whole file.
+        name: its name in errors.
+        most_pixels: a stricter limit than Pillow's own, checked before decoding.
+
+    Raises:
+        ImageError: the image cannot be read.
+
+    Example:
+        >>> decode_image(b"P5 1 1 255 x").size
+        (1, 1)
+    """
+    image = _opened(BytesIO(content), name)
+    if most_pixels is not None and image.width * image.height > most_pixels:
+        raise ImageError(
+            f"{name} has {image.width} x {image.height} pixels, more than {most_pixels:,}: make it smaller."
+        )
+    return _decoded(image, name)
+
+
+def picture_format(content: bytes, name: str = "the image") -> str:
+    """The format of a file by its first bytes; an ImageError where it is none of those that are read, or a bomb.
+
+    Example:
+        >>> picture_format(b"P5 1 1 255 x")
+        'PPM'
+    """
+    return str(_opened(BytesIO(content), name).format)
+
+
+def readable_formats() -> list[str]:
+    """The formats that are read, by Pillow's names; older versions of Pillow know fewer.
+
+    Example:
+        >>> "JPEG" in readable_formats(), "EPS" in readable_formats()
+        (True, False)
+    """
+    Image.init()
+    return [known for known in FORMATS if known in Image.OPEN]
+
+
+def _from_file(path: Path) -> Image.Image:
+    """Open a file, after checking that it is a regular one."""
+    name = repr(str(path))
+    try:
+        about = path.stat()
+    except FileNotFoundError as error:
+        raise ImageError(f"there is no file {name}: check the name and the folder.") from error
+    except (OSError, ValueError) as error:
+        raise ImageError(f"{name} cannot be reached: {_reason(error)}; check its name and permissions.") from error
+    if stat.S_ISDIR(about.st_mode):
+        raise ImageError(f"{name} is a folder: name an image in it, or use find_images to list them all.")
+    if not stat.S_ISREG(about.st_mode):
+        raise ImageError(f"{name} is not a plain file but a pipe or a device: save the image to a file first.")
+    if about.st_size == 0:
+        raise ImageError(f"{name} is empty (0 bytes): copy or download it again.")
+    try:
+        with path.open("rb") as file:
+            return _decoded(_opened(file, name), name)
+    except OSError as error:
+        raise ImageError(f"{name} cannot be opened: {_reason(error)}; check its permissions.") from error
+
+
+def _opened(file: BinaryIO, name: str) -> Image.Image:
+    """Open with Pillow, with a strict guard against decompression bombs."""
+    formats = readable_formats()
+    try:
+        with _quietly():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            return Image.open(file, formats=formats)
+    except UnidentifiedImageError as error:
+        raise ImageError(
+            f"{name} is not an image excite can read, or it is cut off: convert it to PNG or JPEG."
+        ) from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        limit = f"{Image.MAX_IMAGE_PIXELS:,}"
+        raise ImageError(
+            f"{name} has more pixels than the limit of {limit} (a guard against decompression bombs): "
+            "make it smaller, or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it."
+        ) from error
+    except Exception as error:
+        raise _broken(name, error) from error
+
+
+def _decoded(image: Image.Image, name: str, *, own: bool = True) -> Image.Image:
+    """Decode all pixels and convert them to upright RGB, with at most two images in memory."""
+    if image.width == 0 or image.height == 0:
+        raise ImageError(f"{name} has no pixels ({image.width} x {image.height}): both sides must be at least 1.")
+    _check_room(image, name)
+    try:
+        with _quietly() if _may_warn(image) else nullcontext():
+            image.load()
+        turn = _turn(image, name)
+        plain = as_rgb(image, name)
+        if own and plain is not image:
+            image.close()
+        if turn is not None:
+            plain = plain.transpose(turn)
+        elif plain is image:
+            plain = image.copy()
+    except ImageError:
+        raise
+    except Exception as error:
+        raise _broken(name, error) from error
+    plain.info = {}  # or the orientation would be applied again
+    return plain
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without Pillow's warnings about oddities in a file; one thread at a time."""
+    with _OPENING, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _may_warn(image: Image.Image) -> bool:
+    """Whether Pillow may warn while it decodes."""
+    return image.format in {"PNG", "TIFF"} or getattr(image, "is_animated", False)
+
+
+def _check_room(image: Image.Image, name: str) -> None:
+    """Refuse images whose decoder would need several times their memory."""
+    most = MOST_PIXELS.get(image.format or "", image.width * image.height)
+    if image.width * image.height > most:
+        raise ImageError(
+            f"{name} has {image.width} x {image.height} pixels, and decoding more than {most:,} as {image.format} "
+            "takes gigabytes: make it smaller, or save it as JPEG or PNG."
+        )
+
+
+def _broken(name: str, error: Exception) -> ImageError:
+    return ImageError(f"{name} is damaged or cut off ({_reason(error)}): copy, download or save it again.")
+
+
+def _reason(error: Exception) -> str:
+    """The message of an error of Pillow or the system, in one line."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(said.split()) or type(error).__name__
+
+
+def _turn(image: Image.Image, name: str) -> Image.Transpose | None:
+    """The rotation to upright by the EXIF data; formats that rotate themselves when decoded have none left."""
+    try:
+        with _OPENING, warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always")
+            orientation = image.getexif().get(ORIENTATION_TAG)
+            doubt = _reason(Exception(doubts[0].message)) if doubts else ""
+    except Exception as error:  # noqa: BLE001 - broken metadata is no reason to refuse an image
+        orientation, doubt = None, _reason(error)
+    if orientation is None and doubt:
+        warnings.warn(f"{name} has broken EXIF data ({doubt}) and is taken to be upright.", stacklevel=5)
+    return UPRIGHT.get(orientation) if isinstance(orientation, int) else None
+
+
+def _channels_last(tensor: torch.Tensor) -> Array:
+    """A tensor as an array with its channels last."""
+    shape = list(tensor.shape)
+    if tensor.ndim == 4:
+        raise ImageError(f"the tensor {shape} is a batch: pass one image at a time, such as images[0].")
+    if tensor.ndim not in {2, 3} or (tensor.ndim == 3 and shape[0] not in CHANNELS):
+        raise ImageError(f"the tensor {shape} is not an image: pass [3, H, W] or [1, H, W], permute it if need be.")
+    if tensor.dtype is torch.bfloat16:
+        tensor = tensor.float()
+    array: Array = tensor.numpy() if tensor.ndim == 2 else tensor.permute(1, 2, 0).numpy()
+    return array
+
+
+def _from_array(array: Array, name: str) -> Image.Image:
+    """An image from an array, with or without channels."""
+    if array.ndim not in {2, 3} or (array.ndim == 3 and array.shape[2] not in CHANNELS):
+        raise ImageError(f"{name} {list(array.shape)} is not an image: pass [H, W], [H, W, 1], [H, W, 3] or [H, W, 4].")
+    if array.size == 0:
+        raise ImageError(f"{name} has no pixels {list(array.shape)}: both sides must be at least 1.")
+    eight = _eight_bits(array, name)
+    grey = eight.ndim == 3 and eight.shape[2] == 1
+    image = Image.fromarray(np.ascontiguousarray(eight[:, :, 0] if grey else eight))
+    plain = as_rgb(image, name)
+    return plain.copy() if plain is image else plain  # it may share its memory with the array
+
+
+def _eight_bits(array: Array, name: str) -> NDArray[np.uint8]:
+    """Values as 0..255, by their type; floats have to lie in 0..1."""
+    kind, bytes_each = array.dtype.kind, array.dtype.itemsize
+    if kind == "u" and bytes_each == 1:
+        return array
+    if kind == "u" and bytes_each == 2:
+        return np.rint(array / 257).astype(np.uint8)
+    if kind == "b":
+        return array.astype(np.uint8) * np.uint8(255)
+    if kind != "f":
+        raise ImageError(f"{name} holds {array.dtype}: convert it to uint8 (0..255), uint16 or floats in 0..1.")
+    if not np.isfinite(array).all():
+        raise ImageError(f"{name} holds NaN or infinity: replace them by numbers in 0..1.")
+    if array.min() < 0 or array.max() > 1:
+        span = f"{array.min():.4g}..{array.max():.4g}"
+        raise ImageError(f"{name} holds floats in {span}: bring them to 0..1 first, undoing any normalisation.")
+    return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
+
+
+# Images of any mode as eight-bit RGB, with at most one more of them in memory.
 
 
 def as_rgb(image: Image.Image, name: str) -> Image.Image:
-    """A decoded image of any mode as RGB, by what its numbers mean; one that is RGB already is given back itself.
-
-    Args:
-        image: the image.
-        name: what errors call it.
-
-    Raises:
-        ImageError: its numbers are none.
+    """A decoded image of any mode as RGB; one that is RGB already is returned itself. ``name`` is for errors.
 
     Example:
         >>> as_rgb(Image.new("LA", (2, 2)), "a clear picture").getpixel((0, 0))
@@ -52,7 +314,7 @@ def as_rgb(image: Image.Image, name: str) -> Image.Image:
 
 
 def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
-    """The image in pieces of its whole width, each with its first row: what is done to one takes little memory."""
+    """The image in strips of its whole width, each with its first row, to save memory."""
     rows = max(1, STRIP // image.width)
     for top in range(0, image.height, rows):
         yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
@@ -67,14 +329,14 @@ def _on_white(image: Image.Image) -> Image.Image:
 
 
 def _from_inks(image: Image.Image) -> Image.Image:
-    """Printing inks as colours. Pillow has already undone the inversion that Adobe's programs store."""
+    """CMYK as RGB; Pillow has already undone Adobe's inversion."""
     from PIL import ImageCms
 
     if not (content := image.info.get("icc_profile")):
         return image.convert("RGB")
     profile = ImageCms.ImageCmsProfile(BytesIO(content))
     if profile.profile.xcolor_space.strip() != "CMYK":
-        return image.convert("RGB")  # a profile for another kind of image says nothing about inks
+        return image.convert("RGB")  # no profile of inks
     converted = ImageCms.profileToProfile(image, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
     return converted if converted is not None else image.convert("RGB")
 
@@ -102,288 +364,3 @@ def _from_deep_grey(image: Image.Image, name: str) -> Image.Image:
             grey[values == key] = 255  # white shows through
         plain.paste(Image.fromarray(grey).convert("RGB"), (0, top))
     return plain
-
-
-# Images from files and arrays: always upright, always RGB, or one clear sentence why not.
-#
-# What a classifier is shown must be what a person would see. Cameras store images on their side, scanners with 16
-# bits, designers with transparency or printing inks; each is brought to eight-bit RGB here, in one place, and nothing
-# is guessed in silence.
-
-Array = NDArray[Any]
-
-FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP")
-"""The formats that are read. Not all that Pillow knows: some of the others start external programs."""
-
-CHANNELS = (1, 3, 4)
-"""Grey, RGB, RGB with opacity."""
-
-ORIENTATION_TAG = 0x0112
-"""The EXIF entry that says how the camera was held."""
-
-UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""How to turn an image upright, by its EXIF orientation; 1 is upright already."""
-
-MOST_PIXELS = {"AVIF": 60_000_000, "JPEG2000": 30_000_000, "WEBP": 50_000_000}
-"""Of formats whose decoders take more memory than the image: a file of a few kilobytes can be that large."""
-
-logging.getLogger("PIL").addHandler(logging.NullHandler())  # whoever keeps a log still gets what it says
-
-_OPENING = threading.Lock()  # filters of warnings belong to the whole process
-
-
-def read_image(source: str | os.PathLike[str] | Image.Image | Array | torch.Tensor) -> Image.Image:
-    """Read an image as a person would see it: upright, RGB, eight bits.
-
-    * Turned upright by its EXIF orientation.
-    * Of an animation or of several pages, the first (of an opened `PIL.Image.Image`, the one it is at).
-    * Transparent places are put on white, as a page would show them.
-    * Inks (CMYK) are turned into colours by the image's own ink profile, or plainly where it has none. The
-      profile of an RGB image is not applied: classifiers were trained without.
-    * 16-bit grey is scaled to 8 bits (0..65535 to 0..255). 32-bit integers likewise if they lie in 0..65535,
-      otherwise from their minimum..maximum.
-    * Floating-point TIFF is scaled from 0..1 if it lies there, otherwise from its minimum..maximum.
-    * Arrays are ``[H, W]``, ``[H, W, 1]``, ``[H, W, 3]`` or ``[H, W, 4]`` and tensors ``[H, W]``, ``[1, H,
-      W]``, ``[3, H, W]`` or ``[4, H, W]``, of uint8, uint16, bool, or floating point within 0..1.
-
-    Pillow's guard against decompression bombs stays on, and its warning counts as an error here.
-
-    Args:
-        source: the name of a file, or an image, array or tensor.
-
-    Returns:
-        A new RGB image without metadata; the source is not changed.
-
-    Raises:
-        ImageError: the image cannot be read; the message says which, why, and what to do.
-
-    Example:
-        >>> read_image(np.zeros((4, 6), dtype=np.uint8)).size
-        (6, 4)
-    """
-    if isinstance(source, Image.Image):
-        return _decoded(source, "the image", own=False)
-    if isinstance(source, torch.Tensor):
-        return _from_array(_channels_last(source.detach().cpu()), "the tensor")
-    if isinstance(source, np.ndarray):
-        return _from_array(source, "the array")
-    if isinstance(source, str | os.PathLike):
-        return _from_file(Path(os.fsdecode(source)))
-    raise ImageError(f"{type(source).__name__} is not an image: pass a file name, a PIL image, an array or a tensor.")
-
-
-def decode_image(content: bytes, name: str = "the image", *, most_pixels: int | None = None) -> Image.Image:
-    """As `read_image`, from the bytes of a file that lies elsewhere than on a disk.
-
-    Args:
-        content: the whole file.
-        name: what errors call it.
-        most_pixels: a stricter limit than Pillow's own; it is looked at before anything is decoded.
-
-    Raises:
-        ImageError: the image cannot be read.
-
-    Example:
-        >>> decode_image(b"P5 1 1 255 x").size
-        (1, 1)
-    """
-    image = _opened(BytesIO(content), name)
-    if most_pixels is not None and image.width * image.height > most_pixels:
-        raise ImageError(
-            f"{name} has {image.width} x {image.height} pixels, more than {most_pixels:,}: make it smaller."
-        )
-    return _decoded(image, name)
-
-
-def picture_format(content: bytes, name: str = "the image") -> str:
-    """Which of the formats that are read a file has, by its first bytes and not by its name; nothing is decoded.
-
-    Raises:
-        ImageError: it has none of them, or more pixels than the guard against decompression bombs lets through.
-
-    Example:
-        >>> picture_format(b"P5 1 1 255 x")
-        'PPM'
-    """
-    return str(_opened(BytesIO(content), name).format)
-
-
-def readable_formats() -> list[str]:
-    """The formats that are read, as Pillow calls them; older versions of Pillow know fewer.
-
-    Example:
-        >>> "JPEG" in readable_formats(), "EPS" in readable_formats()
-        (True, False)
-    """
-    Image.init()
-    return [known for known in FORMATS if known in Image.OPEN]
-
-
-def _from_file(path: Path) -> Image.Image:
-    """Open a file, having looked first whether it can be an image at all."""
-    name = repr(str(path))
-    try:
-        about = path.stat()
-    except FileNotFoundError as error:
-        raise ImageError(f"there is no file {name}: check the name and the folder.") from error
-    except (OSError, ValueError) as error:
-        raise ImageError(f"{name} cannot be reached: {_reason(error)}; check its name and permissions.") from error
-    if stat.S_ISDIR(about.st_mode):
-        raise ImageError(f"{name} is a folder: name an image in it, or use find_images to list them all.")
-    if not stat.S_ISREG(about.st_mode):
-        raise ImageError(f"{name} is not a plain file but a pipe or a device: save the image to a file first.")
-    if about.st_size == 0:
-        raise ImageError(f"{name} is empty (0 bytes): copy or download it again.")
-    try:
-        with path.open("rb") as file:
-            return _decoded(_opened(file, name), name)
-    except OSError as error:
-        raise ImageError(f"{name} cannot be opened: {_reason(error)}; check its permissions.") from error
-
-
-def _opened(file: BinaryIO, name: str) -> Image.Image:
-    """Let Pillow look at the beginning of the file, its guard against decompression bombs being strict."""
-    formats = readable_formats()
-    try:
-        with _quietly():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return Image.open(file, formats=formats)
-    except UnidentifiedImageError as error:
-        raise ImageError(
-            f"{name} is not an image excite can read, or it is cut off: convert it to PNG or JPEG."
-        ) from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        limit = f"{Image.MAX_IMAGE_PIXELS:,}"
-        raise ImageError(
-            f"{name} has more pixels than the limit of {limit} (a guard against decompression bombs): "
-            "make it smaller, or raise PIL.Image.MAX_IMAGE_PIXELS if you trust it."
-        ) from error
-    except Exception as error:
-        raise _broken(name, error) from error
-
-
-def _decoded(image: Image.Image, name: str, *, own: bool = True) -> Image.Image:
-    """Decode all pixels, which shows whether the file is whole, and bring them to upright RGB.
-
-    No more than two images are in memory at a time: one of the limit's size takes a third of a gigabyte.
-    """
-    if image.width == 0 or image.height == 0:
-        raise ImageError(f"{name} has no pixels ({image.width} x {image.height}): both sides must be at least 1.")
-    _check_room(image, name)
-    try:
-        with _quietly() if _is_talkative(image) else nullcontext():
-            image.load()
-        turn = _turn(image, name)
-        plain = as_rgb(image, name)
-        if own and plain is not image:
-            image.close()
-        if turn is not None:
-            plain = plain.transpose(turn)
-        elif plain is image:
-            plain = image.copy()
-    except ImageError:
-        raise
-    except Exception as error:
-        raise _broken(name, error) from error
-    plain.info = {}  # an orientation left behind would turn it once more when it is read again
-    return plain
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without Pillow's thoughts about what is odd in a file, which do not even name it; one thread at a time."""
-    with _OPENING, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _is_talkative(image: Image.Image) -> bool:
-    """Whether Pillow goes on reading what is beside the pixels when it decodes them."""
-    return image.format in {"PNG", "TIFF"} or getattr(image, "is_animated", False)
-
-
-def _check_room(image: Image.Image, name: str) -> None:
-    """Some decoders hold an image several times over while they work."""
-    most = MOST_PIXELS.get(image.format or "", image.width * image.height)
-    if image.width * image.height > most:
-        raise ImageError(
-            f"{name} has {image.width} x {image.height} pixels, and decoding more than {most:,} as {image.format} "
-            "takes gigabytes: make it smaller, or save it as JPEG or PNG."
-        )
-
-
-def _broken(name: str, error: Exception) -> ImageError:
-    return ImageError(f"{name} is damaged or cut off ({_reason(error)}): copy, download or save it again.")
-
-
-def _reason(error: Exception) -> str:
-    """What an error of Pillow or the system says, in one line."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(said.split()) or type(error).__name__
-
-
-def _turn(image: Image.Image, name: str) -> Image.Transpose | None:
-    """What brings the image upright, by its EXIF data; formats that turn themselves when decoded have none left."""
-    try:
-        with _OPENING, warnings.catch_warnings(record=True) as doubts:
-            warnings.simplefilter("always")
-            orientation = image.getexif().get(ORIENTATION_TAG)
-            doubt = _reason(Exception(doubts[0].message)) if doubts else ""
-    except Exception as error:  # noqa: BLE001 - other programs show an image whose metadata is broken, and so do we
-        orientation, doubt = None, _reason(error)
-    if orientation is None and doubt:
-        warnings.warn(f"{name} has broken EXIF data ({doubt}) and is taken to be upright.", stacklevel=5)
-    return UPRIGHT.get(orientation) if isinstance(orientation, int) else None
-
-
-def _channels_last(tensor: torch.Tensor) -> Array:
-    """A tensor as an array with its channels last, as images have them outside of torch."""
-    shape = list(tensor.shape)
-    if tensor.ndim == 4:
-        raise ImageError(f"the tensor {shape} is a batch: pass one image at a time, such as images[0].")
-    if tensor.ndim not in {2, 3} or (tensor.ndim == 3 and shape[0] not in CHANNELS):
-        raise ImageError(f"the tensor {shape} is not an image: pass [3, H, W] or [1, H, W], permute it if need be.")
-    if tensor.dtype is torch.bfloat16:
-        tensor = tensor.float()
-    array: Array = tensor.numpy() if tensor.ndim == 2 else tensor.permute(1, 2, 0).numpy()
-    return array
-
-
-def _from_array(array: Array, name: str) -> Image.Image:
-    """An image from rows of pixels, with or without channels."""
-    if array.ndim not in {2, 3} or (array.ndim == 3 and array.shape[2] not in CHANNELS):
-        raise ImageError(f"{name} {list(array.shape)} is not an image: pass [H, W], [H, W, 1], [H, W, 3] or [H, W, 4].")
-    if array.size == 0:
-        raise ImageError(f"{name} has no pixels {list(array.shape)}: both sides must be at least 1.")
-    eight = _eight_bits(array, name)
-    grey = eight.ndim == 3 and eight.shape[2] == 1
-    image = Image.fromarray(np.ascontiguousarray(eight[:, :, 0] if grey else eight))
-    plain = as_rgb(image, name)
-    return plain.copy() if plain is image else plain  # it may share its memory with the array
-
-
-def _eight_bits(array: Array, name: str) -> NDArray[np.uint8]:
-    """Values as 0..255, by their type: only floats could mean several things, so they have to lie in 0..1."""
-    kind, bytes_each = array.dtype.kind, array.dtype.itemsize
-    if kind == "u" and bytes_each == 1:
-        return array
-    if kind == "u" and bytes_each == 2:
-        return np.rint(array / 257).astype(np.uint8)
-    if kind == "b":
-        return array.astype(np.uint8) * np.uint8(255)
-    if kind != "f":
-        raise ImageError(f"{name} holds {array.dtype}: convert it to uint8 (0..255), uint16 or floats in 0..1.")
-    if not np.isfinite(array).all():
-        raise ImageError(f"{name} holds NaN or infinity: replace them by numbers in 0..1.")
-    if array.min() < 0 or array.max() > 1:
-        span = f"{array.min():.4g}..{array.max():.4g}"
-        raise ImageError(f"{name} holds floats in {span}: bring them to 0..1 first, undoing any normalisation.")
-    return np.rint(array.astype(np.float64) * 255).astype(np.uint8)

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from excite.errors import MethodError
-from excite.methods.base import Forward, Method, Units
+from excite.methods.base import Forward, Method
 from excite.methods.cam import C_CAM, CAM, CENTER, GRAD_CAM
 from excite.methods.excitation import C_MWP, C_MWP_NO_NORM, C_MWP_POST_NORM, EXCITE, MWP
 from excite.methods.extent import EXTENT
 from excite.methods.gradient import C_DECONV, C_GRAD, C_GUIDED, DECONV, GRAD, GUIDED, LRP, LRP_EPSILON
+from excite.propagation.signals import Units
 
 __all__ = ["METHODS", "Forward", "Method", "Units", "find_method"]
 

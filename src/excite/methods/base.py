@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -11,17 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from excite.propagation import prior
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from excite.propagation import ExcitationPass, Gradients
+    from excite.propagation.signals import Units
 
 Place = Literal["layer", "input", "top", "joint"]
 Forward = Literal["excitation", "gradients"]
-Units = Sequence[Sequence[Mapping[int, float]]]
-"""Where signals start: for each signal and each image, the weights of output units."""
 Maps = dict[str, Tensor]
 """For each layer [signals, images, h, w]."""
 
@@ -70,19 +66,6 @@ class Method:
     scales: tuple[float, ...] = (1.0,)
     taps: Callable[[str], tuple[str, ...]] | None = None
     plain: Method | None = None
-
-
-def signals_at(output: Tensor, units: Units) -> Tensor:
-    """The signals [signals, *output.shape]: for each image a prior over its output units (paper: P(A_0)).
-
-    Example:
-        >>> signals_at(torch.zeros(1, 3), [[{0: 1.0}], [{1: 0.5, 2: 0.5}]])
-        tensor([[[1.0000, 0.0000, 0.0000]],
-        <BLANKLINE>
-                [[0.0000, 0.5000, 0.5000]]])
-    """
-    rows = [prior(output[k : k + 1], weights) for each in units for k, weights in enumerate(each)]
-    return torch.cat(rows).view(len(units), *output.shape)
 
 
 def blurred(maps: Tensor, amount: float = BLUR) -> Tensor:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from excite.errors import MethodError
-from excite.methods.base import Maps, Method, Passes, Units
+from excite.methods.base import Maps, Method, Passes
 from excite.methods.gradient import contrasted, gradient_method
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from excite.propagation.gradients import Gradients
+    from excite.propagation.signals import Units
 
 SAME = 1e-3  # how far, in parts of its largest value, a gradient may be from a product and still count as one
 

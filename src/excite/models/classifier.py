@@ -1,10 +1,10 @@
-"""A classifier with what is needed to ask it: how it takes images, and what its outputs mean."""
+"""A classifier: a network with its preprocessing and the labels of its outputs."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -21,28 +21,23 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-# From an image to what a classifier takes: resize, shift, scale.
-
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-LONGEST = 4
+MAX_ASPECT = 4  # a longer image is squeezed: enlarged as it is, a strip would take all memory
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """Resize an image to what the classifier was trained on, and give the tensor ``(x - mean) * scale``.
+    """Resize an image without cropping, so that the map covers all of it, and normalise: ``(x - mean) * scale``.
 
-    Nothing is cropped, so that the map covers the whole image: the shorter side becomes ``shorter_side``
-    and the other keeps the shape of the image. Only an image more than four times as long as wide is
-    squeezed to four times: enlarged as it is, a strip of a few pixels by thousands would take all memory and
-    show nothing. With ``square`` every image is squashed to ``shorter_side`` by ``shorter_side``.
-
-    Both sides are made multiples of ``multiple``, for networks whose branches only meet again at such sizes.
-
-    ``antialias`` averages what falls together when an image is made smaller; without it pixels are picked, as in the
-    paper's experiments.
-
-    ``mean`` and ``scale`` are for values 0 to 255: one for all channels, or one for each in the order of
-    ``channels``.
+    Attributes:
+        shorter_side: of the resized image; the other side keeps the aspect ratio, up to four times the shorter one.
+        mean: for values 0 to 255, one for all channels or one for each in the order of ``channels``.
+        scale: as ``mean``.
+        channels: their order.
+        square: squash every image to ``shorter_side`` by ``shorter_side``.
+        interpolation: of the resizing.
+        antialias: average where the image becomes smaller; without it pixels are picked, as in the paper's experiments.
+        multiple: both sides are multiples of it, for networks whose branches only fit each other at such sizes.
     """
 
     shorter_side: int = 224
@@ -65,17 +60,23 @@ class Preprocess:
             raise ModelError(f"The interpolation is {self.interpolation!r}: give 'bilinear' or 'bicubic'.")
 
     def __call__(self, picture: Image.Image) -> Tensor:
-        """The image, in mode RGB, as a float tensor [3, height, width]."""
+        """The preprocessed tensor [3, height, width] of an image in mode RGB."""
         if picture.mode != "RGB":
             raise ImageError(f"The image is in mode {picture.mode}: convert it with image.convert('RGB').")
-        values = self._resized(picture)
+        width, height = self.size(picture.size)
+        if self.antialias:
+            values = np.array(picture.resize((width, height), RESAMPLING[self.interpolation]), dtype=np.float32)
+        else:
+            pixels = torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1)[None]
+            resized = functional.interpolate(pixels, (height, width), mode=self.interpolation)
+            values = resized[0].permute(1, 2, 0).numpy()
         if self.channels == "bgr":
             values = values[..., ::-1]
         values = (values - np.asarray(self.mean, np.float32)) * np.asarray(self.scale, np.float32)
         return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
 
     def scaled(self, scale: float) -> Preprocess:
-        """The same for images so many times as large.
+        """The same for another scale.
 
         Example:
             >>> Preprocess(224).scaled(1.5).shorter_side
@@ -83,43 +84,32 @@ class Preprocess:
         """
         return replace(self, shorter_side=max(1, round(self.shorter_side * scale)))
 
-    def _resized(self, picture: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """The image in its new size, float [height, width, 3]."""
-        width, height = self.size(picture.size)
-        if self.antialias:
-            return np.array(picture.resize((width, height), RESAMPLING[self.interpolation]), dtype=np.float32)
-        pixels = torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1)[None]
-        picked = functional.interpolate(pixels, (height, width), mode=self.interpolation)
-        return picked[0].permute(1, 2, 0).numpy()
-
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Width and height of what is made of an image of this width and height."""
+        """Width and height of a preprocessed image, by those of the original."""
         if min(size) < 1:
             raise ImageError(f"The image has no pixels: its size is {size[0]} x {size[1]}.")
         other = shorter = self.shorter_side
         if not self.square:
-            other = min(max(size) * shorter // min(size), LONGEST * shorter)
-        shorter, other = (max(self.multiple, round(side / self.multiple) * self.multiple) for side in (shorter, other))
+            other = min(max(size) * shorter // min(size), MAX_ASPECT * shorter)
+        shorter = max(self.multiple, round(shorter / self.multiple) * self.multiple)
+        other = max(self.multiple, round(other / self.multiple) * self.multiple)
         return (shorter, other) if size[0] <= size[1] else (other, shorter)
-
-
-# A classifier with what is needed to ask it: how it takes images, and what its outputs mean.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Classifier:
-    """A network and the facts about it that its own code does not tell.
+    """A network with its preprocessing, labels and layers.
 
     Attributes:
-        module: Gives logits [N, C], or [N, C, H, W] when it answers for each place.
-        preprocess: Makes of an image in mode RGB what the module takes, [3, H, W].
-        labels: The words of its outputs; None when nobody gave any, see ``labels_for``.
-        name: For people to read.
-        layer: The layer to read when none is asked for; None when nobody knows a good one.
-        multilabel: Several outputs may be true at once: sigmoid instead of softmax. A range: of these outputs, while
-            of all others exactly one is true.
+        module: Computes logits [N, C], or [N, C, H, W] where it is fully convolutional.
+        preprocess: From an image in mode RGB to the module's input [3, H, W].
+        labels: The labels of its outputs; None where there are none, see ``labels_for``.
+        name: For display.
+        layer: The default layer; None: found in a dry run.
+        multilabel: The outputs are independent: sigmoid instead of softmax. A range: these outputs, while exactly one
+            of all others is true.
         layers: Layers worth reading, best first.
-        extent: The layers that the method ``extent`` reads, such as "layer4.1+layer3"; empty: a dry run tells.
+        extent: The layers of the method ``extent``, such as "layer4.1+layer3"; empty: found in a dry run.
     """
 
     module: nn.Module
@@ -136,10 +126,7 @@ class Classifier:
         return f"Classifier({self.name!r}, {type(self.module).__name__}, {words}, layer {self.layer!r})"
 
     def prepared(self, picture: Image.Image, scale: float = 1.0) -> Tensor:
-        """The image as the module takes it, [3, H, W]; at another scale, larger or smaller than usual.
-
-        A preparation of one's own knows one size only: what it gives is stretched.
-        """
+        """The preprocessed image [3, H, W] at a scale; the output of a user's own preprocessing is interpolated."""
         if scale == 1:
             return self.preprocess(picture)
         if isinstance(self.preprocess, Preprocess):
@@ -151,9 +138,8 @@ class Classifier:
     def probabilities(self, logits: Tensor) -> Tensor:
         """Probabilities [N, C] of the module's logits.
 
-        Logits for each place are averaged over the places first. That is what a network ending in average
-        pooling does: pooling before or after its last linear layer is the same, so it gives the same answer
-        in both forms. The average of probabilities would not.
+        Logits of a fully convolutional network are averaged over the positions first, as a network ending in average
+        pooling does: pooling before or after its last linear layer is the same.
         """
         if logits.dim() not in {2, 4}:
             raise ModelError(
@@ -164,9 +150,9 @@ class Classifier:
         return torch.where(independent, flat.sigmoid(), flat.masked_fill(independent, -torch.inf).softmax(dim=1))
 
     def chance(self, probabilities: Tensor, units: Sequence[int]) -> float:
-        """How probable it is that any of these outputs is true, given the probabilities [C] of all.
+        """The probability that any of these outputs is true, given the probabilities [C] of all.
 
-        Those that exclude each other add up; of the others it is at least the greatest.
+        Exclusive outputs add up; of independent ones the maximum is taken, a lower bound.
 
         Example:
             >>> mixed = excite.wrap(nn.Identity(), multilabel=range(2, 4))
@@ -177,13 +163,13 @@ class Classifier:
         return float(torch.cat([wanted[independent], wanted[~independent].sum()[None]]).max())
 
     def _independent(self, outputs: int) -> Tensor:
-        """For each output whether it may be true beside any other."""
+        """Mask [C] of the independent outputs."""
         if isinstance(self.multilabel, bool):
             return torch.full((outputs,), self.multilabel)
-        return torch.tensor([unit in self.multilabel for unit in range(outputs)])
+        return torch.isin(torch.arange(outputs), torch.tensor(self.multilabel, dtype=torch.long))
 
     def labels_for(self, outputs: int) -> Labels:
-        """The labels of a module seen to have this many outputs; numbers when there are no words."""
+        """The labels of this many outputs; numbers where there are no words."""
         if self.labels is None:
             return Labels.numbered(outputs)
         if len(self.labels) != outputs:
@@ -191,15 +177,8 @@ class Classifier:
         return self.labels
 
 
-# What tells one network from another, so that answers are kept only for the one that gave them.
-
-
 def network_identity(network: nn.Module, without: str = "") -> str:
-    """Changes when the network would give other answers: its modules, its weights.
-
-    Args:
-        network: any.
-        without: the name of a layer that does not matter.
+    """A hash of the modules and weights of a network, without a layer that does not matter.
 
     Example:
         >>> from torch import nn
@@ -207,7 +186,7 @@ def network_identity(network: nn.Module, without: str = "") -> str:
         32
     """
     content = hashlib.blake2b(digest_size=16)
-    for name, module in network.named_modules():  # strides and the like are in no tensor
+    for name, module in network.named_modules():  # strides and such are in no tensor
         if not (without and name == without):
             content.update(f"{name} {type(module).__name__} {module.extra_repr()}\n".encode())
     for name, values in network.state_dict().items():
@@ -218,7 +197,7 @@ def network_identity(network: nn.Module, without: str = "") -> str:
 
 
 def identity(classifier: Classifier) -> list[str]:
-    """Changes when the classifier would give other maps: its network, its outputs or how it takes images.
+    """Identifies the maps of a classifier: its network, outputs and preprocessing.
 
     Example:
         >>> from torch import nn

@@ -1,7 +1,6 @@
-"""A classifier in a folder of its own: what it is in one file of JSON, all its tensors in another.
+"""A saved classifier: a folder of ``classifier.json`` (network, labels, training) and ``weights.safetensors``.
 
-``classifier.json`` names the network, the labels and how it was trained; ``weights.safetensors`` holds the tensors, and
-the former tells the latter's hash, so that files of two classifiers are never taken for one. Nothing in either is run.
+The former holds the hash of the latter, so that files of two classifiers are never mixed. Nothing in them is run.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     from excite.models.cards import Card
 
-__all__ = ["FACTS", "WEIGHTS", "Saved", "files_of", "read_saved", "save_classifier"]
-
 FACTS, WEIGHTS = "classifier.json", "weights.safetensors"
 FORMAT = 1
 KINDS: Mapping[str, type] = {  # of the fields of classifier.json
@@ -45,17 +42,17 @@ KINDS: Mapping[str, type] = {  # of the fields of classifier.json
 
 @dataclass(frozen=True)
 class Saved:
-    """What ``classifier.json`` says.
+    """The content of ``classifier.json``.
 
     Attributes:
-        base: the name of the network, as in `excite.load`; not a file.
+        base: the name of the network in `excite.load`; not a file.
         labels: for each output its synonyms, its name first.
-        multilabel: several outputs may be true at once.
+        multilabel: the outputs are independent.
         layers: layers worth reading, best first.
-        size: the shorter side of the images that it sees.
-        fully_convolutional: whether it answers for each place of an image.
+        size: the shorter side of the preprocessed images.
+        fully_convolutional: whether it is used fully convolutionally.
         weights: the SHA-256 of the file of tensors.
-        training: how it was trained, for people to read.
+        training: how it was trained, for information.
     """
 
     base: str
@@ -68,7 +65,7 @@ class Saved:
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def card(self, base: Card, folder: Path) -> Card:
-        """The card of the classifier, made from that of its network."""
+        """The card of the classifier, from that of its network."""
         if not isinstance(base.preprocess, Preprocess):
             raise ModelError(f"{folder / FACTS}: {self.base!r} prepares its images in an unknown way.")
         return replace(
@@ -117,11 +114,7 @@ def save_classifier(folder: Path, network: nn.Module, facts: Saved) -> list[Path
 
 
 def read_saved(folder: Path) -> Saved:
-    """What a folder says about the classifier in it.
-
-    Raises:
-        ModelError: there is none, or it cannot be read.
-    """
+    """The classifier in a folder; a ModelError where there is none or it cannot be read."""
     path = folder / FACTS
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -133,7 +126,7 @@ def read_saved(folder: Path) -> Saved:
 
 
 def files_of(name: str | Path) -> list[Path]:
-    """The files that a classifier is read from: its folder's, or the file itself; none for a name that is no path."""
+    """The files of a classifier: those in its folder, or the file itself; none for a name that is no path."""
     path = Path(name)
     return [file for file in (path, path / FACTS, path / WEIGHTS) if file.is_file()]
 

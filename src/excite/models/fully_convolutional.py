@@ -1,4 +1,9 @@
-"""The head of a network, sliding over a map: see `excite.models.fully_convolutional`."""
+"""Any classifier as a fully convolutional network: an image of any shape gives a map of logits.
+
+The paper turns dense layers into convolutions and global pooling into pooling over the trained window. Equivalently,
+the head of the classifier, which reads a map of one fixed size, slides over a larger map: its windows are put side by
+side in the batch, and the network's own code runs on them. The body runs on the whole image as it is.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +31,14 @@ _REMEDY = "this network can be used only as it is, at the size it was trained on
 
 
 class Sliding(Counting):
-    """While it is on, the head's calls run on windows, which lie side by side in the batch."""
+    """While active, the calls of the head run on windows, side by side in the batch."""
 
     def __init__(self, network: nn.Module, head: Head) -> None:
         super().__init__(network)
         self.network = network
         self.head = head
         self.grid: tuple[int, int, int] | None = None  # images, and windows down and across each
-        self._aside = False  # our own calls are none of the network's
+        self._aside = False  # during calls that are not the network's
         self._shown: list[torch.Size | None] = []
 
     def __torch_function__(
@@ -52,7 +57,7 @@ class Sliding(Counting):
         return _marked(self._run(func, call, (args, kwargs), windows, key))
 
     def _run(self, func: Callable[..., Any], call: HeadCall, given: Any, windows: list[Tensor], key: Key) -> Any:
-        """Make a call of the head on windows: with the sizes of the dry run, for which it was trained."""
+        """Run a call of the head on windows, with the sizes of the dry run."""
         remaining = iter(windows)
         if self._count == 1:
             args, kwargs = _filled(given, remaining)
@@ -68,18 +73,18 @@ class Sliding(Counting):
 
     @property
     def _count(self) -> int:
-        """Windows in each image."""
+        """The number of windows in each image."""
         return 1 if self.grid is None else self.grid[1] * self.grid[2]
 
     def _scaled(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """A shape of the dry run, for as many windows as there are now."""
+        """A shape of the dry run for the current number of windows."""
         pictures = self.grid[0] if self.grid else DRY_BATCH
         if shape[0] % DRY_BATCH:
             raise ValueError(f"a shape of {shape} does not keep the images apart")
         return (shape[0] // DRY_BATCH * pictures * self._count, *shape[1:])
 
     def _windows(self, call: HeadCall, args: Any, kwargs: Any, key: Key) -> list[Tensor]:
-        """All tensors of a call, those of the body cut into windows."""
+        """The tensors of a call, those of the body cut into windows."""
         tensors = list(tensors_in((args, kwargs)))
         if len(tensors) != len(call.reads):
             raise ModelError(f"{_place(key)} reads other things for this size of the image: {_REMEDY}")
@@ -108,17 +113,14 @@ class Sliding(Counting):
         return views.movedim((dim, dim + 1, -2, -1), (1, 2, dim + 2, dim + 3)).flatten(0, 2)
 
     def as_map(self, output: Tensor) -> Tensor:
-        """What the head says of each window, [N, classes, h, w]."""
+        """The output of the head for each window, [N, classes, h, w]."""
         if self.grid is None or not hasattr(output, _OF_HEAD):
             raise ModelError(f"the network takes another course for this size of the image: {_REMEDY}")
         return output.reshape(*self.grid, -1).permute(0, 3, 1, 2).contiguous()
 
     @contextmanager
     def showing_maps(self) -> Iterator[None]:
-        """Whoever listens to a layer of the head gets its map too, not a batch of windows.
-
-        The two hooks enclose those that are there already; a layer nobody listens to is not touched.
-        """
+        """Forward hooks on layers of the head see a map, not a batch of windows: two hooks enclose the present ones."""
         thread = get_ident()
 
         def show(_module: nn.Module, _arguments: Any, answer: Any) -> Any:
@@ -173,7 +175,7 @@ def _marked(result: Any) -> Any:
 
 
 def _filled(given: Any, tensors: Iterator[Tensor], recorded: Any = None) -> Any:
-    """The arguments of a call with other tensors, and with the numbers of the dry run where there was one."""
+    """The arguments of a call with other tensors, and with the numbers of the dry run where there are some."""
     if isinstance(given, Tensor):
         return next(tensors)
     if isinstance(given, dict):
@@ -185,31 +187,21 @@ def _filled(given: Any, tensors: Iterator[Tensor], recorded: Any = None) -> Any:
     return recorded if number else given
 
 
-# Any classifier as a fully convolutional network, so that an image of any shape gives a map of confidences.
-#
-# The paper turns fully connected layers into convolutions and global pooling into pooling over the trained window.
-# Both are the same thing: the head of the classifier, which reads a map of one fixed size, slides over a larger map.
-# Here it does so literally. The windows that it would see are put side by side in the batch and the network's own
-# code runs on them, so there is nothing to translate: whatever the head is made of, each place of the answer is what
-# the network itself says of that window. Its body runs on the whole image as it is.
-
-
 def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *, channels: int = 3) -> nn.Module:
-    """The same classifier, for images of any shape: it gives a map of logits [N, classes, h, w].
+    """The same classifier, for images of any shape: it computes a map of logits [N, classes, h, w].
 
-    At the trained size that map is 1 x 1 and holds the network's own answer to the bit. On a larger image there is
-    one place for each position of the trained window on the last map, one step of that map apart. Pooling *inside* the
-    network, as in squeeze-and-excite blocks, is over the whole image.
-
-    The module is not changed and shares its weights, layers and their names with the new one.
+    At the trained size that map is 1 x 1 and equals the network's own output exactly. On a larger image there is one
+    value for each position of the trained window on the last map. Pooling *inside* the network, as in
+    squeeze-and-excite blocks, is over the whole image. The module is not changed and shares its weights, layers and
+    their names with the new one.
 
     Args:
-        module: gives logits [N, classes]; one that answers for each place already is used as it is.
-        size: the images' size that it was trained on: one number, or height and width.
+        module: computes logits [N, classes]; a fully convolutional one is used as it is.
+        size: the size of its training images: one number, or height and width.
         channels: of the images.
 
     Raises:
-        ModelError: it is no plain ``nn.Module``, or gives something else.
+        ModelError: it is no plain ``nn.Module``, or has another output.
 
     Example:
         >>> import torch
@@ -225,11 +217,7 @@ def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *,
 
 
 class FullyConvolutional(nn.Module):
-    """A network whose head slides over the image; see `fully_convolutional`.
-
-    It holds the very dictionaries of the network's children, parameters and buffers, so that both always have the same
-    layers under the same names.
-    """
+    """A network whose head slides over the image; it shares the network's dictionaries of children and tensors."""
 
     network: nn.Module
 
@@ -238,12 +226,12 @@ class FullyConvolutional(nn.Module):
         self.size = size
         self.head = head
         self.training = network.training
-        vars(self).update(network=network)  # not as a child, which would change the layers' names
+        vars(self).update(network=network)  # as a child it would change the layers' names
         for shared in ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set"):
             vars(self)[shared] = vars(network)[shared]
 
     def train(self, mode: bool = True) -> FullyConvolutional:  # noqa: FBT001, FBT002 -- as torch has it
-        """Set both to training or to use."""
+        """Set the mode of both."""
         self.network.train(mode)
         self.training = mode
         return self

@@ -1,9 +1,8 @@
-"""Where a classifier stops knowing places: its head, found in one dry run at the size it was trained on.
+"""The head of a classifier: the calls after the last spatial map, found in one dry run at the trained size.
 
-Each call of the network either keeps places (a convolution of a map gives a map) or loses them (pooling over the whole
-map, flattening it). Calls from which a map is computed again later are the *body*, also when they lose places on their
-way: the pooling inside a squeeze-and-excite block is one, and stays over the whole image. All others are the *head*.
-The calls of the head that read something of the body are where the head begins.
+Each call of the network either keeps the spatial positions (a convolution) or loses them (global pooling, flattening).
+Calls from which a map is computed later are the *body*, also where they lose positions on the way, as the pooling in a
+squeeze-and-excite block does; all others are the *head*. It begins with the calls that read from the body.
 """
 
 from __future__ import annotations
@@ -24,16 +23,14 @@ from excite.propagation.taps import as_found, main_output
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["DRY_BATCH", "Counting", "Head", "HeadCall", "Key", "Recording", "Step", "Window", "head_of", "step_of"]
-
-DRY_BATCH = 2  # not 1: a size of 1 would not tell images from anything else in the shapes that are noted
-Key = tuple[str, str, int]  # the module that runs, the operation it calls, and for which time
+DRY_BATCH = 2  # not 1, so that the batch can be told from other dimensions in recorded shapes
+Key = tuple[str, str, int]  # the running module, the operation, and the number of its call there
 _STEP = "_excite_step"
 
 
 @dataclass(frozen=True)
 class Window:
-    """What the head reads of a map: its size at the trained size, the first of its two dimensions, and the step."""
+    """The part of a map that the head reads: its size at the trained size, its first dimension, the step."""
 
     height: int
     width: int
@@ -42,7 +39,7 @@ class Window:
 
     @classmethod
     def of(cls, shape: tuple[int, ...], size: tuple[int, ...]) -> Window:
-        """A whole map: its sides lie at its end, or before its channels, there where their ratio is the image's."""
+        """A whole map: its sides are the last two dimensions or, channels last, those with the image's aspect ratio."""
 
         def misfit(dim: int) -> float:
             return abs(shape[dim] * size[1] / (shape[dim + 1] * size[0]) - 1)
@@ -53,14 +50,14 @@ class Window:
 
 @dataclass(frozen=True)
 class HeadCall:
-    """A call of the head as it was made in the dry run.
+    """A call of the head in the dry run.
 
     Attributes:
-        reads: for each tensor among the arguments: a window, "whole" for something of the body without places, or None
-            for what is no concern (a weight, or something of the head).
+        reads: for each tensor among the arguments: a window of a map, "whole" for a tensor of the body without
+            positions, or None for weights and tensors of the head.
         args: the arguments, without the tensors.
-        kwargs: those with a name.
-        shape: the shape of the answer; None where it was no single tensor.
+        kwargs: the keyword arguments, without the tensors.
+        shape: the shape of the result; None where it was no single tensor.
     """
 
     reads: tuple[Window | str | None, ...]
@@ -71,7 +68,7 @@ class HeadCall:
 
 @dataclass(frozen=True)
 class Head:
-    """The calls of a head; none where the network answers for each place already."""
+    """The calls of a head; none where the network is fully convolutional already."""
 
     calls: Mapping[Key, HeadCall]
     operations: frozenset[str]
@@ -79,19 +76,19 @@ class Head:
 
 @dataclass(eq=False)
 class Step:
-    """A call of the dry run that gave activations."""
+    """A call of the dry run that computed activations."""
 
     key: Key
-    inputs: list[tuple[Step | None, tuple[int, ...]]]  # who made each tensor it read, and the tensor's shape
+    inputs: list[tuple[Step | None, tuple[int, ...]]]  # of each input tensor the step that computed it, and its shape
     call: HeadCall
-    has_places: bool
+    is_spatial: bool
     is_body: bool = False
 
 
 class Counting(TorchFunctionMode):
-    """Knows each call by the module that makes it: what a module calls does not depend on the size of the image.
+    """Numbers the calls within each module, which do not depend on the size of the image.
 
-    Positions in the whole course of calls do: "same" padding, for one, is called only for some sizes.
+    A number over the whole network would: "same" padding, for one, is called only for some sizes.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -100,14 +97,14 @@ class Counting(TorchFunctionMode):
         self._turns: Counter[tuple[str, str]] = Counter()
 
     def key(self, operation: str) -> Key:
-        """The key of a call that is made just now."""
+        """The key of the current call."""
         module = running_module(self._names)
         self._turns[module, operation] += 1
         return module, operation, self._turns[module, operation]
 
 
 def head_of(network: nn.Module, size: tuple[int, int], channels: int) -> Head:
-    """Run a network once at the size it was trained on, and tell its head."""
+    """The head of a network, from one run at the size it was trained on."""
     state = next((tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point()), None)
     options = {} if state is None else {"device": state.device, "dtype": state.dtype}
     pictures = torch.zeros(DRY_BATCH, channels, *size, **options)  # type: ignore[call-overload]
@@ -128,7 +125,7 @@ def head_of(network: nn.Module, size: tuple[int, int], channels: int) -> Head:
 
 
 def step_of(tensor: Tensor) -> Step | None:
-    """The call that made an activation, while a network is recorded."""
+    """The call that computed an activation, while a network is recorded."""
     return getattr(tensor, _STEP, None)
 
 
@@ -140,11 +137,11 @@ def _wrong_output(output: Tensor) -> str:
 
 
 class Recording(Counting):
-    """Notes every call that gives activations."""
+    """Records every call that computes activations."""
 
     def __init__(self, network: nn.Module, pictures: Tensor) -> None:
         super().__init__(network)
-        start = Step(("", "", 0), [], HeadCall((), (), {}, None), has_places=True)
+        start = Step(("", "", 0), [], HeadCall((), (), {}, None), is_spatial=True)
         self.steps = [start]
         setattr(pictures, _STEP, start)
 
@@ -160,7 +157,7 @@ class Recording(Counting):
         if answers and any(maker is not None for maker, _ in inputs):
             shape = tuple(result.shape) if isinstance(result, Tensor) else None
             call = HeadCall((), _without_tensors(args), _without_tensors(kwargs), shape)
-            kept = not key[1].startswith("adaptive") and any(_keeps_places(inputs, answer) for answer in answers)
+            kept = not key[1].startswith("adaptive") and any(_keeps_positions(inputs, answer) for answer in answers)
             step = Step(key, inputs, call, kept)
             self.steps.append(step)
             for answer in answers:
@@ -168,13 +165,9 @@ class Recording(Counting):
         return result
 
 
-def _keeps_places(inputs: list[tuple[Step | None, tuple[int, ...]]], answer: Tensor) -> bool:
-    """Whether an answer still is a map, where a map was read.
-
-    A map has four dimensions (or more, while channels are shuffled), or is a single channel of one. It is none any
-    more when one of its sides was summed up.
-    """
-    maps = [shape for maker, shape in inputs if maker is not None and maker.has_places]
+def _keeps_positions(inputs: list[tuple[Step | None, tuple[int, ...]]], answer: Tensor) -> bool:
+    """Whether a result computed from maps is a map: of at least four dimensions or a single channel, no side summed."""
+    maps = [shape for maker, shape in inputs if maker is not None and maker.is_spatial]
     if answer.dim() == 3:
         return any(answer.shape[-2:] == shape[-2:] for shape in maps)
     narrowest = max((min(shape[-2:]) for shape in maps), default=0)
@@ -192,9 +185,9 @@ def _without_tensors(value: Any) -> Any:
 
 
 def _find_body(steps: list[Step]) -> None:
-    """Mark whatever a map is computed from."""
+    """Mark the steps that a map is computed from."""
     for step in reversed(steps):
-        step.is_body |= step.has_places
+        step.is_body |= step.is_spatial
         if step.is_body:
             for maker, _ in step.inputs:
                 if maker is not None:
@@ -202,8 +195,8 @@ def _find_body(steps: list[Step]) -> None:
 
 
 def _calls(heads: list[Step], size: tuple[int, int]) -> dict[Key, HeadCall]:
-    """The calls of a head, with what each reads of the body."""
-    read = [shape for step in heads for maker, shape in step.inputs if maker is not None and maker.has_places]
+    """The calls of a head, with what each reads from the body."""
+    read = [shape for step in heads for maker, shape in step.inputs if maker is not None and maker.is_spatial]
     least = min((window.height for window in (Window.of(shape, size) for shape in read)), default=1)
     calls = {}
     for step in heads:
@@ -215,7 +208,7 @@ def _calls(heads: list[Step], size: tuple[int, int]) -> dict[Key, HeadCall]:
 def _read(maker: Step | None, shape: tuple[int, ...], size: tuple[int, int], least: int) -> Window | str | None:
     if maker is None or not maker.is_body:
         return None
-    if not maker.has_places:
+    if not maker.is_spatial:
         return "whole"
     window = Window.of(shape, size)
     # Where the head reads maps of several strides, one step on the coarsest is several on the others.

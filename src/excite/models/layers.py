@@ -1,4 +1,4 @@
-"""The layers of a network that can be read as maps, seen in one run of it."""
+"""The layers of a network that can be read as maps: found in one run, with a default and candidates."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
-LEAST_STRIDE = 8  # layers below it see hardly more than edges
-LEAST_PLACES = 4  # along each side: less is no map
-NEARLY = 1.4  # where a stride is told by sizes, borders make 16 a ratio of 17 or 18; the next one would be 32
-UNCHANGING = ("Dropout", "Identity")  # the layer before them says what it is
+LEAST_STRIDE = 8  # finer layers encode hardly more than edges
+MIN_SIDE = 4  # of a map
+NEARLY = 1.4  # strides derived from sizes: borders make 16 a ratio of 17 or 18; the next is 32
+UNCHANGING = ("Dropout", "Identity")  # named after the layer before them
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,9 @@ class SpatialLayer:
     Attributes:
         name: as in ``module.named_modules()``.
         kind: the class of its module.
-        channels: how many,
-        height: and the size of the map.
-        width: of the map.
-        stride: how many pixels of the image lie between two places: as the operations below it say, or else, behind
-            one that mixes all places, by the sizes.
-        receptive_field: how many pixels one place sees along the side where it sees more; None: the whole image.
+        stride: pixels of the image between two positions, by the operations below it or, behind one that mixes all
+            positions, by the sizes.
+        receptive_field: pixels along its longer side; None: the whole image.
     """
 
     name: str
@@ -56,12 +53,12 @@ class SpatialLayer:
 
     @property
     def depth(self) -> int:
-        """How many modules it lies within."""
+        """The number of modules around it."""
         return self.name.count(".")
 
 
 def spatial_layers(module: nn.Module, inputs: Tensor) -> list[SpatialLayer]:
-    """All layers that give [images, channels, height, width], in the order in which they are computed.
+    """All layers with an output [images, channels, height, width], in the order of computation.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
@@ -72,13 +69,13 @@ def spatial_layers(module: nn.Module, inputs: Tensor) -> list[SpatialLayer]:
 
 
 def default_layer(module: nn.Module, inputs: Tensor) -> str:
-    """A layer to read when nobody named one.
+    """The layer to read by default.
 
-    It has places, and lies below the classifier's own weights, where there is something to contrast; if they answer for
-    each place by itself (SqueezeNet), below the weights under them too, or a place and its dual would cancel. The whole
-    signal passes through it, where there is such a layer: the branches inside a block each see only a part. Of those it
-    is one with a stride of 16, or else the largest stride below that; on a small image, one with at least four places
-    along each side. Of several it is the last one of those that lie within the fewest modules.
+    It is spatial and lies below the classifier's last weights, so that there is a contrast; where those are applied at
+    each position (SqueezeNet), also below the weights under them, or a position and its dual would cancel. Where
+    possible the whole signal passes through it, not one branch of a block. Of those it has a stride of 16, or else the
+    largest below that; on a small image, at least four positions along each side. Of several it is the last one of
+    those within the fewest modules.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1))
@@ -86,19 +83,19 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
         '1'
     """
     run = _run(module, inputs)
-    places = run.places_to_contrast()
-    if not places:
+    layers = run.contrastable()
+    if not layers:
         raise LayerError(
             "no layer below the classifier's weights has places to show: name a layer, or use excite.mwp for neurons"
         )
-    passed = [layer for layer in places if run.steps.get(layer.name) in run.passed_by_all()]
-    stride = _preferred_stride(passed or places, min(inputs.shape[-2:]))
-    even = [layer for layer in passed or places if 1 / NEARLY <= layer.stride / stride <= NEARLY]
+    passed = [layer for layer in layers if run.steps.get(layer.name) in run.passed_by_all()]
+    stride = _preferred_stride(passed or layers, min(inputs.shape[-2:]))
+    even = [layer for layer in passed or layers if 1 / NEARLY <= layer.stride / stride <= NEARLY]
     return min(reversed(even), key=lambda layer: (layer.kind.startswith(UNCHANGING), layer.depth)).name
 
 
 def top_layer(module: nn.Module, inputs: Tensor) -> str:
-    """The last map below the classifier's own weights, where places are about to be lost (the layer of CAM).
+    """The last map below the classifier's last weights (the layer of CAM).
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
@@ -116,9 +113,7 @@ def top_layer(module: nn.Module, inputs: Tensor) -> str:
 
 
 def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
-    """Two layers to read together: the last map knows what things are, and the default layer where they end.
-
-    Only one, where both are the same.
+    """The last map, which knows what things are, and the default layer, which knows where they end; or one, if equal.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
@@ -129,23 +124,22 @@ def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
 
 
 def _preferred_stride(layers: list[SpatialLayer], side: int) -> float:
-    most = min(USUAL_STRIDE, side / LEAST_PLACES) * NEARLY
+    most = min(USUAL_STRIDE, side / MIN_SIDE) * NEARLY
     fine = max((layer.stride for layer in layers if layer.stride <= most), default=0.0)
     coarser = [layer.stride for layer in layers if layer.stride > most]
-    worth_it = [stride for stride in coarser if stride * LEAST_PLACES <= side * NEARLY] if fine else coarser
+    worth_it = [stride for stride in coarser if stride * MIN_SIDE <= side * NEARLY] if fine else coarser
     return min(worth_it) if fine * NEARLY < LEAST_STRIDE and worth_it else fine
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What happened in one run.
+    """The record of one run.
 
     Attributes:
-        found: in the order in which it ends: layers that are maps, and names of modules with weights. A module that is
-            called several times is there where its last call is.
-        calls: all calls that gave activations,
-        steps: the one that made each layer's answer,
-        output: and the one that made the network's.
+        found: in the order of their (last) ends: layers that are maps, and names of modules with weights.
+        calls: all calls that computed activations.
+        steps: the call that computed each layer's output.
+        output: the call that computed the network's output.
     """
 
     found: list[SpatialLayer | str]
@@ -153,23 +147,23 @@ class _Run:
     steps: dict[str, Step | None]
     output: Step | None
 
-    def places_to_contrast(self) -> list[SpatialLayer]:
-        """The maps below the classifier's weights, and below those under them if they answer for each place."""
+    def contrastable(self) -> list[SpatialLayer]:
+        """The maps below the last weights, and below those under them where they are applied at each position."""
         weights = [k for k, found in enumerate(self.found) if isinstance(found, str)]
         maps = {
             k: found
             for k, found in enumerate(self.found)
             if isinstance(found, SpatialLayer) and found.name and found.height * found.width > 1
         }
-        placewise = bool(weights) and self.found[weights[-1]] in {layer.name for layer in maps.values()}
-        for last in weights[-2:] if placewise else weights[-1:]:
+        pointwise = bool(weights) and self.found[weights[-1]] in {layer.name for layer in maps.values()}
+        for last in weights[-2:] if pointwise else weights[-1:]:
             below = [layer for k, layer in maps.items() if k < last]
             if below:
                 return below
         return []
 
     def passed_by_all(self) -> set[Step]:
-        """The calls that every way from the image to the output passes through."""
+        """The calls on every path from the image to the output."""
         order = {step: k for k, step in enumerate(self.calls)}
         last_reader: dict[Step, int] = {}
         needed = {self.output}
@@ -182,7 +176,7 @@ class _Run:
         passed, open_until = set(), 0
         for k, step in enumerate(self.calls):
             if step in needed:
-                if open_until <= k:  # nothing made earlier is read later
+                if open_until <= k:  # nothing computed earlier is read later
                     passed.add(step)
                 open_until = max(open_until, last_reader.get(step, 0))
         return passed
@@ -218,7 +212,7 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
 
 
 def _channels_last(answer: Tensor, inputs: Tensor) -> bool:
-    """Whether its sides lie before its channels: as the operations say, or else where their ratio is the image's."""
+    """Whether the channels come last, by the operations or else by the aspect ratio of the sides."""
     view = view_of(answer)
     if view:
         return view[0].dim != 2
@@ -233,26 +227,16 @@ def _layer(name: str, kind: str, answer: Tensor, inputs: Tensor) -> SpatialLayer
     return SpatialLayer(name, kind, channels, height, width, stride, field)
 
 
-# Which layers of a network are worth trying.
+# Candidates for a layer sweep.
 
-MOST = 12
+MAX_CANDIDATES = 12
 
 
-def candidate_layers(module: nn.Module, inputs: Tensor, most: int = MOST) -> list[SpatialLayer]:
-    """The ends of a network's blocks below its last weights, in the order in which they are computed.
+def candidate_layers(module: nn.Module, inputs: Tensor, most: int = MAX_CANDIDATES) -> list[SpatialLayer]:
+    """The ends of a network's blocks below its last weights, in the order of computation.
 
-    Of too many, the last one of each resolution is kept, and the others from the top down: what lies low knows edges
-    and textures, but no concepts.
-
-    Args:
-        module: the network.
-        inputs: a batch of one image to try it with.
-        most: how many layers at most, except that each resolution keeps one.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
-        >>> [layer.name for layer in candidate_layers(network, torch.ones(1, 3, 8, 8))]  # doctest: +SKIP
-        ['1']
+    Of more than ``most``, the last one of each resolution is kept, and the others from the top down: low layers encode
+    edges and textures, but no concepts. ``inputs`` is a batch of one image.
     """
     seen = {layer.name: layer for layer in spatial_layers(module, inputs) if layer.height * layer.width > 1}
     names = set(_block_names(module, seen))
@@ -266,7 +250,7 @@ def candidate_layers(module: nn.Module, inputs: Tensor, most: int = MOST) -> lis
 
 
 def _block_names(parent: nn.Module, seen: dict[str, SpatialLayer], prefix: str = "") -> Iterator[str]:
-    """The steps of a network. Steps inside a block are none: the branches there each see a part of the signal."""
+    """The blocks of a network, not the branches inside a block."""
     for child_name, child in parent.named_children():
         name = prefix + child_name
         if isinstance(child, nn.Sequential | nn.ModuleList) or _is_network(name, seen):
@@ -276,13 +260,13 @@ def _block_names(parent: nn.Module, seen: dict[str, SpatialLayer], prefix: str =
 
 
 def _is_network(name: str, seen: dict[str, SpatialLayer]) -> bool:
-    """A module that goes through several resolutions is no block, but a network of blocks within the network."""
+    """Whether a module is a network of blocks: it has several resolutions."""
     strides = [layer.stride for layer in seen.values() if layer.name.startswith(name + ".")]
     return bool(strides) and max(strides) > 2 * NEARLY * min(strides)
 
 
 def _without_halves(module: nn.Module, steps: Sequence[SpatialLayer]) -> list[SpatialLayer]:
-    """Leave out what is only normalised or clipped by the step behind it: a convolution before its ReLU."""
+    """Leave out layers that the next one only normalises or clips: a convolution before its ReLU."""
 
     def finishes(step: SpatialLayer, before: SpatialLayer) -> bool:
         has_weights = any(weight.dim() > 1 for weight in module.get_submodule(step.name).parameters())
@@ -293,7 +277,7 @@ def _without_halves(module: nn.Module, steps: Sequence[SpatialLayer]) -> list[Sp
 
 
 def _shortest_name(module: nn.Module, name: str, steps: Sequence[SpatialLayer]) -> str:
-    """Of a chain from which only the last step is left, such as convolution, norm and ReLU, the name of the chain."""
+    """The name of the chain (convolution, norm, ReLU) of which only the last layer is left."""
     parent, _, child = name.rpartition(".")
     siblings = [step for step in steps if step.name.startswith(parent + ".")]
     chain = module.get_submodule(parent)
@@ -302,7 +286,7 @@ def _shortest_name(module: nn.Module, name: str, steps: Sequence[SpatialLayer]) 
 
 
 def _below_the_weights(module: nn.Module, inputs: Tensor, layers: list[SpatialLayer]) -> list[SpatialLayer]:
-    """Leave out the top ones, which have no dual unit to contrast with because they lie above the last weights."""
+    """Leave out the top layers above the last weights, which have no dual."""
     while layers:
         sweep = ExcitationPass(module, inputs, [layers[-1].name])
         try:
@@ -318,9 +302,6 @@ def _thinned(layers: Sequence[SpatialLayer], most: int) -> list[SpatialLayer]:
     ends = [layer for layer, behind in pairwise(layers) if behind.stride > NEARLY * layer.stride] + [layers[-1]]
     others = [layer for layer in reversed(layers) if layer not in ends][: max(most - len(ends), 0)]
     return [layer for layer in layers if layer in ends or layer in others]
-
-
-# A classifier's layers at a glance, with those worth reading.
 
 
 def outline(classifier: Classifier) -> tuple[list[SpatialLayer], tuple[str, ...]]:

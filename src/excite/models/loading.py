@@ -1,4 +1,4 @@
-"""Ways to a classifier: by name, from files, or around a network of one's own."""
+"""Load a classifier by name or from files, or wrap a network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import ModelError
-from excite.models.cards import MODELS, Card
+from excite.models.cards import DEFAULT_MODEL, MODELS, Card
 from excite.models.classifier import Classifier, Preprocess
 from excite.models.folder import FACTS, files_of, read_saved
 from excite.models.fully_convolutional import fully_convolutional as slide
@@ -34,10 +33,9 @@ from excite.vocabulary import Labels
 if TYPE_CHECKING:
     from PIL import Image
 
-DEFAULT = "efficientnet-lite0"
 RANDOM = "random"
 WEIGHTS_SUFFIXES = {".safetensors", ".pth", ".pt", ".bin", ".ckpt"}
-USUAL_PREPROCESS = Preprocess(  # what most networks trained on ImageNet with torch take
+USUAL_PREPROCESS = Preprocess(  # of most networks trained on ImageNet with torch
     mean=(123.675, 116.28, 103.53),
     scale=(1 / 58.395, 1 / 57.12, 1 / 57.375),
     interpolation="bilinear",
@@ -47,7 +45,7 @@ Words = Labels | Sequence[str | Sequence[str]]
 
 
 def load(  # noqa: PLR0913 - all but the name may be left out
-    name: str | PathLike[str] = DEFAULT,
+    name: str | PathLike[str] = DEFAULT_MODEL,
     *,
     weights: str | PathLike[str] | None = None,
     labels: Words | None = None,
@@ -61,20 +59,20 @@ def load(  # noqa: PLR0913 - all but the name may be left out
 
     Args:
         name: a name of `excite.MODELS`; ``torchvision:NAME`` or ``timm:NAME``; a Caffe network's ``deploy.prototxt``
-            or ``.caffemodel``; a file of weights that says by its tensors for which known network it is; or a folder
+            or ``.caffemodel``; a file of weights whose tensors are those of a known network; or a folder
             that ``excite finetune`` has made.
-        weights: a file for that network (safetensors, a state dict, a .caffemodel) instead of what was published;
-            ``"random"`` for none.
+        weights: a file for that network (safetensors, a state dict, a .caffemodel) instead of the published weights;
+            ``"random"`` for random ones.
         labels: one for each output, instead of the published ones: a word, or its synonyms with its name first.
-        preprocess: makes of an image what the network takes, instead of the published preparation.
-        size: the shorter side of the images that the network sees, instead of the one it was trained with.
-        layer: the layer to read when none is asked for.
-        multilabel: several outputs may be true at once, all or those of a range; None: as it was trained.
-        fully_convolutional: let the network answer for each place of an image larger than its training images,
-            see `excite.models.fully_convolutional`; None: if it needs to (the paper's networks).
+        preprocess: the preprocessing of an image, instead of the published one.
+        size: the shorter side of the preprocessed image, instead of the one it was trained with.
+        layer: the default layer.
+        multilabel: the outputs are independent, all or those of a range; None: as it was trained.
+        fully_convolutional: apply the network to every window of an image larger than its training images,
+            see `excite.models.fully_convolutional`; None: only if it needs to (the paper's networks).
 
     Raises:
-        ModelError: there is no such classifier, or its weights cannot be had or do not fit.
+        ModelError: there is no such classifier, or its weights are missing or do not fit.
 
     Example:
         >>> classifier = load("efficientnet-lite0")
@@ -112,17 +110,17 @@ def wrap(
     multilabel: bool | range = False,
     fully_convolutional: bool | int = False,
 ) -> Classifier:
-    """A classifier around a network of one's own; the network itself is left as it is.
+    """A classifier around a network, which is not changed.
 
     Args:
-        module: Gives logits [N, C] or [N, C, H, W].
+        module: Computes logits [N, C] or [N, C, H, W].
         labels: One for each output: a word, or its synonyms with its name first.
-        preprocess: Makes of an image what the module takes; by default what most networks trained on
-            ImageNet with torch take (shorter side 224, the usual mean and deviation of each channel).
-        layer: The layer to read when none is asked for.
-        name: For people to read; by default the name of the module's class.
-        multilabel: Several outputs may be true at once, all or those of a range.
-        fully_convolutional: Let the network answer for each place of an image larger than its training images; a
+        preprocess: The preprocessing of an image; by default that of most networks trained on ImageNet with torch
+            (shorter side 224, the usual mean and deviation of each channel).
+        layer: The default layer.
+        name: For display; by default the name of the module's class.
+        multilabel: The outputs are independent, all or those of a range.
+        fully_convolutional: Apply the network to every window of an image larger than its training images; a
             number is their side, True takes the shorter side of ``preprocess``.
 
     Raises:
@@ -151,7 +149,7 @@ def wrap(
 
 
 def find_card(name: str) -> Card:
-    """The card of a classifier: a known one, or one made for what the name says.
+    """The card of a classifier, by its name in `load`.
 
     Raises:
         ModelError: there is no such classifier.
@@ -184,7 +182,7 @@ def as_labels(labels: Words) -> Labels:
 
 
 def _card_of_folder(folder: Path) -> Card:
-    """The card of a classifier that was saved; its network must be a known one, not another file."""
+    """The card of a saved classifier; its network must be a known one, not another file."""
     saved = read_saved(folder)
     if saved.base not in MODELS and saved.base.partition(":")[0] not in PACKAGES:
         raise ModelError(f"{folder / FACTS} is for a network {saved.base!r}, which this version of excite has not.")
@@ -192,7 +190,7 @@ def _card_of_folder(folder: Path) -> Card:
 
 
 def _card_of_weights(path: Path) -> Card:
-    """The card of the network that a file of weights is for, told by its tensors."""
+    """The card of the network that a file of weights is for, by its tensors."""
     known = {card.fingerprint: card for card in MODELS.values() if card.fingerprint is not None}
     card = known.get(fingerprint(path))
     if card is None:
@@ -200,18 +198,11 @@ def _card_of_weights(path: Path) -> Card:
             f"{path} does not say for which network it is: name the network and give the file as its weights "
             "(--model NAME --weights FILE)."
         )
-    return replace(card, pretrained=partial(_filled, card, path))
-
-
-def _filled(card: Card, weights: Path) -> nn.Module:
-    return _network(card, weights, None)[0]
+    return replace(card, pretrained=lambda: _network(card, path, None)[0])
 
 
 def _network(card: Card, weights: Path | None, classes: int | None) -> tuple[nn.Module, bool]:
-    """The network of a card, filled, and whether it has the classes it was published with.
-
-    A file of tensors says itself how many classes they are for.
-    """
+    """The network of a card with its weights, and whether it has the published number of classes."""
     if weights is None:
         if card.pretrained is None:
             raise ModelError(f"The weights of {card.name} must be given as a file: --weights FILE.")
@@ -245,7 +236,7 @@ def _resized(preprocess: object, size: int) -> Preprocess:
 
 
 def check(module: object) -> None:
-    """Refuse what the top-down rules could not see into."""
+    """Refuse what the top-down rules cannot follow."""
     parts = module.modules() if isinstance(module, nn.Module) else [module]
     if any(isinstance(part, torch.jit.ScriptModule | torch.jit.ScriptFunction) for part in parts):
         raise ModelError(
@@ -258,26 +249,23 @@ def check(module: object) -> None:
 PACKAGES: Mapping[str, Callable[[str], Card]] = {"torchvision": torchvision_card, "timm": timm_card}
 
 
-# Which classifier a command was told to use: names and files as the user typed them.
-
-
 @dataclass(frozen=True)
 class Choice:
-    """A classifier by name and files, see `excite.load`; it can be loaded, written down and compared.
+    """The arguments of `excite.load` as a command has them: names and files.
 
     Example:
         >>> Choice("efficientnet-lite0").load().layer
         'blocks.14'
     """
 
-    model: str = DEFAULT
+    model: str = DEFAULT_MODEL
     weights: str | None = None
     labels: str | None = None
     size: int | None = None
     fully_convolutional: bool | None = None
 
     def load(self) -> Classifier:
-        """The classifier itself."""
+        """The classifier."""
         return load(
             self.model,
             weights=self.weights,
@@ -287,7 +275,7 @@ class Choice:
         )
 
     def key(self) -> dict[str, Any]:
-        """What its answers depend on: the choice, and which state its files are in."""
+        """Identifies its results: the arguments, and the size and time of its files."""
         files = [name for name in (self.model, self.weights, self.labels) if name not in {None, RANDOM}]
         states = [file.stat() for name in files if name for file in files_of(name)]
         return {**asdict(self), "files": [[state.st_size, state.st_mtime_ns] for state in states]}

@@ -1,6 +1,12 @@
-"""How far each operation reaches from a place: the table for `excite.models.receptive_field`.
+"""The stride and the receptive field of each layer, found in one dry run.
 
-An operation that is not in the table works place by place.
+A torch function mode attaches to every activation, for each side of its map, the stride between two positions and the
+interval of pixels that the first one depends on; its ends may lie outside of the image, so the field does not depend on
+the size of the image. Behind upsampling the field may be up to two steps of the coarser map too large.
+
+What only scales a map does not count: the gate of a squeeze-and-excite block, and the statistics of a norm. Behind
+anything else that mixes all positions (attention, global pooling, a linear layer on a flattened map) the field is the
+whole image. An operation that is not in the table is applied position by position.
 """
 
 from __future__ import annotations
@@ -21,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# What a place of a map sees of the image: see `excite.models.receptive_field`.
-
 _ATTRIBUTE = "_excite_view"
 
 
@@ -31,10 +35,10 @@ class Side:
     """One side of a map, in pixels of the image.
 
     Attributes:
-        dim: the dimension of the tensor that it is.
-        stride: from one place to the next.
-        first: the first pixel that place 0 sees,
-        last: and the last one.
+        dim: the dimension of the tensor.
+        stride: from one position to the next.
+        first: the first pixel in the field of position 0.
+        last: the last pixel in it.
     """
 
     dim: int
@@ -44,29 +48,29 @@ class Side:
 
     @property
     def field(self) -> int:
-        """How many pixels one place sees."""
+        """The size of the receptive field."""
         return ceil(self.last - self.first) + 1
 
     def slid(self, window: Fraction | int, step: Fraction | int = 1, before: Fraction | int = 0) -> Side:
-        """Seen through windows that are ``step`` places apart, the first one beginning ``before`` the map."""
+        """Behind windows that are ``step`` positions apart, the first one beginning ``before`` the map."""
         first = self.first - before * self.stride
         last = self.last + (window - 1 - before) * self.stride
         return replace(self, stride=self.stride * step, first=first, last=last)
 
     def joined(self, other: Side) -> Side:
-        """What sees both: where strides differ, nothing says how the places lie together, so the larger counts."""
+        """The union of two fields; where the strides differ, the larger field."""
         if self.stride != other.stride:
             return max(self, other, key=lambda side: side.last - side.first)
         return replace(self, first=min(self.first, other.first), last=max(self.last, other.last))
 
 
 View = tuple[Side, Side] | tuple[()]  # height and width
-WHOLE: View = ()  # sees the whole image
+WHOLE: View = ()  # the whole image
 
 
 @dataclass(frozen=True)
-class Seeing:
-    """A call that reads at least one activation: its arguments, and one of its answers."""
+class Call:
+    """A call that reads an activation: its arguments, and one of its results."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -80,16 +84,16 @@ class Seeing:
 
     @property
     def subject(self) -> Tensor:
-        """What the operation acts on."""
+        """The first input."""
         subject: Tensor = self.argument(0, "input")
         return subject
 
     def sides(self) -> View:
-        """The subject's own sides."""
+        """The sides of the first input."""
         return view_of(self.subject) or WHOLE
 
     def joined(self) -> View:
-        """All that the inputs see, for an operation that works place by place."""
+        """The union over the inputs, for an operation that is applied position by position."""
         views = [(tensor, view_of(tensor)) for tensor in tensors_in((self.args, self.kwargs))]
         wholes = [tensor for tensor, view in views if view == WHOLE]
         joined = WHOLE
@@ -103,12 +107,12 @@ class Seeing:
 
 
 def view_of(tensor: Tensor) -> View | None:
-    """What an activation sees; None where it depends on no image."""
+    """The sides of an activation; None where it does not depend on the image."""
     return getattr(tensor, _ATTRIBUTE, None)
 
 
 def set_view(tensor: Tensor, view: View) -> None:
-    """Say what an activation sees."""
+    """Attach its sides to an activation."""
     setattr(tensor, _ATTRIBUTE, view)
 
 
@@ -117,7 +121,7 @@ def _joined(one: tuple[Side, Side], other: tuple[Side, Side]) -> tuple[Side, Sid
 
 
 def _aligned(view: View, tensor: Tensor, answer: Tensor) -> View:
-    """The same sides in the answer of an element-wise operation, whose dimensions are counted from the last."""
+    """The same sides in the result of an element-wise operation, whose dimensions are aligned at the last."""
     moved = tuple(replace(side, dim=side.dim + answer.dim() - tensor.dim()) for side in view)
     fits = all(
         0 < new.dim < answer.dim() and answer.shape[new.dim] == tensor.shape[old.dim]
@@ -127,19 +131,17 @@ def _aligned(view: View, tensor: Tensor, answer: Tensor) -> View:
 
 
 def _is_gate(tensor: Tensor, sides: View, answer: Tensor) -> bool:
-    """Whether it is one number for all places of a map."""
+    """Whether it is one number for all positions of a map."""
     dims = [side.dim - answer.dim() + tensor.dim() for side in sides]
     return all(dim < 0 or tensor.shape[dim] == 1 or tensor.stride(dim) == 0 for dim in dims)  # 0: it was expanded
 
 
-# How far each operation reaches from a place: the table for `excite.models.receptive_field`.
-#
-# An operation that is not in the table works place by place.
+# The operations.
 
-_TAPS = {"linear": 2, "bilinear": 2, "bicubic": 4}  # places that an interpolated one is made of; else the nearest
+_TAPS = {"linear": 2, "bilinear": 2, "bicubic": 4}  # inputs of an interpolated position; else the nearest
 
 
-def convolution(call: Seeing) -> View:
+def convolution(call: Call) -> View:
     """A kernel slides over the map."""
     kernel = call.argument(1, "weight").shape[2:]
     dilations = _pair(call.argument(5, "dilation", 1))
@@ -154,8 +156,8 @@ def convolution(call: Seeing) -> View:
     )
 
 
-def transposed_convolution(call: Seeing) -> View:
-    """Each place is made of those whose kernels cover it."""
+def transposed_convolution(call: Call) -> View:
+    """Each position depends on those whose kernels cover it."""
     kernel = call.argument(1, "weight").shape[2:]
     strides, padding = _pair(call.argument(3, "stride", 1)), _pair(call.argument(4, "padding", 0))
     dilations = _pair(call.argument(7, "dilation", 1))
@@ -168,32 +170,23 @@ def transposed_convolution(call: Seeing) -> View:
     return _each(call.sides(), spread)
 
 
-def max_pooling(call: Seeing) -> View:
+def pooling(call: Call) -> View:
     """A window slides over the map."""
-    dilations = _pair(call.argument(4, "dilation", 1))
-    return _pooled(call, call.argument(1, "kernel_size"), call.argument(2, "stride"), dilations)
+    kernel = _pair(call.argument(1, "kernel_size"))
+    strides, padding = _pair(call.argument(2, "stride") or kernel), _pair(call.argument(3, "padding", 0))
+    dilations = _pair(call.argument(4, "dilation", 1) if "max" in call.function.__name__ else 1)
+    return _each(call.sides(), lambda side, k: side.slid((kernel[k] - 1) * dilations[k] + 1, strides[k], padding[k]))
 
 
-def average_pooling(call: Seeing) -> View:
-    """A window slides over the map."""
-    return _pooled(call, call.argument(1, "kernel_size"), call.argument(2, "stride"), (1, 1))
-
-
-def power_pooling(call: Seeing) -> View:
+def power_pooling(call: Call) -> View:
     """A window slides over the map, which has no padding."""
     kernel = _pair(call.argument(2, "kernel_size"))
     strides = _pair(call.argument(3, "stride") or kernel)
     return _each(call.sides(), lambda side, k: side.slid(kernel[k], strides[k]))
 
 
-def _pooled(call: Seeing, kernel: Any, stride: Any, dilations: tuple[int, int]) -> View:
-    kernel = _pair(kernel)
-    strides, padding = _pair(stride or kernel), _pair(call.argument(3, "padding", 0))
-    return _each(call.sides(), lambda side, k: side.slid((kernel[k] - 1) * dilations[k] + 1, strides[k], padding[k]))
-
-
-def adaptive_pooling(call: Seeing) -> View:
-    """Windows side by side, where they have one size; one window over everything sees everything."""
+def adaptive_pooling(call: Call) -> View:
+    """Windows of one size side by side; the whole image where sizes differ or there is one window."""
     view = call.sides()
     sizes = [(call.subject.shape[side.dim], call.answer.shape[side.dim]) for side in view]
     if any(inside % outside or (outside == 1 < inside) for inside, outside in sizes):
@@ -201,11 +194,8 @@ def adaptive_pooling(call: Seeing) -> View:
     return _each(view, lambda side, k: side.slid(sizes[k][0] // sizes[k][1], sizes[k][0] // sizes[k][1]))
 
 
-def interpolation(call: Seeing) -> View:
-    """Each place is made of the nearest one, or of its neighbours on both sides.
-
-    Which ones these are comes of rounding, differently for each place: what is told includes them all.
-    """
+def interpolation(call: Call) -> View:
+    """The nearest position, or the neighbours on both sides; an upper bound, because rounding differs by position."""
     mode = call.argument(3, "mode", "nearest")
     if mode == "area":
         return adaptive_pooling(call)
@@ -223,8 +213,8 @@ def interpolation(call: Seeing) -> View:
     return _each(call.sides(), resized)
 
 
-def padding(call: Seeing) -> View:
-    """Place 0 now is one before the map; padding is told from the last dimension on."""
+def padding(call: Call) -> View:
+    """Position 0 moves before the map; padding is given from the last dimension on."""
     amounts = call.argument(1, "pad")
 
     def padded(side: Side, _: int) -> Side:
@@ -235,26 +225,26 @@ def padding(call: Seeing) -> View:
     return _each(call.sides(), padded)
 
 
-def pixel_shuffle(call: Seeing) -> View:
-    """Each place becomes several, which see the same."""
+def pixel_shuffle(call: Call) -> View:
+    """Each position becomes several with the same field."""
     factor = call.argument(1, "upscale_factor")
     return _each(call.sides(), lambda side, _: side.slid(1, Fraction(1, factor)))
 
 
-def pixel_unshuffle(call: Seeing) -> View:
-    """Several places become the channels of one."""
+def pixel_unshuffle(call: Call) -> View:
+    """Several positions become the channels of one."""
     factor = call.argument(1, "downscale_factor")
     return _each(call.sides(), lambda side, _: side.slid(factor, factor))
 
 
-def linear(call: Seeing) -> View:
-    """Mixes the last dimension: channels, or places."""
+def linear(call: Call) -> View:
+    """Mixes the last dimension: channels, or positions."""
     view = call.sides()
     return WHOLE if any(side.dim == call.subject.dim() - 1 for side in view) else view
 
 
-def reduction(call: Seeing) -> View:
-    """Sums up some dimensions: channels, or places."""
+def reduction(call: Call) -> View:
+    """Reduces some dimensions: channels, or positions."""
     view, dims = call.sides(), call.argument(1, "dim")
     if call.function.__name__ == "norm":
         dims = call.argument(2, "dim")
@@ -267,19 +257,19 @@ def reduction(call: Seeing) -> View:
     return view if kept else _each(view, lambda side, _: replace(side, dim=side.dim - sum(d < side.dim for d in gone)))
 
 
-def rearrangement(call: Seeing) -> View:
-    """Only copies places to other ones: done to their numbers, it tells where they went."""
+def rearrangement(call: Call) -> View:
+    """Copies positions to others: the same call on their numbers shows which."""
     return _each(call.sides(), lambda side, _: _followed(call, side))
 
 
-def _followed(call: Seeing, side: Side) -> Side | None:
+def _followed(call: Call, side: Side) -> Side | None:
     size = call.subject.shape[side.dim]
-    places = torch.arange(size).reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim))
-    # In the activation's own layout of memory, which some views depend on.
-    numbers = torch.empty_like(call.subject, dtype=torch.long, device="cpu").copy_(places.expand(call.subject.shape))
+    positions = torch.arange(size).reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim))
+    # in the activation's memory layout, which some views depend on
+    numbers = torch.empty_like(call.subject, dtype=torch.long, device="cpu").copy_(positions.expand(call.subject.shape))
     moved = list(tensors_in(call.function(numbers, *call.args[1:], **call.kwargs)))[call.position]
     dims = [dim for dim in range(moved.dim()) if moved.shape[dim] > 1 and bool((moved.diff(dim=dim) != 0).any())]
-    if len(dims) != 1:  # mixed with another dimension, or a single place, of which nothing can be told
+    if len(dims) != 1:  # mixed with another dimension, or a single position
         return None
     steps = moved.diff(dim=dims[0])
     step = int(steps.flatten()[0])
@@ -289,20 +279,20 @@ def _followed(call: Seeing, side: Side) -> Side | None:
     return Side(dims[0], side.stride * step, side.first + start, side.last + start)
 
 
-def whole(_call: Seeing) -> View:
-    """Mixes all places."""
+def whole(_call: Call) -> View:
+    """Mixes all positions."""
     return WHOLE
 
 
-def concatenation(call: Seeing) -> View:
-    """Channels side by side see what each of them sees; maps side by side are one map no more."""
+def concatenation(call: Call) -> View:
+    """The union for channels side by side; the whole image for maps side by side."""
     dim = call.argument(1, "dim", call.kwargs.get("axis", 0)) % call.answer.dim()
     joined = call.joined()
     return WHOLE if any(side.dim == dim for side in joined) else joined
 
 
-def stacking(call: Seeing) -> View:
-    """As the sum of the maps, with one dimension more."""
+def stacking(call: Call) -> View:
+    """The union, with one dimension more."""
     tensors = call.argument(0, "tensors")
     dim = call.argument(1, "dim", 0) % call.answer.dim()
     view = replace(call, answer=tensors[0]).joined()
@@ -322,16 +312,12 @@ def _pair(value: Any) -> tuple[int, int]:
     return (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
 
 
-def _table(rows: dict[Callable[[Seeing], View], str]) -> dict[str, Callable[[Seeing], View]]:
-    return {name: reach for reach, names in rows.items() for name in names.split()}
-
-
-REACHING = _table(
-    {
+REACHES: dict[str, Callable[[Call], View]] = {
+    name: reach
+    for reach, names in {
         convolution: "conv2d",
         transposed_convolution: "conv_transpose2d",
-        max_pooling: "max_pool2d max_pool2d_with_indices",
-        average_pooling: "avg_pool2d",
+        pooling: "max_pool2d max_pool2d_with_indices avg_pool2d",
         power_pooling: "lp_pool2d",
         adaptive_pooling: "adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices",
         interpolation: "interpolate upsample",
@@ -350,28 +336,17 @@ REACHING = _table(
                   multi_head_attention_forward grid_sample conv1d conv3d conv_transpose1d conv_transpose3d cumsum
                   cumprod gather fft_fft2 fft_rfft2 fft_ifft2 fft_irfft2 fft_fftn fft_rfftn fft_ifftn
                   fft_irfftn""",
-    }
-)
-
-
-# How far apart the places of a layer are in the image, and how much of the image each of them sees.
-#
-# One dry run tells, under a mode that carries with every activation, for each side of its map, the stride between two
-# places and the pixels that the first one sees: an interval whose ends may lie outside of the image. So the field
-# is that of the operations, whatever the size of the image. Behind upsampling, places see unequally much, and the
-# field may be up to two steps of the coarser map larger than any of them sees.
-#
-# What only scales a map does not count as seeing: the gate of a squeeze-and-excite block, which is one number for the
-# whole map, and the statistics of a norm. Whatever else mixes all places (attention, global pooling, a linear layer
-# on a flattened map) sees the whole image; nothing is known of places behind it.
+    }.items()
+    for name in names.split()
+}
 
 
 class Receptive(TorchFunctionMode):
-    """While it is on, every activation computed from ``pictures`` carries what it sees; read it with `view_of`."""
+    """While active, attaches the sides to every activation computed from ``pictures``; `view_of` reads them."""
 
     def __init__(self, pictures: Tensor) -> None:
         super().__init__()
-        self.pictures = pictures.detach()  # an alias: nothing is left on the user's own tensor
+        self.pictures = pictures.detach()  # an alias, so that nothing is attached to the user's tensor
         set_view(self.pictures, (Side(pictures.dim() - 2), Side(pictures.dim() - 1)))
 
     def __torch_function__(
@@ -382,7 +357,7 @@ class Receptive(TorchFunctionMode):
         result = func(*args, **kwargs)
         if live:
             answers = tensors_in(args[0] if func.__name__ in WRITING else result)
-            reach = REACHING.get(operation_name(func), Seeing.joined)
+            reach = REACHES.get(operation_name(func), Call.joined)
             for position, answer in enumerate(answers):
-                set_view(answer, reach(Seeing(func, args, kwargs, answer, position)))
+                set_view(answer, reach(Call(func, args, kwargs, answer, position)))
         return result

@@ -1,4 +1,4 @@
-"""Cards made when they are asked for: any classifier of torchvision or timm, any network in Caffe's files."""
+"""Cards made on demand: any classifier of torchvision or timm, any network in Caffe's files."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-# torchvision and timm, imported when they are asked for.
-#
-# torchvision fails to import where its compiled operators were built for another torch than the one installed (a CUDA
-# build beside a CPU torch, say). Those operators serve detectors; its classifiers are plain Python. So they are
-# declared in their place, without anything behind them, and it is said: a detector that calls one still fails.
+HUB = "hf-hub:"  # timm's prefix for a network on Hugging Face's hub
+IMAGENET = 1000
+MULTIPLES = {"dla": 32, "hrnet": 32, "tresnet": 4}  # families whose branches do not fit each other at other sizes
+WITH_SECOND_HEADS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)}
 
+# torchvision fails to import where its compiled operators were built for another torch than the one installed (a CUDA
+# build beside a CPU torch, say). Only its detectors need them, so they are declared without an implementation.
 DETECTION_OPERATORS = """
 nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
 qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
@@ -71,11 +72,7 @@ def torchvision_models() -> ModuleType:
 
 @cache
 def timm_models() -> ModuleType:
-    """The package ``timm``, which itself needs torchvision.
-
-    Raises:
-        ModelError: timm or torchvision is not installed, or cannot be imported beside this torch.
-    """
+    """The package ``timm``, which itself needs torchvision; a ModelError as in `torchvision_models`."""
     _check_installed("timm")
     torchvision_models()
     try:
@@ -99,7 +96,7 @@ def _broken(package: str, error: Exception) -> ModelError:
 def _declare_operators() -> None:
     """Let torchvision be imported without its compiled part."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-        del sys.modules[name]  # what the import that failed has left
+        del sys.modules[name]  # left by the failed import
     library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for operator in DETECTION_OPERATORS.strip().splitlines():
         library.define(operator)  # type: ignore[no-untyped-call]
@@ -111,25 +108,17 @@ def _declare_operators() -> None:
     )
 
 
-_kept: list[torch.library.Library] = []  # a library's operators are gone when it is
-
-
-# Cards made when they are asked for: any classifier of torchvision or timm, any network in Caffe's files.
-
-HUB = "hf-hub:"  # timm's own word for a network on Hugging Face's hub
-IMAGENET = 1000
-MULTIPLES = {"dla": 32, "hrnet": 32, "tresnet": 4}  # families whose branches do not meet again at other sizes
-WITH_SECOND_HEADS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogits.",)}
+_kept: list[torch.library.Library] = []  # the operators are gone when their library is
 
 
 def torchvision_card(name: str) -> Card:
-    """A classifier of torchvision, with the weights, the preparation and the labels it was published with."""
+    """A classifier of torchvision, with its published weights, preprocessing and labels."""
     models = torchvision_models()
     _check_name("torchvision", name, models.list_models(module=models))
     published = models.get_model_weights(name).DEFAULT
     prepare = published.transforms()
-    # The second heads are for training; and the published weights expect the image in other units than torchvision's
-    # own preparation gives, which the network mends itself when told to.
+    # The second heads are for training. The published weights expect other units than torchvision's own preprocessing
+    # gives, which the network converts with transform_input.
     extra = {"aux_logits": False, "transform_input": True, "init_weights": False} if name in WITH_SECOND_HEADS else {}
 
     def build(classes: int | None) -> nn.Module:
@@ -150,7 +139,7 @@ def torchvision_card(name: str) -> Card:
 
 
 def timm_card(name: str) -> Card:
-    """A classifier of timm, with the weights, the preparation and the labels it was published with."""
+    """A classifier of timm, with its published weights, preprocessing and labels."""
     timm = timm_models()
     if not name.startswith(HUB):
         _check_name("timm", name.partition(".")[0], timm.list_models())
@@ -192,9 +181,6 @@ def caffe_card(path: Path) -> Card:
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from error
 
-    def build(_classes: int | None) -> nn.Module:
-        return network()  # the definition says how many classes there are
-
     def pretrained() -> nn.Module:
         filled = network()
         filled.load_blobs(read_weights(path), str(path))
@@ -202,7 +188,7 @@ def caffe_card(path: Path) -> Card:
 
     return Card(
         name=str(path),
-        build=build,
+        build=lambda _classes: network(),  # as many classes as the definition has
         preprocess=replace(CAFFE_PREPROCESS, shorter_side=side),
         labels=lambda: None,
         layers=(),
@@ -222,7 +208,7 @@ def _check_name(package: str, name: str, known: Iterable[str]) -> None:
 
 
 def _preprocess(side: int, mean: Sequence[float], std: Sequence[float], interpolation: str) -> Preprocess:
-    """The published preparation, less its crop: a map shall cover the whole image."""
+    """The published preprocessing without its crop: the map covers the whole image."""
     return Preprocess(
         shorter_side=side,
         mean=cast("Any", tuple(255 * value for value in mean)),
@@ -232,12 +218,12 @@ def _preprocess(side: int, mean: Sequence[float], std: Sequence[float], interpol
 
 
 def _labels(words: Sequence[str]) -> Labels:
-    """ImageNet's labels with all their synonyms, or else the words as they are published."""
+    """ImageNet's labels with all their synonyms, or else the published words."""
     return imagenet_labels() if len(words) == IMAGENET else Labels(words)
 
 
 def _timm_facts(timm: ModuleType, name: str) -> dict[str, Any]:
-    """What timm's own settings say about the published weights."""
+    """The settings in timm of the published weights."""
     if name.startswith(HUB):
         make = partial(timm.create_model, name, pretrained=False)
         return cast("dict[str, Any]", _fetched(make, f"the settings of timm's {name}")().pretrained_cfg)
@@ -250,7 +236,7 @@ def _timm_facts(timm: ModuleType, name: str) -> dict[str, Any]:
 
 
 def _timm_labels(timm: ModuleType, facts: dict[str, Any]) -> Labels | None:
-    """The words that timm has for a set of ImageNet's classes; None for other data."""
+    """The words in timm for a set of ImageNet's classes; None for other data."""
     if facts.get("num_classes") == IMAGENET:
         return imagenet_labels()
     subset = timm.data.infer_imagenet_subset(facts)
@@ -260,11 +246,11 @@ def _timm_labels(timm: ModuleType, facts: dict[str, Any]) -> Labels | None:
 
 
 def _fetched(make: Callable[[], nn.Module], what: str) -> Callable[[], nn.Module]:
-    """Weights through the package's own cache; without a network one line that says what else to do."""
+    """Weights through the package's own cache; an error with the remedy where they cannot be fetched."""
 
     def pretrained() -> nn.Module:
         try:
-            with redirect_stdout(sys.stderr):  # torch tells of its download where answers in JSON go
+            with redirect_stdout(sys.stderr):  # torch reports downloads on stdout, which is for JSON
                 return make()
         except (URLError, OSError, RuntimeError, ValueError) as error:
             said = next(iter(str(error).splitlines()), type(error).__name__)

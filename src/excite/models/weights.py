@@ -1,4 +1,4 @@
-"""Weights in files: reading them without running anything in them, and putting them into a network."""
+"""Files of weights: read without running anything in them, and filled into a network."""
 
 from __future__ import annotations
 
@@ -19,96 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from os import PathLike
 
-
-# What a state dict would call, looked at before torch reads it.
-#
-# torch refuses a file that calls anything but tensors, and then searches its own message for advice, in a time that
-# grows with the square of the name that the file has chosen: 15 kilobytes take five seconds.
-
-MOST_LETTERS = 500  # torch's own names have thirty
-PICKLES = 5  # so many stand at the beginning of a file from before 2020
-CALLS = {"GLOBAL", "INST"}
-UNENDED = "no newline found"  # as pickletools says it
-
-
-def names_too_long(file: BinaryIO) -> bool:
-    r"""Whether a state dict calls something by a name that nobody has; the file is at its beginning again then.
-
-    Example:
-        >>> import io
-        >>> names_too_long(io.BytesIO(b"cos\nsystem\n."))
-        False
-    """
-    try:
-        return any(len(name) > MOST_LETTERS for name in _names(file))
-    except Exception as error:  # noqa: BLE001 - damaged files fail in any way there is, and torch is the one to say how
-        return UNENDED in str(error)  # but of a line without an end it takes all the rest for the name
-    finally:
-        file.seek(0)
-
-
-def _names(file: BinaryIO) -> Iterator[str]:
-    if file.read(2) == b"PK":
-        with zipfile.ZipFile(file) as zipped:
-            for name in zipped.namelist():
-                if name.endswith("/data.pkl"):
-                    yield from _called(zipped.read(name))
-        return
-    file.seek(0)
-    for _ in range(PICKLES):
-        yield from _called(file)
-
-
-def _called(pickled: Any) -> Iterator[str]:
-    return (str(name) for operation, name, _ in pickletools.genops(pickled) if operation.name in CALLS)
-
-
-# What a file of a network must be before anybody looks into it.
-
-
-def check_file(path: str | PathLike[str]) -> None:
-    """Only a regular file with something in it: a pipe would block, a device has no end."""
-    file = Path(path)
-    try:
-        exists, size = file.exists(), file.stat().st_size if file.exists() else 0
-    except OSError as error:
-        raise ModelError(f"{path} cannot be opened: {error}.") from error
-    if not exists:
-        raise ModelError(f"There is no file {str(path)!r}: give the file of the network or of its weights.")
-    if not file.is_file():
-        kind = "folder" if file.is_dir() else "device"
-        raise ModelError(f"{str(path)!r} is a {kind}, not a file: give the file of the network or of its weights.")
-    if not size:
-        raise ModelError(f"{path} is empty: get it again.")
-
-
-def check_download(head: bytes, path: str | PathLike[str]) -> None:
-    """Refuse what a download that went wrong leaves instead of the file."""
-    if head.startswith(b"version https://git-lfs"):
-        raise ModelError(f"{path} is a Git LFS pointer, not the file itself: run 'git lfs pull' where it came from.")
-    if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
-        raise ModelError(f"{path} is a web page, not the file itself: get it again from a link to the file.")
-
-
-# Weights in files: reading them without running anything in them, and putting them into a network.
-
-INNER = ("state_dict", "model", "model_state_dict", "net", "ema_state_dict")  # where training programs put the tensors
-PREFIXES = ("module.", "_orig_mod.", "model.")  # what wrappers around a network put before its names
+INNER = ("state_dict", "model", "model_state_dict", "net", "ema_state_dict")  # where checkpoints keep the tensors
+PREFIXES = ("module.", "_orig_mod.", "model.")  # that wrappers put before a network's names
 SCALE = ".scale"  # the rows of an int8 tensor NAME are to be multiplied by NAME.scale
-SHOWN = 3
+SHOWN = 3  # tensors named in an error
+MAX_NAME = 500  # letters of a name in a pickle; torch's own have thirty
+PICKLES = 5  # so many are at the beginning of a file from before 2020
+CALLS = {"GLOBAL", "INST"}
+UNENDED = "no newline found"  # a message of pickletools
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
-    """Put tensors into a network, in its own precision; it is in eval mode then.
-
-    Every tensor must find its place and every place its tensor. The network may be on the meta device, so that nothing
-    is initialised in vain.
+    """Fill tensors into a network, in its own precision, and set it to eval mode; it may be on the meta device.
 
     Raises:
-        ModelError: the tensors are not those of the network; ``source`` says whose they are.
+        ModelError: the names or shapes of the tensors from ``source`` are not those of the network.
     """
     wanted = module.state_dict()
-    optional = {name for name in wanted if name.endswith("num_batches_tracked")}  # counted in training only
+    optional = {name for name in wanted if name.endswith("num_batches_tracked")}  # only for training
     named = fitting_names(tensors, wanted)
     missing = sorted(wanted.keys() - named.keys() - optional)
     surplus = sorted(name for name in named.keys() - wanted.keys() if not name.endswith("num_batches_tracked"))
@@ -117,8 +45,8 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
         raise ModelError(f"{misfit}: {'; '.join(_differences(missing, surplus))}.")
     for name in named.keys() & wanted.keys():
         if named[name].shape != wanted[name].shape:
-            stored, place = (list(tensors[name].shape) for tensors in (named, wanted))
-            raise ModelError(f"{misfit}: {name} is {stored} in the file and {place} in the network.")
+            stored, own = (list(tensors[name].shape) for tensors in (named, wanted))
+            raise ModelError(f"{misfit}: {name} is {stored} in the file and {own} in the network.")
     ready = {name: named[name].to(wanted[name].dtype, copy=True) for name in wanted.keys() & named.keys()}
     ready |= {name: torch.zeros_like(wanted[name], device="cpu") for name in optional - ready.keys()}
     module.load_state_dict(ready, assign=True)
@@ -126,7 +54,7 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
 
 
 def fill_from_caffe(module: nn.Module, path: Path) -> None:
-    """Put the weights of a .caffemodel into a Caffe network; it is in eval mode then."""
+    """Fill the weights of a .caffemodel into a Caffe network, in eval mode."""
     from excite.models.caffe.network import CaffeNetwork
     from excite.models.caffe.reading import read_weights
 
@@ -136,7 +64,7 @@ def fill_from_caffe(module: nn.Module, path: Path) -> None:
 
 
 def filled_at_random(build: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
-    """A network with random weights, the same for the same seed: for its layers and its speed, not for its maps."""
+    """A network with random weights by a seed, to look at its layers or its speed."""
     from excite.models.caffe.network import CaffeNetwork
 
     with torch.random.fork_rng():
@@ -154,7 +82,7 @@ def filled_at_random(build: Callable[[], nn.Module], seed: int = 0) -> nn.Module
 
 
 def other_classes(tensors: Mapping[str, Tensor], module: nn.Module) -> int | None:
-    """How many classes the tensors are for, where all that differs from the network is the number of its outputs."""
+    """The number of classes of the tensors, where they differ from the network in that only."""
     wanted = module.state_dict()
     named = fitting_names(tensors, wanted)
     different = {name for name in named.keys() & wanted.keys() if named[name].shape != wanted[name].shape}
@@ -164,16 +92,26 @@ def other_classes(tensors: Mapping[str, Tensor], module: nn.Module) -> int | Non
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file by name, rows of int8 already scaled; nothing in the file is run.
+    """The tensors of a file by name, int8 rows multiplied by their scales.
 
     Raises:
         ModelError: there is no such file, or it holds something else.
     """
-    return _scaled(_stored(path))
+    stored, tensors = _stored(path), {}
+    quantised = {name for name, tensor in stored.items() if tensor.dtype == torch.int8}
+    for name, tensor in stored.items():
+        if name in quantised:
+            scale = stored.get(name + SCALE)
+            if scale is None or scale.shape != tensor.shape[:1]:
+                raise ModelError(f"The tensor {name} is int8 without one scale for each row: give float weights.")
+            tensors[name] = tensor * scale.reshape(-1, *[1] * (tensor.dim() - 1))
+        elif not (name.endswith(SCALE) and name.removesuffix(SCALE) in quantised):
+            tensors[name] = tensor
+    return tensors
 
 
 def fingerprint(path: Path) -> str:
-    """A short text that tells files with other tensors apart: made of the names, kinds and shapes, not the values."""
+    """A hash of the names, types and shapes of a file's tensors, not of their values."""
     described = sorted(
         f"{name} {tensor.dtype} {'x'.join(map(str, tensor.shape))}" for name, tensor in _stored(path).items()
     )
@@ -181,7 +119,7 @@ def fingerprint(path: Path) -> str:
 
 
 def fitting_names(tensors: Mapping[str, Tensor], wanted: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors under the names that the network has: without what a wrapper has put before all of them."""
+    """The tensors under the network's names, without the prefix that a wrapper has added."""
     named = dict(tensors)
     for _ in PREFIXES:
         prefix = next((one for one in PREFIXES if named and all(name.startswith(one) for name in named)), None)
@@ -192,7 +130,7 @@ def fitting_names(tensors: Mapping[str, Tensor], wanted: Mapping[str, Any]) -> d
 
 
 def _stored(path: Path) -> dict[str, Tensor]:
-    """The tensors just as the file has them."""
+    """The tensors as they are in the file."""
     check_file(path)
     try:
         with path.open("rb") as file:
@@ -226,7 +164,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
         with path.open("rb") as file, warnings.catch_warnings(action="ignore"):  # torch judges a path by its name
             foul = names_too_long(file)
             found = {} if foul else torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged pickle fails in any way there is
+    except Exception as error:  # a damaged pickle fails in many ways
         said = str(error)
         if "Weights only load failed" in said or "weights_only" in said:
             raise ModelError(more) from error
@@ -243,30 +181,72 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _scaled(stored: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Rows of eight bits times their scale."""
-    tensors = {}
-    for name, tensor in stored.items():
-        scale = stored.get(name + SCALE)
-        if name.endswith(SCALE) and _is_quantised(stored.get(name.removesuffix(SCALE))):
-            continue
-        if _is_quantised(tensor):
-            if scale is None or scale.shape != tensor.shape[:1]:
-                raise ModelError(f"The tensor {name} is int8 without one scale for each row: give float weights.")
-            tensor = tensor * scale.reshape(-1, *[1] * (tensor.dim() - 1))  # noqa: PLW2901
-        tensors[name] = tensor
-    return tensors
-
-
-def _is_quantised(tensor: Tensor | None) -> bool:
-    return tensor is not None and tensor.dtype == torch.int8
-
-
 def _differences(missing: list[str], surplus: list[str]) -> list[str]:
-    """What is different, short enough for one line."""
+    """The differences, in one line."""
     said = []
     for names, what in ((missing, "it lacks"), (surplus, "it has besides")):
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
             said.append(f"{what} {', '.join(names[:SHOWN])}{more}")
     return said
+
+
+# Guards: what a file has to be before it is read.
+
+
+def check_file(path: str | PathLike[str]) -> None:
+    """Refuse all but a regular, non-empty file: a pipe would block, a device has no end."""
+    file = Path(path)
+    try:
+        exists, size = file.exists(), file.stat().st_size if file.exists() else 0
+    except OSError as error:
+        raise ModelError(f"{path} cannot be opened: {error}.") from error
+    if not exists:
+        raise ModelError(f"There is no file {str(path)!r}: give the file of the network or of its weights.")
+    if not file.is_file():
+        kind = "folder" if file.is_dir() else "device"
+        raise ModelError(f"{str(path)!r} is a {kind}, not a file: give the file of the network or of its weights.")
+    if not size:
+        raise ModelError(f"{path} is empty: get it again.")
+
+
+def check_download(head: bytes, path: str | PathLike[str]) -> None:
+    """Refuse what a failed download leaves instead of the file."""
+    if head.startswith(b"version https://git-lfs"):
+        raise ModelError(f"{path} is a Git LFS pointer, not the file itself: run 'git lfs pull' where it came from.")
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        raise ModelError(f"{path} is a web page, not the file itself: get it again from a link to the file.")
+
+
+def names_too_long(file: BinaryIO) -> bool:
+    r"""Whether a pickle calls something by an implausibly long name; the file is rewound.
+
+    torch refuses such calls too, but searches its own message for advice in quadratic time: 15 kB take five seconds.
+
+    Example:
+        >>> import io
+        >>> names_too_long(io.BytesIO(b"cos\nsystem\n."))
+        False
+    """
+    try:
+        return any(len(name) > MAX_NAME for name in _called_names(file))
+    except Exception as error:  # noqa: BLE001 - damaged files fail in many ways, which torch reports
+        return UNENDED in str(error)  # of a line without an end torch takes all the rest for the name
+    finally:
+        file.seek(0)
+
+
+def _called_names(file: BinaryIO) -> Iterator[str]:
+    if file.read(2) == b"PK":
+        with zipfile.ZipFile(file) as zipped:
+            for name in zipped.namelist():
+                if name.endswith("/data.pkl"):
+                    yield from _calls(zipped.read(name))
+        return
+    file.seek(0)
+    for _ in range(PICKLES):
+        yield from _calls(file)
+
+
+def _calls(pickled: Any) -> Iterator[str]:
+    return (str(name) for operation, name, _ in pickletools.genops(pickled) if operation.name in CALLS)

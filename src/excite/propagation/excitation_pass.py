@@ -13,12 +13,11 @@ from torch.autograd.graph import get_gradient_edge
 from excite.errors import LayerError, SignalError
 from excite.propagation.fast import choose, is_concrete
 from excite.propagation.graph import Subgraph, carry, check, down, nodes_below, outputs_of, rule_of, top_of
-from excite.propagation.guard import Guard
 from excite.propagation.operations import OPERATIONS
 from excite.propagation.provenance import leads_to_tap
 from excite.propagation.rules import Affine
 from excite.propagation.signals import check_shape
-from excite.propagation.taps import Start, forward_pass, unread
+from excite.propagation.taps import Guard, Start, forward_pass, unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -31,13 +31,12 @@ from torch import Tensor, nn
 
 from excite.errors import LayerError, MethodError, NoRuleError
 from excite.propagation.graph import copies, hidden, node_name, nodes_below, refusal, rule_of
-from excite.propagation.guard import Guard
 from excite.propagation.mode import map_tensors
 from excite.propagation.operations import NODES, OPERATIONS, Operation, main_and_gate
 from excite.propagation.provenance import Provenance, is_above_tap, provenance_of, set_provenance
 from excite.propagation.rules import Rule, Shares
 from excite.propagation.signals import check_shape
-from excite.propagation.taps import forward_pass, unread
+from excite.propagation.taps import Guard, forward_pass, unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import index
 from typing import SupportsIndex
 
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from excite.errors import SignalError
 
-__all__ = ["as_signal", "check_shape", "prior"]
+Units = Sequence[Sequence[Mapping[int, float]]]
+"""Where signals start: for each signal and each image, the weights of output units."""
 
 
 def prior(output: Tensor, units: Mapping[int, float]) -> Tensor:
@@ -34,6 +35,19 @@ def prior(output: Tensor, units: Mapping[int, float]) -> Tensor:
             raise SignalError(f"the weight of output unit {unit} is {weight}: give a finite number")
         signal[:, unit] += weight * _confidence(output[:, unit])
     return signal
+
+
+def signals_at(output: Tensor, units: Units) -> Tensor:
+    """The signals [signals, *output.shape]: for each image a prior over its output units (paper: P(A_0)).
+
+    Example:
+        >>> signals_at(torch.zeros(1, 3), [[{0: 1.0}], [{1: 0.5, 2: 0.5}]])
+        tensor([[[1.0000, 0.0000, 0.0000]],
+        <BLANKLINE>
+                [[0.0000, 0.5000, 0.5000]]])
+    """
+    rows = [prior(output[k : k + 1], weights) for each in units for k, weights in enumerate(each)]
+    return torch.cat(rows).view(len(units), *output.shape)
 
 
 def check_shape(signal: Tensor, output: Tensor) -> None:

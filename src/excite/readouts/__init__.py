@@ -1,15 +1,4 @@
-"""Readouts: a map becomes a point, a box, or an image to look at.
-
-One pure function per file; each takes a map ``[h, w]`` of any size and the ``(width, height)`` of the
-original image:
-
-* ``upsample``: the map at the image's own size,
-* ``point``: where the evidence peaks,
-* ``box``: the tightest box around strong evidence,
-* ``overlay``: the map drawn over the image (``colours`` holds its colours),
-* ``figure``: several images side by side with captions,
-* ``notebook``: what a notebook shows for a map,
-* ``save``: files that are either whole or not there.
+"""Readouts of a map ``[h, w]`` of any size over an image of ``(width, height)``: point, box, overlay, figures.
 
 Example:
     >>> import torch

@@ -1,4 +1,4 @@
-"""The box around strong evidence, as in the paper's localisation of dominant objects."""
+"""Boxes around strong evidence, as in the paper's localisation of dominant objects."""
 
 from __future__ import annotations
 
@@ -24,21 +24,19 @@ DEFAULT_ALPHA = 1.0
 def threshold_box(
     values: Tensor, size: tuple[int, int], alpha: float = DEFAULT_ALPHA, mode: Mode = "bicubic"
 ) -> tuple[int, int, int, int] | None:
-    """The tightest box around *all* pixels above ``alpha`` times the mean of the stretched map.
+    """The tightest box around *all* pixels above ``alpha`` times the mean of the upsampled map.
 
-    It is half-open, as crops and slices are: ``x1`` and ``y1`` are one past the last pixel, so that ``x1 -
-    x0`` is the width and ``image.crop(box)`` is the content. A pixel also has to be positive to count, which
-    matters only for signed maps: their mean may be below zero, and a threshold there would box places that
-    speak against the concept.
+    It is half-open, as crops and slices are: ``x1`` and ``y1`` are one past the last pixel. A pixel also has to be
+    positive to count: the mean of a signed map may be negative.
 
     Args:
         values: the map, ``[h, w]``.
         size: ``(width, height)`` of the image.
         alpha: the threshold in means of the map; 0 takes every positive pixel.
-        mode: how the map is stretched over the image.
+        mode: the interpolation of the map.
 
     Returns:
-        ``(x0, y0, x1, y1)``, or ``None`` when nothing is above the threshold (an even map has no box for
+        ``(x0, y0, x1, y1)``, or ``None`` when nothing is above the threshold (a constant map has no box for
         alpha >= 1).
 
     Raises:
@@ -50,19 +48,19 @@ def threshold_box(
         (6, 0, 9, 3)
     """
     checked_alpha(alpha)
-    stretched = upsample(values, size, mode)
-    return None if checked_map(values).max() <= 0 else strong_box(stretched, alpha)
+    upsampled = upsample(values, size, mode)
+    return None if checked_map(values).max() <= 0 else strong_box(upsampled, alpha)
 
 
-def strong_box(stretched: Tensor, alpha: float = DEFAULT_ALPHA) -> tuple[int, int, int, int] | None:
-    """The same for a map that is as large as its image and has evidence somewhere.
+def strong_box(upsampled: Tensor, alpha: float = DEFAULT_ALPHA) -> tuple[int, int, int, int] | None:
+    """The same for a map at the size of its image with a positive value.
 
     Example:
         >>> import torch
         >>> strong_box(torch.eye(3)[:2])
         (0, 0, 2, 2)
     """
-    strong = stretched > (alpha * stretched.mean()).clamp(min=0)
+    strong = upsampled > (alpha * upsampled.mean()).clamp(min=0)
     columns, rows = strong.any(dim=0).nonzero(), strong.any(dim=1).nonzero()
     if len(columns) == 0:
         return None
@@ -70,20 +68,20 @@ def strong_box(stretched: Tensor, alpha: float = DEFAULT_ALPHA) -> tuple[int, in
 
 
 def checked_alpha(alpha: float) -> float:
-    """A threshold that makes sense, or an error that says which would."""
+    """A threshold of at least 0, or an error."""
     if not (math.isfinite(alpha) and alpha >= 0):
         raise ExciteError(f"alpha must be a finite number of at least 0, not {alpha!r}: it multiplies the map's mean.")
     return alpha
 
 
-# The boxes of connected regions: what hangs together is one thing, what does not may be several.
+# The boxes of the connected regions of a map, one for each.
 
 TOUCHING = np.ones((3, 3), dtype=bool)
-"""Which neighbours of a pixel belong to it: all eight, also those that touch only its corners."""
+"""8-connectivity."""
 
 
 def check_components() -> None:
-    """Whether regions can be told apart: asked before hours of work for them.
+    """Check before a long run that connected regions can be found.
 
     Raises:
         ExciteError: scipy is not installed.
@@ -97,10 +95,10 @@ def check_components() -> None:
 def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """The tightest box around each connected region, largest region first; of equals, the upper and then the left one.
 
-    There may be thousands of regions, so nothing here goes through them one by one.
+    Vectorised: there may be thousands of regions.
 
     Args:
-        strong: ``[height, width]``, which pixels count; those that touch, if only by a corner, hang together.
+        strong: ``[height, width]``, the pixels above the threshold; neighbours at a corner are connected too.
 
     Returns:
         Half-open boxes ``(x0, y0, x1, y1)`` as ``[regions, 4]``, and how many pixels each region has.
@@ -118,7 +116,7 @@ def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     if len(rows) == 0:
         return np.empty((0, 4), np.int64), np.empty(0, np.int64)
     top, left = rows[0], columns[0]
-    inside = strong[top : rows[-1] + 1, left : columns[-1] + 1]  # high thresholds leave little to go through
+    inside = strong[top : rows[-1] + 1, left : columns[-1] + 1]  # little, at high thresholds
     labels, count = ndimage.label(inside, structure=TOUCHING)
     row, start, end = _runs(inside)
     region = labels[row, start] - 1

@@ -1,4 +1,4 @@
-"""Several images side by side with captions: concepts, layers or methods at one glance."""
+"""Figures: images with captions in a grid, or with a heading in a row, in Pillow's own font."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     Colour = tuple[int, int, int]
 
 
-# Text in the letters that the font of our images has: the one inside Pillow, which is the same everywhere.
-
 NO_LETTER = "\uffff"
-"""What no font has."""
+"""A letter that no font has."""
 
 INSTEAD = {
     "\N{EN DASH}": "-",
@@ -33,17 +31,17 @@ INSTEAD = {
     "ø": "o",
     "Ø": "O",
 }
-"""Letters that are no plain letter with an accent."""
+"""Replacements of letters that are no plain letter with an accent."""
 
 
 def drawable(text: str) -> str:
-    """The text without accents where the font has none; letters of other scripts stay, and are drawn as empty boxes.
+    """The text without accents that the font lacks; letters of other scripts stay, and are drawn as empty boxes.
 
     Example:
         >>> drawable("two jalapeños — 5 °C, a straße")
         'two jalapenos - 5 °C, a strasse'
     """
-    whole = text.encode("utf-8", "replace").decode()  # half a letter, as odd file names have, becomes a "?"
+    whole = text.encode("utf-8", "replace").decode()  # lone surrogates, as in odd file names, become "?"
     return "".join(map(_drawable, whole))
 
 
@@ -57,22 +55,20 @@ def _drawable(letter: str) -> str:
 
 
 def _is_missing(letter: str) -> bool:
-    """Whether the font draws what it draws for anything that it does not have."""
+    """Whether the font draws its replacement glyph."""
     font = ImageFont.load_default(size=12)
     return bytes(font.getmask(letter)) == bytes(font.getmask(NO_LETTER))
 
 
-# Several images side by side with captions: concepts, layers or methods at one glance.
-
 Cell = tuple[Image.Image, str]
-"""An image and its caption; the caption's first line is set darker than the others."""
+"""An image and its caption, whose first line is darker than the others."""
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 PAPER, INK, GREY = (255, 255, 255), (24, 24, 28), (104, 104, 112)
 
 TALLEST = 1.5
-"""No cell is taller than this many times its width: one tower must not stretch the whole figure."""
+"""The largest ratio of a cell's height to its width."""
 
 CAPTION_LINES = 3
 """Longer captions end in an ellipsis."""
@@ -81,16 +77,11 @@ CAPTION_LINES = 3
 def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> Image.Image:
     r"""Set captioned images in a grid on white.
 
-    All cells of a row have the same size, so that places can be compared from one image to the next; a
-    image of another shape is centred in its cell, never distorted. A `None` leaves its cell empty, and rows
-    may have different lengths.
+    All cells of a row have the same size; an image of another shape is centred in its cell, never distorted.
 
     Args:
-        cells: the rows of the grid, each a sequence of ``(image, caption)`` or `None`.
-        cell_width: the width of an image in the figure, in pixels; text and margins grow with it.
-
-    Returns:
-        The figure, an RGB image.
+        cells: the rows of the grid, of any length, each a sequence of ``(image, caption)`` or `None` (left empty).
+        cell_width: the width of an image in the figure, in pixels; text and margins are in proportion.
 
     Raises:
         ExciteError: there is no image at all, or the width is too small to hold a caption.
@@ -120,7 +111,8 @@ def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> 
 def _strip(row: Sequence[Cell | None], width: int, gap: int, font: Font) -> Image.Image:
     """One row of the figure with the gaps between, beside and below its cells."""
     pictures = [cell[0] for cell in row if cell is not None]
-    height = min(round(TALLEST * width), max(_fitted_height(picture, width) for picture in pictures))
+    tallest = max(round(picture.height * width / picture.width) for picture in pictures)
+    height = min(round(TALLEST * width), max(1, tallest))
     captions = [_caption_lines(cell[1], font, width) if cell else [] for cell in row]
     line, below = _line_height(font), height + gap // 2
     strip_height = below + line * max(len(lines) for lines in captions) + gap
@@ -133,12 +125,8 @@ def _strip(row: Sequence[Cell | None], width: int, gap: int, font: Font) -> Imag
     return strip
 
 
-def _fitted_height(picture: Image.Image, width: int) -> int:
-    return max(1, round(picture.height * width / picture.width))
-
-
 def _place(page: Image.Image, picture: Image.Image, cell: tuple[int, int, int, int]) -> None:
-    """Paste the image as large as it fits into its cell, in the middle."""
+    """Paste the image at the largest size that fits, centred in its cell."""
     x0, y0, x1, y1 = cell
     scale = min((x1 - x0) / picture.width, (y1 - y0) / picture.height)
     size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
@@ -153,18 +141,14 @@ def _line_height(font: Font) -> int:
 
 
 def _write(page: Image.Image, lines: list[tuple[str, bool]], corner: tuple[int, int], font: Font) -> None:
-    """Write the lines of a caption under each other; those of its first paragraph in dark ink."""
+    """Write the lines of a caption; those of its first paragraph in dark ink."""
     draw, line = ImageDraw.Draw(page), _line_height(font)
     for number, (text, first) in enumerate(lines):
         draw.text((corner[0], corner[1] + number * line), text, fill=INK if first else GREY, font=font)
 
 
 def _caption_lines(caption: str, font: Font, width: int) -> list[tuple[str, bool]]:
-    """Break a caption into lines that fit; each is told whether it belongs to the first paragraph.
-
-    Every paragraph keeps at least one line: a long concept is shortened before the probability and layer
-    below it vanish.
-    """
+    """The lines of a caption, each with whether it is of the first paragraph; every paragraph keeps at least one."""
     paragraphs = [paragraph for paragraph in drawable(caption).splitlines() if paragraph.strip()][:CAPTION_LINES]
     lines: list[tuple[str, bool]] = []
     for number, paragraph in enumerate(paragraphs):
@@ -174,7 +158,7 @@ def _caption_lines(caption: str, font: Font, width: int) -> list[tuple[str, bool
 
 
 def _wrapped(words: list[str], font: Font, width: int, allowed: int) -> list[str]:
-    """Fill at most ``allowed`` lines with words; what does not fit ends in an ellipsis."""
+    """Words in at most ``allowed`` lines, the last with an ellipsis where they do not fit."""
     lines: list[str] = []
     while words and len(lines) < allowed - 1:
         count = len(words)
@@ -186,7 +170,7 @@ def _wrapped(words: list[str], font: Font, width: int, allowed: int) -> list[str
 
 
 def percent(probability: float | None) -> str:
-    """A probability with as many digits as say something; nothing where there is none.
+    """A probability with significant digits; an empty text for None.
 
     Example:
         >>> [percent(value) for value in (0.874, 0.024, 0.0001, None)]
@@ -200,7 +184,7 @@ def percent(probability: float | None) -> str:
 
 
 def shortened(text: str, font: Font, width: int) -> str:
-    """The text, or as much of its beginning as fits in front of an ellipsis."""
+    """The text, or as much of its beginning as fits before an ellipsis."""
     if font.getlength(text) <= width:
         return text
     kept = len(text)
@@ -209,22 +193,15 @@ def shortened(text: str, font: Font, width: int) -> str:
     return text[:kept].rstrip() + "…"
 
 
-# A row of images of one size, each with a line of text above it.
+# A row of images of one size, each with a heading.
 
 HEADED_TALLEST = 1.2
-"""No image is taller than this many times the width of its place: a tower is drawn narrower instead."""
+"""The largest ratio of an image's height to the width of its column; a taller one is drawn narrower."""
 
 
 @dataclass(frozen=True, eq=False)
 class Headed:
-    """An image and the line above it.
-
-    Attributes:
-        picture: as large as it is to be drawn.
-        title: the line's beginning.
-        note: the rest of it, in grey; a long title is shortened, a note only when it fills the line alone.
-        colour: of the title.
-    """
+    """An image at its final size, with a heading: the title in a colour, the note in grey."""
 
     picture: Image.Image
     title: str
@@ -233,7 +210,7 @@ class Headed:
 
 
 def fitted(size: tuple[int, int], width: int) -> tuple[int, int]:
-    """The size at which an image fills a place of that width.
+    """The size of an image in a column of that width.
 
     Example:
         >>> fitted((640, 480), 320), fitted((100, 1000), 100)
@@ -244,13 +221,7 @@ def fitted(size: tuple[int, int], width: int) -> tuple[int, int]:
 
 
 def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Image:
-    """The images side by side on white.
-
-    Args:
-        row: the images.
-        width: of the place of each.
-        gap: between two places.
-        size: of the letters in pixels.
+    """The images side by side on white, in columns of ``width`` with a ``gap`` between, letters of ``size`` pixels.
 
     Example:
         >>> draw_row([Headed(Image.new("RGB", (80, 60)), "cat", "87%")] * 2, 80, 10, 12).width
@@ -267,7 +238,7 @@ def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Im
 
 
 def _write_heading(strip: Image.Image, cell: Headed, left: int, width: int, size: int) -> None:
-    """The line above an image; when it is long, what is said last is kept before what can be read elsewhere."""
+    """The heading of an image; a long title is shortened before its note."""
     font = ImageFont.load_default(size=size)
     note = shortened(_in_a_line(cell.note), font, width)
     blank = font.getlength("  ") if note else 0

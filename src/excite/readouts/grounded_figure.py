@@ -1,4 +1,4 @@
-"""A phrase and where it leads in an image: boxes, its map, the map of each word, and the words in their colours."""
+"""The figure of a grounded phrase: ranked boxes, the map of the phrase, the map of each word, and the phrase."""
 
 from __future__ import annotations
 
@@ -27,24 +27,15 @@ if TYPE_CHECKING:
     Shown = tuple["WordMap", tuple[int, int, int]]
 
 
-# A sentence as an image, with words in colours and underlined, wrapped to fit.
+# A sentence as an image: words in colours or underlined, wrapped to fit.
 
-MOST_LINES = 12
-"""A text of more lines ends in an ellipsis: a page of words must not become an image of any height."""
-
+MOST_LINES = 12  # a longer text ends in an ellipsis
 ELLIPSIS = "…"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How some letters of a sentence are drawn; where marks meet, what each says is done.
-
-    Attributes:
-        start: the first letter.
-        end: the first letter behind them.
-        colour: their colour; None leaves it.
-        underlined: whether there is a line below them.
-    """
+    """The style of the letters from ``start`` to ``end`` (exclusive) of a sentence; overlapping marks combine."""
 
     start: int
     end: int
@@ -54,7 +45,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Run:
-    """Letters that look the same."""
+    """Letters of one style."""
 
     text: str
     colour: Colour
@@ -62,13 +53,7 @@ class Run:
 
 
 def draw_sentence(text: str, marks: Iterable[Mark], width: int, size: int) -> Image.Image:
-    """The sentence on white, in as many lines as it needs.
-
-    Args:
-        text: any text; each run of blanks is drawn as one.
-        marks: what is special about some of its letters.
-        width: of the image, in pixels.
-        size: of the letters, in pixels.
+    """The sentence on white, wrapped to ``width``, in letters of ``size`` pixels; each run of blanks is drawn as one.
 
     Example:
         >>> draw_sentence("a red hat", [Mark(6, 9, (200, 80, 0))], 200, 20).width
@@ -84,7 +69,7 @@ def draw_sentence(text: str, marks: Iterable[Mark], width: int, size: int) -> Im
 
 
 def _tokens(text: str, marks: Iterable[Mark]) -> Iterator[list[Run]]:
-    """The words between blanks, each as runs of letters that look the same."""
+    """The words between blanks, each as runs of letters of one style."""
     looks: list[tuple[Colour, bool]] = [(INK, False)] * len(text)
     for mark in marks:
         for at in range(max(0, mark.start), min(mark.end, len(text))):
@@ -97,7 +82,7 @@ def _tokens(text: str, marks: Iterable[Mark]) -> Iterator[list[Run]]:
 
 
 def _lines(tokens: Iterable[list[Run]], font: Font, width: int) -> list[list[list[Run]]]:
-    """As many words in each line as fit; a word that is wider than a line is cut into pieces."""
+    """The words in lines; a word that is wider than a line is cut into pieces."""
     lines: list[list[list[Run]]] = []
     blank, filled = font.getlength(" "), 0.0
     for piece in (piece for token in tokens for piece in _cut(token, font, width)):
@@ -114,7 +99,7 @@ def _lines(tokens: Iterable[list[Run]], font: Font, width: int) -> list[list[lis
 
 
 def _cut(token: list[Run], font: Font, width: int) -> Iterator[list[Run]]:
-    """The word itself, or letter by letter as much of it as fits into a line at a time."""
+    """The word itself, or pieces of it that fit into a line."""
     if _length(token, font) <= width:
         yield token
         return
@@ -135,7 +120,7 @@ def _length(token: Sequence[Run], font: Font) -> float:
 
 
 def _write(page: Image.Image, line: Sequence[Sequence[Run]], top: int, font: Font) -> None:
-    """The words of a line; the line below one stands clear of its letters."""
+    """Draw the words of a line, underlines clear of the letters."""
     draw, x, blank = ImageDraw.Draw(page), 0.0, font.getlength(" ")
     low = top + font.getbbox("x")[3] + 3
     for token in line:
@@ -148,28 +133,23 @@ def _write(page: Image.Image, line: Sequence[Sequence[Run]], top: int, font: Fon
         x += blank
 
 
-# Ranked boxes on an image: the first one springs to the eye, the others can be told apart by their numbers.
+# Ranked boxes on an image, with their numbers.
 
-BEST, OTHERS = (255, 184, 28), (148, 210, 255)
-"""Amber and sky blue: bright on any photograph, and different for people with any kind of colour blindness."""
-
-THIN = 300
-"""The longer side of an image in widths of a thin line."""
-
+BEST, OTHERS = (255, 184, 28), (148, 210, 255)  # amber and sky blue, distinct with any colour blindness
+THIN = 300  # the longer side of an image in widths of a thin line
 MOST_BOXES = 9
-"""More than this cannot be told apart."""
 
 
 def draw_boxes(
     picture: Image.Image, boxes: Sequence[Box], *, scale: float = 1.0, true_boxes: Sequence[Box] = ()
 ) -> Image.Image:
-    """An image with boxes, best first, and dashed where the right answer is.
+    """A copy of an RGB image with the first nine boxes, best first, and the true ones dashed.
 
     Args:
-        picture: in mode RGB; it is not changed.
-        boxes: half-open ``(x0, y0, x1, y1)``, best first; those behind the ninth are left out.
-        scale: how many pixels of this image a pixel of the boxes is.
-        true_boxes: the right answer, where it is known.
+        picture: the image.
+        boxes: half-open ``(x0, y0, x1, y1)``, best first.
+        scale: from pixels of the boxes to those of this image.
+        true_boxes: the ground truth, where it is known.
 
     Example:
         >>> drawn = draw_boxes(Image.new("RGB", (60, 40)), [(10, 5, 50, 35)])
@@ -188,7 +168,7 @@ def draw_boxes(
 
 
 def _pixels(box: Box, scale: float, size: tuple[int, int]) -> Pixels:
-    """The first and last pixels of a box that lie in the image; at least one."""
+    """The first and last pixels of a box within the image; at least one."""
     (x0, x1), (y0, y1) = (
         (min(max(round(low * scale), 0), most - 1), min(max(round(high * scale), 1), most) - 1)
         for low, high, most in zip(box[:2], box[2:], size, strict=True)
@@ -197,7 +177,7 @@ def _pixels(box: Box, scale: float, size: tuple[int, int]) -> Pixels:
 
 
 def _outline(draw: ImageDraw.ImageDraw, box: Pixels, colour: tuple[int, int, int], width: int) -> None:
-    """A bright line with a dark one on either side, all within the box: none is lost at the image's edge."""
+    """A bright line with a dark one on either side, all within the box."""
     draw.rectangle(box, outline=DARK, width=width + 2)
     draw.rectangle(_shrunk(box, 1), outline=colour, width=width)
 
@@ -210,7 +190,7 @@ def _shrunk(box: Pixels, by: int) -> Pixels:
 
 
 def _dashed(draw: ImageDraw.ImageDraw, box: Pixels, width: int) -> None:
-    """Light dashes on a dark line: neither is lost, whatever is behind them."""
+    """Light dashes on a dark line."""
     draw.rectangle(box, outline=DARK, width=width)
     x0, y0, x1, y1 = box
     dash, inside = 5 * width, width - 1
@@ -223,22 +203,22 @@ def _dashed(draw: ImageDraw.ImageDraw, box: Pixels, width: int) -> None:
 
 
 def _number(draw: ImageDraw.ImageDraw, boxes: Iterable[Pixels], size: int, within: tuple[int, int]) -> None:
-    """The rank of each box in a corner of it, where no better one has its own."""
+    """The rank of each box in a corner of it that no better box has taken."""
     font = ImageFont.load_default(size=size)
     wide, high = round(1.1 * size), round(1.3 * size)
     taken: list[Pixels] = []
     for box in boxes:
-        places = list(_places(box, wide, high, within))
-        place = next((one for one in places if not any(_meet(one, other) for other in taken)), places[0])
+        positions = list(_positions(box, wide, high, within))
+        place = next((one for one in positions if not any(_meet(one, other) for other in taken)), positions[0])
         taken.append(place)
-    for rank, place in reversed(list(enumerate(taken))):  # where there is no room for all, the best is on top
+    for rank, place in reversed(list(enumerate(taken))):  # the best on top where they overlap
         draw.rectangle(place, fill=BEST if rank == 0 else OTHERS, outline=DARK)
         middle = (place[0] + place[2]) / 2 + 0.5, (place[1] + place[3]) / 2
         draw.text(middle, str(rank + 1), fill=DARK, font=font, anchor="mm")
 
 
-def _places(box: Pixels, wide: int, high: int, within: tuple[int, int]) -> Iterator[Pixels]:
-    """Where the number of a box may stand: in its corners, else along its upper edge and its left one."""
+def _positions(box: Pixels, wide: int, high: int, within: tuple[int, int]) -> Iterator[Pixels]:
+    """Candidates for the position of a box's number: its corners, else along its upper and left edges."""
     x0, y0, x1, y1 = box
     right, low = max(x0, x1 - wide), max(y0, y1 - high)
     corners = [(x0, y0), (right, y0), (x0, low), (right, low)]
@@ -252,15 +232,14 @@ def _meet(one: Pixels, other: Pixels) -> bool:
     return one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
 
 
-# A phrase and where it leads in an image: boxes, its map, the map of each word, and the words in their colours.
+# The figure.
 
 WORD_COLOURS = ((0, 104, 178), (204, 82, 0), (0, 132, 96), (170, 52, 128), (150, 108, 0), (84, 76, 190), (120, 66, 46))
-"""Blue, vermilion, green, purple, ochre, violet, brown: dark enough to be read on white, and of unlike lightness for
-those who cannot tell red from green. The word itself stands above its map too, so none depends on its colour."""
+"""Blue, vermilion, green, purple, ochre, violet, brown: legible on white, and of different lightness."""
 
 MOST_MAPS, IN_A_ROW, FEWEST_IN_A_ROW = 20, 5, 4
 FRAME = 4  # pixels around the map of a word
-NARROWEST = 400  # pixels: text and margins need some room
+NARROWEST = 400  # pixels
 PALE = (150, 150, 158)  # for words that are skipped
 
 
@@ -271,8 +250,8 @@ class WordMap:
     Attributes:
         title: the word.
         values: the map ``[h, w]``, of any size.
-        note: what else is to be said above it, such as how sure the classifier is.
-        spans: where the word is written in the phrase, each as first letter and first letter behind it.
+        note: for the heading, such as the probability.
+        spans: the word in the phrase, each as start and end (exclusive).
     """
 
     title: str
@@ -283,12 +262,12 @@ class WordMap:
 
 @dataclass(frozen=True)
 class Told:
-    """A phrase, beside the words that have maps.
+    """A phrase.
 
     Attributes:
         text: all of it.
-        hints: where it says what weighs the map, such as "left" and "red"; these are underlined.
-        skipped: where it says what had no say in the map; these are grey.
+        hints: spans that weigh the map, such as "left" and "red"; underlined.
+        skipped: spans without influence on the map; grey.
     """
 
     text: str
@@ -308,17 +287,16 @@ def grounded_figure(
 ) -> Image.Image:
     """The image with its ranked boxes and the map of the phrase, below them the map of each word, then the phrase.
 
-    Each word has the colour of the frame of its map. All images are drawn at the size they have on the page, so
-    that lines and letters look the same whatever the size of the image.
+    Each word has the colour of the frame of its map.
 
     Args:
         picture: in mode RGB.
         told: the phrase.
         plane: its map ``[h, w]``, of any size.
-        words: the maps of its words; those behind the twentieth are left out, and told.
+        words: the maps of its words; the first twenty are drawn, the others counted.
         boxes: half-open ``(x0, y0, x1, y1)`` in pixels of the image, best first.
-        true_boxes: where it really is, if that is known.
-        width: of the page in pixels.
+        true_boxes: the ground truth, where it is known.
+        width: of the figure in pixels.
 
     Raises:
         ExciteError: the width is too small for text, or a map is no plane of finite numbers.
@@ -367,22 +345,23 @@ def _overview(
 
 
 def _word_rows(picture: Image.Image, shown: Sequence[Shown], inner: int) -> list[Image.Image]:
-    """The maps of the words in rows of one length: six are three and three, not five and one."""
+    """The maps of the words in rows of equal length."""
     if not shown:
         return []
     gap = inner // 48
     columns = -(-len(shown) // -(-len(shown) // IN_A_ROW))
     width = (inner + gap) // max(columns, FEWEST_IN_A_ROW) - gap
     small = _at_size(picture, fitted(picture.size, width - 2 * FRAME))
-    cells = [
-        Headed(_framed(overlay(small, word.values), colour), word.title, word.note, colour) for word, colour in shown
-    ]
+    cells = []
+    for word, colour in shown:
+        framed = ImageOps.expand(overlay(small, word.values), FRAME, colour)
+        cells.append(Headed(framed, word.title, word.note, colour))
     rows = [cells[start : start + columns] for start in range(0, len(cells), columns)]
     return [draw_row(row, width, gap, _letters(inner)) for row in rows]
 
 
 def _phrase(told: Told, shown: Sequence[Shown], more: int, inner: int) -> Image.Image:
-    """The phrase with its words in their colours, and below what the styles mean that it makes use of."""
+    """The phrase with its words in their colours, and below it the key of its styles."""
     marks = [Mark(*span, colour=PALE) for span in told.skipped]
     marks += [Mark(*span, colour=colour) for word, colour in shown for span in word.spans]
     marks += [Mark(*span, underlined=True) for span in told.hints]
@@ -403,8 +382,4 @@ def _letters(inner: int) -> int:
 
 def _at_size(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
     smooth = Image.Resampling.LANCZOS if size[0] < picture.width else Image.Resampling.BICUBIC
-    return picture.resize(size, smooth, reducing_gap=3.0)  # many times quicker for a large one
-
-
-def _framed(picture: Image.Image, colour: tuple[int, int, int]) -> Image.Image:
-    return ImageOps.expand(picture, FRAME, colour)
+    return picture.resize(size, smooth, reducing_gap=3.0)  # much faster for a large one

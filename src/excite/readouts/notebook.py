@@ -1,7 +1,7 @@
-"""What a notebook shows of an answer: an image, and beside it what the answer says.
+"""HTML of a map or grounding for notebooks: an image and a table, as one self-contained text.
 
-A notebook may be light or dark, narrow or wide. So nothing here has a colour of its own, and the table goes below the
-image where there is no room beside it.
+A notebook may be light or dark, narrow or wide: the HTML sets no colours, and the table moves below the image where
+there is no room beside it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# Images and files inside a text: a page or a notebook is then one file, and nothing is fetched for it.
-
-
 def data_address(kind: str, content: bytes) -> str:
-    """Content as an address of its own.
+    """Content as a data URL.
 
     Example:
         >>> data_address("text/plain", b"cat")
@@ -36,7 +33,7 @@ def data_address(kind: str, content: bytes) -> str:
 
 
 def jpeg(picture: Image.Image, quality: int) -> bytes:
-    """An image as a JPEG file, as small as it gets.
+    """An image as the bytes of a JPEG file.
 
     Example:
         >>> Image.open(io.BytesIO(jpeg(Image.new("L", (40, 20)), 80))).size
@@ -47,26 +44,14 @@ def jpeg(picture: Image.Image, quality: int) -> bytes:
     return file.getvalue()
 
 
-# What a notebook shows of an answer: an image, and beside it what the answer says.
-#
-# A notebook may be light or dark, narrow or wide. So nothing here has a colour of its own, and the table goes below
-# the image where there is no room beside it.
-
-SMALLEST, LARGEST = 240, 480
-"""The longer side of a map in pixels: a stamp is enlarged, a photograph reduced."""
-
-QUALITY = 85
-"""Of the JPEG: a notebook is a file that people send around."""
-
-DARK_SHEET, LIGHT_SHEET = (16, 16, 24), (255, 255, 255)
-"""What a map without an image is drawn on: evidence is the lighter the stronger, a signed map the darker."""
-
-OVER_A_PICTURE, OVER_A_SHEET = 0.6, 1.0
-"""How much the strongest evidence covers; an image is to be seen through it, a sheet is not."""
+SMALLEST, LARGEST = 240, 480  # the longer side of a map in pixels
+QUALITY = 85  # of the JPEG
+DARK_SHEET, LIGHT_SHEET = (16, 16, 24), (255, 255, 255)  # the background of a map without an image, and of a signed one
+OPACITY, OPACITY_ON_SHEET = 0.6, 1.0
 
 BESIDE = "display: flex; flex-wrap: wrap; gap: 0.75em 1.5em; align-items: flex-start; margin: 0.5em 0;"
 PICTURE = "display: block; max-width: 100%; height: auto; margin: 0;"
-# The table has a class, because sites of documentation dress all tables that have none.
+# The table has a class, because documentation sites restyle tables without one.
 TABLE = "display: table; width: auto; margin: 0; border: none; border-collapse: collapse; background: none;"
 ROW = "background: none; border: none;"
 CELL = "padding: 0.2em 0; border: none; text-align: left; vertical-align: baseline; white-space: normal;"
@@ -75,10 +60,10 @@ VALUE = f"{CELL} max-width: 18em; overflow-wrap: anywhere; font-variant-numeric:
 
 
 def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None, image_size: tuple[int, int]) -> str:
-    """A map as a notebook shows it: over its image, with its point and its box, beside what it says.
+    """The HTML of a map: its overlay with point and box, and the values of ``told`` (`AttentionMap.to_dict`).
 
     Args:
-        told: what it says, as `AttentionMap.to_dict` gives it.
+        told: the values.
         values: the map ``[h, w]``.
         image: the image; without it the map is drawn on an empty sheet.
         image_size: ``(width, height)`` of the original image.
@@ -93,12 +78,16 @@ def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None,
     """
     scale = min(max(*image_size, SMALLEST), LARGEST) / max(image_size)
     size = max(1, round(image_size[0] * scale)), max(1, round(image_size[1] * scale))
-    sheet = _sheet(values, size) if image is None else _resized(image, size)
+    if image is None:
+        sheet = Image.new("RGB", size, LIGHT_SHEET if values.min() < 0 else DARK_SHEET)
+    else:
+        smooth = Image.Resampling.LANCZOS if size[0] < image.width else Image.Resampling.BICUBIC
+        sheet = image.convert("RGB").resize(size, smooth, reducing_gap=3.0)  # much faster for a large one
     point, box = told["point"], told["box"]
     drawn = overlay(
         sheet,
         values,
-        opacity=OVER_A_SHEET if image is None else OVER_A_PICTURE,
+        opacity=OPACITY_ON_SHEET if image is None else OPACITY,
         point=None if point is None else _scaled_point(point, scale, size),
         box=None if box is None else _scaled_box(box, scale, size),
     )
@@ -115,12 +104,7 @@ def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None,
 
 
 def shown_html(picture: Image.Image | None, alt: str, rows: Iterable[tuple[str, str]]) -> str:
-    """An image with words for those who do not see it, and beside it names and values; all text is escaped.
-
-    Args:
-        picture: as large as it is to be shown; None where there is none.
-        alt: what is to be seen in it.
-        rows: each a name and what it is.
+    """An image (or None) with its alternative text, and a table of names and values; all text is escaped.
 
     Example:
         >>> shown_html(None, "", [("phrase", "a < b")]).count("a &lt; b")
@@ -131,19 +115,16 @@ def shown_html(picture: Image.Image | None, alt: str, rows: Iterable[tuple[str, 
         f'<td style="{VALUE}">{_text(value)}</td></tr>'
         for name, value in rows
     )
-    image = "" if picture is None else _img(picture, alt)
+    image = ""
+    if picture is not None:
+        source = data_address("image/jpeg", jpeg(picture, QUALITY))
+        size = f'width="{picture.width}" height="{picture.height}"'
+        image = f'<img alt="{_text(alt)}" {size} style="{PICTURE}" src="{source}">'
     return f'<div style="{BESIDE}">{image}<table class="excite" style="{TABLE}"><tbody>{cells}</tbody></table></div>'
 
 
-def _img(picture: Image.Image, alt: str) -> str:
-    """The image inside the text, so that the notebook is all there is."""
-    source = data_address("image/jpeg", jpeg(picture, QUALITY))
-    size = f'width="{picture.width}" height="{picture.height}"'
-    return f'<img alt="{_text(alt)}" {size} style="{PICTURE}" src="{source}">'
-
-
 def _text(text: str) -> str:
-    """The text as HTML; half a letter, as odd file names have, becomes a "?", for a notebook cannot be sent it."""
+    """The text as HTML; lone surrogates, as in odd file names, become "?"."""
     return escape(text.encode("utf-8", "replace").decode())
 
 
@@ -156,17 +137,8 @@ def _alt(told: Mapping[str, Any], image_size: tuple[int, int]) -> str:
     return f"Where the evidence for {told['concept']} is: most at {x}, {y}{within}, in {width} x {height} pixels."
 
 
-def _sheet(values: Tensor, size: tuple[int, int]) -> Image.Image:
-    return Image.new("RGB", size, LIGHT_SHEET if values.min() < 0 else DARK_SHEET)
-
-
-def _resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    smooth = Image.Resampling.LANCZOS if size[0] < image.width else Image.Resampling.BICUBIC
-    return image.convert("RGB").resize(size, smooth, reducing_gap=3.0)  # many times quicker for a large one
-
-
 def _scaled_point(point: Sequence[int], scale: float, size: tuple[int, int]) -> tuple[int, int]:
-    """The pixel in which the middle of the original one lies."""
+    """The pixel that contains the centre of the original one."""
     x, y = (min(int((at + 0.5) * scale), most - 1) for at, most in zip(point, size, strict=True))
     return x, y
 

@@ -1,4 +1,9 @@
-"""The map over its image, for human eyes."""
+"""A map drawn over its image, and the colour tables for maps.
+
+Each table has 256 colours on a path through a few anchor colours, at *equal steps of lightness*: more evidence is
+always lighter, in print without colour as well. The anchors lie on the blue-yellow axis, which is seen alike with
+red-green colour blindness.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,13 +17,6 @@ from torch import Tensor
 from excite.errors import ExciteError
 from excite.readouts.upsample import Mode, checked_map, upsample
 
-# Colours for maps: tables of 256 colours made from a few anchors.
-#
-# A colour map shows order only if every step looks as large as any other, and to the eye a step is mostly a step in
-# lightness. So a path is drawn through a handful of anchor colours, and the 256 colours are picked along it at *equal
-# steps of lightness*: more evidence is always lighter, in print without colour as well. The tables live on the blue-
-# yellow axis, which people with red-green colour blindness see as everyone does.
-
 EVIDENCE_ANCHORS = ((16, 18, 64), (28, 74, 140), (16, 138, 146), (120, 196, 104), (255, 238, 110))
 """Dark blue, blue, teal, green, yellow."""
 
@@ -26,105 +24,22 @@ EMBER_ANCHORS = ((12, 10, 30), (92, 24, 110), (196, 60, 78), (246, 150, 40), (25
 """Nearly black, purple, red, orange, pale yellow: for images that are blue or green themselves."""
 
 GREY_ANCHORS = ((0, 0, 0), (255, 255, 255))
-"""Black to white: for print, and for whoever sees no colours."""
+"""Black to white: for print and for colour blindness."""
 
 AGAINST_ANCHORS = ((0, 94, 196), (100, 165, 230), (244, 243, 240))
-"""Blue to nearly white: what speaks against the concept, strongest first."""
+"""Blue to nearly white: negative evidence, strongest first."""
 
 FOR_ANCHORS = ((174, 58, 0), (240, 150, 60), (244, 243, 240))
-"""Deep orange to nearly white: what speaks for the concept, strongest first."""
+"""Deep orange to nearly white: positive evidence, strongest first."""
 
-
-@cache
-def evidence_colours() -> NDArray[np.uint8]:
-    """The 256 colours for evidence: dark blue for none, over teal, to yellow for the most; read-only.
-
-    Example:
-        >>> evidence_colours().shape
-        (256, 3)
-    """
-    return _frozen(_even_steps(EVIDENCE_ANCHORS, 256))
-
-
-@cache
-def ember_colours() -> NDArray[np.uint8]:
-    """The 256 colours of a glow: nearly black for no evidence, over purple and orange, to pale yellow; read-only."""
-    return _frozen(_even_steps(EMBER_ANCHORS, 256))
-
-
-@cache
-def grey_colours() -> NDArray[np.uint8]:
-    """The 256 greys, at equal steps of lightness; read-only."""
-    return _frozen(_even_steps(GREY_ANCHORS, 256))
-
-
-TABLES: Mapping[str, Callable[[], NDArray[np.uint8]]] = {
-    "evidence": evidence_colours,
-    "ember": ember_colours,
-    "grey": grey_colours,
-}
-"""The colours that people may choose for evidence."""
-
-
-@cache
-def signed_colours() -> NDArray[np.uint8]:
-    """The 256 colours for signed maps: blue below zero, nearly white about it, orange above; read-only.
-
-    Equally strong values of either sign are equally dark, so that neither side looks stronger than it is.
-
-    Example:
-        >>> signed_colours()[0].tolist()
-        [0, 94, 196]
-    """
-    return _frozen(np.concatenate([_even_steps(AGAINST_ANCHORS, 128), _even_steps(FOR_ANCHORS, 128)[::-1]]))
-
-
-def lightness(colours: NDArray[np.generic]) -> NDArray[np.float64]:
-    """The perceived lightness (CIE L*, 0 black to 100 white) of sRGB colours ``[..., 3]`` in 0..255.
-
-    Example:
-        >>> lightness(np.array([255, 255, 255])).round()
-        np.float64(100.0)
-    """
-    srgb = np.asarray(colours, dtype=np.float64) / 255
-    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
-    luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
-    light: NDArray[np.float64] = np.where(
-        luminance > (6 / 29) ** 3, 116 * np.cbrt(luminance) - 16, luminance * (29 / 3) ** 3
-    )
-    return light
-
-
-def _even_steps(anchors: tuple[tuple[int, int, int], ...], count: int) -> NDArray[np.uint8]:
-    """Pick ``count`` colours at equal steps of lightness on the path through the anchors, dark to light."""
-    corners = np.array(anchors, dtype=np.float64)
-    along = np.linspace(0, len(corners) - 1, 4096)
-    path = np.stack([np.interp(along, np.arange(len(corners)), channel) for channel in corners.T], axis=1)
-    light = lightness(path)
-    wanted = np.linspace(light[0], light[-1], count)
-    picked = np.stack([np.interp(wanted, light, channel) for channel in path.T], axis=1)
-    table: NDArray[np.uint8] = np.rint(picked).astype(np.uint8)
-    return table
-
-
-def _frozen(table: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    table.setflags(write=False)
-    return table
-
-
-# The map over its image, for human eyes.
-
-SATURATION = 0.15
-"""How much of the image's colour is left where there is no evidence: the map's colours must stand out."""
-
-BRIGHTNESS = 0.8
-"""How bright the image is where there is no evidence."""
+SATURATION, BRIGHTNESS = 0.15, 0.8
+"""Of the image where there is no evidence, so that the colours of the map stand out."""
 
 GAMMA = 0.6
-"""How fast evidence starts to cover the image: below 1, half the evidence covers more than half."""
+"""Below 1, half the evidence covers more than half of the image."""
 
 FINER = 4
-"""Marks are drawn this many times larger and shrunk, which smooths their edges."""
+"""Marks are drawn this many times larger and reduced, which smooths their edges."""
 
 DARK, LIGHT = (12, 12, 20), (255, 255, 255)
 """A light line between dark ones shows on any background."""
@@ -139,18 +54,17 @@ def overlay(
     point: tuple[int, int] | None = None,
     box: tuple[int, int, int, int] | None = None,
 ) -> Image.Image:
-    """Draw a map over its image, in colours that cover the more the more evidence there is.
+    """Draw a map over its image; the opacity grows with the evidence.
 
-    The map is divided by its maximum, so that overlays of different maps can be read the same way: yellow is
-    where this map is strongest. Where there is no evidence the image stays visible, dimmed and nearly grey;
-    a map without any evidence gives just that. A map with negative values is drawn by its largest absolute
-    value in blue (against) and orange (for).
+    The map is divided by its maximum, so that overlays of different maps read alike: yellow is its maximum. Where
+    there is no evidence the image stays visible, dimmed and nearly grey. A map with negative values is divided by its
+    largest absolute value and drawn in blue (negative) and orange (positive).
 
     Args:
         image: the image; it is not changed.
         values: the map, ``[h, w]``, of any size.
         opacity: how much of the image the strongest evidence covers, 0 to 1.
-        mode: how the map is stretched over the image.
+        mode: the interpolation of the map.
         point: ``(x, y)`` to mark with a ring, as `maximum_point` gives it.
         box: ``(x0, y0, x1, y1)`` to outline, half-open, as `threshold_box` gives it.
 
@@ -168,12 +82,18 @@ def overlay(
     """
     if not 0 <= opacity <= 1:
         raise ExciteError(f"opacity must be within 0..1, not {opacity!r}: 0 hides the map, 1 covers the image.")
-    signed = _is_signed(values)
-    strength = _strength(upsample(values.detach(), image.size, mode), signed=signed)
+    values = checked_map(values.detach())
+    signed = bool(values.min() < -1e-3 * values.abs().max())  # not rounding about zero
+    strength = upsample(values, image.size, mode)
+    if not signed:
+        strength = strength.clamp(min=0)  # cubic interpolation dips below zero beside a peak
+    largest = strength.abs().max()
+    scaled = (strength / largest if largest > 0 else strength).float().cpu().numpy()
     table = signed_colours() if signed else evidence_colours()
-    index = np.rint((strength + 1) * 127.5 if signed else strength * 255).astype(np.uint8)
-    cover = Image.fromarray(np.rint(np.abs(strength) ** GAMMA * (opacity * 255)).astype(np.uint8))
-    drawn = Image.composite(Image.fromarray(table[index]), _dimmed(image.convert("RGB")), cover)
+    index = np.rint((scaled + 1) * 127.5 if signed else scaled * 255).astype(np.uint8)
+    cover = Image.fromarray(np.rint(np.abs(scaled) ** GAMMA * (opacity * 255)).astype(np.uint8))
+    dimmed = ImageEnhance.Brightness(ImageEnhance.Color(image.convert("RGB")).enhance(SATURATION)).enhance(BRIGHTNESS)
+    drawn = Image.composite(Image.fromarray(table[index]), dimmed, cover)
     if box is not None:
         _draw_box(drawn, box)
     if point is not None:
@@ -181,28 +101,8 @@ def overlay(
     return drawn
 
 
-def _is_signed(values: Tensor) -> bool:
-    """Whether the map has negative values that could be seen: rounding about zero does not count."""
-    values = checked_map(values)
-    return bool(values.min() < -1e-3 * values.abs().max())
-
-
-def _strength(stretched: Tensor, *, signed: bool) -> NDArray[np.float32]:
-    """The map divided by its largest absolute value: within 0..1, or -1..1 when signed; zeros stay zeros."""
-    if not signed:
-        stretched = stretched.clamp(min=0)  # the cubic curve dips below zero beside a peak
-    largest = stretched.abs().max()
-    strength: NDArray[np.float32] = (stretched / largest if largest > 0 else stretched).float().cpu().numpy()
-    return strength
-
-
-def _dimmed(image: Image.Image) -> Image.Image:
-    """The image with less colour and less light: visible, but behind the map."""
-    return ImageEnhance.Brightness(ImageEnhance.Color(image).enhance(SATURATION)).enhance(BRIGHTNESS)
-
-
 def _line_width(image: Image.Image) -> int:
-    """Marks grow with the image, so that they look the same when it is shown at another size."""
+    """In proportion to the image, so that marks look alike when it is shown at another size."""
     return max(1, round(math.sqrt(image.width * image.height) / 250))
 
 
@@ -240,3 +140,78 @@ def _ring_stencil(reach: int, outside: float, thick: float, *, dot: float) -> Im
         near, far = side / 2 - radius * FINER, side / 2 + radius * FINER - 1
         draw.ellipse((near, near, far, far), fill=ink)
     return stencil.resize((2 * reach + 1, 2 * reach + 1), Image.Resampling.BOX)
+
+
+@cache
+def evidence_colours() -> NDArray[np.uint8]:
+    """The 256 colours for evidence: dark blue for none, over teal, to yellow for the most; read-only.
+
+    Example:
+        >>> evidence_colours().shape
+        (256, 3)
+    """
+    return _even_steps(EVIDENCE_ANCHORS, 256)
+
+
+@cache
+def ember_colours() -> NDArray[np.uint8]:
+    """The 256 colours of a glow: nearly black for no evidence, over purple and orange, to pale yellow; read-only."""
+    return _even_steps(EMBER_ANCHORS, 256)
+
+
+@cache
+def grey_colours() -> NDArray[np.uint8]:
+    """The 256 greys, at equal steps of lightness; read-only."""
+    return _even_steps(GREY_ANCHORS, 256)
+
+
+@cache
+def signed_colours() -> NDArray[np.uint8]:
+    """The 256 colours for signed maps: blue below zero, nearly white about it, orange above; read-only.
+
+    Values of equal magnitude are equally dark.
+
+    Example:
+        >>> signed_colours()[0].tolist()
+        [0, 94, 196]
+    """
+    table = np.concatenate([_even_steps(AGAINST_ANCHORS, 128), _even_steps(FOR_ANCHORS, 128)[::-1]])
+    table.setflags(write=False)
+    return table
+
+
+TABLES: Mapping[str, Callable[[], NDArray[np.uint8]]] = {
+    "evidence": evidence_colours,
+    "ember": ember_colours,
+    "grey": grey_colours,
+}
+"""The colour tables to choose from."""
+
+
+def lightness(colours: NDArray[np.generic]) -> NDArray[np.float64]:
+    """The perceived lightness (CIE L*, 0 black to 100 white) of sRGB colours ``[..., 3]`` in 0..255.
+
+    Example:
+        >>> lightness(np.array([255, 255, 255])).round()
+        np.float64(100.0)
+    """
+    srgb = np.asarray(colours, dtype=np.float64) / 255
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ np.array([0.2126, 0.7152, 0.0722])
+    light: NDArray[np.float64] = np.where(
+        luminance > (6 / 29) ** 3, 116 * np.cbrt(luminance) - 16, luminance * (29 / 3) ** 3
+    )
+    return light
+
+
+def _even_steps(anchors: tuple[tuple[int, int, int], ...], count: int) -> NDArray[np.uint8]:
+    """``count`` colours at equal steps of lightness on the path through the anchors, dark to light; read-only."""
+    corners = np.array(anchors, dtype=np.float64)
+    along = np.linspace(0, len(corners) - 1, 4096)
+    path = np.stack([np.interp(along, np.arange(len(corners)), channel) for channel in corners.T], axis=1)
+    light = lightness(path)
+    wanted = np.linspace(light[0], light[-1], count)
+    picked = np.stack([np.interp(wanted, light, channel) for channel in path.T], axis=1)
+    table: NDArray[np.uint8] = np.rint(picked).astype(np.uint8)
+    table.setflags(write=False)
+    return table

@@ -1,4 +1,4 @@
-"""A map at the size of the image it explains."""
+"""A map resized to its image, and the checks of maps and sizes."""
 
 from typing import Literal, get_args
 
@@ -8,27 +8,23 @@ from torch.nn.functional import interpolate
 
 from excite.errors import ExciteError
 
-__all__ = ["Mode", "checked_map", "checked_size", "upsample"]
-
 Mode = Literal["bicubic", "bilinear", "nearest"]
-"""How values between the map's own pixels are found."""
+"""The interpolation."""
 
 
 def upsample(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> Tensor:
-    """Stretch a map over its image, pixel areas on pixel areas (``align_corners=False``).
+    """Resize a map to its image, pixel areas on pixel areas (``align_corners=False``).
 
-    The authors of the method resize their maps with cubic interpolation, so that is the default. Note that a
-    cubic curve may overshoot: slightly below zero beside a steep peak, or slightly above the highest value.
-    Where the image is *smaller* than the map, bicubic and bilinear first average the map down to it, so
-    that no evidence falls between two pixels.
+    Cubic interpolation is the default, as in the authors' code; it may overshoot a little beside a steep peak. Where
+    the image is *smaller* than the map, bicubic and bilinear average the map down first, so that no evidence is lost.
 
     Args:
         values: the map, ``[h, w]``.
         size: ``(width, height)`` of the image.
-        mode: ``"bicubic"``, ``"bilinear"`` or ``"nearest"``.
+        mode: the interpolation.
 
     Returns:
-        The map ``[height, width]``, in float32 or in the map's own precision where that is higher.
+        The map ``[height, width]``, in float32 or in its own precision where that is higher.
 
     Raises:
         ExciteError: the map is not a finite, non-empty 2-D one, or the size or the mode makes no sense.
@@ -51,9 +47,7 @@ def upsample(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> T
 
 
 def checked_map(values: Tensor) -> Tensor:
-    """The map in at least float32, or an error: every readout wants finite numbers on a plane.
-
-    Why so strict: an argmax or a mean over NaN gives an answer that looks like any other.
+    """The map in at least float32; an error for what is no plane of finite numbers (an argmax over NaN looks valid).
 
     Example:
         >>> checked_map(torch.ones(2, 2, dtype=torch.float16)).dtype
@@ -74,16 +68,14 @@ def checked_map(values: Tensor) -> Tensor:
 
 
 def checked_size(size: tuple[int, int]) -> tuple[int, int]:
-    """The ``(width, height)`` of an image as plain integers, or an error.
-
-    Why: a size with a zero, a fraction or three numbers is most often an array's shape passed by mistake.
+    """The ``(width, height)`` of an image as plain integers; an error for anything else, such as an array's shape.
 
     Example:
         >>> checked_size((640, 480))
         (640, 480)
     """
     try:
-        width, height = (int(side) for side in size)
+        width, height = map(int, size)
         sensible = (width, height) == tuple(size) and width > 0 and height > 0
     except (TypeError, ValueError, OverflowError):
         sensible = False

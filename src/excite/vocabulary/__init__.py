@@ -1,4 +1,4 @@
-"""Words for what a classifier knows, and how a user's word or phrase finds its output units."""
+"""The labels of a classifier, and how a word or phrase finds its output units."""
 
 from excite.vocabulary.imagenet import imagenet_labels, imagenet_wnids
 from excite.vocabulary.labels import Concept, Labels

@@ -1,38 +1,72 @@
-"""The labels of the 1000 ImageNet (ILSVRC) classes, and the kinds of things that these are.
+"""The labels of the 1000 ImageNet (ILSVRC) classes, and words for the kinds of things that these are.
 
-dev/make_imagenet_labels.py makes the text of the labels, dev/make_wordnet_kinds.py that of the kinds.
+dev/make_imagenet_labels.py makes imagenet.txt, dev/make_wordnet_kinds.py makes wordnet.txt.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from excite.vocabulary.labels import Labels
-from excite.vocabulary.word_lists import rows
+from excite.vocabulary.labels import Labels, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
 
-# Everyday words for ImageNet's classes where WordNet (wordnet.txt) says something else than people do.
-#
-# WordNet is a book of kinds for the whole language. It knows that a beagle is a dog, but to it a lynx is a cat and a
-# minivan a truck, a freight car is no part of a train, and a plant is a factory first. Read off the list of classes
-# by hand; only words are here that WordNet answers wrongly, in small part, or not at all.
+@cache
+def imagenet_labels() -> Labels:
+    """The labels, in the usual order of classes, with words for kinds such as "dog"."""
+    entries = [synonyms for _, *synonyms in rows("imagenet.txt")]
+    return Labels(entries, groups=imagenet_groups, others=imagenet_others)
+
+
+@cache
+def imagenet_wnids() -> tuple[str, ...]:
+    """The WordNet ID of each class ("n01440764"), by which data sets name their classes."""
+    return tuple(wnid for wnid, *_ in rows("imagenet.txt"))
+
+
+@cache
+def imagenet_groups() -> Mapping[str, tuple[int, ...]]:
+    """Words for kinds of classes, by WordNet and, where that differs from everyday use, by EVERYDAY_WORDS.
+
+    Example:
+        >>> imagenet_groups()["frog"]
+        (30, 31, 32)
+    """
+    *kinds, _ = rows("wordnet.txt")
+    groups: defaultdict[str, set[int]] = defaultdict(set)
+    for _, words, spans in kinds:
+        classes = set(spread(spans))
+        for word in words.lower().split(", "):
+            groups[word] |= classes
+    return {**{word: tuple(sorted(classes)) for word, classes in groups.items()}, **EVERYDAY_WORDS}
+
+
+@cache
+def imagenet_others() -> frozenset[str]:
+    """Words of labels that in a sentence mostly mean something else."""
+    *_, (_, others) = rows("wordnet.txt")
+    return frozenset(others.split(", ")) - EVERYDAY_WORDS.keys()
+
+
+def spread(spans: str) -> Iterator[int]:
+    """The classes of spans such as "0-6 389"."""
+    for span in spans.split():
+        first, _, last = span.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+# Everyday words for ImageNet's classes where WordNet differs from everyday use: to it a lynx is a cat and a minivan a
+# truck, a freight car is no part of a train, and a plant is a factory first. Read off the list of classes by hand.
 
 
 def units(*spans: int | tuple[int, int]) -> tuple[int, ...]:
     """The classes of several spans, each a class or its first and last class."""
-
-    def spread() -> Iterator[int]:
-        for span in spans:
-            first, last = (span, span) if isinstance(span, int) else span
-            yield from range(first, last + 1)
-
-    return tuple(spread())
+    pairs = ((span, span) if isinstance(span, int) else span for span in spans)
+    return tuple(unit for first, last in pairs for unit in range(first, last + 1))
 
 
 EVERYDAY_WORDS: Mapping[str, tuple[int, ...]] = {
@@ -72,88 +106,10 @@ EVERYDAY_WORDS: Mapping[str, tuple[int, ...]] = {
     "fruit": units((948, 957)),
     "vegetable": units((936, 946)),
     "instrument": units(
-        401,
-        402,
-        420,
-        432,
-        486,
-        494,
-        513,
-        541,
-        546,
-        558,
-        566,
-        577,
-        579,
-        593,
-        594,
-        641,
-        642,
-        683,
-        684,
-        687,
-        699,
-        776,
-        822,
-        875,
-        881,
-        889,
-    ),  # those of music; not guns and clocks
+        *(401, 402, 420, 432, 486, 494, 513, 541, 546, 558, 566, 577, 579, 593, 594, 641, 642, 683, 684, 687, 699, 776),
+        *(822, 875, 881, 889),
+    ),  # of music; not guns and clocks
     # words of labels that in texts mean something else, but in images this
     "plate": units(923),
     "monitor": units(664),
 }
-
-
-# The labels of the 1000 ImageNet (ILSVRC) classes, and the kinds of things that these are.
-#
-# dev/make_imagenet_labels.py makes the text of the labels, dev/make_wordnet_kinds.py that of the kinds.
-
-
-class ImageNetKinds(NamedTuple):
-    """Words beside the labels.
-
-    Attributes:
-        groups: a word for a kind of things, and its classes.
-        others: words of labels that mostly mean something else.
-    """
-
-    groups: Mapping[str, Sequence[int]]
-    others: frozenset[str]
-
-
-@cache
-def imagenet_labels() -> Labels:
-    """The labels, in the usual order of classes, with words for kinds such as "dog"."""
-    groups, others = imagenet_kinds()
-    return Labels([synonyms for _, *synonyms in rows("imagenet.txt")], groups=groups, others=others)
-
-
-@cache
-def imagenet_wnids() -> tuple[str, ...]:
-    """The WordNet number of each class ("n01440764"), by which data sets name their classes."""
-    return tuple(wnid for wnid, *_ in rows("imagenet.txt"))
-
-
-@cache
-def imagenet_kinds() -> ImageNetKinds:
-    """All that classes are kinds of, by WordNet, and by our own list where that knows better.
-
-    Example:
-        >>> imagenet_kinds().groups["frog"]
-        (30, 31, 32)
-    """
-    *kinds, (_, others) = rows("wordnet.txt")
-    groups: defaultdict[str, dict[int, None]] = defaultdict(dict)
-    for _, words, spans in kinds:
-        for word in words.split(", "):
-            groups[word.lower()].update(dict.fromkeys(spread(spans)))
-    known = {word: tuple(sorted(units)) for word, units in groups.items()}
-    return ImageNetKinds({**known, **EVERYDAY_WORDS}, frozenset(others.split(", ")) - EVERYDAY_WORDS.keys())
-
-
-def spread(spans: str) -> Iterator[int]:
-    """The classes of spans such as "0-6 389"."""
-    for span in spans.split():
-        first, _, last = span.partition("-")
-        yield from range(int(first), int(last or first) + 1)

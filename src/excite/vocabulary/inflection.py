@@ -1,7 +1,7 @@
-"""The singular of an English noun, by rules and the words they do not hold for.
+"""The singular of an English noun by rules and exceptions, and the dictionary form of a word by simplemma.
 
-For tags, where a wrong answer is worse than none: a word that is only now and then a plural stays as it is, and so does
-every word that holds something else than the letters a to z.
+The rules are for tags, where a wrong singular is worse than none: a word that is only sometimes a plural stays, and so
+does every word with other letters than a to z.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from excite.errors import ExciteError
 
-LEAST = 3  # letters of a singular: "gas" and "bus" are no plurals, "ads" and "ups" not worth it
+LEAST = 3  # letters of a singular: "gas" and "bus" are no plurals
 
 IRREGULAR = dict(
     pair.split(":")
@@ -56,7 +56,7 @@ SAME = frozenset(
     """.split()
 )
 
-ENDINGS = (  # and what stands there in the singular; the first that fits holds
+ENDINGS = (  # of plurals, and their singular; the first match counts
     ("men", "man"),
     ("shelves", "shelf"),
     ("wolves", "wolf"),
@@ -76,15 +76,12 @@ ENDINGS = (  # and what stands there in the singular; the first that fits holds
     ("s", ""),
 )
 NO_PLURAL = ("ss", "us", "is")  # glass, bus, tennis
-LAST_LETTERS = frozenset("sn") | {plural[-1] for plural in IRREGULAR}  # of all that may be a plural
+LAST_LETTERS = frozenset("sn") | {plural[-1] for plural in IRREGULAR}  # of plurals
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def singular(tag: str) -> str:
-    """A tag, its last word made singular if it is an English plural; done twice, it is the same.
-
-    Args:
-        tag: in small letters; the last word begins at the last thing that is not a to z.
+    """A tag in lower case, its last word singular if it is an English plural; idempotent.
 
     Example:
         >>> [singular(tag) for tag in ("women", "old cities", "t-shirts", "leaves", "bus", "tennis", "dog's", "ads")]
@@ -92,7 +89,7 @@ def singular(tag: str) -> str:
     """
     if tag[-1:] not in LAST_LETTERS:
         return tag
-    before = tag.rstrip(LETTERS)  # a pattern would be tried at every letter: minutes, for a word of a megabyte
+    before = tag.rstrip(LETTERS)  # linear in time, unlike a pattern
     word = tag[len(before) :]
     if not word or before.endswith(("'", "\N{RIGHT SINGLE QUOTATION MARK}")):
         return tag
@@ -114,20 +111,12 @@ def _singular(word: str) -> str:
     return folded if len(folded) >= LEAST else word
 
 
-# The dictionary form of a word: "men" and "man", "sits" and "sit", "older" and "old" say the same.
-
-REMEMBERED = 2**14  # words; those of a language come again and again
-
-
-@lru_cache(REMEMBERED)
+@lru_cache(2**14)
 def forms(word: str) -> tuple[str, ...]:
-    """The word itself, then what it may be a form of: first as a noun, then as a verb or an adjective.
+    """The word itself, then its dictionary forms: as a noun, then as a verb or an adjective.
 
-    Nouns come first, as most words of a phrase that name something to be seen are nouns; the library knows "leaves" as
-    a form of "leave" only.
-
-    Args:
-        word: in small letters; of several, parted by single blanks, the last is the one that bends.
+    Nouns come first, because most words for visible things are nouns; simplemma knows "leaves" as a form of "leave"
+    only. Of several words, in lower case and separated by single blanks, the last is inflected.
 
     Raises:
         ExciteError: simplemma is not installed.
@@ -142,9 +131,7 @@ def forms(word: str) -> tuple[str, ...]:
 
 
 def noun_forms(word: str) -> tuple[str, ...]:
-    """The word itself, then its singulars, if it may be a plural; some are no words, which harms nobody.
-
-    A word that is a plural as a rule ("jeans") may still be a label without its last letter.
+    """The word itself, then its singular if it may be a plural, also of plurals like "jeans"; it need not be a word.
 
     Example:
         >>> [noun_forms(word) for word in ("women", "jeans", "tvs", "bus", "stop signs", "sitting")]

@@ -1,4 +1,4 @@
-"""Phrases read as signals: which of their words a classifier knows, and what the others say."""
+"""Reading a phrase: the words that a classifier knows, words for places and colours, and the others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from unicodedata import normalize
 
 from excite.errors import ConceptError
 from excite.vocabulary.inflection import noun_forms
-from excite.vocabulary.labels import fold
-from excite.vocabulary.word_lists import COLOURS, GRAMMAR, PLACES, STOP_WORDS, THINGS_TOO, coco_categories, person_words
+from excite.vocabulary.labels import coco_categories, fold, person_words
+from excite.vocabulary.word_lists import COLOURS, GRAMMAR, PLACES, STOP_WORDS, THINGS_TOO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,19 +18,9 @@ if TYPE_CHECKING:
     from excite.vocabulary.labels import Concept, Labels
 
 
-# What the words of a phrase are to a classifier.
-
-
 @dataclass(frozen=True)
 class Word:
-    """A word, or several together, that the classifier knows.
-
-    Attributes:
-        text: As it was written.
-        concept: What it means to the classifier.
-        start: Where it begins in the phrase.
-        end: Where it ends, the first letter after it.
-    """
+    """A word, or several together, that the classifier knows, at ``phrase[start:end]``."""
 
     text: str
     concept: Concept
@@ -40,14 +30,14 @@ class Word:
 
 @dataclass(frozen=True)
 class PlaceWord:
-    """A word for a place in the image, an order or a size.
+    """A word for a place in the image, an order or a size, at ``phrase[start:end]``.
 
     Attributes:
-        text: As it was written.
-        start: Where it begins in the phrase.
-        end: Where it ends, the first letter after it.
-        kind: One name for all words that say the same: "front" for closest, "second" for 2nd, "largest" for big.
-        related: Whether it says where to look from something else ("left of the car"), not where in the image.
+        text: The word.
+        start: Its first letter.
+        end: The first letter after it.
+        kind: One name for each meaning: "front" for closest, "second" for 2nd, "largest" for big.
+        related: Whether it is relative to an object ("left of the car"), not to the image.
     """
 
     text: str
@@ -59,14 +49,7 @@ class PlaceWord:
 
 @dataclass(frozen=True)
 class ColourWord:
-    """A word for a colour.
-
-    Attributes:
-        text: As it was written.
-        start: Where it begins in the phrase.
-        end: Where it ends, the first letter after it.
-        kind: One name for all words that say the same: "grey" for gray and silver.
-    """
+    """A word for a colour at ``phrase[start:end]``; ``kind`` is the name of the colour: "grey" for gray, silver."""
 
     text: str
     start: int
@@ -76,18 +59,18 @@ class ColourWord:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the words of a phrase are to a classifier, each in the order in which they were written.
+    """The words of a phrase by their use, each in the order of the phrase.
 
     Attributes:
         text: The phrase.
         words: Those that the classifier knows.
-        skipped: Those that say something, but nothing that the classifier knows.
-        stops: Articles, prepositions and other words that are nobody's signal.
-        places: Those that say where, which one or how large.
-        colours: Those that say which colour; a colour that the classifier knows is also among its words.
-        head: The one of the words that most likely names what is meant ("the *man* in a hat", "a white shirt *woman* on
-            the left"): of those before the first preposition, verb in -ing or comma the last that is an object or a
-            person, or else the last; None without words.
+        skipped: Content words that it does not know.
+        stops: Articles, prepositions and other stop words.
+        places: Words for a place, an order or a size.
+        colours: Words for a colour; one that the classifier knows is also among ``words``.
+        head: The word that most likely names the object ("the *man* in a hat", "a white shirt *woman* on the left"):
+            of ``words`` before the first preposition, verb in -ing or comma the last that is an object or a person, or
+            else the last; None without words.
     """
 
     text: str
@@ -99,17 +82,15 @@ class Reading:
     head: Word | None = None
 
 
-# The pieces of a sentence, and what a piece says only because of those beside it.
-
 TOKEN = re.compile(r"[^\W_][\u0300-\u036f]*(?:['\N{RIGHT SINGLE QUOTATION MARK}]?[^\W_][\u0300-\u036f]*)*")
-BETWEEN = re.compile(r"[ \t\u00a0_-]+")  # what may stand between words that belong together
+BETWEEN = re.compile(r"[ \t\u00a0_-]+")  # between words that belong together
 POSSESSIVE = re.compile(r"'s?\Z")
 PAUSES = tuple(",;:.!?()")
 RELATING = frozenset({"of", "to", "from"})
 TOWARDS = frozenset({"to", "at", "toward", "towards"})
 CLOTHES = frozenset({"top", "bottom"})  # after a colour: a green top is worn
-SHADES = frozenset("light dark bright pale deep".split())  # before a colour: nobody's lamp is a light blue
-VIEWERS = frozenset("us me you camera viewer photographer lens".split())  # where the image was taken from
+SHADES = frozenset("light dark bright pale deep".split())  # before a colour
+VIEWERS = frozenset("us me you camera viewer photographer lens".split())  # the position of the camera
 ARTICLES = frozenset("a an the this that these those such same another other his her its their my your our".split())
 NOUNS_IN_ING = frozenset(
     "awning building ceiling clothing earring frosting icing king painting railing ring string topping wing".split()
@@ -118,7 +99,7 @@ NOUNS_IN_ING = frozenset(
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of a sentence: as written, its place, and as it is looked up."""
+    """A token of a sentence: its text, its span, and the key by which it is looked up."""
 
     text: str
     start: int
@@ -127,12 +108,12 @@ class Token:
 
     @property
     def is_stop(self) -> bool:
-        """Whether it is nobody's signal; a single letter says nothing either."""
+        """Whether it is a stop word or a single letter."""
         return self.key in STOP_WORDS or (len(self.key) == 1 and self.key.isascii() and not self.key.isdecimal())
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The pieces of a text that are letters or digits, without the possessive 's in what is looked up.
+    """The tokens of a text, of letters or digits; their keys without the possessive 's.
 
     Example:
         >>> [(token.text, token.key) for token in tokens_of("The man's T-shirt: No. 22")]
@@ -147,17 +128,12 @@ def _key(text: str) -> str:
 
 
 def touch(text: str, token: Token, following: Token) -> bool:
-    """Whether nothing but blanks or hyphens stand between two pieces of a text."""
+    """Whether only blanks or hyphens are between two tokens."""
     return BETWEEN.fullmatch(text, token.end, following.start) is not None
 
 
 def is_place(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether a word is one for a place where it stands: the far left is no back, and a green top no top.
-
-    Args:
-        key: the word.
-        before: those before it, the nearest last.
-        after: those after it with nothing between.
+    """Whether a word means a place, given the words before it and right after it: a green top is none.
 
     Example:
         >>> is_place("top", ["a", "green"], []), is_place("top", ["at", "the"], [])
@@ -169,7 +145,7 @@ def is_place(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 def is_related(after: Sequence[str]) -> bool:
-    """Whether a place is told from something in the image, by the words after it.
+    """Whether a place is relative to an object in the image, by the words after it.
 
     Example:
         >>> is_related(["of", "the", "car"]), is_related(["to", "us"]), is_related(["car"])
@@ -180,7 +156,7 @@ def is_related(after: Sequence[str]) -> bool:
 
 
 def says_nothing(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether a word says nothing only where it stands.
+    """Whether a word has no content in its context.
 
     Example:
         >>> says_nothing("light", [], ["blue"]), says_nothing("camera", ["at", "the"], [])
@@ -199,7 +175,7 @@ def says_nothing(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 def begins_group(text: str, token: Token) -> bool:
-    """Whether another group of words begins with this one: a preposition, a verb in -ing, what follows a comma.
+    """Whether another group of words begins here: a preposition, a verb in -ing, a word after a comma.
 
     Example:
         >>> text = "a tall building, standing in the city"
@@ -211,15 +187,13 @@ def begins_group(text: str, token: Token) -> bool:
     return is_grammar or is_doing or text[: token.start].rstrip().endswith(PAUSES)
 
 
-# Phrases read as signals: which of their words a classifier knows, and what the others say.
-
 LONGEST = 10_000  # letters of a phrase; a caption has a hundred
-MOST_TOGETHER = 4  # words that are read as one: "stove top oven" has three
+MOST_TOGETHER = 4  # tokens of one word: "stove top oven" has three
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """A word that is no signal here: of no account anywhere, or of no account to this classifier."""
+    """A stop word, or a word that the classifier does not know."""
 
     text: str
     is_stop: bool
@@ -229,13 +203,9 @@ Piece = Word | PlaceWord | ColourWord | Unknown
 
 
 def read_phrase(text: str, labels: Labels) -> Reading:
-    """The words of an English phrase, by what a classifier of those labels can look for.
+    """The words of an English phrase of at most 10000 letters, by the labels of a classifier.
 
-    Words that are known together are one word ("traffic light"). A blank phrase has no words.
-
-    Args:
-        text: Any text of at most 10000 letters.
-        labels: Of the classifier.
+    Tokens that are known together are one word ("traffic light"). A blank phrase has no words.
 
     Raises:
         ConceptError: The phrase is too long.
@@ -268,7 +238,7 @@ def read_phrase(text: str, labels: Labels) -> Reading:
 
 
 def _pieces(text: str, tokens: Sequence[Token], labels: Labels) -> Iterator[Piece]:
-    """What each word is, from the first to the last."""
+    """The words in order."""
     at = 0
     while at < len(tokens):
         together = _together(text, tokens[at : at + MOST_TOGETHER], labels)
@@ -282,7 +252,7 @@ def _pieces(text: str, tokens: Sequence[Token], labels: Labels) -> Iterator[Piec
 
 
 def _together(text: str, tokens: Sequence[Token], labels: Labels) -> tuple[Word, int] | None:
-    """The longest of the words that these begin with, if it is one of several pieces, and how many these are.
+    """The longest known word of several tokens at the beginning, and their number.
 
     None begins or ends with a word of grammar: "a corn" is no acorn. None is a place: a "back ground" is no tag.
     """
@@ -298,12 +268,12 @@ def _together(text: str, tokens: Sequence[Token], labels: Labels) -> tuple[Word,
 
 
 def _touching(text: str, tokens: Sequence[Token]) -> int:
-    """How many of these follow each other with nothing between."""
+    """The number of tokens at the beginning with nothing between them."""
     return next((n for n in range(1, len(tokens)) if not touch(text, tokens[n - 1], tokens[n])), len(tokens))
 
 
 def _alone(text: str, tokens: Sequence[Token], at: int, labels: Labels) -> Iterator[Piece]:
-    """What a word is that stands for itself: a colour may be two things."""
+    """A single token; a colour may also be a word of the classifier."""
     token = tokens[at]
     beside = tokens[at : at + 4]
     after = [one.key for one in beside[1 : _touching(text, beside)]]
@@ -324,17 +294,17 @@ def _alone(text: str, tokens: Sequence[Token], at: int, labels: Labels) -> Itera
 
 
 def _head(text: str, tokens: Sequence[Token], words: Sequence[Word]) -> Word | None:
-    """The word that names what is meant, see `Reading`."""
+    """The head word, see `Reading`."""
     if not words:
         return None
     later = (token.start for token in tokens if token.start > words[0].start and begins_group(text, token))
     end = next(later, len(text))
     group = [word for word in words if word.start < end]
-    return max(enumerate(group), key=lambda numbered: (_likeness_to_head(numbered[1]), numbered[0]))[1]
+    return max(enumerate(group), key=lambda numbered: (_head_rank(numbered[1]), numbered[0]))[1]
 
 
-def _likeness_to_head(word: Word) -> int:
-    """How much a word looks like what is meant: an object or a person most, an owner or a colour least."""
+def _head_rank(word: Word) -> int:
+    """The rank of a word as head: 2 for an object or a person, 0 for an owner or a colour."""
     key = fold(word.text)
     if key in COLOURS or key.endswith(("'s", "\N{RIGHT SINGLE QUOTATION MARK}s")):
         return 0

@@ -1,27 +1,6 @@
-"""The tables of words that come with the package."""
+"""Lists of English words: stop words, words for positions and colours."""
 
 from __future__ import annotations
-
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-
-def rows(name: str) -> list[list[str]]:
-    """The lines of a table, parted at their tabs, without its remarks.
-
-    Example:
-        >>> rows("imagenet.txt")[0]
-        ['n01440764', 'tench', 'Tinca tinca']
-    """
-    text = files("excite.vocabulary").joinpath(name).read_text(encoding="utf-8")
-    return [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
-
-
-# Words of English sentences that say nothing about what is seen.
 
 GRAMMAR = frozenset(
     """
@@ -57,44 +36,12 @@ thing things way ready able full
 
 STOP_WORDS = GRAMMAR | FILLERS
 """English articles, prepositions, conjunctions, pronouns and auxiliary verbs; numerals; words about the image itself
-(image, view), about places in it (front, next, side), about amounts (several, couple, bunch), and verbs that go with
-anything (show, look, take). Words for what can be seen stay, also colours, sizes and doings: red, large, sitting."""
-
-
-# Words of captions for the categories of COCO, and words that mean people.
-#
-# dev/make_coco_words.py makes the text of the first, dev/make_wordnet_kinds.py that of the second.
-
-PERSON = "person"
-
-
-@cache
-def coco_categories() -> Mapping[str, str]:
-    """The category that each word is known for, the categories' own names included; all in small letters.
-
-    Example:
-        >>> [coco_categories()[word] for word in ("taxi", "lady", "stop light", "zebra")]
-        ['car', 'person', 'traffic light', 'zebra']
-    """
-    return {word: words[0] for words in rows("coco.txt") for word in words}
-
-
-@cache
-def person_words() -> frozenset[str]:
-    """Words that mostly mean people, by WordNet.
-
-    Example:
-        >>> [word in person_words() for word in ("umpire", "dude", "hot dog", "table")]
-        [True, True, False, False]
-    """
-    return frozenset(word for (word,) in rows("persons.txt"))
-
-
-# Words of a phrase that say where a thing is or what colour it has: nobody's output unit, but good to know.
+(image, view), positions in it (front, side), amounts (several, bunch), and general verbs (show, take). Words for
+visible things stay, also colours, sizes and activities: red, large, sitting."""
 
 
 def _by_word(table: str) -> dict[str, str]:
-    """Lines of a name and of the words for it, as a table of these words."""
+    """Lines of a name and its words, as a table from word to name."""
     lines = (line.split() for line in table.strip().splitlines())
     return {word: name for name, *words in lines for word in (name, *words)}
 
@@ -120,7 +67,7 @@ PLACES = _by_word(
     smallest smaller small little tiny littlest shortest shorter
     """
 )
-"""Each word for a place, an order or a size, and what it is called here."""
+"""Words for a place, an order or a size, with one name for each meaning."""
 
 COLOURS = _by_word(
     """
@@ -137,7 +84,7 @@ COLOURS = _by_word(
     grey gray silver
     """
 )
-"""Each word for a colour, and what the colour is called here."""
+"""Words for colours, with one name for each colour."""
 
 THINGS_TOO = frozenset({"orange", "gold", "silver", "olive", "lavender", "violet"})
-"""Words for colours that are also things: right before another word they are the colour only ("orange shirt")."""
+"""Colours that are also things: right before another word they are the colour only ("orange shirt")."""

@@ -120,10 +120,10 @@ def _image_source(pictures: str | None, out: Path | None) -> ImageSource | None:
 
 
 def _named_test() -> Callable[[str], bool]:
-    from excite.models.architectures.embedded import everyday_labels
+    from excite.models.architectures.efficientnet_lite0 import embedded_labels
     from excite.tags.tag_profile import is_named, known_words
 
-    words = known_words(everyday_labels())
+    words = known_words(embedded_labels("everyday"))
     return lambda tag: is_named(tag, words)
 
 

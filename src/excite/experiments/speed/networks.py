@@ -24,7 +24,7 @@ from excite.experiments.conservation.run import passes_everything
 from excite.models import Preprocess, find_card, load
 from excite.models.folder import files_of
 from excite.models.layers import candidate_layers, default_layer, spatial_layers
-from excite.models.loading import DEFAULT, RANDOM
+from excite.models.loading import RANDOM
 from excite.models.sources import torchvision_models
 from excite.propagation.taps import find_layer, main_output
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from excite.experiments.speed.timing import Stopwatch
 
 
-NETWORKS = ("googlenet", "vgg16", "resnet50-caffe", DEFAULT)
-WITH_WEIGHTS = (DEFAULT, "everyday")  # inside packages; other weights are not downloaded for a benchmark
+NETWORKS = ("googlenet", "vgg16", "resnet50-caffe", "efficientnet-lite0")
+WITH_WEIGHTS = ("efficientnet-lite0", "everyday")  # inside packages; other weights are not downloaded for a benchmark
 PAPERS_SIZE = {"googlenet": (224, 335)}  # height and width of the paper's speed figure
 USUAL_SIDE = 224
 

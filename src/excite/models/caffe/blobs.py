@@ -1,4 +1,4 @@
-"""The bytes of a protobuf message, field by field, without copying them and without believing them."""
+"""The weights and the definition in a .caffemodel, read from its bytes field by field: nothing is copied or trusted."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -16,49 +16,31 @@ MOST_FIELDS = 2**10  # in one message; more would only keep us busy
 
 
 class BrokenFile(Exception):  # noqa: N818 -- never seen by users: it becomes a ModelError that names the file
-    """The bytes are not what they should be; the message says how, without the name of the file."""
+    """The bytes are not Caffe's; the message says why, without the name of the file."""
 
 
 class Field(NamedTuple):
-    """One field of a message.
-
-    Attributes:
-        number: Which field it is.
-        value: Its bytes, or its number where it is a varint.
-        whole: Its bytes together with those that announce it.
-    """
+    """One field of a message."""
 
     number: int
-    value: memoryview | int
-    whole: memoryview
+    value: memoryview | int  # an int for a varint
+    whole: memoryview  # with its tag and length
 
     def content(self) -> memoryview:
-        """The bytes of a field that must have some.
-
-        Raises:
-            BrokenFile: It is a number.
-        """
+        """The bytes of the field; an error where it is a number."""
         if isinstance(self.value, int):
             raise BrokenFile(f"field {self.number} is a number where Caffe has bytes")
         return self.value
 
     def integer(self) -> int:
-        """The number of a field that must be one, signed.
-
-        Raises:
-            BrokenFile: It holds bytes.
-        """
+        """The number, signed; an error where the field holds bytes."""
         if not isinstance(self.value, int):
             raise BrokenFile(f"field {self.number} holds bytes where Caffe has a number")
         return signed(self.value)
 
 
 def fields(message: memoryview, most: int = MOST_FIELDS) -> Iterator[Field]:
-    """The fields of a message in their order; every length is checked against the bytes that are there.
-
-    Raises:
-        BrokenFile: The bytes end inside a field, or begin with none.
-    """
+    """The fields of a message in their order; every length is checked against the bytes that are left."""
     at = count = 0
     while at < len(message):
         count += 1
@@ -109,9 +91,9 @@ def varint_bytes(value: int) -> bytes:
 
 
 def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    """The number that begins at a place, and the place behind it."""
+    """The number that begins at a position, and the position behind it."""
     if at < len(view) and view[at] < 0x80:
-        return view[at], at + 1  # nearly all are this short
+        return view[at], at + 1  # most are this short
     value = 0
     for shift, byte in zip(range(0, 70, 7), view[at : at + 10], strict=False):
         value |= (byte & 0x7F) << shift
@@ -122,9 +104,7 @@ def _varint(view: memoryview, at: int) -> tuple[int, int]:
     raise BrokenFile("a number has no end")
 
 
-# The weights in a .caffemodel, taken from its bytes one blob at a time.
-
-# Far above any network. Together they bound the time: a few million fields, however large the file.
+# Limits far above any network. Together they bound the time to a few million fields, however large the file.
 MOST_LAYERS = 2**12
 MOST_BLOBS = 2**12
 MOST_TOP_FIELDS = 2**13
@@ -135,7 +115,7 @@ LEGACY_SHAPE = (1, 2, 3, 4)  # num, channels, height, width
 
 
 class Layout(NamedTuple):
-    """The numbers of the fields of a layer that are wanted here."""
+    """Field numbers in a layer message."""
 
     name: int
     blobs: int
@@ -145,11 +125,7 @@ LAYOUTS = {2: Layout(name=4, blobs=6), 100: Layout(name=1, blobs=7)}  # by the f
 
 
 def weights_of(model: memoryview) -> dict[str, tuple[Tensor, ...]]:
-    """The blobs of each layer that has some, by its name, as float32 in their own shapes.
-
-    Raises:
-        BrokenFile: The bytes are not those of a Caffe model.
-    """
+    """The blobs of each layer that has some, by its name, as float32 in their own shapes."""
     found: dict[str, tuple[Tensor, ...]] = {}
     total = 0
     for layer, layout in _layers(model):
@@ -160,16 +136,12 @@ def weights_of(model: memoryview) -> dict[str, tuple[Tensor, ...]]:
         if blobs and name in found:
             raise BrokenFile(f"two layers named '{name}' have weights")
         if blobs:
-            found[name] = tuple(_tensor(blob, f"blob {place} of '{name}'") for place, blob in enumerate(blobs))
+            found[name] = tuple(_tensor(blob, f"blob {index} of '{name}'") for index, blob in enumerate(blobs))
     return found
 
 
 def definition_of(model: memoryview) -> bytes:
-    """The same message without its blobs: small, whatever the model's size.
-
-    Raises:
-        BrokenFile: The bytes are not those of a Caffe model.
-    """
+    """The same message without its blobs: small, whatever the model's size."""
     made, layers = bytearray(), 0
     for field in fields(model, MOST_TOP_FIELDS):
         if field.number in LAYOUTS:
@@ -184,7 +156,7 @@ def definition_of(model: memoryview) -> bytes:
 
 
 def _without(number: int, message: memoryview) -> bytearray:
-    """The message less one of its fields."""
+    """The message without one of its fields."""
     kept = bytearray()
     for field in fields(message):
         if field.number != number:
@@ -211,7 +183,10 @@ def _name_and_blobs(layer: memoryview, layout: Layout) -> tuple[str, list[memory
     blobs: list[memoryview] = []
     for field in fields(layer):
         if field.number == layout.name:
-            name = _text(field)
+            try:
+                name = str(field.content(), "utf-8")
+            except UnicodeDecodeError as error:
+                raise BrokenFile("the name of a layer is not UTF-8") from error
         elif field.number == layout.blobs:
             if len(blobs) == MOST_BLOBS:
                 raise BrokenFile(f"it has more than {MOST_BLOBS} blobs")
@@ -223,21 +198,14 @@ def _name_and_blobs(layer: memoryview, layout: Layout) -> tuple[str, list[memory
     return name, blobs
 
 
-def _text(field: Field) -> str:
-    try:
-        return str(field.content(), "utf-8")
-    except UnicodeDecodeError as error:
-        raise BrokenFile("the name of a layer is not UTF-8") from error
-
-
 def _tensor(blob: memoryview, what: str) -> Tensor:
-    """The numbers of a blob in its shape; they are copied from the file once."""
+    """The numbers of a blob in its shape, copied from the file once."""
     singles, doubles = bytearray(), bytearray()
     axes: list[int] = []
     legacy: dict[int, int] = {}
     for field in fields(blob):
         if field.number == DATA:
-            singles += field.content()  # packed numbers, in one or more pieces, and single ones look alike from here
+            singles += field.content()  # packed or single, in one or more pieces
         elif field.number == DOUBLES:
             doubles += field.content()
         elif field.number == SHAPE:
@@ -249,7 +217,11 @@ def _tensor(blob: memoryview, what: str) -> Tensor:
     if singles and doubles:
         raise BrokenFile(f"{what} has its numbers twice, in float and in double")
     shape = [legacy.get(number, 0) for number in LEGACY_SHAPE] if legacy else axes  # in this order in Caffe, too
-    return _shaped(_numbers(singles, doubles, what), shape, what)
+    numbers = _numbers(singles, doubles, what)
+    if min(shape, default=1) < 1 or prod(shape) != len(numbers):
+        text = " x ".join(map(str, shape))[:100] or "a single number"
+        raise BrokenFile(f"{what} has {len(numbers)} numbers where its shape says {text}")
+    return numbers.reshape(shape)
 
 
 def _axes(shape: memoryview) -> list[int]:
@@ -268,10 +240,3 @@ def _numbers(singles: bytearray, doubles: bytearray, what: str) -> Tensor:
     if doubles:
         return torch.from_numpy(np.frombuffer(doubles, "<f8").astype(np.float64, copy=False)).float()
     return torch.from_numpy(np.frombuffer(singles, "<f4").astype(np.float32, copy=False))
-
-
-def _shaped(numbers: Tensor, shape: list[int], what: str) -> Tensor:
-    if min(shape, default=1) < 1 or prod(shape) != len(numbers):
-        text = " x ".join(map(str, shape))[:100] or "a single number"
-        raise BrokenFile(f"{what} has {len(numbers)} numbers where its shape says {text}")
-    return numbers.reshape(shape)

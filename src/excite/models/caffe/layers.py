@@ -1,7 +1,4 @@
-"""The modules of Caffe's layers that torch has no module for, or another one.
-
-Their operations are ones that `excite.propagation` has rules for, so that every network built of them can be explained.
-"""
+"""Caffe's layers as torch modules, of operations that `excite.propagation` has rules for: the table is `KINDS`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
@@ -17,10 +14,7 @@ from excite.models.caffe.schema import Layer
 
 
 class InnerProduct(nn.Linear):
-    """A full connection to all that an image has from ``axis`` on.
-
-    Flattening and connecting are two plain calls, so that who wants to can run it as a convolution.
-    """
+    """A fully connected layer over all dimensions from ``axis`` on; flattening is a call of its own."""
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool, axis: int = 1, transposed: bool = False) -> None:
         super().__init__(inputs, outputs, bias)
@@ -28,15 +22,12 @@ class InnerProduct(nn.Linear):
         self.transposed = transposed  # in the file, not here
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 -- the name is torch's
-        """Flatten, then connect."""
+        """Flatten, then multiply."""
         return functional.linear(torch.flatten(input, self.axis), self.weight, self.bias)
 
 
 class BatchNorm(nn.Module):
-    """Caffe's norm: stored statistics, no scale of its own, and always as at test time.
-
-    The file has sums of statistics and the ``factor`` they were summed with, so that is what is kept here.
-    """
+    """Caffe's norm: stored sums of statistics with the ``factor`` to divide them by; no scale of its own."""
 
     mean: Tensor
     variance: Tensor
@@ -85,7 +76,7 @@ class Power(nn.Module):
 
 
 class LocalNorm(nn.Module):
-    """LRN within each channel: by the mean square of the places around. Caffe takes no notice of ``k`` here."""
+    """LRN within each channel, by the mean square of the neighbourhood; Caffe ignores ``k`` here."""
 
     def __init__(self, size: int, alpha: float, beta: float) -> None:
         super().__init__()
@@ -124,7 +115,7 @@ class Eltwise(nn.Module):
 
 
 class Reshape(nn.Module):
-    """Other dimensions for the values of each image: 0 keeps the one in this place, one may be -1: what is left."""
+    """Reshape each image: 0 keeps the dimension, -1 is inferred."""
 
     def __init__(self, dims: Sequence[int]) -> None:
         super().__init__()
@@ -132,17 +123,17 @@ class Reshape(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Reshape all but the first dimension."""
-        dims = [dim or features.shape[place] for place, dim in enumerate(self.dims)]
+        dims = [dim or features.shape[index] for index, dim in enumerate(self.dims)]
         return torch.unflatten(features.flatten(1), 1, dims[1:])
 
 
-# One short builder for each kind of Caffe layer: what its options mean in torch.
+# One builder for each kind of layer: the meaning of its options in torch.
 
 Shape = Sequence[int]
 Builder = Callable[[Layer, Sequence[Shape]], nn.Module]
 COMBINING: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"SUM": torch.add, "PROD": torch.mul, "MAX": torch.maximum}
-SPATIAL = frozenset({"Convolution", "Deconvolution", "LRN", "Pooling"})  # torch would take 3 for one image
-FOR_TRAINING = frozenset(  # options that say how to compute or to learn, not what
+SPATIAL = frozenset({"Convolution", "Deconvolution", "LRN", "Pooling"})  # torch would take 3 dimensions for one image
+FOR_TRAINING = frozenset(  # options of training and of the implementation
     "weight_filler bias_filler filler engine force_nd_im2col moving_average_fraction stable_prod_grad".split()
 )
 
@@ -182,7 +173,7 @@ def build(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
 
 
 def refusal(layer: Layer, reason: str) -> ModelError:
-    """What is wrong with a layer, in one line with its name and kind."""
+    """The error for a layer, with its name and kind."""
     return ModelError(f"Layer {layer.name[:80]!r} ({layer.kind[:40]}) {reason}.")
 
 
@@ -229,7 +220,7 @@ def _pooling(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
 
 
 def _check_windows(layer: Layer, sizes: Shape, kernel: Shape, stride: Shape) -> None:
-    """Without padding Caffe does not clip, and may add a window that lies beside the image: nonsense there."""
+    """Refuse a last window outside the image, which Caffe adds where there is no padding."""
     for size, window, step in zip(sizes, kernel, stride, strict=True):
         if ceil((size - window) / step) * step >= size:
             raise refusal(layer, "has a last window outside its input, where Caffe's answer means nothing")
@@ -286,7 +277,7 @@ def _reshape(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
 
 
 def _plain(module: Callable[..., nn.Module], **names: str) -> Builder:
-    """A builder that only hands the options on, under torch's names for them."""
+    """A builder that passes the options on, under torch's names for them."""
 
     def builder(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
         return module(**{ours: layer.options[theirs] for theirs, ours in names.items() if theirs in layer.options})

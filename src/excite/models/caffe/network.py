@@ -1,4 +1,4 @@
-"""A Caffe network as a torch module: its layers under their own names, its answer the logits."""
+"""A Caffe network as a torch module: its layers under their own names, its output the logits."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +13,11 @@ from excite.errors import ModelError
 from excite.models.caffe.layers import InnerProduct, build, refusal
 from excite.models.caffe.schema import Layer, Network
 
-__all__ = ["CaffeNetwork"]
-
 ENDINGS = frozenset({"Softmax", "Sigmoid", "Accuracy", "Split"})  # and all losses: what comes after the logits
 
 
 class Step(NamedTuple):
-    """One layer at work: its module's name, what it reads and writes, and what nobody reads after it."""
+    """A layer with its module's name and the blobs that it is the last to read."""
 
     module: str
     layer: Layer
@@ -29,23 +27,23 @@ class Step(NamedTuple):
 class CaffeNetwork(nn.Module):
     """The network that a Caffe definition describes, up to its logits.
 
-    Every layer that feeds the answer is a child under its own name ("pool2/3x3_s2"). Torch allows neither dots in
+    Every layer that feeds the output is a child under its own name ("pool2/3x3_s2"). Torch allows neither dots in
     names nor names that a module has already: a dot becomes "_", and "_" is added to a name that is taken ("type_").
 
-    It is built without weights, which costs neither time nor memory: ``load_blobs`` gives it those of a file, and
-    ``initialise`` random ones. It answers [N, C], or [N, C, H, W] when it answers for each place.
+    It is built without weights, on the meta device: ``load_blobs`` fills in those of a file, ``initialise`` random
+    ones. The output is [N, C], or [N, C, H, W] of a fully convolutional network.
 
     Attributes:
-        definition: What it was built from.
-        shapes: The shape of each blob for one image of the size that the definition gives.
+        definition: The definition.
+        shapes: The shape of each blob for one image of the size in the definition.
 
     Args:
         definition: The network in Caffe's terms.
-        output: The blob to answer with, when several are read by nobody.
-        shape: The shape [N, C, H, W] of its input, instead of that of the definition or when that has none.
+        output: The output blob, where several are not read by any layer.
+        shape: The shape [N, C, H, W] of its input, instead of that of the definition or where that has none.
 
     Raises:
-        ModelError: A layer cannot be built, or it is not clear what goes in or what comes out.
+        ModelError: A layer cannot be built, or the input or output is ambiguous.
 
     Example:
         >>> layers = (Layer("fc", "InnerProduct", ("data",), ("fc",), {"num_output": 2}),)
@@ -61,7 +59,13 @@ class CaffeNetwork(nn.Module):
         layers, self._answer = _up_to_the_logits(definition, output)
         self._input = _only_input(definition, layers)
         self._steps: list[Step] = []
-        self.shapes[self._input] = (1, *_input_shape(definition, self._input, shape)[1:])
+        shape = shape or definition.inputs[self._input]
+        if not shape:
+            raise ModelError(
+                f"{definition.name} does not say the shape of its input {self._input!r}: "
+                "give shape=(1, 3, height, width)."
+            )
+        self.shapes[self._input] = (1, *shape[1:])
         namesakes: Counter[str] = Counter()
         for layer, finished in zip(layers, _finished(layers, self._answer), strict=True):
             name = self._free_name(layer.name, namesakes)
@@ -83,27 +87,25 @@ class CaffeNetwork(nn.Module):
         return logits.flatten(1) if logits.shape[2:] == (1, 1) else logits
 
     def load_blobs(self, weights: Mapping[str, Sequence[Tensor]], source: str = "the weights") -> list[str]:
-        """Take over the weights of a file; nothing is changed when they do not fit.
-
-        The tensors become the network's own where their type and layout allow it, so that half a gigabyte of them is
-        not there twice.
+        """Fill in the weights of a file, without a copy where type and layout allow it.
 
         Args:
             weights: The blobs of each layer, by its name in Caffe; shapes may be the old ones with four dimensions.
-            source: Where they come from, for messages.
+            source: The file, for messages.
 
         Returns:
-            the layers in ``weights`` that this network has not: heads for training, for example.
+            the layers in ``weights`` that this network does not have, such as heads for training.
 
         Raises:
-            ModelError: Blobs are missing, too many, or of another shape.
+            ModelError: Blobs are missing, too many, or of another shape; nothing is changed.
         """
         weighted = [step for step in self._steps if self.get_submodule(step.module).state_dict()]
         wanted = list(dict.fromkeys(step.layer.name for step in weighted))
         missing = [name for name in wanted if not weights.get(name)]
         if missing:
+            some = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
             raise ModelError(
-                f"{source} has no weights for {_some(missing)} of {self.definition.name}: "
+                f"{source} has no weights for {some} of {self.definition.name}: "
                 "use the weights and the definition that belong together."
             )
         state = {}
@@ -132,7 +134,7 @@ class CaffeNetwork(nn.Module):
         return self
 
     def _free_name(self, name: str, namesakes: Counter[str]) -> str:
-        """The layer's name, behind it underscores where others have it; those that are taken are not tried again."""
+        """The layer's name, with underscores appended where it is taken."""
         free = name.replace(".", "_") + "_" * namesakes[name]
         while not free or hasattr(self, free):
             free += "_"
@@ -140,10 +142,9 @@ class CaffeNetwork(nn.Module):
         return free
 
     def _built(self, layer: Layer) -> nn.Module:
-        """The module of a layer, without weights; notes the shape of what it gives, seen on a batch of no images.
+        """The module of a layer, without weights; its output shape is found with an empty batch.
 
-        That computes nothing and reads no weight, as would a run on torch's meta device, whose operations however take
-        seconds to import.
+        (The operations of torch's meta device would do as well, but take seconds to import.)
         """
         shapes = [self.shapes[bottom] for bottom in layer.bottoms]
         try:
@@ -152,14 +153,14 @@ class CaffeNetwork(nn.Module):
             weights = {name: torch.empty(tensor.shape) for name, tensor in module.state_dict().items()}
             with torch.no_grad():
                 answer: Tensor = functional_call(module, weights, tuple(torch.empty(0, *shape[1:]) for shape in shapes))
-        except (RuntimeError, ValueError, IndexError) as error:  # torch's word on sizes that do not fit
+        except (RuntimeError, ValueError, IndexError) as error:  # sizes that do not fit
             raise refusal(layer, f"does not fit its input {_written(shapes)}: {str(error).splitlines()[0]}") from error
         self.shapes.update(dict.fromkeys(layer.tops, (1, *answer.shape[1:])))
         return module
 
 
 def _up_to_the_logits(definition: Network, output: str | None) -> tuple[list[Layer], str]:
-    """The layers that are needed for the answer, and the blob that it is."""
+    """The layers that feed the output blob, and its name."""
     layers = list(definition.layers)
     if output is not None:
         layers = _feeding(layers, output)
@@ -167,15 +168,20 @@ def _up_to_the_logits(definition: Network, output: str | None) -> tuple[list[Lay
             blobs = list(dict.fromkeys(top for layer in definition.layers for top in layer.tops))
             raise ModelError(f"{definition.name} has no blob {output!r} to answer with; it has {', '.join(blobs)}.")
     layers = _without_ending(layers)
-    unread = _unread(layers)
+    unread: dict[str, None] = {}
+    for layer in layers:
+        for bottom in layer.bottoms:
+            unread.pop(bottom, None)
+        unread.update(dict.fromkeys(layer.tops))
     if len(unread) != 1:
         found = f"several outputs, {', '.join(unread)}: choose one with output=" if unread else "no output"
         raise ModelError(f"{definition.name} has {found}.")
-    return _feeding(layers, unread[0]), unread[0]
+    (found,) = unread
+    return _feeding(layers, found), found
 
 
 def _feeding(layers: Iterable[Layer], output: str) -> list[Layer]:
-    """Those layers whose work ends up in a blob. Backwards, as a blob may be written several times (in place)."""
+    """The layers that feed a blob; in reverse order, as a blob may be written several times (in place)."""
     needed, kept = {output}, []
     for layer in reversed(list(layers)):
         if needed & set(layer.tops):
@@ -185,7 +191,7 @@ def _feeding(layers: Iterable[Layer], output: str) -> list[Layer]:
 
 
 def _without_ending(layers: Iterable[Layer]) -> list[Layer]:
-    """All but what turns the logits into probabilities or a loss that nobody reads."""
+    """Without the final layers that turn logits into probabilities or a loss."""
     read: set[str] = set()
     kept = []
     for layer in reversed(list(layers)):
@@ -196,17 +202,8 @@ def _without_ending(layers: Iterable[Layer]) -> list[Layer]:
     return kept[::-1]
 
 
-def _unread(layers: Iterable[Layer]) -> list[str]:
-    unread: dict[str, None] = {}
-    for layer in layers:
-        for bottom in layer.bottoms:
-            unread.pop(bottom, None)
-        unread.update(dict.fromkeys(layer.tops))
-    return list(unread)
-
-
 def _finished(layers: Sequence[Layer], answer: str) -> list[tuple[str, ...]]:
-    """For each layer the blobs that it is the last to read: they need no memory after it."""
+    """For each layer the blobs that it is the last to read, which are freed after it."""
     later, finished = {answer}, []
     for layer in reversed(layers):
         finished.append(tuple(set(layer.bottoms) - later - set(layer.tops)))
@@ -229,17 +226,8 @@ def _only_input(definition: Network, layers: Iterable[Layer]) -> str:
     return next(iter(used))
 
 
-def _input_shape(definition: Network, name: str, shape: Sequence[int]) -> Sequence[int]:
-    shape = shape or definition.inputs[name]
-    if not shape:
-        raise ModelError(
-            f"{definition.name} does not say the shape of its input {name!r}: give shape=(1, 3, height, width)."
-        )
-    return shape
-
-
 def _fitted(layer: Layer, module: nn.Module, blobs: Sequence[Tensor], source: str) -> dict[str, Tensor]:
-    """The blobs as the tensors of a module, which are in Caffe's order."""
+    """The blobs as the tensors of a module, in Caffe's order."""
     state = module.state_dict()
     if len(blobs) != len(state):
         raise refusal(layer, f"has {len(state)} blobs ({', '.join(state)}), but {len(blobs)} in {source}")
@@ -269,8 +257,3 @@ def _without_leading_ones(shape: Sequence[int]) -> list[int]:
 
 def _written(shapes: Iterable[Sequence[int]]) -> str:
     return ", ".join(" x ".join(map(str, shape)) or "a single number" for shape in shapes)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more

@@ -18,8 +18,6 @@ from excite.models.caffe.schema import PARAMETERS_OF, Network, kind_of, messages
 from excite.models.caffe.upgrade import network_of
 from excite.models.weights import check_download, check_file
 
-# Opening a file that should be one of Caffe's, and saying what it is where it is something else.
-
 LARGEST_TEXT = 2**22  # the largest networks have a tenth of that
 LONGEST_LINE = 2**20  # protobuf takes 140 bytes of memory for each blank of a line
 HEAD = 4096
@@ -27,11 +25,7 @@ CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")  # in every binary model near
 
 
 def mapped(path: str | PathLike[str]) -> memoryview:
-    """The bytes of a .caffemodel, read from the disk when they are looked at.
-
-    Raises:
-        ModelError: There is no such file, or it is plainly something else.
-    """
+    """The bytes of a .caffemodel, memory-mapped; an error for files that are plainly something else."""
     check_file(path)
     try:
         with Path(path).open("rb") as stream:
@@ -46,11 +40,7 @@ def mapped(path: str | PathLike[str]) -> memoryview:
 
 
 def text_in(path: str | PathLike[str]) -> str:
-    """The text of a .prototxt.
-
-    Raises:
-        ModelError: There is no such file, or it is plainly something else.
-    """
+    """The text of a .prototxt; an error for files that are plainly something else."""
     check_file(path)
     try:
         with Path(path).open("rb") as stream:
@@ -74,9 +64,9 @@ def text_in(path: str | PathLike[str]) -> str:
         raise ModelError(f"{path} is not UTF-8 at byte {error.start}: save it as UTF-8.") from error
 
 
-# A .prototxt as a message: strict about every layer that is supported, blind to what the others say.
+# A .prototxt as a message: strict about every supported layer, without the options of the others.
 
-TOKEN = re.compile(  # what can hide or open a block; a string that does not end is ended here, to stay linear in time
+TOKEN = re.compile(  # comments, strings and braces; an unterminated string is ended here, to stay linear in time
     r"""(?P<hidden> \#[^\n]*+ | "(?:[^"\\\n]|\\.)*+"? | '(?:[^'\\\n]|\\.)*+'?)
       | (?P<word> [A-Za-z_][A-Za-z0-9_]*+) | (?P<opens> [{<\[]) | (?P<closes> [}>\]])""",
     re.VERBOSE,
@@ -85,11 +75,7 @@ DEEPEST = 16  # Caffe's own files nest four deep
 
 
 def parsed(text: str) -> Any:
-    """The NetParameter that the text is.
-
-    Raises:
-        BrokenFile: It is none; the message has the line.
-    """
+    """The text as a NetParameter; a `BrokenFile` error has the line."""
     spans = list(islice(_layer_spans(text), MOST_LAYERS + 1))
     if len(spans) > MOST_LAYERS:
         raise BrokenFile(f"it has more than {MOST_LAYERS} layers")
@@ -102,21 +88,21 @@ def parsed(text: str) -> Any:
         return _parse(known)
 
 
-def _parse(text: str, *, blind: bool = False) -> Any:
+def _parse(text: str, *, lenient: bool = False) -> Any:
     network = messages()["NetParameter"]()
     from google.protobuf import text_format
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python's, about escapes that a damaged text may hold
-            return text_format.Parse(text, network, allow_unknown_field=blind)
+            warnings.simplefilter("ignore", DeprecationWarning)  # about escapes in a damaged text
+            return text_format.Parse(text, network, allow_unknown_field=lenient)
     except (text_format.ParseError, RecursionError) as error:
         place, _, reason = str(error).replace("excite.caffe.", "").partition(" : ")
         raise BrokenFile(f"line {place.partition(':')[0]}: {reason[-300:]}") from error
 
 
 def _layer_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where each ``layer { ... }`` and ``layers { ... }`` begins and ends; the rest is left to the strict reading."""
+    """Where each ``layer { ... }`` and ``layers { ... }`` begins and ends."""
     depth, start, word = 0, 0, ""
     for token in TOKEN.finditer(text):
         if token["opens"]:
@@ -134,60 +120,40 @@ def _layer_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _without_unknown_layers(text: str, spans: list[tuple[int, int]]) -> Iterator[str]:
-    """The text with each layer of an unsupported kind cut down to the fields that all layers have.
-
-    The number of lines stays, so that an error still names the right one.
-    """
+    """The text with each unsupported layer reduced to the common fields; line numbers stay, for errors."""
     behind = 0
     for start, end in spans:
         yield text[behind:start]
-        yield _cut_down(text[start:end])
+        yield _reduced(text[start:end])
         behind = end
     yield text[behind:]
 
 
-def _cut_down(block: str) -> str:
+def _reduced(block: str) -> str:
     from google.protobuf import text_format
 
     try:
-        network = _parse(block, blind=True)
+        network = _parse(block, lenient=True)
     except BrokenFile:
-        return block  # more is wrong with it than a field: the strict reading says what
+        return block  # the strict reading gives the error
     layers = [*network.layer, *network.layers]
     if any(kind_of(layer) in PARAMETERS_OF for layer in layers):
         return block
     return text_format.MessageToString(network, as_one_line=True) + "\n" * block.count("\n")
 
 
-# Reading Caffe's files: the network that a .prototxt describes, and the weights in a .caffemodel.
-
-
 def read_network(path: str | PathLike[str]) -> Network:
-    """The network that a .prototxt describes, of the new or the old (V1) format, made for use or for training.
+    """The network of a .prototxt, of the new or the old (V1) format, for deployment or for training.
 
-    Of a file for training it is the network in its test phase: the data layers become inputs of any shape, losses
-    and accuracies are gone. Fillers, with which training begins, are left out of the options of the layers. A layer
-    that excite does not support is there with its kind alone.
+    Of a file for training it is the network in its test phase: the data layers become inputs of any shape, losses and
+    accuracies are dropped, and so are fillers. A layer that excite does not support has its kind alone.
 
     Raises:
-        ModelError: There is no such file, it is no network, or it says something that is not Caffe's.
+        ModelError: There is no such file, it is no network, or it holds something that is not Caffe's.
 
     Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from pathlib import Path
-        >>> text = '''
-        ... input: "data" input_dim: 1 input_dim: 3 input_dim: 224 input_dim: 224
-        ... layers { name: "conv1" type: CONVOLUTION bottom: "data" top: "conv1"
-        ...          convolution_param { num_output: 96 kernel_size: 7 stride: 2 } }
-        ... '''
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder, "deploy.prototxt")
-        ...     _ = path.write_text(text)
-        ...     network = read_network(path)
-        >>> network.inputs
-        {'data': (1, 3, 224, 224)}
-        >>> network.layers[0].kind, network.layers[0].options
-        ('Convolution', {'num_output': 96, 'kernel_size': (7,), 'stride': (2,)})
+        >>> read_network("deploy.prototxt").layers[0].options                               # doctest: +SKIP
+        {'num_output': 96, 'kernel_size': (7,), 'stride': (2,)}
     """
     text = text_in(path)
     with _named(path, "a Caffe network"):
@@ -195,27 +161,17 @@ def read_network(path: str | PathLike[str]) -> Network:
 
 
 def read_weights(path: str | PathLike[str]) -> dict[str, tuple[Tensor, ...]]:
-    """The weights in a .caffemodel: the blobs of each layer that has some, by its name.
+    """The blobs of each layer of a .caffemodel that has some, by its name.
 
-    Each is float32 in the shape the file gives it; old files have four axes for all: 1 x 1 x outputs x inputs for
-    an inner product, 1 x 1 x 1 x outputs for its bias. The file is mapped, and its numbers are copied once, straight
-    into the tensors: the memory in use is theirs (and twice that of a blob of doubles while it is at hand).
-
-    A file that was cut off exactly between two layers cannot be told from a smaller network; whoever builds the
-    network sees that weights are missing.
+    Each is float32 in the shape of the file; old files have four axes for all: 1 x 1 x outputs x inputs for
+    an inner product, 1 x 1 x 1 x outputs for its bias. The numbers are copied once, from the mapped file into the
+    tensors. (A file cut off exactly between two layers looks like a smaller network; the missing weights show later.)
 
     Raises:
         ModelError: There is no such file, it is no Caffe model, or it is damaged.
 
     Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from pathlib import Path
-        >>> blob = "2a 08 0000803f 00000040 3a 03 0a 01 02"  # data: 1.0, 2.0; shape: 2
-        >>> layer = f"0a 02 6970 3a 0f {blob}"  # name: "ip"; blobs
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder, "tiny.caffemodel")
-        ...     _ = path.write_bytes(bytes.fromhex(f"a206 15 {layer}"))
-        ...     read_weights(path)
+        >>> read_weights("tiny.caffemodel")                                                 # doctest: +SKIP
         {'ip': (tensor([1., 2.]),)}
     """
     model = mapped(path)
@@ -224,13 +180,7 @@ def read_weights(path: str | PathLike[str]) -> dict[str, tuple[Tensor, ...]]:
 
 
 def read_network_of_weights(path: str | PathLike[str]) -> Network:
-    """The network that a .caffemodel describes itself: the one it was trained as, so mostly without input sizes.
-
-    Only the description is read; the weights stay on the disk.
-
-    Raises:
-        ModelError: There is no such file, it is no Caffe model, or it says something that is not Caffe's.
-    """
+    """The network that a .caffemodel describes, as it was trained, so mostly without input sizes; not its weights."""
     model = mapped(path)
     net = messages()["NetParameter"]
     from google.protobuf.message import DecodeError

@@ -1,7 +1,6 @@
-"""Caffe's file format: the messages we read, with Caffe's own field names and numbers, as protobuf classes.
+"""Caffe's file format: the messages of the supported layers as protobuf classes, and a network in plain Python.
 
-Only what describes a supported layer is here; the fields of other layers are none of our business. The classes are
-made at run time in a pool of their own, so that nothing clashes with an installed Caffe.
+The classes are made at run time in a pool of their own, so that nothing clashes with an installed Caffe.
 """
 
 from collections.abc import Mapping
@@ -35,8 +34,7 @@ ENUMS = {
         DECONVOLUTION 39""",
 }
 
-# "name type number" with * for a repeated field. Integers are wider than Caffe's: a number too large for Caffe then
-# stays too large instead of wrapping round to an innocent one.
+# "name type number" with * for a repeated field. Integers are wider than Caffe's, so that none wraps around.
 MESSAGES = {
     "BlobShape": "dim int64* 1",
     "BlobProto": """num int64 1, channels int64 2, height int64 3, width int64 4, data float* 5, diff float* 6,
@@ -103,7 +101,7 @@ MESSAGES = {
         layer LayerParameter* 100""",
 }
 
-PARAMETERS_OF = {  # the layers read with all they say, and the field that says it
+PARAMETERS_OF = {  # the supported layers, and the field of their options
     "BatchNorm": "batch_norm_param",
     "Bias": "bias_param",
     "Concat": "concat_param",
@@ -168,7 +166,7 @@ def messages() -> dict[str, Any]:
         raise ModelError("Reading Caffe's files needs protobuf: pip install 'excite[caffe]'.") from error
     file = descriptor_pb2.FileDescriptorProto(name="excite/caffe.proto", package=PACKAGE, syntax="proto2")
     for name, table in ENUMS.items():
-        holder = file.message_type.add(name=name)  # a scope of its own: MAX is a word of two enumerations
+        holder = file.message_type.add(name=name)  # a scope of its own: two enumerations have a MAX
         values = holder.enum_type.add(name="Value").value
         for word, number in _entries(table):
             values.add(name=word, number=int(number))
@@ -180,7 +178,7 @@ def messages() -> dict[str, Any]:
 
 
 def kind_of(layer: Any) -> str:
-    """What a layer message of either format does, as the new one spells it; "" where it does not say."""
+    """The type of a layer message of either format, as the new one spells it; "" where it has none."""
     if not layer.HasField("type"):
         return ""
     if isinstance(layer.type, int):
@@ -206,20 +204,17 @@ def _set_type(field: "FieldDescriptorProto", kind: str) -> None:
         field.type = getattr(field, f"TYPE_{kind.upper()}")
 
 
-# What a Caffe network is, in plain Python: what the files say and what the networks are built from.
-
-
 @dataclass(frozen=True)
 class Layer:
     """One layer of a Caffe network.
 
     Attributes:
-        name: Its own name, which is also that of its weights.
-        kind: What it does, as the new format spells it: "Convolution", "InnerProduct", ...
+        name: Its name, which is also that of its weights.
+        kind: Its type, as the new format spells it: "Convolution", "InnerProduct", ...
         bottoms: The blobs it reads.
-        tops: The blobs it writes; the same as a bottom when it works in place.
-        options: The fields of its parameters that were set, under Caffe's names, lists as tuples and enumerations as
-            their words: ``{"num_output": 96, "kernel_size": (7,), "stride": (2,)}``.
+        tops: The blobs it writes; the same as a bottom where it works in place.
+        options: Its parameters under Caffe's names, lists as tuples and enumerations as words:
+            ``{"num_output": 96, "kernel_size": (7,), "stride": (2,)}``.
     """
 
     name: str
@@ -231,10 +226,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Network:
-    """A network for use, not for training: its inputs with their shapes, and its layers in the order of the file.
-
-    ``inputs`` has the blob names and shapes [N, C, H, W] of what is fed in; a file may leave the shape out: ().
-    """
+    """A network in its test phase; ``inputs`` are blobs with their shapes [N, C, H, W], or () where unknown."""
 
     name: str
     inputs: Mapping[str, tuple[int, ...]]

@@ -1,4 +1,4 @@
-"""From what a Caffe file says, in whichever format, to the network for use: the one form the rest of excite knows."""
+"""A NetParameter message, of the V1 or the new format, as a `Network` in its test phase."""
 
 from collections.abc import Iterator, Mapping
 from itertools import repeat
@@ -8,8 +8,6 @@ from typing import Any
 from excite.models.caffe.blobs import BrokenFile
 from excite.models.caffe.schema import PARAMETERS_OF, Layer, Network, kind_of
 
-__all__ = ["network_of"]
-
 DATA = {"AnnotatedData", "Data", "DummyData", "HDF5Data", "ImageData", "MemoryData", "WindowData"}
 ENDS = {"Accuracy", "HDF5Output", "Silence"}  # and all that end in Loss: they feed nothing
 LARGEST = 2**31 - 1  # Caffe's integers
@@ -17,15 +15,7 @@ TEST = 1
 
 
 def network_of(net: Any, *, filtered: bool = False) -> Network:
-    """The network of a NetParameter, as it is in use.
-
-    Args:
-        net: The message, of the V1 or the new format.
-        filtered: Whether the layers of other phases are already gone, as in what Caffe saves after training.
-
-    Raises:
-        BrokenFile: It is not a network, or says what cannot be.
-    """
+    """The network of a NetParameter; ``filtered`` where only one phase is left, as in a trained .caffemodel."""
     _check_format(net)
     inputs: dict[str, tuple[int, ...]] = {}
     for name, shape in _declared_inputs(net):
@@ -62,7 +52,7 @@ def _check_format(net: Any) -> None:
 
 
 def _check_fields(message: Any, where: str, *, deep: bool = True) -> None:
-    """A field that is not in the schema could mean anything; the text form has none left, a binary one may."""
+    """Refuse fields that are not in the schema, which a binary message may have."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     unknown = UnknownFieldSet(message)
@@ -76,7 +66,7 @@ def _check_fields(message: Any, where: str, *, deep: bool = True) -> None:
 
 
 def _declared_inputs(net: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The inputs that stand before the layers, as all did once."""
+    """The inputs that are declared before the layers, as in old files."""
     names = [_text(name) for name in net.input]
     if net.input_shape:
         shapes = [tuple(shape.dim) for shape in net.input_shape]
@@ -120,12 +110,12 @@ def _options(message: Any, kind: str) -> Mapping[str, Any]:
     return {
         field.name: _plain(field, value, message.name)
         for field, value in getattr(message, parameters).ListFields()
-        if not field.name.endswith("filler")  # how training begins
+        if not field.name.endswith("filler")  # for training
     }
 
 
 def _plain(field: Any, value: Any, layer: str) -> Any:
-    """A value of a message without protobuf: shapes and lists as tuples, enumerations as words."""
+    """A value in plain Python: shapes and lists as tuples, enumerations as words."""
     if hasattr(value, "dim"):
         return tuple(value.dim)
     if not isinstance(value, bool | int | float | str | bytes):
@@ -138,7 +128,7 @@ def _plain(field: Any, value: Any, layer: str) -> Any:
 
 
 def _fed_by(layer: Layer) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What a layer without bottoms puts in: of a data layer the images, of an Input layer all its tops."""
+    """The blobs that a layer without bottoms feeds: the images of a data layer, all tops of an Input layer."""
     if layer.kind != "Input":
         return zip(layer.tops[:1], [()], strict=False)
     shapes: tuple[tuple[int, ...], ...] = layer.options.get("shape", ((),))
@@ -148,7 +138,7 @@ def _fed_by(layer: Layer) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _used(message: Any, state: Any) -> bool:
-    """Whether the rules of a layer let it be where the network is tested."""
+    """Whether the rules of a layer include it in the test phase."""
     if message.include and message.exclude:
         raise BrokenFile(f"layer '{message.name}' has rules to include and to exclude it: Caffe takes one or the other")
     if message.include:

@@ -12,8 +12,6 @@ from typing import Any
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.schema import Layer, Network
 
-__all__ = ["CNN_S", "GOOGLENET", "VGG16", "cnn_s", "googlenet", "vgg16"]
-
 Row = tuple[str, str, Mapping[str, Any]]  # name, kind, options
 
 INPUT = {"data": (10, 3, 224, 224)}  # ten crops of an image, as all three were tested
@@ -38,7 +36,7 @@ def norm(name: str, alpha: float, **others: float) -> Row:
 
 
 def connected(number: int) -> list[Row]:
-    """A hidden full connection with its ReLU and dropout."""
+    """A hidden fully connected layer with its ReLU and dropout."""
     return [
         (f"fc{number}", "InnerProduct", {"num_output": 4096}),
         (f"relu{number}", "ReLU", {}),
@@ -47,7 +45,7 @@ def connected(number: int) -> list[Row]:
 
 
 def classifier(name: str) -> list[Row]:
-    """The last full connection, and the probabilities."""
+    """The last fully connected layer, and the softmax."""
     return [(name, "InnerProduct", {"num_output": CLASSES}), ("prob", "Softmax", {})]
 
 
@@ -64,15 +62,16 @@ def stacked(bottom: str, rows: Iterable[Row]) -> tuple[Layer, ...]:
 def vgg_stage(stage: int, outputs: int, number: int) -> list[Row]:
     """The convolutions of a stage of VGG16, and its pooling."""
     convolutions = [
-        conv(f"conv{stage}_{place}", f"relu{stage}_{place}", outputs, 3, pad=1) for place in range(1, number + 1)
+        conv(f"conv{stage}_{index}", f"relu{stage}_{index}", outputs, 3, pad=1) for index in range(1, number + 1)
     ]
     return [*(row for rows in convolutions for row in rows), pool(f"pool{stage}", 2, 2)]
 
 
 def inception(stage: str, bottom: str, outputs: tuple[int, int, int, int, int, int]) -> tuple[Layer, ...]:
-    """Four branches side by side; the outputs of 1x1, 3x3 and 5x5 with what reduces their input, and of the pooling."""
+    """An inception module; outputs of 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5 and of the pooling branch."""
     here = f"inception_{stage}"
     one, reduce_three, three, reduce_five, five, pooled = outputs
+    ends = ("1x1", "3x3", "5x5", "pool_proj")
 
     def unit(name: str, outputs: int, kernel: int = 1, **others: int) -> list[Row]:
         return conv(f"{here}/{name}", f"{here}/relu_{name}", outputs, kernel, **others)
@@ -82,12 +81,7 @@ def inception(stage: str, bottom: str, outputs: tuple[int, int, int, int, int, i
         *stacked(bottom, [*unit("3x3_reduce", reduce_three), *unit("3x3", three, 3, pad=1)]),
         *stacked(bottom, [*unit("5x5_reduce", reduce_five), *unit("5x5", five, 5, pad=2)]),
         *stacked(bottom, [pool(f"{here}/pool", 3, 1, pad=1), *unit("pool_proj", pooled)]),
-        Layer(
-            f"{here}/output",
-            "Concat",
-            tuple(f"{here}/{branch}" for branch in ("1x1", "3x3", "5x5", "pool_proj")),
-            (f"{here}/output",),
-        ),
+        Layer(f"{here}/output", "Concat", tuple(f"{here}/{end}" for end in ends), (f"{here}/output",)),
     )
 
 
@@ -178,30 +172,15 @@ def for_classes(definition: Network, classes: int) -> Network:
 
 
 def cnn_s(classes: int = CLASSES) -> CaffeNetwork:
-    """CNN-S without weights: ``load_blobs`` or ``initialise`` gives it some. The paper reads it at conv5.
-
-    Example:
-        >>> cnn_s().shapes["conv5"]
-        (1, 512, 17, 17)
-    """
+    """CNN-S without weights; the paper reads it at conv5, of 17 x 17."""
     return CaffeNetwork(for_classes(CNN_S, classes))
 
 
 def vgg16(classes: int = CLASSES) -> CaffeNetwork:
-    """VGG16 without weights: ``load_blobs`` or ``initialise`` gives it some. The paper reads it at pool4.
-
-    Example:
-        >>> vgg16().shapes["pool4"]
-        (1, 512, 14, 14)
-    """
+    """VGG16 without weights; the paper reads it at pool4, of 14 x 14."""
     return CaffeNetwork(for_classes(VGG16, classes))
 
 
 def googlenet(classes: int = CLASSES) -> CaffeNetwork:
-    """GoogleNet without weights: ``load_blobs`` or ``initialise`` gives it some. The paper reads it at pool2/3x3_s2.
-
-    Example:
-        >>> googlenet().shapes["pool2/3x3_s2"]
-        (1, 192, 28, 28)
-    """
+    """GoogleNet without weights; the paper reads it at pool2/3x3_s2, of 28 x 28."""
     return CaffeNetwork(for_classes(GOOGLENET, classes))
