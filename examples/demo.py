@@ -1,4 +1,4 @@
-"""Where does a real classifier look for a cat in a real photograph? (`make demo`)"""
+"""Where in a photograph is the evidence for a cat, by the embedded classifier? (`make demo`)"""
 
 from pathlib import Path
 
