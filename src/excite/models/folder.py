@@ -20,6 +20,7 @@ from excite.vocabulary import Labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import BinaryIO
 
     from torch import nn
 
