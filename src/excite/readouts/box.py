@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.errors import ExciteError
-from excite.readouts.upsample import Mode, checked_map, upsample
+from excite.readouts.overlay import Mode, checked_map, upsample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
