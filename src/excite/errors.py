@@ -77,7 +77,7 @@ class SignalError(ExciteError):
 
 
 class NumberError(ExciteError):
-    """A number is NaN or infinite: in the input, in the weights, in a layer or on the way down."""
+    """A number is NaN or infinite: in the input, in the weights, in a layer or in the top-down pass."""
 
 
 class SizeError(ExciteError):

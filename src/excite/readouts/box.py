@@ -145,5 +145,5 @@ def _ndimage() -> Any:
     try:
         from scipy import ndimage
     except ImportError:
-        raise ExciteError("the regions of a map are told apart with scipy: pip install 'excite[boxes]'") from None
+        raise ExciteError("separate regions of a map need scipy: pip install 'excite[boxes]'") from None
     return ndimage
