@@ -65,7 +65,7 @@ def test_the_answers_are_those_of_the_library(classifier, picture, method):
 def test_several_concepts_need_one_look(classifier, picture, monkeypatch):
     monkeypatch.setattr("excite.export.split.LITTLE", 1000)  # this network has next to no weights
     compiled = excite.compile(classifier, size=SIZE)
-    halves = compiled._halves
+    halves = compiled._graph
     looks, downs, look, down = [], [], halves.look, halves._down_once
     monkeypatch.setattr(halves, "look", lambda inputs: looks.append(1) or look(inputs))
     monkeypatch.setattr(halves, "_down_once", lambda *given: downs.append(1) or down(*given))
@@ -141,7 +141,7 @@ def test_mistakes_are_told_in_words(classifier, picture, monkeypatch):
     with pytest.raises(LayerError, match="nowhere"):
         excite.compile(classifier, layer="nowhere", size=SIZE)
     wide = excite.wrap(network(), preprocess=Preprocess(16), layer="1")
-    with pytest.raises(ModelError, match=r"prepared as 21 x 16 is not served .* 16 x 16 only: compile it with size="):
+    with pytest.raises(ModelError, match=r"preprocessed to 21 x 16 is not served .* 16 x 16 only: compile it with size="):
         excite.compile(wide, size=SIZE).attend(picture, 0)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ModelError, match=r"pip install 'excite\[onnx\]'"):

@@ -100,7 +100,7 @@ def test_names_of_the_library_exist(page):
 
 
 def test_the_papers_numbers_are_those_of_the_library():
-    """They are written down once, in benchmarks/published*.py; a table in the docs is that, not a copy that may rot."""
+    """They are written down once, in experiments/published.py; a table in the docs is that, not a copy that may rot."""
     pointing = (ROOT / "docs" / "pointing.md").read_text(encoding="utf-8")
     own = [column for data in ("voc", "coco") for column in POINTING[data] if "paper" in column.source]
     rows = [line.split(" | ") for line in pointing.partition("its Table 1")[2].partition("its Table 2")[0].splitlines()]

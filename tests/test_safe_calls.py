@@ -62,10 +62,10 @@ ARGUMENTS_NEVER = {
     "weights_only": False,
 }
 ALLOWED = {  # every exception, and why it is none
-    ("datasets/objects_xml.py", "xml.etree.ElementTree.fromstring"): "after a DOCTYPE or an ENTITY was refused",
-    ("engines/joining.py", "pickle.loads"): "the work, from the process that started the run",
-    ("engines/processes.py", "pickle.loads"): "the work, from the parent process",
-    ("models/pickled.py", "pickletools.genops"): "lists the steps of a pickle, and takes none",
+    ("datasets/voc.py", "xml.etree.ElementTree.fromstring"): "after a DOCTYPE or an ENTITY was refused",
+    ("jobs/cluster.py", "pickle.loads"): "the work, from the process that started the run",
+    ("jobs/executor.py", "pickle.loads"): "the work, from the parent process",
+    ("models/weights.py", "pickletools.genops"): "lists the steps of a pickle, and takes none",
 }
 
 

@@ -11,6 +11,7 @@ __version__ = "0.1.0"  # before the imports: the modules below write it into the
 from excite.api import Located, attend, attend_batch, locate
 from excite.attention import AttentionMap, compare
 from excite.errors import ExciteError
+from excite.errors import renamed as _renamed
 from excite.export.compiled import Compiled, compile  # noqa: A004 - the word that torch and re have for it, too
 from excite.grounding import Grounded, Region, ground
 from excite.methods import METHODS
@@ -45,17 +46,4 @@ __all__ = [
     "wrap",
 ]
 
-_RENAMED = {"Memory": "SessionCache"}  # names of 0.1, kept for one version
-
-
-def __getattr__(name: str) -> object:
-    """Names that have changed, with a warning.
-
-    Deprecated since 0.2: use the new names.
-    """
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import warnings
-
-    warnings.warn(f"excite.{name} is now excite.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
-    return globals()[_RENAMED[name]]
+__getattr__ = _renamed(__name__, {"Memory": "SessionCache"})  # deprecated since 0.1

@@ -1,4 +1,16 @@
-"""Every error a user can meet: each message says what was wrong and what to do about it."""
+"""Every error a user can meet: each message says what was wrong and what to do about it.
+
+And `renamed`, for names of the public API that have changed.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "ConceptError",
@@ -65,7 +77,7 @@ class SignalError(ExciteError):
 
 
 class NumberError(ExciteError):
-    """A number is NaN or infinite: in the input, in the weights, in a layer or on the way down."""
+    """A number is NaN or infinite: in the input, in the weights, in a layer or in the top-down pass."""
 
 
 class SizeError(ExciteError):
@@ -106,3 +118,24 @@ class ReplacedOperatorsWarning(UserWarning):
 
 class LostSignalWarning(UserWarning):
     """Hardly any of the top-down signal arrived at the layer: the map says next to nothing."""
+
+
+def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], object]:
+    """A module's ``__getattr__`` that keeps old names for one version: each gives the new one, with a warning.
+
+    Args:
+        module: its ``__name__``.
+        names: the new name of each old one.
+
+    Example:
+        >>> renamed("excite.errors", {"Fault": "ExciteError"})("Fault")  # doctest: +SKIP
+        <class 'excite.errors.ExciteError'>
+    """
+
+    def find(name: str) -> object:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} is now {module}.{names[name]}", DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[module], names[name])
+
+    return find

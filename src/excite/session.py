@@ -143,6 +143,15 @@ class Session:
         """The words for the output units."""
         return self.classifier.labels_for(self.probabilities.shape[1])
 
+    def findings(self, k: int = 0, most: int = FINDINGS) -> list[int]:
+        """The most probable units of an image, one for each name."""
+        found: dict[str, int] = {}
+        for unit in self.probabilities[k].argsort(descending=True).tolist():
+            if len(found) >= most:
+                break
+            found.setdefault(self.labels.name(unit), unit)
+        return list(found.values())
+
     @property
     def size(self) -> int:
         """The bytes that the forward passes hold beside the network itself."""
@@ -171,8 +180,7 @@ class Session:
         """
         wanted = []
         for k, cues in enumerate(concepts):
-            most_probable = self.probabilities[k].topk(min(FINDINGS, len(self.labels))).indices.tolist()
-            wanted.append([self.labels.find(cue) for cue in (most_probable if cues is None else cues)])
+            wanted.append([self.labels.find(cue) for cue in (self.findings(k) if cues is None else cues)])
         rivals = [self.labels.find(rival) for rival in self._against]
         answers: list[list[AttentionMap]] = [[] for _ in wanted]
         signals = list(zip_longest(*wanted))  # the n-th concepts of all images are one signal
@@ -406,13 +414,9 @@ class SessionCache:
         """
         key, session = self._session(read_image(image), find_method(method), None, None)
         with session.lock:
-            probabilities, labels = session.probabilities[0], session.labels
+            units = session.findings(0, most)
         self._keep(key, session)
-        found: dict[str, float] = {}
-        for unit in probabilities.argsort(descending=True).tolist():
-            if len(found) < most:
-                found.setdefault(labels.name(unit), float(probabilities[unit]))
-        return list(found.items())
+        return [(session.labels.name(unit), float(session.probabilities[0, unit])) for unit in units]
 
     @property
     def most_bytes(self) -> int:

@@ -91,7 +91,7 @@ class TestQuestions:
         [
             (["tabyb"], 1, ["No label is called 'tabyb'", "tabby"]),
             (["zzzzzz"], 1, ["No label is called 'zzzzzz'", "excite ls labels"]),
-            (["1080"], 1, ["no output unit 1080", "0 to 1079"]),
+            (["1545"], 1, ["no output unit 1545", "0 to 1544"]),
             ([""], 1, ["blank", "excite ls labels"]),
             (["cat", "--against", "cat"], 1, ["'cat' cannot be contrasted with itself"]),
             (["cat", "--against", "unheardof"], 1, ["unheardof"]),

@@ -58,7 +58,7 @@ def test_every_listed_layer_can_be_read(excite, cat, layer):
 
 def test_labels(excite):
     rows = listed(excite("ls", "labels", "--json"))
-    assert len(rows) == 1080
+    assert len(rows) == 1545
     assert rows[281] == {"index": 281, "label": "tabby", "synonyms": ["tabby cat"]}
     found = listed(excite("ls", "labels", "EGYPTIAN", "--json"))
     assert [row["index"] for row in found] == [285]
@@ -70,7 +70,7 @@ def test_labels(excite):
     [
         (["layers", "resnet"], ["no model 'resnet'", "efficientnet-lite0"]),
         (["labels", "--model", "resnet"], ["no model 'resnet'", "efficientnet-lite0", "torchvision:NAME"]),
-        (["labels", "zzzzz"], ["no label contains 'zzzzz'", "1080"]),
+        (["labels", "zzzzz"], ["no label contains 'zzzzz'", "1545"]),
         (["concepts"], ["no such command 'concepts'", "excite ls --help"]),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 from excite.experiments.localization.scores import RULES, SHARES, boxes_of, overlaps_of
 from excite.metrics.boxes import ALPHAS, box_iou
 from excite.readouts.box import threshold_box
-from excite.readouts.upsample import upsample
+from excite.readouts.overlay import upsample
 
 
 def stretched_map(seed, size=(36, 28)):

@@ -11,7 +11,7 @@ from excite.errors import ConceptError
 from excite.grounding.phrase_maps import FINDINGS, HEAD, PhraseSession, enlargement, map_phrases
 from excite.methods import find_method
 from excite.models import Preprocess
-from excite.readouts.upsample import upsample
+from excite.readouts.overlay import upsample
 from excite.vocabulary import read_phrase
 
 C_MWP = find_method("c-mwp")

@@ -11,7 +11,7 @@ from excite.datasets import Instance, Mask, Target, open_dataset
 from excite.errors import DataError
 from excite.metrics.boxes import ALPHAS, area_share, box_distance, box_iou, boxes_above, distance
 from excite.readouts.box import threshold_box
-from excite.readouts.upsample import upsample
+from excite.readouts.overlay import upsample
 
 
 def pixels(box):

@@ -67,7 +67,7 @@ class TestClasses:
         with pytest.raises(ModelError, match="torchvision:squeezenet1_1 has 3 outputs but 2 labels: give one for each"):
             excite.attend(classifier, noise(64, 64), "cat")
         with pytest.raises(ModelError, match="has 1000 outputs but 3 labels"):
-            excite.attend(load(labels=WORDS), noise(64, 64), "cat")
+            excite.attend(load("efficientnet-lite0", labels=WORDS), noise(64, 64), "cat")
 
     def test_random_weights_for_as_many_words(self):
         for name in ("torchvision:squeezenet1_1", "efficientnet-lite0", "squeezenet-caffe"):
@@ -155,7 +155,7 @@ class TestOptions:
 
 class TestNames:
     def test_default(self):
-        assert Choice().model == "efficientnet-lite0"
+        assert Choice().model == "words"
         assert find_card("efficientnet-lite0") is MODELS["efficientnet-lite0"]
 
     @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from PIL import Image
 
 from excite.errors import ExciteError
 from excite.readouts.box import DEFAULT_ALPHA, threshold_box
+from excite.readouts.overlay import upsample
 from excite.readouts.point import maximum_point
-from excite.readouts.upsample import upsample
 
 MODES = ["bicubic", "bilinear", "nearest"]
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ExciteError
+from excite.readouts.overlay import upsample
 from excite.readouts.point import maximum_point
-from excite.readouts.upsample import upsample
 
 MODES = ["bicubic", "bilinear", "nearest"]
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ExciteError
-from excite.readouts.upsample import upsample
+from excite.readouts.overlay import upsample
 
 MODES = ["bicubic", "bilinear", "nearest"]
 sides = st.integers(1, 12)

@@ -2,5 +2,10 @@
 
 from excite.autolabel.formats import FORMATS, Detection, Document, ImageDetections, find_format
 from excite.autolabel.run import AutoLabeler, BoxQuery
+from excite.errors import renamed
 
 __all__ = ["FORMATS", "AutoLabeler", "BoxQuery", "Detection", "Document", "ImageDetections", "find_format"]
+
+__getattr__ = renamed(  # deprecated since 0.1
+    __name__, {"Boxing": "AutoLabeler", "Question": "BoxQuery", "Found": "Detection", "Boxed": "ImageDetections"}
+)

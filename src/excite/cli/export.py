@@ -13,7 +13,7 @@ from excite.cli.console import print_columns
 from excite.cli.options import FullyConvolutional, LabelsFile, ModelArgument, Weights
 
 if TYPE_CHECKING:
-    from excite.export import Exported
+    from excite.export.export import Exported
 
 EXAMPLES = """\b
 Examples:
@@ -53,7 +53,7 @@ def command(
 
     The file is compared with the library before it is put in place: it is written only if both agree to 1e-4.
     """
-    from excite.export import export
+    from excite.export.export import export
     from excite.images import find_images, read_image
     from excite.models import Choice
 

@@ -25,7 +25,7 @@ from excite.metrics.boxes import ALPHAS, MATCH, box_distance, box_iou, boxes_abo
 from excite.metrics.statistics import Share, paired_test
 from excite.models.classifier import identity
 from excite.models.layers import candidate_layers
-from excite.readouts.upsample import upsample
+from excite.readouts.overlay import upsample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,5 +1,4 @@
-"""Export: the network with its forward and top-down pass in one ONNX or torch.export file."""
+"""Export: the network with its forward and top-down pass in one ONNX or torch.export file.
 
-from excite.export.export import Exported, export
-
-__all__ = ["Exported", "export"]
+Nothing is imported here: `excite.compile` needs only a part of it, and torch's tracing takes half a second to import.
+"""

@@ -1,4 +1,4 @@
-"""Compiled maps: for many maps of one network, its graph and the way down are written once and run by onnxruntime."""
+"""Compiled maps: the forward and the top-down pass of one network as one graph, written once and run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from excite.models import Classifier
     from excite.session import Cue, ImageSource
 
-__all__ = ["Compiled", "compile"]
-
 METHODS = ("mwp", "c-mwp")
 MAKERS = ("excite", "torch", "onnx", "onnxscript", "onnxruntime")  # what a graph depends on beside the network
 FORM = 2  # counts how graphs are written: earlier ones are right, and slower
@@ -49,15 +47,15 @@ def compile(  # noqa: A001 - the word that torch and re have for it, too
     size: tuple[int, int] | None = None,
     threads: int | None = None,
 ) -> Compiled:
-    """Write the network and its way down to a layer as one graph, and have onnxruntime run it.
+    """Write the network and its top-down pass to a layer as one graph that onnxruntime runs.
 
     That takes from half a minute to a few. The graph is checked against the library and kept under
-    ``$EXCITE_HOME/compiled`` (or ``~/.cache/excite``), so that the next time it is only opened and checked again. It is
-    another one for other weights, another layer, method or size, and for other versions of what wrote it.
+    ``$EXCITE_HOME/compiled`` (or ``~/.cache/excite``); the next time it is only opened and checked again. Other
+    weights, another layer, method or size, and other versions of the packages involved need another graph.
 
     Args:
         classifier: from `excite.load` or `excite.wrap`.
-        layer: where to read the maps; None for the classifier's own best.
+        layer: the layer to read; None for the recommended one.
         method: ``c-mwp`` or ``mwp``.
         size: height and width of the prepared images, for a quicker graph that serves these alone; None: all sizes
             that the network allows. Where those are multiples of some number, images are prepared so (and
@@ -79,10 +77,10 @@ class Compiled:
     """A classifier's maps by one method at one layer, run by onnxruntime: see `compile`.
 
     Attributes:
-        classifier: whose maps. Where the graph serves sizes in steps, its images are prepared in such sizes.
-        layer: where they are read.
-        method: by which they are made.
-        path: the graph.
+        classifier: with a preprocessing that gives sizes which the graph serves.
+        layer: the layer that is read.
+        method: ``c-mwp`` or ``mwp``.
+        path: the file of the graph.
 
     Example:
         >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
@@ -111,8 +109,8 @@ class Compiled:
         blank = torch.zeros(1, 3, example.height, example.width)
         self.layer = layer or recommended_layers(self._method, classifier, blank)[0]
         self._versions = weight_versions(classifier)
-        self.path = _place(classifier, self.layer, method, size)
-        self._halves, self.sizes = self._opened(size, threads)
+        self.path = _graph_path(classifier, self.layer, method, size)
+        self._graph, self.sizes = self._opened(size, threads)
         self.classifier = _fitting(classifier, self.sizes)
 
     def attend(self, image: ImageSource, concepts: Sequence[Cue] | Cue | None = None) -> list[AttentionMap]:
@@ -129,11 +127,11 @@ class Compiled:
         height, width = inputs.shape[2:]
         if not self.sizes.fit(height, width):
             raise ModelError(
-                f"an image prepared as {height} x {width} is not served by this compiled network, which takes "
-                f"{self.sizes}: compile it with size=({height}, {width}), or prepare all images alike "
+                f"an image preprocessed to {height} x {width} is not served by this compiled network, which takes "
+                f"{self.sizes}: compile it with size=({height}, {width}), or preprocess all images alike "
                 "(Preprocess(square=True))"
             )
-        session = _CompiledSession(self.classifier, inputs, self._method, self.layer, self._halves)
+        session = _CompiledSession(self.classifier, inputs, self._method, self.layer, self._graph)
         return session.attend(self._method, [as_list(concepts)], [picture])[0]
 
     def maps(self, inputs: Tensor, signals: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,11 +146,11 @@ class Compiled:
             >>> compiled.maps(torch.zeros(1, 3, 224, 224), torch.eye(1000)[:2, None])[0].shape   # doctest: +SKIP
             torch.Size([2, 1, 7, 7])
         """
-        output, seen = self._halves.look(inputs)
-        return self._halves.down(seen, signals), output
+        output, state = self._graph.look(inputs)
+        return self._graph.down(state, signals), output
 
     def _opened(self, size: tuple[int, int] | None, threads: int | None) -> tuple[SplitGraph, Sizes]:
-        """The kept graph, or where there is none, or none that agrees with the library, a new one."""
+        """The kept graph; a new one where there is none, or none that agrees with the library."""
         if self.path.is_file():
             try:
                 return self._open(threads)
@@ -183,24 +181,24 @@ class Compiled:
         from excite.export.split import SplitGraph
         from excite.export.trace import MapModule
 
-        halves, sizes = SplitGraph(self.path, threads), read_sizes(self.path)
-        looking = MapModule(self.classifier.module, self.layer, self.method)
+        graph, sizes = SplitGraph(self.path, threads), read_sizes(self.path)
+        module = MapModule(self.classifier.module, self.layer, self.method)
 
         def second_of_two(picture: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
-            output, seen = halves.look(picture)
-            return halves.down(seen, torch.stack([signal.roll(1, 1), signal]))[1], output
+            output, state = graph.look(picture)
+            return graph.down(state, torch.stack([signal.roll(1, 1), signal]))[1], output
 
-        check_agreement(compare(second_of_two, looking, [noise_image(sizes)], batch=False))
-        return halves, sizes
+        check_agreement(compare(second_of_two, module, [noise_image(sizes)], batch=False))
+        return graph, sizes
 
 
 class _CompiledSession(Session):
     """A session in which the compiled graph runs in the network's place."""
 
-    def __init__(self, classifier: Classifier, inputs: Tensor, method: Method, layer: str, halves: SplitGraph) -> None:
+    def __init__(self, classifier: Classifier, inputs: Tensor, method: Method, layer: str, graph: SplitGraph) -> None:
         super().__init__(classifier, {1.0: inputs}, [method], layer=layer)
-        self._halves, self._layer = halves, layer
-        self._output, self._seen = halves.look(inputs)
+        self._graph, self._layer = graph, layer
+        self._output, self._state = graph.look(inputs)
 
     @property
     def output(self) -> Tensor:
@@ -209,19 +207,19 @@ class _CompiledSession(Session):
 
     def maps(self, _method: Method, units: Units) -> dict[str, Tensor]:
         """The maps [signals, N, h, w] of the layer."""
-        return {self._layer: self._halves.down(self._seen, signals_at(self._output, units))}
+        return {self._layer: self._graph.down(self._state, signals_at(self._output, units))}
 
 
 def _fitting(classifier: Classifier, sizes: Sizes) -> Classifier:
-    """The classifier with a preparation that gives sizes which a graph serves, if that serves some of all kinds."""
+    """The classifier with a preprocessing that gives multiples of the graph's step."""
     preprocess, step = classifier.preprocess, sizes.step or 1
     if not isinstance(preprocess, Preprocess) or preprocess.multiple % step == 0:
         return classifier
     return replace(classifier, preprocess=replace(preprocess, multiple=math.lcm(preprocess.multiple, step)))
 
 
-def _place(classifier: Classifier, layer: str, method: str, size: tuple[int, int] | None) -> Path:
-    """Where the graph is kept: a name for all that it depends on."""
+def _graph_path(classifier: Classifier, layer: str, method: str, size: tuple[int, int] | None) -> Path:
+    """The file of the graph, named by a digest of all that it depends on."""
     facts: list[Any] = [*identity(classifier), layer, method, size, FORM, [version(maker) for maker in MAKERS]]
     name = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
     return cache_folder() / "compiled" / f"{name}.onnx"

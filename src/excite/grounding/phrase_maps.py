@@ -20,7 +20,7 @@ from torch.nn import functional
 from excite.errors import ConceptError, LostSignalWarning
 from excite.methods import find_method
 from excite.models.classifier import Preprocess
-from excite.readouts.upsample import upsample
+from excite.readouts.overlay import upsample
 from excite.session import Session
 from excite.vocabulary import Concept, read_phrase
 

@@ -1,5 +1,6 @@
 """The mechanism: Excitation Backprop for any network in plain PyTorch. `docs/mechanism.md` leads through it."""
 
+from excite.errors import renamed
 from excite.propagation.excitation_pass import ExcitationPass
 from excite.propagation.fast import plain_kernels
 from excite.propagation.gradients import Gradients
@@ -31,3 +32,5 @@ __all__ = [
     "transition_matrix",
     "winner_take_all",
 ]
+
+__getattr__ = renamed(__name__, {"Sweep": "ExcitationPass"})  # deprecated since 0.1

@@ -388,7 +388,7 @@ class Guard:
         begun = _begun(module, self.inputs if isinstance(self.inputs, tuple) else (self.inputs,))
         if begun is None:
             return NumberError(
-                f"{what} would not be finite, although all layers are: numbers on the way down leave the range of "
+                f"{what} would not be finite, although all layers are: numbers of the top-down pass leave the range of "
                 f"their type; {_remedy(module)}"
             )
         layer, kind, where = begun

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.errors import ExciteError
-from excite.readouts.upsample import Mode, checked_map, upsample
+from excite.readouts.overlay import Mode, checked_map, upsample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,5 +145,5 @@ def _ndimage() -> Any:
     try:
         from scipy import ndimage
     except ImportError:
-        raise ExciteError("the regions of a map are told apart with scipy: pip install 'excite[boxes]'") from None
+        raise ExciteError("separate regions of a map need scipy: pip install 'excite[boxes]'") from None
     return ndimage

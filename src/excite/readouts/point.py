@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from excite.readouts.upsample import Mode, checked_map, upsample
+from excite.readouts.overlay import Mode, checked_map, upsample
 
 
 def maximum_point(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> tuple[int, int] | None:

@@ -172,7 +172,7 @@ class LabelsAnswer(BaseModel):
     """Outputs of a classifier."""
 
     model: str
-    count: int = Field(description="How many there are; at most 200 of them are told.")
+    count: int = Field(description="How many there are; at most 200 of them are listed.")
     labels: list[LabelAnswer]
 
 

@@ -170,7 +170,7 @@ def _load(service: Service) -> None:
 
 
 def _print_address(url: str, token: str | None) -> None:
-    secret = " (whoever has this address can ask)" if token else ""
+    secret = " (anyone with this address has access)" if token else ""
     sys.stdout.write(f"excite: open {url}{secret}; Ctrl-C ends it\n")
     sys.stdout.flush()
 

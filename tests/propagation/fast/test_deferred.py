@@ -7,9 +7,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from excite.propagation import ExcitationPass, mwp
-from excite.propagation.fast import kernels
+from excite.propagation.fast import convolution, kernels
 from excite.propagation.fast.carry import Accumulator, Deferred, is_channels_last, materialize
-from excite.propagation.fast.kernels import FastAffine, StridedConvRule, convolve_shifted
+from excite.propagation.fast.convolution import convolve_shifted
+from excite.propagation.fast.kernels import FastAffine, StridedConvRule
 from excite.propagation.graph import nodes_below, rule_of
 from excite.propagation.rules import Affine
 
@@ -91,8 +92,8 @@ def test_deferred_products_give_the_same_map(name, seed, monkeypatch):
 def test_channels_last(name, way, monkeypatch):
     net, x = network(name), pictures()
     wanted = not_deferred(net, x, SIGNALS)
-    monkeypatch.setattr(kernels, "LARGE", 1 if way == "shifted" else 2**30)
-    monkeypatch.setattr(kernels, "LEAST_PACKED", 1)
+    monkeypatch.setattr(convolution, "LARGE", 1 if way == "shifted" else 2**30)
+    monkeypatch.setattr(convolution, "LEAST_PACKED", 1)
     if way == "windows":
         monkeypatch.setattr(kernels, "MANY", 16)
     found = mwp(net.float(), x.float(), SIGNALS.float(), layer="stem", contrastive=True)
@@ -102,7 +103,7 @@ def test_channels_last(name, way, monkeypatch):
 
 def test_shares_are_channels_last_and_maps_are_not(monkeypatch):
     net, x = network("chain").float(), pictures().float()
-    monkeypatch.setattr(kernels, "LEAST_PACKED", 1)
+    monkeypatch.setattr(convolution, "LEAST_PACKED", 1)
     seen = []
     once = FastAffine.backward
 

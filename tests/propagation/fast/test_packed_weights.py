@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from excite.propagation import mwp
-from excite.propagation.fast import kernels
+from excite.propagation.fast import convolution
 from excite.propagation.fast.kernels import PointwiseConvRule
 from excite.propagation.fast.shortcuts import CACHE
 
@@ -38,17 +38,17 @@ def network(kernel):
     return net
 
 
-@pytest.mark.skipif(kernels._REORDER is None or kernels._CONVOLVE is None, reason="this torch has no oneDNN")
+@pytest.mark.skipif(convolution._REORDER is None or convolution._CONVOLVE is None, reason="this torch has no oneDNN")
 @pytest.mark.parametrize("name", KERNELS)
 def test_packed_as_plain(name, monkeypatch):
-    net, used, pack = network(KERNELS[name]), [], kernels.pack
-    monkeypatch.setattr(kernels, "pack", lambda *arguments: used.append(name) or pack(*arguments))
+    net, used, pack = network(KERNELS[name]), [], convolution.pack
+    monkeypatch.setattr(convolution, "pack", lambda *arguments: used.append(name) or pack(*arguments))
     signals = torch.rand(3, 2, 5)
     pictures = [torch.randn(2, 3, 12, 12), torch.randn(2, 3, 15, 13)]  # packed for one size, used for two
     CACHE.clear()
     found = [mwp(net, x, signals, layer="1", contrastive=True) for x in pictures]
     assert bool(used) == ("one place" not in name)  # those read their weights in blocks
-    monkeypatch.setattr(kernels, "can_pack", lambda *_: False)
+    monkeypatch.setattr(convolution, "can_pack", lambda *_: False)
     CACHE.clear()
     for x, maps in zip(pictures, found, strict=True):
         exact = mwp(net.double(), x.double(), signals.double(), layer="1", contrastive=True)
@@ -61,9 +61,9 @@ def test_packed_as_plain(name, monkeypatch):
 
 def test_small_and_exact_weights_are_not_packed():
     x = torch.randn(1, 64, 8, 8)
-    assert not kernels.can_pack(x, torch.randn(4, 64, 3, 3))
-    assert not kernels.can_pack(x, torch.randn(64, 64, 1, 1))
-    assert not kernels.can_pack(x.double(), torch.randn(64, 64, 3, 3).double())
+    assert not convolution.can_pack(x, torch.randn(4, 64, 3, 3))
+    assert not convolution.can_pack(x, torch.randn(64, 64, 1, 1))
+    assert not convolution.can_pack(x.double(), torch.randn(64, 64, 3, 3).double())
 
 
 def test_of_the_cued_channels_only_their_rows_are_read(monkeypatch):

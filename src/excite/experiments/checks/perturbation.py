@@ -18,7 +18,7 @@ from excite.methods.base import blurred
 from excite.metrics.ranking import rank_correlation
 from excite.metrics.removal import area, shares, steps_between
 from excite.metrics.statistics import mean, mean_curve
-from excite.readouts.upsample import upsample
+from excite.readouts.overlay import upsample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

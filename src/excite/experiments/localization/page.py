@@ -116,7 +116,7 @@ def _protocol(run: LocalizationRun) -> Iterator[tuple[str, str]]:
     about = run.about
     width, height = about["canvas"]
     shape = "in its own shape" if about["shape"] == "its own" else str(about["shape"])
-    yield "the network sees", f"each image in one piece, {shape}, and is told what to look for"
+    yield "the network sees", f"each image in one piece, {shape}, with the category as the cue"
     above = f"above {ALPHA} times its mean; the box is then scaled back to the image"
     box = f"the map is stretched to {width} x {height}, and the tightest box goes around all of it that is {above}"
     yield "box", box

@@ -25,7 +25,7 @@ from excite.images import read_image
 from excite.models import Preprocess
 from excite.models.classifier import identity
 from excite.readouts.box import check_components
-from excite.readouts.upsample import upsample
+from excite.readouts.overlay import upsample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from excite.experiments.pointing.scores import PointingRow
     from excite.jobs import Entry
     from excite.models import Classifier
-    from excite.readouts.upsample import Mode
+    from excite.readouts.overlay import Mode
 
 
 @dataclass(frozen=True)
