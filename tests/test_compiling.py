@@ -141,7 +141,7 @@ def test_mistakes_are_told_in_words(classifier, picture, monkeypatch):
     with pytest.raises(LayerError, match="nowhere"):
         excite.compile(classifier, layer="nowhere", size=SIZE)
     wide = excite.wrap(network(), preprocess=Preprocess(16), layer="1")
-    with pytest.raises(ModelError, match=r"preprocessed to 21 x 16 is not served .* 16 x 16 only: compile it with size="):
+    with pytest.raises(ModelError, match=r"to 21 x 16 is not served .* 16 x 16 only: compile it with size="):
         excite.compile(wide, size=SIZE).attend(picture, 0)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ModelError, match=r"pip install 'excite\[onnx\]'"):

@@ -136,3 +136,14 @@ def test_threads_may_ask(classifier):
         thread.join()
     for k, name in enumerate(concepts):
         same(found[k], expected[name])
+
+
+def test_old_names_work_for_one_version(classifier):
+    with pytest.warns(DeprecationWarning, match=r"excite\.Memory is now excite\.SessionCache"):
+        cache = excite.Memory(classifier)
+    with pytest.warns(DeprecationWarning, match="is now SessionCache.runs"):
+        assert cache.looks == 0
+    with pytest.warns(DeprecationWarning, match="is now excite.propagation.ExcitationPass"):
+        assert excite.propagation.Sweep is excite.propagation.ExcitationPass
+    with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
+        excite.Nonsense  # noqa: B018 - the access is what is tested

@@ -90,5 +90,5 @@ def test_runs_and_shows_its_maps(tmp_path):
         (source,) = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', found[name]["text/html"])
         assert contrast_of(source) > 20, name
         assert re.search(r'alt="\w[^"]+"', found[name]["text/html"]), name
-    assert "the network looked 1 time" in found["memory"]["text/plain"]
+    assert "the network ran 1 time" in found["memory"]["text/plain"]
     assert "0.8000, 0.2000, 0.0000" in found["walks"]["text/plain"]

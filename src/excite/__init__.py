@@ -46,4 +46,4 @@ __all__ = [
     "wrap",
 ]
 
-__getattr__ = _renamed(__name__, {"Memory": "SessionCache"})  # deprecated since 0.1
+__getattr__ = _renamed(__name__, {"Memory": "SessionCache"})  # deprecated since 0.2

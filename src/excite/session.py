@@ -428,6 +428,12 @@ class SessionCache:
         """The bytes that the kept forward passes hold."""
         return self._sessions.size
 
+    @property
+    def looks(self) -> int:
+        """Deprecated since 0.2: use `runs` instead."""
+        warnings.warn("SessionCache.looks is now SessionCache.runs", DeprecationWarning, stacklevel=2)
+        return self.runs
+
     def __len__(self) -> int:
         return len(self._sessions)
 

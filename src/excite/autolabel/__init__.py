@@ -6,6 +6,6 @@ from excite.errors import renamed
 
 __all__ = ["FORMATS", "AutoLabeler", "BoxQuery", "Detection", "Document", "ImageDetections", "find_format"]
 
-__getattr__ = renamed(  # deprecated since 0.1
+__getattr__ = renamed(  # deprecated since 0.2
     __name__, {"Boxing": "AutoLabeler", "Question": "BoxQuery", "Found": "Detection", "Boxed": "ImageDetections"}
 )

@@ -7,6 +7,6 @@ from excite.grounding.scoring import Scorer
 
 __all__ = ["Grounded", "GroundingSession", "PhraseMap", "PhraseSession", "Region", "Scorer", "ground", "map_phrases"]
 
-__getattr__ = renamed(  # deprecated since 0.1
+__getattr__ = renamed(  # deprecated since 0.2
     __name__, {"Gaze": "PhraseSession", "Study": "GroundingSession", "gaze": "map_phrases"}
 )

@@ -52,11 +52,11 @@ def contrasted(make: Make) -> Make:
     return difference
 
 
-def _largest_magnitude(way: Variant) -> Make:
+def _largest_magnitude(variant: Variant) -> Make:
     """The largest magnitude over channels, smoothed."""
 
     def make(gradients: Gradients, signal: Tensor, layers: Sequence[str]) -> Maps:
-        arrived = gradients.down(signal, way, layers=layers)
+        arrived = gradients.down(signal, variant, layers=layers)
         return {layer: blurred(values.abs().amax(dim=1)) for layer, values in arrived.items()}
 
     return make

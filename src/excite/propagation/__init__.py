@@ -33,4 +33,4 @@ __all__ = [
     "winner_take_all",
 ]
 
-__getattr__ = renamed(__name__, {"Sweep": "ExcitationPass"})  # deprecated since 0.1
+__getattr__ = renamed(__name__, {"Sweep": "ExcitationPass"})  # deprecated since 0.2
