@@ -143,7 +143,7 @@ CHECKPOINT = (b"weight.", b"speed.", b"F32", b"losses", b"facts", b"data_offsets
 
 READERS = (
     Reader("shard", "excite.tags.images.shards.make_index", "pics.tar", _shards, _shard, "tar"),
-    Reader("shard images", "excite.tags.images.Shards", "pics.tar", _shard_pictures, _shard, "tar"),
+    Reader("shard pictures", "excite.tags.images.Shards", "pics.tar", _shard_pictures, _shard, "tar"),
     Reader("shard index", "excite.tags.images.shards.read_index", "pics.tar.index", _index, _index_bytes),
     Reader(
         "survey",

@@ -127,7 +127,7 @@ READERS = (
     _phrased("COCO captions", "annotations/captions_val2017.json", "val2017", json.dumps(CAPTIONS), _captions, "json"),
     _phrased("RefCOCO lines", "val.jsonl", "val", REFERRING, _referring, "json lines"),
     Reader(
-        "RefCOCO image",
+        "RefCOCO picture",
         "excite.datasets.phrase_formats.open_phrases",
         "set/images/a.png",
         _phrases("val"),

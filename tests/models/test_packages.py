@@ -19,7 +19,7 @@ except (IndexError, RuntimeError):
 """
 FIND = """
 import warnings
-from excite.models import packages
+from excite.models import sources as packages
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     print(packages.timm_models().__name__, packages.torchvision_models().__name__, packages.timm_models().__name__)

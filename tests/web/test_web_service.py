@@ -112,12 +112,12 @@ def test_a_gate_lets_so_many_through_and_has_so_many_wait():
 
 class TestService:
     def test_the_network_looks_once(self, service, upload):
-        memory = service.served_model().cache
-        looks = memory.looks
+        cache = service.served_model().cache
+        runs = cache.runs
         found = service.findings(upload)
         service.attend(upload, [found[0].concept])
         service.attend(upload, ["spoon", "table"])
-        assert memory.looks == looks + 1
+        assert cache.runs == runs + 1
         assert len({one.concept for one in found}) == 10
         assert found[0].concept == "cup"
 
