@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 MASKS = (
+    (r"/[\w./+-]*/site-packages/", "<site-packages>/"),
     (r"\(\d+ s\)", "(<time>)"),
     (r"\b\d{19}\b", "<nanoseconds>"),
     (r"\b20\d\d-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?)?", "<date>"),
