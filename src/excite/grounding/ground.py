@@ -12,12 +12,10 @@ import torch
 
 from excite.errors import ConceptError, DataError, ExciteError
 from excite.grounding.phrase_maps import SIDE, PhraseSession
-from excite.grounding.proposals import Proposals, find_proposer
 from excite.grounding.scoring import TRUST, Scorer
 from excite.images import read_image
 from excite.methods import find_method
 from excite.readouts.figure import percent
-from excite.readouts.grounded_figure import Told, WordMap, grounded_figure
 from excite.readouts.notebook import shown_html
 from excite.vocabulary import read_phrase
 from excite.vocabulary.phrases import tokens_of
@@ -29,9 +27,9 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.grounding.phrase_maps import PhraseMap
-    from excite.grounding.proposals import Source
+    from excite.grounding.proposals import Proposals, Source
     from excite.models import Classifier
-    from excite.readouts.grounded_figure import Box
+    from excite.readouts.grounded_figure import Box, WordMap
     from excite.session import ImageSource
     from excite.vocabulary import ColourWord, PlaceWord, Reading
 
@@ -81,6 +79,8 @@ class Grounded:
         Raises:
             ExciteError: the maps carry no image, or the width is too small.
         """
+        from excite.readouts.grounded_figure import Told, grounded_figure
+
         reading, picture = self.map.reading, self.map.words[0].image
         if picture is None:
             raise ExciteError(f"the maps of {self.phrase!r} carry no image to draw on: ask excite.ground for them.")
@@ -247,6 +247,8 @@ def _checked(phrases: Sequence[str]) -> Sequence[str]:
 
 def _proposals(wanted: str | Path | Source | Proposals, picture: Image.Image, image: ImageSource) -> Proposals:
     """The candidates of an image from any kind of source."""
+    from excite.grounding.proposals import Proposals, find_proposer
+
     if isinstance(wanted, Proposals):
         if wanted.size != picture.size:
             raise DataError(
@@ -282,6 +284,8 @@ def as_map(grounded: Grounded) -> AttentionMap:
 
 def _word_maps(reading: Reading, maps: Sequence[AttentionMap]) -> list[WordMap]:
     """One map for each concept: two words of the same concept share one."""
+    from excite.readouts.grounded_figure import WordMap
+
     if not reading.words:
         return [WordMap(one.concept, one.values, percent(one.probability)) for one in maps]
     found = {word.concept: one for word, one in zip(reading.words, maps, strict=True)}
