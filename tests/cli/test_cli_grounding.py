@@ -11,7 +11,7 @@ from described import around, make_rec, pictures, write_proposals
 from PIL import Image
 
 from excite.datasets.flickr30k import GROUPS
-from excite.experiments.base import GROUNDING_METHODS
+from excite.experiments import GROUNDING_METHODS
 
 TABLES = ("rows.json", "rows.csv", "curves.csv", "table.md")
 MEASURES = ("r1", "r5", "r10", "map_group", "map_phrase", "pointing")

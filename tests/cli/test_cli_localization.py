@@ -10,7 +10,7 @@ import pytest
 from annotated import make_imagenet, picture, scenes, voc_object
 from processes import check_killed_again_and_again
 
-from excite.experiments.base import LOCALIZATION_METHODS
+from excite.experiments import LOCALIZATION_METHODS
 from excite.experiments.localization.scores import RULES
 from excite.methods import METHODS
 

@@ -6,24 +6,19 @@ import glob
 import hashlib
 import json
 import os
-import re
-import unicodedata
-from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
-
 from excite import __version__
 from excite.api import attend
 from excite.attention import compare
 from excite.errors import ConceptError, ExciteError, ImageError, MethodError
 from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image
-from excite.io.files import atomic_write, save_npy
+from excite.io.drawn import draw, file_names, is_drawn, map_names
+from excite.io.files import save_npy
 from excite.jobs import Executor, open_results
 from excite.jobs.loop import answered
 from excite.methods import find_method
@@ -33,7 +28,6 @@ from excite.readouts.box import DEFAULT_ALPHA, checked_alpha
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from excite.attention import AttentionMap
     from excite.jobs import Entry
     from excite.models import Classifier
 
@@ -257,64 +251,3 @@ def _photos(pattern: str, patterns: Sequence[str], out: Path) -> list[Path]:
     if not photos:
         raise ImageError(f"no images found for {pattern!r} but those that excite itself has drawn")
     return photos
-
-
-# Files that excite draws are marked, so that no other file is overwritten.
-
-
-def draw(picture: Image.Image, path: Path) -> Path:
-    """Write an image as a PNG that is marked as drawn by excite; level 3 is quicker than the default 6 and as small."""
-    if path.exists() and not is_drawn(path):
-        raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")
-    about = PngInfo()
-    about.add_text("Software", "excite")
-    return atomic_write(path, lambda file: picture.save(file, format="PNG", pnginfo=about, compress_level=3))
-
-
-def is_drawn(photo: Path) -> bool:
-    """Whether a file is a PNG drawn by excite."""
-    try:
-        with Image.open(photo, formats=["PNG"]) as picture:
-            return picture.info.get("Software") == "excite"
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
-        return False
-
-
-# Unique file names.
-
-LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file name, which may have 255 in all
-
-
-def file_names(photos: Sequence[Path]) -> dict[Path, str]:
-    """A unique stem for each image's files: its own, with as much of its path as is needed."""
-    for describe in (lambda path: path.stem, lambda path: str(path.with_suffix("")), str):
-        names = {photo: slug(describe(photo), LONGEST_PICTURE) for photo in photos}
-        if len({name.casefold() for name in names.values()}) == len(photos):
-            return names
-    return {photo: f"{slug(photo.stem, LONGEST_PICTURE)}-{number}" for number, photo in enumerate(photos, 1)}
-
-
-def map_names(name: str, maps: Sequence[AttentionMap]) -> list[str]:
-    """A unique file name for each map: image, concept, and layer, unit or number where needed, with dots between."""
-    names = [f"{name}.{slug(found.concept, LONGEST_CONCEPT)}" for found in maps]
-    if len({found.layer for found in maps}) > 1:
-        names = [f"{each}.{slug(found.layer, LONGEST_LAYER)}" for each, found in zip(names, maps, strict=True)]
-    units = [found.units[0] if len(found.units) == 1 else "all" for found in maps]
-    for suffixes in (units, range(1, len(maps) + 1)):
-        counts = Counter(each.casefold() for each in names)
-        names = [
-            each if counts[each.casefold()] == 1 else f"{each}.{suffix}"
-            for each, suffix in zip(names, suffixes, strict=True)
-        ]
-    return names
-
-
-def slug(text: str, most: int) -> str:
-    """The words of a text with - between them, at most ``most`` bytes: no dots, slashes or blanks.
-
-    Example:
-        >>> slug("photos/a b.jpg", 100)
-        'photos-a-b-jpg'
-    """
-    words = re.sub(r"\W+", "-", unicodedata.normalize("NFC", text)).strip("-")
-    return words.encode()[:most].decode(errors="ignore").strip("-") or "picture"

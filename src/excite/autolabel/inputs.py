@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from excite.autolabel.batch import slug, split_arguments
+from excite.autolabel.batch import split_arguments
 from excite.errors import ConceptError, ImageError
+from excite.io.drawn import slug
 from excite.vocabulary.labels import fold, listed
 
 if TYPE_CHECKING:

@@ -158,8 +158,8 @@ def _is_picture(out: Path) -> bool:
 
 def _draw(grounded: Sequence[Grounded], photo: Path, out: Path) -> list[str]:
     """Draw each phrase; return the files."""
-    from excite.autolabel.batch import draw, file_names, map_names
     from excite.grounding.ground import as_map
+    from excite.io.drawn import draw, file_names, map_names
 
     names = map_names(file_names([photo])[photo], [as_map(one) for one in grounded])
     files = [out] if _is_picture(out) else [out / f"{name}.png" for name in names]

@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from excite.models import Classifier
     from excite.vocabulary import Concept
 
-# The default methods of each experiment; here, so that commands can list them without heavy imports
-POINTING_METHODS = "excite,c-mwp,mwp,center"
-GROUNDING_METHODS = "excite,c-mwp,mwp,grad,guided,cam,center"  # not lrp, which is slow
-LOCALIZATION_METHODS = "grad,deconv,lrp,cam,grad-cam,mwp,c-mwp,extent"
-
-HELD_OUT = 0.2
-"""The share of the images on which thresholds are chosen."""
 
 MethodLayer = tuple[str, str]
 """A method and the layer at which it is read."""

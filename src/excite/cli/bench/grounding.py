@@ -31,7 +31,7 @@ from excite.cli.options import (
     executor_of,
     load_all,
 )
-from excite.experiments.base import GROUNDING_METHODS, HELD_OUT
+from excite.experiments import GROUNDING_METHODS, HELD_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,7 +31,7 @@ from excite.cli.options import (
     executor_of,
     load_all,
 )
-from excite.experiments.base import HELD_OUT, LOCALIZATION_METHODS
+from excite.experiments import HELD_OUT, LOCALIZATION_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

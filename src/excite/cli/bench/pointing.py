@@ -31,7 +31,7 @@ from excite.cli.options import (
     executor_of,
     load_all,
 )
-from excite.experiments.base import POINTING_METHODS
+from excite.experiments import POINTING_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,15 +17,8 @@ from typing import TYPE_CHECKING, Any
 from excite.datasets.base import read_lines, read_text
 from excite.datasets.sample import FARTHEST
 from excite.errors import DataError
-from excite.experiments.base import (
-    GROUNDING_METHODS,
-    HELD_OUT,
-    ExperimentRun,
-    checked_share,
-    held_out,
-    image_records,
-    selected,
-)
+from excite.experiments import GROUNDING_METHODS, HELD_OUT
+from excite.experiments.base import ExperimentRun, checked_share, held_out, image_records, selected
 from excite.experiments.grounding.measure import (
     GAMMAS,
     OWN,

@@ -18,7 +18,8 @@ import numpy as np
 from PIL import Image
 
 from excite import __version__
-from excite.experiments.base import HELD_OUT, LOCALIZATION_METHODS, Comparison, checked_share, held_out
+from excite.experiments import HELD_OUT, LOCALIZATION_METHODS
+from excite.experiments.base import Comparison, checked_share, held_out
 from excite.experiments.localization.scores import RULES, LocalizationRun, boxes_of, overlaps_of, tally
 from excite.experiments.readable_layers import all_maps
 from excite.images import read_image

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from excite import __version__
 from excite.datasets.difficult import is_difficult
 from excite.errors import DataError
-from excite.experiments.base import POINTING_METHODS, Comparison
+from excite.experiments import POINTING_METHODS
+from excite.experiments.base import Comparison
 from excite.experiments.pointing.scores import PointingRun, tally
 from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
