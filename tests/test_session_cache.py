@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import excite
+from excite import autolabel, grounding
 from excite.errors import ConceptError, ExciteError
 
 
@@ -145,5 +146,9 @@ def test_old_names_work_for_one_version(classifier):
         assert cache.looks == 0
     with pytest.warns(DeprecationWarning, match="is now excite.propagation.ExcitationPass"):
         assert excite.propagation.Sweep is excite.propagation.ExcitationPass
+    with pytest.warns(DeprecationWarning, match="is now excite.autolabel.AutoLabeler"):
+        assert autolabel.Boxing is autolabel.AutoLabeler
+    with pytest.warns(DeprecationWarning, match="is now excite.grounding.map_phrases"):
+        assert grounding.gaze is grounding.map_phrases
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
         excite.Nonsense  # noqa: B018 - the access is what is tested

@@ -143,9 +143,7 @@ class ExcitationPass:
         edges = start.edges
         key = (*layers, *edges)
         if key not in self._subgraphs:
-            probes = []
-            for layer in layers:
-                probes.append(self.readings[layer].probe)  # noqa: PERF401 - a comprehension would be one more frame
+            probes = [self.readings[layer].probe for layer in layers]
             self._subgraphs[key] = Subgraph(edges, probes)
         return self._subgraphs[key]
 
