@@ -128,7 +128,7 @@ def _details(run: GroundingRun) -> Iterator[tuple[str, str]]:
     """The facts of one network."""
     about = run.about
     small = run.shared[0].small
-    yield "pictures", f"{about['pictures']} asked for, {about['reported']} reported on"
+    yield "images", f"{about['pictures']} asked for, {about['reported']} reported on"
     yield "phrases", f"{about['phrases']}, {0 if small is None else small.phrases} of them small"
     data = [f"{why}: {count}" for why, count in about["left_out"]["data"].items()]
     yield "left out of the data", html.lines_or_nothing(data)

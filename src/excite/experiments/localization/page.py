@@ -130,7 +130,7 @@ def _details(run: LocalizationRun) -> Iterator[tuple[str, str]]:
     """The facts of one network."""
     about = run.about
     chosen_on = len(run.records) - len(run.reported)
-    yield "pictures", f"{about['pictures']} asked for, {len(run.records)} measured"
+    yield "images", f"{about['pictures']} asked for, {len(run.records)} measured"
     drawn = f"{about['held_out']:.0%}, drawn by the seed {about['seed']}"
     yield "held out", f"{chosen_on} only chose thresholds ({drawn}); all numbers are of the other {len(run.reported)}"
     yield "pairs", f"{run.rows[0].error.total} of an image and a category in it are reported on"

@@ -120,7 +120,7 @@ def _details(run: PointingRun) -> Iterator[tuple[str, str]]:
     """The facts of one network."""
     about, row = run.about, run.rows[0]
     hard = 0 if row.difficult is None else row.difficult.pairs
-    yield "pictures", f"{about['pictures']} asked for, {len(run.records)} played"
+    yield "images", f"{about['pictures']} asked for, {len(run.records)} played"
     yield "pairs", f"{row.all.pairs} of an image and a category in it, {hard} of them Difficult"
     yield "signal", f"starts from what the network says of {about['output']}"
     yield "left out", html.lines_or_nothing(left_out_lines(about["left_out"]))
