@@ -18,7 +18,7 @@ from excite.io.fetch import cache_folder
 from excite.methods import find_method
 from excite.models import Preprocess
 from excite.models.classifier import identity
-from excite.propagation.signals import signals_at
+from excite.propagation.excitation_pass import signals_at
 from excite.session import Session, as_list, recommended_layers, weight_versions
 
 if TYPE_CHECKING:

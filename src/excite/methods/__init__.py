@@ -9,7 +9,7 @@ from excite.methods.cam import C_CAM, CAM, CENTER, GRAD_CAM
 from excite.methods.excitation import C_MWP, C_MWP_NO_NORM, C_MWP_POST_NORM, EXCITE, MWP
 from excite.methods.extent import EXTENT
 from excite.methods.gradient import C_DECONV, C_GRAD, C_GUIDED, DECONV, GRAD, GUIDED, LRP, LRP_EPSILON
-from excite.propagation.signals import Units
+from excite.propagation.excitation_pass import Units
 
 __all__ = ["METHODS", "Forward", "Method", "Units", "find_method"]
 

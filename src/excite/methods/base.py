@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from excite.propagation import ExcitationPass, Gradients
-    from excite.propagation.signals import Units
+    from excite.propagation.excitation_pass import Units
 
 Place = Literal["layer", "input", "top", "joint"]
 Forward = Literal["excitation", "gradients"]

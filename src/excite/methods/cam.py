@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from excite.propagation.excitation_pass import Units
     from excite.propagation.gradients import Gradients
-    from excite.propagation.signals import Units
 
 SAME = 1e-3  # how far, in parts of its largest value, a gradient may be from a product and still count as one
 

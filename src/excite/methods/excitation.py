@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from excite.methods.base import Maps, Method, Passes, normalised, resized
-from excite.propagation.signals import Units, signals_at
+from excite.propagation.excitation_pass import Units, signals_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

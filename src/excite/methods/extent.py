@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from excite.methods.base import Maps, Method, Passes, largest_region, resized
 from excite.methods.excitation import LARGER
-from excite.propagation.signals import Units, signals_at
+from excite.propagation.excitation_pass import Units, signals_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

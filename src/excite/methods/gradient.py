@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from excite.methods.base import Maps, Method, Passes, blurred, normalised
-from excite.propagation.signals import Units, signals_at
+from excite.propagation.excitation_pass import Units, signals_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from excite.errors import ImageError, ModelError
 from excite.models.head import DRY_BATCH, Counting, Head, HeadCall, Key, Window, head_of
-from excite.propagation.mode import operation_name
+from excite.propagation.graph import operation_name
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import main_output, plain_network
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from excite.errors import ModelError
-from excite.propagation.mode import WRITING, operation_name, running_module
+from excite.propagation.graph import WRITING, operation_name, running_module
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import as_found, main_output
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from excite.propagation.mode import WRITING, operation_name
+from excite.propagation.graph import WRITING, operation_name
 from excite.propagation.provenance import tensors_in
 
 if TYPE_CHECKING:

@@ -1,10 +1,9 @@
 """The mechanism: Excitation Backprop for any network in plain PyTorch. `docs/mechanism.md` leads through it."""
 
 from excite.errors import renamed
-from excite.propagation.excitation_pass import ExcitationPass
+from excite.propagation.excitation_pass import ExcitationPass, held_bytes, prior
 from excite.propagation.fast import plain_kernels
 from excite.propagation.gradients import Gradients
-from excite.propagation.graph import held_bytes
 from excite.propagation.markov import (
     AbsorbingChain,
     Walks,
@@ -15,7 +14,6 @@ from excite.propagation.markov import (
 )
 from excite.propagation.mwp import mwp
 from excite.propagation.operations import OPERATIONS
-from excite.propagation.signals import prior
 
 __all__ = [
     "OPERATIONS",

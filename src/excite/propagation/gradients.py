@@ -30,12 +30,12 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import LayerError, MethodError, NoRuleError
+from excite.propagation.excitation_pass import check_shape
 from excite.propagation.graph import copies, hidden, node_name, nodes_below, refusal, rule_of
 from excite.propagation.mode import map_tensors
 from excite.propagation.operations import NODES, OPERATIONS, Operation, main_and_gate
 from excite.propagation.provenance import Provenance, is_above_tap, provenance_of, set_provenance
 from excite.propagation.rules import Rule, Shares
-from excite.propagation.signals import check_shape
 from excite.propagation.taps import Guard, forward_pass, unread
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class Gradients:
 
     def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str]) -> None:
         self._switch = Switch()
-        self._traced, readings = forward_pass(module, inputs, layers, _operations(self._switch))
+        operations = _operations(self._switch)
+        self._traced, readings = forward_pass(module, inputs, layers, operations)
         self.output = self._traced.detach()
         guard = Guard(module, inputs)
         guard.check_output(self.output)
@@ -85,7 +86,7 @@ class Gradients:
         reached = {getattr(node, "variable", None) for node in nodes_below(self._traced.grad_fn)}
         for layer, probe in self._probes.items():
             if probe not in reached:
-                raise unread(layer)
+                raise unread(module, inputs, layer, operations)
         self._checked: set[Variant] = set()
 
     @property

@@ -7,9 +7,11 @@ our rules, or it copies values. Anything else would give wrong maps without noti
 
 from __future__ import annotations
 
+import inspect
 import math
 import weakref
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import filterfalse
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,6 @@ from excite.propagation.rules import Affine, Refused, Rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from torch import nn
     from torch.autograd.graph import GradientEdge
 
     from excite.propagation.mode import Call
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     Observer = Callable[[Any, Sequence[Tensor], Shares], None]
 
 __all__ = [
-    "CopyOnWrite", "Saved", "Subgraph", "carry", "check", "copies", "down", "held_bytes", "hidden", "is_exchangeable",
-    "memory_of", "name_unruled", "node_name", "nodes_below", "outputs_of", "refusal", "rule_of", "top_of"]  # fmt: skip
+    "WRITING", "CopyOnWrite", "Saved", "Subgraph", "carry", "check", "copies", "down", "has_memory", "hidden", "hide",
+    "is_exchangeable", "memory_of", "name_unruled", "node_name", "nodes_below", "outputs_of", "refusal", "rule_of",
+    "running_module", "top_of", "trust"]  # fmt: skip
 
 _UNLISTED = Operation()
 
@@ -65,7 +67,34 @@ def copies(node: Any) -> bool:
     """Whether the gradient of a node is its transition matrix: by its rule, or because it copies values."""
     if isinstance(node, BackwardCFunction):  # written in Python: ours has a rule, any other is unknown
         return rule_of(node) is not None
-    return NODES.get(node_name(node), _UNLISTED).copies
+    name = node_name(node)
+    if name == "IndexPut" and node._saved_accumulate:  # noqa: SLF001 - torch has no public way to ask
+        return False
+    if name == "CopySlices" and "excite copies" not in node.metadata:  # what it writes to the slice is hidden in it
+        return False
+    return NODES.get(name, _UNLISTED).copies
+
+
+def trust(written: Tensor) -> None:
+    """Record that the in-place call behind ``written`` has copied values."""
+    base = written._base if written._is_view() else written  # noqa: SLF001 - they have no public names
+    node: Any = None if base is None else base.grad_fn
+    if node is not None and node_name(node) == "CopySlices":
+        node.metadata["excite copies"] = True
+
+
+def hide(node: Any, *, unless_plain: bool) -> None:
+    """Record that no call was seen that made a node.
+
+    ``unless_plain``: it may copy values of which nothing is known that would be lost.
+    """
+    rules = filter(None, map(rule_of, nodes_below(node, below=_until_rules)))
+    if not unless_plain or not all(rule.plain for rule in rules):
+        node.metadata["excite hidden"] = hidden(type(node).__name__)
+
+
+def _until_rules(node: Any) -> list[Any]:
+    return [] if rule_of(node) is not None else [child for child, _ in node.next_functions]
 
 
 def nodes_below(
@@ -89,6 +118,43 @@ def nodes_below(
             waiting.append(child)
 
 
+# --- names of operations --------------------------------------------------------------------------------------------
+
+# What Python calls to make a number of a tensor; not to be mistaken for x.float().
+_CONVERTING = frozenset("__float__ __int__ __bool__ __index__ __complex__ __array__ __invert__ __len__".split())
+# In-place calls that autograd itself handles: they copy values or change only the shape.
+WRITING = frozenset("copy_ zero_ fill_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ __setitem__ data=".split())
+
+
+@cache
+def operation_name(function: Callable[..., Any]) -> str:
+    """One name for all spellings of an operation: ``x += y``, ``x.add_(y)`` and ``torch.add(x, y)`` are ``add``."""
+    name: str = function.__name__
+    if name == "__get__":  # a property, such as x.data
+        return str(function.__self__.__name__)  # type: ignore[attr-defined]  # a slot of a property
+    if name == "__set__":
+        return f"{function.__self__.__name__}="  # type: ignore[attr-defined]  # as above
+    if name in WRITING or name in _CONVERTING or name == "requires_grad_":
+        return name
+    if name.startswith("__i") and name.endswith("__"):
+        name = name[3:-2]
+    name = name.strip("_")
+    synonyms = {"truediv": "div", "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub"}
+    return synonyms.get(name, name)
+
+
+@cache
+def inplace_position(function: Callable[..., Any]) -> int | None:
+    """Where the ``inplace`` flag of a function stands; 0: it always works in place; None: never."""
+    if function.__name__.endswith("_") and not function.__name__.endswith("__"):
+        return 0
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # built in, without a readable signature: those say it in their name
+        return None
+    return names.index("inplace") if "inplace" in names else None
+
+
 # --- checks --------------------------------------------------------------------------------------------------------
 
 
@@ -101,6 +167,8 @@ def check(output: Tensor) -> set[Tensor]:
             raise NoRuleError(rule.message)
         if rule is None and not copies(node):
             raise NoRuleError(node.metadata.get("excite") or hidden(type(node).__name__))
+        if "excite hidden" in node.metadata:
+            raise NoRuleError(node.metadata["excite hidden"])
         if hasattr(node, "variable"):  # a leaf of autograd's graph
             reached.add(node.variable)
     return reached
@@ -139,6 +207,8 @@ def name_unruled(result: Tensor, call: Call) -> None:
         if is_above_tap(tensor):
             origins.add(tensor.grad_fn)
     for node in nodes_below(result.grad_fn, origins):
+        if call.operation.copies:
+            node.metadata["excite copies"] = True
         if not copies(node) and "excite" not in node.metadata:
             node.metadata["excite"] = refusal(call.name, call.mode.module_name())
 
@@ -151,6 +221,18 @@ def refusal(operation: str, module: str, reason: str = "") -> str:
         f"no top-down rule for {operation!r}, {place}{because}: read a layer above it, write it with operations that "
         f"have a rule, or add one to excite.propagation.OPERATIONS[{operation!r}] (docs/add-a-rule.md)"
     )
+
+
+def running_module(names: Mapping[int, str]) -> str:
+    """The name of the module whose code is running (``names`` by id), read off the stack so that no hook is needed."""
+    frame = inspect.currentframe()
+    frame = frame and frame.f_back  # a frame that refers to itself would keep alive all that its callers hold
+    while frame is not None:
+        running = id(frame.f_locals.get("self"))
+        if running in names:
+            return names[running]
+        frame = frame.f_back
+    return ""
 
 
 def hidden(node: str) -> str:
@@ -260,11 +342,23 @@ def down(node: Any, arrived: Mapping[int, Tensor], rule: Rule | None) -> Shares:
             arrived[output][k] if output in arrived else torch.zeros(meta.shape, dtype=meta.dtype, device=meta.device)
             for output, meta in enumerate(outputs)
         )
-        shares = node(*signals)
-        each.append(shares if isinstance(shares, tuple) else (shares,))
+        try:
+            shares = node(*signals)
+        except RuntimeError as error:  # hidden code has overwritten what the node saved
+            raise NoRuleError(hidden(type(node).__name__)) from error
+        shares = shares if isinstance(shares, tuple) else (shares,)
+        each.append(tuple(map(_fitting, shares, node.next_functions)))
     if len(each) == 1:
         return tuple(None if share is None else share[None] for share in each[0])
     return tuple(None if shares[0] is None else torch.stack(shares) for shares in zip(*each, strict=True))
+
+
+def _fitting(share: Tensor | None, child: tuple[Any, int]) -> Tensor | None:
+    """The share of a child that was broadcast, summed to its shape (autograd's engine does that between nodes)."""
+    if share is None or child[0] is None:
+        return share
+    shape = outputs_of(child[0])[child[1]].shape
+    return share if share.shape == shape else share.sum_to_size(shape)
 
 
 # --- what the graph saves ------------------------------------------------------------------------------------------
@@ -299,7 +393,7 @@ class CopyOnWrite:
     def keep(self, tensor: Tensor) -> Saved:
         """The present content of ``tensor``; the same object for the same view of the same memory."""
         here = self._saved.setdefault(memory_of(tensor), [])
-        if is_concrete():
+        if is_concrete() and has_memory(tensor):
             for reference in here:
                 saved = reference()
                 if (
@@ -352,61 +446,14 @@ def is_exchangeable(mine: Tensor, other: Tensor) -> bool:
     )
 
 
+def has_memory(tensor: Tensor) -> bool:
+    """Whether a tensor has memory of its own: not if it is sparse, mkldnn, or wrapped by ``torch.func``."""
+    return tensor.layout is torch.strided and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001 - no public name
+
+
 def memory_of(tensor: Tensor) -> int:
     """The address of a tensor's memory; while a graph is traced it has none, only an owner."""
+    if not has_memory(tensor):
+        return 0
     storage = tensor.untyped_storage()
     return storage.data_ptr() if is_concrete() else storage._cdata  # noqa: SLF001 - it has no public name
-
-
-def held_bytes(module: nn.Module, passes: Iterable[Any]) -> int:
-    """The bytes of all tensors that forward passes of a network hold, each memory counted once.
-
-    Without the network's own tensors, and without what is cached of its weights for all images.
-
-    Args:
-        module: the network.
-        passes: each an `ExcitationPass` or `Gradients` of it.
-
-    Example:
-        >>> from excite.propagation import ExcitationPass
-        >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2)).eval()
-        >>> 0 < held_bytes(net, [ExcitationPass(net, torch.ones(1, 2), ["1"])]) < 1000
-        True
-    """
-    from excite.propagation.fast.shortcuts import CACHE
-
-    found: list[Tensor] = []
-    seen: set[int] = set()
-    for each in passes:
-        found.append(each.output)
-        for node in nodes_below(each.top):
-            _collect(rule_of(node), found, seen)
-            for name in dir(node):
-                if name == "variable" or name.startswith("_saved_"):
-                    _collect(getattr(node, name), found, seen)
-    known = {
-        memory_of(each) for each in (*module.parameters(), *module.buffers(), *CACHE.parts()) if not each.is_mkldnn
-    }
-    sizes = {memory_of(each): each.untyped_storage().nbytes() for each in found if not each.is_mkldnn}
-    return sum(size for memory, size in sizes.items() if memory not in known)
-
-
-def _collect(value: Any, found: list[Tensor], seen: set[int]) -> None:
-    """All tensors that a value refers to through its attributes, lists, dicts and closures."""
-    if isinstance(value, Tensor):
-        found.append(value)
-        return
-    if value is None or isinstance(value, (str, int, float, bool, type)) or id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, dict):
-        parts: Iterable[Any] = value.values()
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        parts = value
-    elif callable(value) and getattr(value, "__closure__", None):
-        parts = [cell.cell_contents for cell in value.__closure__ or ()]
-    else:
-        slots = (getattr(value, name, None) for name in getattr(type(value), "__slots__", ()) if name != "__weakref__")
-        parts = [*getattr(value, "__dict__", {}).values(), *slots]
-    for part in parts:
-        _collect(part, found, seen)

@@ -25,11 +25,10 @@ import numpy as np
 import torch
 
 from excite.errors import SignalError, SizeError
-from excite.propagation.excitation_pass import ExcitationPass
+from excite.propagation.excitation_pass import ExcitationPass, as_signal
 from excite.propagation.fast.kernels import FastAffine
 from excite.propagation.graph import Subgraph, down, outputs_of
 from excite.propagation.rules import Tap
-from excite.propagation.signals import as_signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,18 +7,26 @@ such call, with the ways in which a handler can answer it.
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
+from excite.errors import NoRuleError
 from excite.propagation.fast import choose, constants
-from excite.propagation.graph import CopyOnWrite, is_exchangeable, memory_of, name_unruled, refusal
+from excite.propagation.graph import (
+    WRITING,
+    CopyOnWrite,
+    inplace_position,
+    is_exchangeable,
+    name_unruled,
+    operation_name,
+    refusal,
+    running_module,
+)
 from excite.propagation.operations import Operation
 from excite.propagation.provenance import (
     UNKNOWN,
@@ -33,17 +41,25 @@ from excite.propagation.provenance import (
     tensors_in,
 )
 from excite.propagation.rules import Pass, Refused, Rule, SignRouter, apply, version_of
+from excite.propagation.taint import (
+    Severed,
+    Taint,
+    blame,
+    is_choice,
+    is_ordinary,
+    only_selects,
+    origin_of,
+    refuse,
+    run_unusual,
+    sever,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["WRITING", "Call", "RuleMode", "map_tensors", "operation_name", "run_below"]
+__all__ = ["Call", "RuleMode", "map_tensors", "run_below"]
 
-# What Python calls to make a number of a tensor; not to be mistaken for x.float().
-_CONVERTING = frozenset("__float__ __int__ __bool__ __index__ __complex__ __array__ __invert__ __len__".split())
 _SUBJECTS = ("input", "self", "x")  # what torch's functions call their first argument
-# In-place calls that autograd itself handles: they copy values or change only the shape.
-WRITING = frozenset("copy_ zero_ fill_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ __setitem__".split())
 # Frequent in-place calls, and the same out of place.
 _OUT_OF_PLACE: dict[Any, Callable[..., Tensor]] = {
     torch.relu_: torch.relu,
@@ -51,12 +67,15 @@ _OUT_OF_PLACE: dict[Any, Callable[..., Tensor]] = {
     Tensor.add_: torch.add,
     Tensor.__iadd__: torch.add,
 }
+_LIKE = frozenset("view_as reshape_as expand_as type_as to".split())  # the second tensor only gives a shape or a type
 # Properties of a tensor that have nothing to do with its values.
 _PROPERTIES = frozenset(
     [getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "is_cuda", "is_meta", "layout")]
     + [Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, Tensor.is_contiguous, Tensor.stride]
 )
+_BACKWARD = frozenset([torch.autograd.grad, torch.autograd.backward, Tensor.backward])
 _UNLISTED = Operation()
+_in_transform = torch._C._functorch.peek_interpreter_stack  # noqa: SLF001 - torch has no public way to ask
 
 
 class Call:
@@ -65,7 +84,8 @@ class Call:
     Attributes:
         subject: the first argument: the activation that the operation acts on.
         tensors: all tensors among the arguments.
-        in_place: the call overwrites its subject.
+        in_place: the call overwrites its subject with what the same call out of place would give.
+        writes: it overwrites its subject at all.
         operation: its row of the table.
     """
 
@@ -84,6 +104,7 @@ class Call:
         self.subject: Tensor = args[0] if args else self.argument(0, *_SUBJECTS)
         position = inplace_position(function)
         self.in_place = position == 0 or (position is not None and bool(self.argument(position, "inplace")))
+        self.writes = self.in_place or self.name in WRITING
 
     def argument(self, position: int, *names: str, default: Any = None) -> Any:
         """An argument by its position or by one of its names."""
@@ -116,7 +137,7 @@ class Call:
         before = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)  # noqa: SLF001 - what no_grad does, without its ten lines of Python a call
         try:
-            if self.in_place and self.above_tap:
+            if self.in_place and (self.above_tap or not is_activation(self.subject)):
                 return self._out_of_place()
             if self.in_place:
                 self.mode.memory.before_writing(self.subject)
@@ -156,6 +177,7 @@ class Call:
     def emit(self, rule: Rule, response: Tensor, inputs: Sequence[Tensor], known: Provenance = UNKNOWN) -> Tensor:
         """Give ``response`` with ``rule`` as its transition to ``inputs``, where these lie above a tap."""
         if any(map(is_above_tap, inputs)):
+            rule.plain = known.plain
             response = apply(rule, (response,), inputs)
         return set_provenance(response, known)
 
@@ -197,6 +219,7 @@ class Call:
     ) -> Tensor:
         """Give a response that belongs to ``neuron``, and whose sign is that of ``signed``: see `SignRouter`."""
         rule = SignRouter(self.mode.memory.keep(signed), neuron.polarity, bounded=bounded, own=own)
+        rule.plain = known.plain
         result: Tensor = apply(rule, (response,), (neuron.positive, neuron.negative))
         if not (bounded and own):  # a path that starts at a rectified response starts at the response before
             for start in neuron.starts:
@@ -215,20 +238,15 @@ class RuleMode(TorchFunctionMode):
     Args:
         operations: the table.
         module: the network.
-        modules: the network and all modules in it.
+        taint: what is known of its other tensors.
     """
 
-    def __init__(self, operations: Mapping[str, Operation], module: nn.Module, modules: Sequence[nn.Module]) -> None:
+    def __init__(self, operations: Mapping[str, Operation], module: nn.Module, taint: Taint) -> None:
         super().__init__()
-        self.operations, self.module, self.memory = operations, module, CopyOnWrite()
+        self.operations, self.module, self.taint, self.memory = operations, module, taint, CopyOnWrite()
         self.below = True  # until the first tap
-        self.state: set[int] = set()  # the network's own parameters and buffers, by id
-        for child in modules:
-            self.state.update(map(id, child._parameters.values()))  # noqa: SLF001 - asking torch for them is slow
-            self.state.update(map(id, child._buffers.values()))  # noqa: SLF001 - as above
-        self.state.discard(id(None))
         self._run_below = choose(run_below)
-        self._written: dict[int, StorageWeakRef] = {}  # memory that activations were written to, while it lasts
+        self._names: dict[int, str] = {}  # of all modules, by id; only where one is asked for
 
     def __torch_function__(  # noqa: PLR0911 - each return is one kind of call
         self,
@@ -240,29 +258,57 @@ class RuleMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _PROPERTIES:
             return func(*args, **kwargs)
+        if _in_transform() is not None:  # of torch.func, whose tensors cannot be marked
+            self.taint.transformed = True
+            return func(*args, **kwargs)
         if torch.is_inference_mode_enabled():  # the network's own; tensors made in it could not carry a signal
             with torch.inference_mode(mode=False):
                 return self.__torch_function__(func, types, args, kwargs)
+        name = operation_name(func)
         if self.below:
-            answer = self._run_below(operation_name(func), func, args, kwargs)
+            answer = self._run_below(name, func, args, kwargs)
             if answer is not None:
                 return answer
-        if self.operations.get(operation_name(func), _UNLISTED).splits:
+        if self.operations.get(name, _UNLISTED).splits and args and not args[0].is_nested:
             return self._split(func, args, kwargs)
         tensors = tensors_in(args)
         if kwargs:
             tensors_in(kwargs, tensors)
-        self._recognise(tensors)
-        if not any(map(is_activation, tensors)):
-            grad = True
-            for tensor in tensors:
-                grad = grad and not tensor.requires_grad
-            with torch.set_grad_enabled(grad), constants((args, kwargs)):
-                return func(*args, **kwargs)
-        if kwargs.get("out") is not None:
-            result = self.run(func, *args, **{k: v for k, v in kwargs.items() if k != "out"})
-            return self.write(kwargs["out"], result)
-        return self._run(Call(self, func, args, kwargs, tensors))
+        if name in _LIKE and not is_activation(args[0]):
+            tensors = tensors[:1]
+        severed, unknown = self.taint.origins(tensors)
+        if any(map(is_activation, tensors)):
+            return self._run_on_activations(Call(self, func, args, kwargs, tensors), severed, unknown)
+        return self._run_on_constants(Call(self, func, args, kwargs, tensors), severed, unknown)
+
+    def _run_on_constants(self, call: Call, severed: Sequence[Tensor], unknown: Sequence[Tensor]) -> Any:
+        """Run a call on no activation: the origin of its results is that of its arguments."""
+        if call.function in _BACKWARD and (severed or unknown):
+            raise NoRuleError(refusal(call.name, self.module_name(), "the network computes gradients of its own"))
+        grad = True
+        for tensor in call.tensors:
+            grad = grad and not tensor.requires_grad
+        with torch.set_grad_enabled(grad), constants((call.args, call.kwargs)):
+            result = call.function(*call.args, **call.kwargs)
+        self.taint.constant_call(call, result, severed, unknown)
+        return result
+
+    def _run_on_activations(self, call: Call, severed: Sequence[Tensor], unknown: Sequence[Tensor]) -> Any:
+        """Run a call on at least one activation, with its rule."""
+        if call.function in _BACKWARD:
+            raise NoRuleError(refusal(call.name, self.module_name(), "the network computes gradients of its own"))
+        if call.kwargs.get("out") is not None:
+            kwargs = dict(call.kwargs)
+            out = kwargs.pop("out")
+            return self.write(out, self.run(call.function, *call.args, **kwargs))
+        if unknown or self.taint.left:
+            self.taint.note(call, unknown)
+        self.taint.check_sure(call)
+        try:
+            return self._run_severed(call, severed) if severed else self._run(call)
+        except Exception as error:
+            blame(call, error)
+            raise
 
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run another function with its rule, for an operation that is made of simpler ones."""
@@ -270,67 +316,99 @@ class RuleMode(TorchFunctionMode):
 
     def _run(self, call: Call) -> Any:
         """Run one call with its rule."""
-        if id(call.subject) in self.state and (call.in_place or call.name in WRITING):  # running statistics
+        if call.writes and self.taint.in_state(call.subject):  # running statistics, or a workspace
             with torch.no_grad():
                 call.function(*map_tensors(Tensor.detach, call.args), **map_tensors(Tensor.detach, call.kwargs))
-            return call.subject
+            return self.taint.wrote(call.subject, Severed(call.name, self.module_name()))
+        if is_ordinary(call):
+            return self.run_ruled(call)
+        return run_unusual(call) if call.above_tap else self.run_plainly(call)
+
+    def run_ruled(self, call: Call) -> Any:
+        """Run a call with the rule of its operation."""
         if call.operation.handler is None or call.name in WRITING:
             return self.run_plainly(call)
         result = call.operation.handler(call)
         if not call.in_place:
             return result
-        return (
-            self._wrote(result, provenance_of(result)) if result is call.subject else self.write(call.subject, result)
-        )
+        if result is call.subject:
+            return self.taint.wrote(result, provenance_of(result))
+        return self.write(call.subject, result)
+
+    def _run_severed(self, call: Call, severed: Sequence[Tensor]) -> Any:
+        """Run a call in which severed tensors meet activations: refused, where one of these is live."""
+        harmful = [tensor for tensor in severed if not only_selects(call, tensor)]
+        if not harmful:
+            return self._run(call)
+        if call.above_tap:
+            result = refuse(call, harmful[0])
+            return self.write(call.subject, result) if call.in_place else result
+        with torch.no_grad():
+            for tensor in tensors_in(call.subject) if call.writes else ():
+                self.memory.before_writing(tensor)
+            result = call.function(*call.args, **call.kwargs)
+        self.taint.constant_call(call, result, severed, ())
+        return result
 
     def run_plainly(self, call: Call) -> Any:
         """Run an operation without a rule and record what is known of its result."""
+        writing = call.name in WRITING
+        known = self._written_provenance(call) if call.writes else UNKNOWN
         if call.above_tap:
             args, kwargs = map_tensors(_without_parameters, (call.args, call.kwargs))
             with torch.enable_grad(), self.memory.saving():
-                if call.name in WRITING:
+                if writing:
                     self.memory.before_writing(call.subject)
-                if call.in_place and call.name not in WRITING:  # not over what the gradient needs
+                if call.in_place and not writing:  # not over what the gradient needs
                     result = call.on(call.subject.clone())
                 else:
                     result = call.function(*args, **kwargs)
         else:
             with torch.no_grad():
-                if call.in_place or call.name in WRITING:
-                    self.memory.before_writing(call.subject)
+                for tensor in tensors_in(call.subject) if call.writes else ():
+                    self.memory.before_writing(tensor)
                 result = call.function(*call.args, **call.kwargs)
-        if call.name in WRITING or (call.in_place and not call.above_tap):
-            self._wrote(call.subject, UNKNOWN)
+        for tensor in tensors_in(call.subject) if writing or (call.in_place and not call.above_tap) else ():
+            lost = call.above_tap and (call.name == "data=" or not leads_to_tap(tensor))
+            self.taint.wrote(tensor, Severed(call.name, self.module_name()) if lost else known)
         for position, tensor in enumerate(tensors_in(result)):
-            if (tensor.is_floating_point() or tensor.is_complex()) and not is_activation(tensor):
-                set_provenance(tensor, self._inherited(call, position))
-            if call.above_tap:
-                name_unruled(tensor, call)
-        if call.in_place and call.above_tap and call.name not in WRITING:
+            self._record(call, position, tensor)
+        if call.in_place and call.above_tap and not writing:
             return self.write(call.subject, result)
         return result
 
+    def _record(self, call: Call, position: int, tensor: Tensor) -> None:
+        """Record what is known of one result of a call that was run as it is."""
+        if not leads_to_tap(tensor) if call.above_tap else is_choice(call, tensor):
+            sever([tensor], call)
+        elif not is_activation(tensor):
+            holds_values = tensor.is_floating_point() or tensor.is_complex()
+            set_provenance(tensor, self._inherited(call, position) if holds_values else UNKNOWN)
+        if call.above_tap:
+            name_unruled(tensor, call)
+
     def module_name(self) -> str:
         """The name of the module whose code is running, read off the stack so that no hook is needed."""
-        return running_module({id(child): name for name, child in self.module.named_modules()})
+        if not self._names:
+            self._names = {id(child): name for name, child in self.module.named_modules()}
+        return running_module(self._names)
 
     def write(self, subject: Tensor, result: Tensor) -> Tensor:
         """Overwrite ``subject``, as the network asked, without changing what rules have saved."""
+        if not is_activation(result):
+            subject.copy_(result)
+            return self.taint.wrote(subject, origin_of(result) or Severed("out"))
         known = provenance_of(result)
         if self.memory.only_saved(subject) and is_exchangeable(subject, result):
             torch.utils.swap_tensors(subject, result)  # type: ignore[no-untyped-call]  # torch has no type for it
-            return self._wrote(subject, known)
+            return self.taint.wrote(subject, known)
         self.memory.before_writing(subject)
         if subject.shape != result.shape and not subject.numel():  # torch gives an empty ``out`` its size
             subject.resize_(result.shape)
-        with torch.enable_grad():
+        with torch.set_grad_enabled(leads_to_tap(result)):
             subject.copy_(result)
-        return self._wrote(subject, known)
-
-    def _wrote(self, subject: Tensor, known: Provenance) -> Tensor:
-        """Record that this memory holds an activation, through whichever tensor it is seen."""
-        self._written[memory_of(subject)] = StorageWeakRef(subject.untyped_storage())  # type: ignore[no-untyped-call]  # torch has no type for it
-        return set_provenance(subject, known)
+        lost = is_above_tap(result) and not leads_to_tap(subject)
+        return self.taint.wrote(subject, Severed("out", self.module_name()) if lost else known)
 
     def _split(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Split a tensor one view at a time: autograd forbids in-place writes to views that were made together."""
@@ -347,18 +425,17 @@ class RuleMode(TorchFunctionMode):
             start += length
         return type(parts)(views)
 
-    def _recognise(self, tensors: Sequence[Tensor]) -> None:
-        """Mark tensors that hold activations although no call was seen that made them."""
-        for tensor in tensors:
-            if is_activation(tensor) or id(tensor) in self.state:
-                continue
-            if not (tensor.is_floating_point() or tensor.is_complex()):
-                continue
-            history = tensor.grad_fn  # read first: torch then updates that of a view
-            written = self._written.get(memory_of(tensor)) if self._written else None
-            holds = written is not None and not written.expired()  # type: ignore[no-untyped-call]  # as above
-            if holds or (history is not None and leads_to_tap(tensor)):
-                set_provenance(tensor, UNKNOWN)
+    def _written_provenance(self, call: Call) -> Provenance:
+        """What is known of a tensor after a copy was written to it: all, or only the baseline, of what it now holds."""
+        source: Any = call.argument(1, "src", "other")
+        if call.name == "copy_" and is_activation(source) and source.shape == call.subject.shape:
+            return provenance_of(source)
+        if all(provenance_of(each).baseline is None for each in call.tensors if is_activation(each)):
+            return UNKNOWN
+        (_, *others), kwargs = map_tensors(_baseline, (call.args, call.kwargs))
+        level = _baseline(call.subject).clone()
+        call.function(level, *others, **kwargs)
+        return Provenance(baseline=level)
 
     def _inherited(self, call: Call, position: int) -> Provenance:
         """What is known of an output of a copying operation, from what is known of its inputs."""
@@ -412,42 +489,3 @@ def _baseline(tensor: Tensor) -> Tensor:
         return tensor.detach()
     baseline = provenance_of(tensor).baseline
     return torch.zeros_like(tensor.detach()) if baseline is None else baseline.clone()  # the call may overwrite it
-
-
-def running_module(names: Mapping[int, str]) -> str:
-    """The name of the module whose code is running (``names`` by id), read off the stack so that no hook is needed."""
-    frame = inspect.currentframe()
-    frame = frame and frame.f_back  # a frame that refers to itself would keep alive all that its callers hold
-    while frame is not None:
-        running = id(frame.f_locals.get("self"))
-        if running in names:
-            return names[running]
-        frame = frame.f_back
-    return ""
-
-
-@cache
-def operation_name(function: Callable[..., Any]) -> str:
-    """One name for all spellings of an operation: ``x += y``, ``x.add_(y)`` and ``torch.add(x, y)`` are ``add``."""
-    name: str = function.__name__
-    if name == "__get__":  # a property, such as x.data
-        return str(function.__self__.__name__)  # type: ignore[attr-defined]  # a slot of a property
-    if name in WRITING or name in _CONVERTING:
-        return name
-    if name.startswith("__i") and name.endswith("__"):
-        name = name[3:-2]
-    name = name.strip("_")
-    synonyms = {"truediv": "div", "true_divide": "div", "divide": "div", "multiply": "mul", "subtract": "sub"}
-    return synonyms.get(name, name)
-
-
-@cache
-def inplace_position(function: Callable[..., Any]) -> int | None:
-    """Where the ``inplace`` flag of a function stands; 0: it always works in place; None: never."""
-    if function.__name__.endswith("_") and not function.__name__.endswith("__"):
-        return 0
-    try:
-        names = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # built in, without a readable signature: those say it in their name
-        return None
-    return names.index("inplace") if "inplace" in names else None

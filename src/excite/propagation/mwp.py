@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
-from excite.propagation.excitation_pass import ExcitationPass
-from excite.propagation.signals import as_signal
+from excite.propagation.excitation_pass import ExcitationPass, as_signal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from excite.propagation.fast import choose, constants, is_concrete, possibly
+from excite.propagation import rewrites
+from excite.propagation.fast import choose, constants, geometry, is_concrete, possibly
 from excite.propagation.provenance import (
     PREACTIVATION,
     UNKNOWN,
@@ -70,7 +71,9 @@ class Operation(NamedTuple):
 def convolution(call: Call) -> Any:
     """Convolutions of any dimension, transposed ones, and dense layers: ``f(input, weight, bias, ...)``."""
     weight = call.argument(1, "weight")
-    if call.name == "linear":
+    if is_activation(call.argument(2, "bias")):
+        return rewrites.added_bias(call)
+    if call.name == "linear" and is_activation(call.subject):
         return _affine(call, call.subject, weight, functional.linear, Hints(-1))
     function, args, kwargs = call.function, call.args[3:], dict(call.kwargs)  # a rule must not hold the call itself
     for name in ("input", "weight", "bias"):
@@ -80,32 +83,19 @@ def convolution(call: Call) -> Any:
         result: Tensor = function(child, weight, None, *args, **kwargs)
         return result
 
+    if not is_activation(call.subject):  # weights made of the image, on a constant: linear in the weights
+        return _affine(call, weight, call.subject, lambda child, constant: operation(constant, child), Hints())
     hints = Hints()
     if not call.name.startswith("conv_transpose") and call.subject.dim() == weight.dim():
-        hints = Hints(1, call.argument(6, "groups", default=1) != 1, _geometry(call, weight))
+        hints = Hints(1, call.argument(6, "groups", default=1) != 1, geometry(call, weight))
     return _affine(call, call.subject, weight, operation, hints)
-
-
-def _geometry(call: Call, weight: Tensor) -> tuple[Any, ...] | None:
-    """A convolution's function, stride, padding, dilation, groups; None where the padding is uneven."""
-    sizes: list[Any] = [call.function]
-    for position, name, default in ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1)):
-        value = call.argument(position, name, default=default)
-        if not isinstance(value, str):
-            value = [value] if isinstance(value, int) else list(value)
-            value = value * (weight.dim() - 2) if len(value) == 1 else value
-        sizes.append(value)
-    if isinstance(sizes[2], str):
-        width = [step * (side - 1) for step, side in zip(sizes[3], weight.shape[2:], strict=True)]
-        if sizes[2] == "same" and any(each % 2 for each in width):
-            return None
-        sizes[2] = [each // 2 if sizes[2] == "same" else 0 for each in width]
-    return (*sizes, call.argument(6, "groups", default=1))
 
 
 def pooling(call: Call) -> Any:
     """Average pooling, means, sums and smooth interpolation: linear with positive weights."""
     function, (args, kwargs) = call.function, call.options
+    if "pool" in call.name and (call.argument(6, "divisor_override") or 1) < 0:
+        return rewrites.negative_divisor(call)
     return _affine(call, call.subject, None, lambda child, _weight: function(child, *args, **kwargs), Hints())
 
 
@@ -125,12 +115,6 @@ def product(call: Call) -> Any:
         if len(operands) != 2:
             return call.plain()
         (left, right), multiply = operands, partial(call.function, equation)
-    elif call.name == "addmm":  # with a bias
-        bias, left, right = call.args[:3]
-        factors = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
-        if is_activation(bias) or is_activation(right) or factors != (1, 1):
-            return call.plain()
-        multiply = torch.matmul
     weight_first = _weighs(left, right)
     if weight_first == _weighs(right, left):
         return call.refuse("a product of two activations, none of them weights or a gate")
@@ -152,7 +136,7 @@ def _affine(call: Call, child: Tensor, weight: Tensor | None, function: Callable
     if weight is not None and not is_above_tap(child):  # where only the weights depend on the image they are a gate
         return set_provenance(response, PREACTIVATION)
     known = provenance_of(child) if is_activation(child) else UNKNOWN
-    parameter = id(weight) in call.mode.state and weight is not None and not weight.is_inference()
+    parameter = weight is not None and call.mode.taint.in_state(weight) and not weight.is_inference()
     weights, saved = weight if weight is None or parameter else weight.detach(), call.mode.memory.keep(child)
     rule = choose(Affine)(function, saved, weights, known.baseline, hints._replace(parameter=parameter))
     if weight is not None:
@@ -190,20 +174,6 @@ def addition(call: Call) -> Any:
     )
 
 
-def reversed_subtraction(call: Call) -> Any:
-    """``other - x``: the first argument is the one that is subtracted."""
-    return call.plain() if is_activation(call.argument(1, "other")) else negation(call)
-
-
-def addition_of_product(call: Call) -> Any:
-    """``addcmul``: a product and a sum in one call, whose value may differ from theirs in the last bit."""
-    multiplied = call.mode.run(torch.mul, call.argument(1, "tensor1"), call.argument(2, "tensor2"))
-    result = call.mode.run(torch.add, call.subject, multiplied, alpha=call.argument(3, "value", default=1))
-    known = provenance_of(result)
-    result.detach().copy_(call.response())
-    return set_provenance(result, known)
-
-
 # Operations with one child for each unit: the probability stays the same (paper: ReLU and LRN layers).
 
 
@@ -226,6 +196,8 @@ def bounded_activation(call: Call) -> Any:
 
     That is never negative, so the excitatory children compete whatever the sign of the function's input.
     """
+    if any(map(is_activation, call.tensors[1:])):
+        return rewrites.between_activations(call)
     with constants():
         below, above, moved, least = _range(call)
     if not below:  # clamp with a maximum only
@@ -263,11 +235,6 @@ def _limits(function: Callable[..., Tensor], args: Any, kwargs: Any, dtype: torc
     return bool(torch.isfinite(least).all()), bool(torch.isfinite(most).all()), bool(least.any()), least
 
 
-def response_norm(call: Call) -> Any:
-    """Local response normalisation (paper: LRN layers)."""
-    return call.by(choose(functional.local_response_norm)).pass_down(call.subject)
-
-
 def max_pooling(call: Call) -> Any:
     """Max pooling: each unit copies one child."""
     return call.by(choose(functional.max_pool2d)).plain() if is_concrete() else call.plain()
@@ -291,18 +258,15 @@ def norm(call: Call) -> Any:
     torch_order = call.function in {torch.batch_norm, torch.instance_norm}
     position = 3 if call.name in {"batch_norm", "instance_norm"} and not torch_order else 1 if torch_order else 2
     weight = call.argument(position, "weight")
-    parameter = id(weight) in call.mode.state
+    if any(map(is_activation, call.tensors[1:])):
+        return call.refuse("its scale, shift or statistics are activations")
+    parameter = call.mode.taint.in_state(weight)
     with constants(weight):
         if weight is None:  # a norm without a scale is no shift either: its input's baseline is lost
             weight = torch.ones(())
         elif call.name not in {"layer_norm", "rms_norm"}:
             weight = weight.detach().reshape(1, -1, *[1] * (call.subject.dim() - 2))
     return scaled(call, call.subject, weight, parameter=parameter)
-
-
-def negation(call: Call) -> Any:
-    """``-x``: exchanges excitation and inhibition."""
-    return scaled(call, call.subject, -1.0)
 
 
 def scaled(call: Call, child: Tensor, scale: Tensor | float | None, *, parameter: bool = False) -> Tensor:
@@ -342,7 +306,10 @@ def _moved_baseline(call: Call, child: Tensor, baseline: Tensor | None, response
         moved = response - _slope(call) * (child.detach() - level)
     else:  # the same call on the level
         kwargs = {name: level if argument is child else argument for name, argument in call.kwargs.items()}
-        moved = call.function(*(level if argument is child else argument for argument in call.args), **kwargs).detach()
+        args = [level if argument is child else argument for argument in call.args]
+        if call.in_place and child is not call.subject:
+            args[0] = call.subject.clone()
+        moved = call.function(*args, **kwargs).detach()
     if not possibly(moved.any):
         return None
     if known is None or (is_concrete() and bool(known.all())):
@@ -410,22 +377,12 @@ def same(call: Call) -> Any:
         return set_provenance(call.subject.view_as(call.subject), provenance_of(call.subject))
 
 
-def hidden_flag(_call: Call) -> bool:
-    """``requires_grad``: the network runs without gradients and must not see ours."""
-    return False
-
-
 def value(call: Call) -> Any:
     """A number for an ``if``, an array, ``zeros_like(x)``: made from an activation, but itself a constant."""
     args, kwargs = call.options
-    return call.function(call.subject.detach(), *args, **kwargs)
-
-
-def index_put(call: Call) -> Any:
-    """Copies, unless it accumulates."""
-    if call.argument(3, "accumulate", default=False):
-        return call.refuse("it adds values up, which is no copy")
-    return call.plain()
+    result = call.function(call.subject.detach(), *args, **kwargs)
+    call.mode.taint.value_call(call, result)
+    return result
 
 
 # --- the table -----------------------------------------------------------------------------------------------------
@@ -451,15 +408,17 @@ def _row(names: str, handler: Handler | None = None, *, nodes: str = "", **colum
 # One row is one call.
 # fmt: off
 _row("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear", convolution, gradient="weights")
-_row("matmul mm bmm mv addmm einsum", product, gradient="product")
+_row("matmul mm bmm mv einsum", product, gradient="product")
+_row("addmm addmv baddbmm", rewrites.addition_of_matrix_product, gradient="product")
+_row("broadcast_tensors", rewrites.broadcast)
 _row("""avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d mean sum cumsum
      fold""", pooling, linear=True, nodes="""AvgPool2D AvgPool3D MkldnnAvgPool2D AdaptiveAvgPool2D AdaptiveAvgPool3D
      MkldnnAdaptiveAvgPool2D Mean Sum Cumsum Col2Im""")
 _row("interpolate upsample", interpolation, linear=True, nodes="""UpsampleLinear1D UpsampleBilinear2D
      UpsampleTrilinear3D UpsampleBicubic2D UpsampleBilinear2DAa UpsampleBicubic2DAa""")
 _row("add sub", addition, linear=True, nodes="Add Sub")
-_row("rsub", reversed_subtraction, linear=True, nodes="Rsub")
-_row("addcmul", addition_of_product)
+_row("rsub", rewrites.reversed_subtraction, linear=True, nodes="Rsub")
+_row("addcmul", rewrites.addition_of_product)
 _row("relu", rectifier, copies=True, gradient="one-to-one", rectifies="always", nodes="Relu")
 _row("threshold", copies=True, gradient="one-to-one", rectifies="always", nodes="Threshold")
 _row("sigmoid hardsigmoid", bounded_activation, gradient="one-to-one", gate=2)
@@ -470,12 +429,14 @@ _row("relu6 elu selu celu softplus", bounded_activation, gradient="one-to-one", 
      nodes="Elu Softplus")
 _row("silu gelu hardswish mish leaky_relu prelu rrelu", activation, gradient="one-to-one", rectifies="always",
      nodes="LeakyRelu Gelu Silu Mish Hardswish PreluKernel")
-_row("""softshrink hardshrink tanhshrink logsigmoid log_softmax pow float_power sqrt rsqrt reciprocal rdiv square abs
+_row("""softshrink hardshrink tanhshrink logsigmoid log_softmax sqrt rsqrt reciprocal rdiv square abs
      log log1p expm1 normalize""", activation, gradient="one-to-one")
+_row("pow float_power rpow", rewrites.power, gradient="one-to-one")
 _row("softmax softmin", activation, gradient="one-to-one", gate=2)
-_row("local_response_norm", response_norm)
+_row("local_response_norm", lambda call: call.by(choose(functional.local_response_norm)).pass_down(call.subject))
 _row("batch_norm instance_norm group_norm layer_norm rms_norm", norm, gradient="one-to-one")
-_row("neg negative", negation, linear=True, nodes="Neg")
+# It exchanges excitation and inhibition.
+_row("neg negative", lambda call: scaled(call, call.subject, -1.0), linear=True, nodes="Neg")
 _row("mul", multiplication, linear=True, gradient="multiplication", nodes="Mul")
 _row("div", division, linear=True, gradient="division", nodes="Div")
 _row("dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout feature_alpha_dropout", dropout,
@@ -485,22 +446,28 @@ _row("maximum max", copies=True, gradient="maximum", nodes="Maximum Max")
 _row("max_pool2d", max_pooling, copies=True, nodes="MaxPool2DWithIndices MkldnnMaxPool2D")
 _row("""view view_as reshape reshape_as flatten unflatten ravel permute transpose swapaxes swapdims movedim moveaxis
      squeeze unsqueeze contiguous clone t T mT getitem narrow select index_select tensor_split expand expand_as repeat
-     tile flip roll pad pixel_shuffle pixel_unshuffle channel_shuffle unfold to type float double half bfloat16
-     alias""", copies=True, moves=True, nodes="""Alias AsStrided ChannelShuffle Clone ConstantPadNd Contiguous
+     tile flip roll pad pixel_shuffle pixel_unshuffle channel_shuffle unfold to type type_as float double half
+     bfloat16 alias""", copies=True, moves=True, nodes="""Alias AsStrided ChannelShuffle Clone ConstantPadNd Contiguous
      CopyBackwards Diagonal Expand Flatten Flip Identity Im2Col Index IndexSelect Movedim NativeChannelShuffle Permute
      PixelShuffle PixelUnshuffle ReflectionPad1D ReflectionPad2D ReflectionPad3D Repeat ReplicationPad1D
      ReplicationPad2D ReplicationPad3D ReshapeAlias Roll Select Slice Squeeze T ToCopy Transpose Unfold UnsafeView
      Unsqueeze View""")
 _row("split chunk unbind split_with_sizes", copies=True, splits=True, nodes="Split SplitWithSizes Unbind UnsafeSplit")
-_row("index_put", index_put, copies=True, nodes="IndexPut")
+_row("index_put", copies=True, nodes="IndexPut")  # unless it accumulates
 # Copies whose choice depends on values or arguments; the gradient of logsumexp is a distribution over its inputs.
-_row("", copies=True, nodes="""AccumulateGrad AdaptiveMaxPool2D AdaptiveMaxPool3D Amax Amin Cat CopySlices Gather Imag
-     IndexCopy IndexFill Logsumexp MaskedFill MaskedScatter MaskedSelect MaxPool3DWithIndices Median Min Minimum Real
-     RepeatInterleave Scatter Sort Stack Take Topk UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D
-     UpsampleNearestExact1D UpsampleNearestExact2D UpsampleNearestExact3D ViewAsComplex ViewAsReal Where""")
+_row("""cat concat concatenate stack hstack vstack dstack column_stack where gather take take_along_dim masked_fill
+     masked_scatter masked_select index_copy index_fill scatter repeat_interleave amax amin min minimum sort topk
+     median max_pool1d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d real imag view_as_real
+     view_as_complex""", copies=True, nodes="""AccumulateGrad AdaptiveMaxPool2D AdaptiveMaxPool3D Amax Amin Cat
+     CopySlices Gather Imag IndexCopy IndexFill Logsumexp MaskedFill MaskedScatter MaskedSelect MaxPool3DWithIndices
+     Median Min Minimum Real RepeatInterleave Scatter Sort Stack Take Topk UpsampleNearest1D UpsampleNearest2D
+     UpsampleNearest3D UpsampleNearestExact1D UpsampleNearestExact2D UpsampleNearestExact3D ViewAsComplex ViewAsReal
+     Where""")
 _row("detach data", same, gradient="same")
-_row("requires_grad", hidden_flag, gradient="same")
-_row("""item tolist numpy __float__ __int__ __bool__ __index__ __complex__ __array__ zeros_like ones_like full_like
-     empty_like rand_like randn_like randint_like new_zeros new_ones new_full new_empty new_tensor""", value,
+_row("requires_grad", lambda _call: False, gradient="same")  # the network runs without gradients and must not see ours
+_row("""item tolist numpy __float__ __int__ __bool__ __index__ __complex__ __array__ __dlpack__ __deepcopy__
+     untyped_storage storage data_ptr zeros_like ones_like full_like
+     empty_like rand_like randn_like randint_like new_zeros new_ones new_full new_empty new_empty_strided new_tensor
+     new""", value,
      gradient="same")
 # fmt: on

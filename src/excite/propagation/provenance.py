@@ -3,12 +3,15 @@
 A tensor that depends on the network's input carries a `Provenance` as an attribute. It decides which rule the next
 operation gets: a batch norm of a convolution's response belongs to the neuron of the convolution, a product with a
 sigmoid is gated by it, and the children of a layer behind tanh are counted from -1.
+
+What is known of all other tensors is in `taint`.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,8 +26,9 @@ if TYPE_CHECKING:
     from excite.propagation.taps import Start
 
 __all__ = [
-    "BOUNDED", "PREACTIVATION", "UNKNOWN", "Neuron", "Parts", "Provenance", "is_above_tap", "is_activation",
-    "leads_to_tap", "provenance_of", "set_provenance", "tensors_in"]  # fmt: skip
+    "BOUNDED", "PREACTIVATION", "UNKNOWN", "Neuron", "Parts", "Provenance", "is_above_tap",
+    "is_activation", "is_copied", "leads_to_tap", "provenance_of", "set_provenance", "tensors_in",
+    "unset_provenance"]  # fmt: skip
 
 _ATTRIBUTE = "_excite_provenance"
 
@@ -126,6 +130,11 @@ class Provenance:
     gate: int = 0
     preactivation: bool = False
 
+    @property
+    def plain(self) -> bool:
+        """Whether this is an activation with baseline 0 of which nothing else is known."""
+        return self.neuron is None and self.parts is None and self.baseline is None and not self.gate
+
     def made_by(self) -> Neuron | None:
         """The neuron that a norm, scale or shift of this tensor is part of."""
         return self.parts.joined() if self.neuron is None and self.parts is not None else self.neuron
@@ -138,15 +147,38 @@ BOUNDED = Provenance(gate=1)  # baseline 0, and bounded above
 
 def provenance_of(tensor: Tensor) -> Provenance:
     """What is known of an activation; nothing of one whose memory was overwritten since."""
-    known: Provenance
-    known, version = getattr(tensor, _ATTRIBUTE)
-    return known if version == version_of(tensor) else UNKNOWN
+    mark = getattr(tensor, _ATTRIBUTE)
+    return mark.known if isinstance(mark, _Mark) and mark.version == version_of(tensor) else UNKNOWN
 
 
 def set_provenance(tensor: Tensor, provenance: Provenance) -> Tensor:
     """Mark ``tensor`` as an activation, with torch's present counter of in-place changes of its memory."""
-    setattr(tensor, _ATTRIBUTE, (provenance, version_of(tensor)))
+    setattr(tensor, _ATTRIBUTE, _Mark(provenance, version_of(tensor), id(tensor)))
     return tensor
+
+
+class _Mark(NamedTuple):
+    """What an activation carries; a network that pickles its tensors finds an empty dict instead."""
+
+    known: Provenance
+    version: int
+    owner: int  # the tensor, by id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OrderedDict, ()
+
+
+def unset_provenance(tensor: Tensor) -> None:
+    """Remove the mark: ``tensor`` is no activation any more."""
+    vars(tensor).pop(_ATTRIBUTE, None)
+
+
+def is_copied(tensor: Tensor) -> bool:
+    """Whether an activation's mark is that of another tensor: hidden code (``copy.copy``, pickle) has copied both."""
+    if getattr(getattr(tensor, _ATTRIBUTE), "owner", None) == id(tensor):
+        return False
+    unset_provenance(tensor)
+    return True
 
 
 def is_activation(value: Any) -> bool:

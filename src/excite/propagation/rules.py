@@ -55,6 +55,7 @@ class Rule(ABC):
 
     cued = False  # at and above the classifier's own weights, where the signal decides that a unit is on
     normalised = True  # False leaves out the normaliser Z of Eqn. 4 (the ablation "without normalisation")
+    plain = False  # nothing is known of the response that a copy of it must know as well: see `Provenance.plain`
     outputs = 1  # how many outputs the operation has in the graph; 2: a positive and a negative input
 
     @abstractmethod

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
+from torch.utils._pytree import tree_map_only
 
-from excite.errors import LayerError, ModelError, NumberError
+from excite.errors import ExciteError, LayerError, ModelError, NoRuleError, NumberError
 from excite.propagation.fast import is_concrete
 from excite.propagation.graph import rule_of
 from excite.propagation.mode import RuleMode
@@ -27,9 +28,11 @@ from excite.propagation.provenance import (
     tensors_in,
 )
 from excite.propagation.rules import SignRouter, Tap, apply, version_of
+from excite.propagation.taint import Taint, lost, origin_of
+from excite.propagation.unknown import activations_among, disturbed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from torch.autograd.graph import GradientEdge
 
@@ -44,6 +47,26 @@ def forward_pass(
 ) -> tuple[Tensor, dict[str, Reading]]:
     """The network's output units, with the graph down to the taps on its layers, and the tap of each layer."""
     modules = plain_modules(module)
+    taint = Taint(modules)
+    output, read = _run(modules, inputs, layers, operations, taint)
+    if taint.unknown:  # are these tensors the same for another image and other activations at the taps?
+        other = Taint(modules)
+        _run(modules, tree_map_only(Tensor, disturbed, inputs), layers, operations, other, disturbed)
+        activations = activations_among(modules[0], taint.unknown, other.unknown)
+        if activations:
+            output, read = _run(modules, inputs, layers, operations, Taint(modules, activations))
+    return output, read
+
+
+def _run(
+    modules: Sequence[nn.Module],
+    inputs: Tensor | tuple[Any, ...],
+    layers: Sequence[str],
+    operations: Mapping[str, Operation],
+    taint: Taint,
+    disturb: Callable[[Tensor], Tensor] = Tensor.detach,
+) -> tuple[Tensor, dict[str, Reading]]:
+    """Run a network once; ``disturb`` changes the activations at the taps."""
     module = modules[0]
     wanted: dict[str, tuple[nn.Module, int]] = {}
     calls: dict[nn.Module, list[Reading | str]] = {}
@@ -53,11 +76,12 @@ def forward_pass(
             calls[wanted[layer][0]] = []
     arguments = list(inputs) if isinstance(inputs, tuple) else [inputs]
     read: dict[str, Reading] = {}
-    mode = RuleMode(operations, module, modules)
-    with torch.inference_mode(mode=False), torch.enable_grad(), as_found(modules), _tapped(calls, mode), mode:
+    mode = RuleMode(operations, module, taint)
+    tapped = _tapped(calls, mode, disturb)
+    with torch.inference_mode(mode=False), torch.enable_grad(), as_found(modules), taint, tapped, mode:
         if INPUT in layers:
             mode.below = False
-            read[INPUT], arguments[0] = _tap_input(arguments[0])
+            read[INPUT], arguments[0] = _tap_input(arguments[0], disturb)
         output = main_output(module(*map(_activated, arguments)))
     for layer in layers:  # in their order
         if layer in wanted:
@@ -73,16 +97,32 @@ def forward_pass(
     return output, read
 
 
-def unread(layer: str) -> LayerError:
-    """The error for a layer that has no part in the output."""
-    return LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
+def unread(
+    module: nn.Module, inputs: Tensor | tuple[Any, ...], layer: str, operations: Mapping[str, Operation]
+) -> ExciteError:
+    """The error for a layer that has no part in the output, or none that can be followed."""
+    modules, outputs = plain_modules(module), []
+    with torch.random.fork_rng(devices=[]):
+        for disturb in (Tensor.detach, disturbed):
+            torch.manual_seed(0)
+            output, _ = _run(modules, inputs, [layer], operations, Taint(modules), disturb)
+            outputs.append(output)
+    if torch.allclose(outputs[0], outputs[1], rtol=0, atol=0, equal_nan=True):
+        return LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
+    severed = origin_of(outputs[0])
+    if severed is not None:
+        return NoRuleError(lost(severed))
+    return NoRuleError(
+        f"layer {layer!r} feeds the output of this network, but by code that hides its operations (NumPy, another "
+        "thread, numbers, memory): write it with torch functions, or read a layer above it"
+    )
 
 
-def _tap_input(first: Any) -> tuple[Reading, Tensor]:
+def _tap_input(first: Any, disturb: Callable[[Tensor], Tensor]) -> tuple[Reading, Tensor]:
     if not isinstance(first, Tensor) or not first.is_floating_point():
         raise LayerError("the input of this network is no tensor of floats and cannot be read: choose a layer")
     with torch._C.DisableTorchFunction():  # noqa: SLF001 - our own mode must not see the tap
-        return tap_on(first.clone() if first.is_inference() else first.detach())
+        return tap_on(first.clone() if first.is_inference() else first.detach(), disturb)
 
 
 def _activated(argument: Any) -> Any:
@@ -168,7 +208,9 @@ class Reading:
 
 
 @contextmanager
-def _tapped(calls: dict[nn.Module, list[Reading | str]], mode: RuleMode) -> Iterator[None]:
+def _tapped(
+    calls: dict[nn.Module, list[Reading | str]], mode: RuleMode, disturb: Callable[[Tensor], Tensor]
+) -> Iterator[None]:
     """Tap each call of some modules while their network runs; a str stands for an output that is no tensor."""
     thread = get_ident()
 
@@ -180,7 +222,7 @@ def _tapped(calls: dict[nn.Module, list[Reading | str]], mode: RuleMode) -> Iter
                 calls[module].append(type(answer).__name__)
                 return answer
             mode.below = False
-            reading, given = tap_on(answer)
+            reading, given = tap_on(answer, disturb)
             calls[module].append(reading)
             return given
 
@@ -194,13 +236,14 @@ def _tapped(calls: dict[nn.Module, list[Reading | str]], mode: RuleMode) -> Iter
             handle.remove()
 
 
-def tap_on(answer: Tensor) -> tuple[Reading, Tensor]:
+def tap_on(answer: Tensor, disturb: Callable[[Tensor], Tensor] = Tensor.detach) -> tuple[Reading, Tensor]:
     """Read an activation here. The network continues with a copy, so that it may overwrite it."""
     known = replace(provenance_of(answer), preactivation=False) if is_activation(answer) else UNKNOWN
     answer = answer if leads_to_tap(answer) else answer.detach()
     tap = Tap()
+    tap.plain = known.plain
     probe = torch.empty_like(answer.detach()).requires_grad_()
-    given: Tensor = apply(tap, (answer.detach().clone(),), [answer, probe])
+    given: Tensor = apply(tap, (disturb(answer).clone(),), [answer, probe])
     start = Start([get_gradient_edge(answer)] if answer.requires_grad else [])
     neuron = known.made_by() if answer.requires_grad else None
     if neuron is not None:  # a norm that joins the neuron later must pass this tap too

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-__all__ = ["choose", "constants", "is_concrete", "plain_kernels", "possibly", "tracing"]
+    from excite.propagation.mode import Call
+
+__all__ = ["choose", "constants", "geometry", "is_concrete", "plain_kernels", "possibly", "tracing"]
 
 Implementation = TypeVar("Implementation")
 
@@ -116,3 +118,20 @@ def constants(given: Any = None) -> Iterator[None]:
         return
     with _disable_current_modes():  # those that record the graph
         yield
+
+
+def geometry(call: Call, weight: Tensor) -> tuple[Any, ...] | None:
+    """A convolution's function, stride, padding, dilation, groups; None where the padding is uneven."""
+    sizes: list[Any] = [call.function]
+    for position, name, default in ((3, "stride", 1), (4, "padding", 0), (5, "dilation", 1)):
+        value = call.argument(position, name, default=default)
+        if not isinstance(value, str):
+            value = [value] if isinstance(value, int) else list(value)
+            value = value * (weight.dim() - 2) if len(value) == 1 else value
+        sizes.append(value)
+    if isinstance(sizes[2], str):
+        width = [step * (side - 1) for step, side in zip(sizes[3], weight.shape[2:], strict=True)]
+        if sizes[2] == "same" and any(each % 2 for each in width):
+            return None
+        sizes[2] = [each // 2 if sizes[2] == "same" else 0 for each in width]
+    return (*sizes, call.argument(6, "groups", default=1))

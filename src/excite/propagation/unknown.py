@@ -1,0 +1,89 @@
+"""Tensors of unknown origin, which no seen call has made: are they constant, or made from activations by hidden code?
+
+That is tried. The network runs once more with another image and other activations at its taps, and the tensors that it
+combines with activations must have the same values. What was found to be constant is remembered by its values.
+"""
+
+from __future__ import annotations
+
+import weakref
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from excite.errors import NoRuleError
+from excite.propagation.graph import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Unknown", "activations_among", "disturbed", "known_constant"]
+
+_CONSTANT: weakref.WeakKeyDictionary[nn.Module, list[Tensor]] = weakref.WeakKeyDictionary()
+MOST_VALUES = 2**22  # numbers of tensors that were found to be constant, kept for each network
+
+
+class Unknown(NamedTuple):
+    """A tensor of unknown origin that met an activation.
+
+    Attributes:
+        number: the how many-th such tensor of the pass it is.
+        operation: the call in which they met, and
+        module: the module in whose code that was.
+        live: whether that activation lies above a tap.
+        values: the tensor.
+    """
+
+    number: int
+    operation: str
+    module: str
+    live: bool
+    values: Tensor
+
+
+def known_constant(module: nn.Module, values: Tensor) -> bool:
+    """Whether a tensor with these values was found to be constant before."""
+    return any(_same(values, each) for each in _CONSTANT.get(module, ()))
+
+
+def _same(mine: Tensor, other: Tensor) -> bool:
+    if mine.shape != other.shape or mine.dtype != other.dtype or mine.device != other.device:
+        return False
+    return bool(((mine == other) | ((mine != mine) & (other != other))).all())  # noqa: PLR0124 - NaN
+
+
+def activations_among(module: nn.Module, before: Sequence[Unknown], after: Sequence[Unknown]) -> frozenset[int]:
+    """Which tensors of unknown origin differ between two runs; those that do not are constant from now on.
+
+    Raises:
+        NoRuleError: for the first that met a live tensor, or if not the same calls were made.
+    """
+    found = set()
+    for first, second in zip_longest(before, after):
+        one = first or second
+        if first is not None and second is not None and first[:4] == second[:4]:
+            if _same(first.values, second.values):
+                _keep(module, first.values)
+                continue
+            found.add(first.number)
+            if not first.live:
+                continue
+        reason = "it gets a tensor that depends on the layer but was made by hidden code: NumPy, numbers, a thread"
+        raise NoRuleError(refusal(one.operation, one.module, reason))
+    return frozenset(found)
+
+
+def _keep(module: nn.Module, values: Tensor) -> None:
+    kept = _CONSTANT.setdefault(module, [])
+    if sum(each.numel() for each in kept) + values.numel() <= MOST_VALUES:
+        kept.append(values)
+
+
+def disturbed(values: Tensor) -> Tensor:
+    """Other activations of the same kind: all of them differ, by up to their own size; no integers."""
+    if not values.is_floating_point():
+        return values.detach()
+    noise = torch.rand(values.shape, generator=torch.Generator().manual_seed(0)).to(values)
+    return values.detach() * (0.5 + noise) + noise * (values.detach().abs().mean() + 0.1)
