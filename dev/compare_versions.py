@@ -1,14 +1,19 @@
 """Time the maps of two checkouts in one process, interleaved: no network may have become slower.
 
     python dev/compare_versions.py OTHER_CHECKOUT [--rounds 15] [--seconds 40]
+    python dev/compare_versions.py OTHER_CHECKOUT --architectures excite-out/versions.jsonl
 
 The package of the other checkout is copied and renamed to ``excite_before``, so that both can be imported. In each
 round both compute the same contrastive map of the same network and image, in turns; printed are the median ratio of
 times (this checkout over the other one) with its 95 % interval, and the largest difference of the maps.
+
+With ``--architectures`` the maps themselves are compared, on every architecture of `excite bench conservation` with
+random weights: what was explained before must be explained now, with the same map. Resumes from the file.
 """
 
 import argparse
 import importlib
+import json
 import re
 import shutil
 import sys
@@ -25,6 +30,9 @@ import torch
 from skimage import data
 
 import excite
+from excite.experiments.conservation.networks import architectures, randomise
+from excite.experiments.conservation.run import passes_everything
+from excite.models.layers import spatial_layers
 
 NAME = "excite_before"
 NETWORKS = ("efficientnet-lite0", "resnet50-caffe", "googlenet", "vgg16")
@@ -60,6 +68,51 @@ def interval(ratios: list[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def explained(package: Any, network: torch.nn.Module, image: torch.Tensor, layer: str) -> torch.Tensor | str:
+    """Both maps of the class with the largest output, or why there is none."""
+    try:
+        forward = package.propagation.ExcitationPass(network, image, [layer])
+        signal = package.propagation.prior(forward.output, {int(forward.output[0].argmax()): 1.0})
+        return torch.stack([forward.down(signal)[layer], forward.down(signal, dual=-1.0)[layer]])
+    except (package.errors.ExciteError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"[:200]
+
+
+def compared(before: Any, architecture: Any) -> dict[str, Any]:
+    """One row: whether both checkouts explain an architecture, and how far their maps are apart."""
+    torch.manual_seed(0)
+    row = {"source": architecture.source, "model": architecture.name}
+    try:
+        network = architecture.build().eval()
+        image = architecture.picture(network, 1)
+        randomise(network, image, 0)
+        layers = [one.name for one in spatial_layers(network, image)]
+    except (excite.errors.ExciteError, RuntimeError) as error:
+        return row | {"refused": str(error)[:200]}
+    layer = next((name for name in layers if passes_everything(network, image, name)), "input")
+    now, then = (explained(package, network, image, layer) for package in (excite, before))
+    if isinstance(now, str) or isinstance(then, str):
+        return row | {"layer": layer} | {k: v for k, v in (("now", now), ("before", then)) if isinstance(v, str)}
+    return row | {"layer": layer, "apart": float((now - then).abs().sum() / then[0].abs().sum().clamp(min=1e-30))}
+
+
+def compare_architectures(before: Any, out: Path) -> None:
+    """All architectures, one line of the file each; then the summary."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    rows = [json.loads(line) for line in out.read_text().splitlines()] if out.is_file() else []
+    done = {(row["source"], row["model"]) for row in rows}
+    for architecture in architectures(None, None):
+        if (architecture.source, architecture.name) not in done:
+            rows.append(compared(before, architecture))
+            with out.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    lost = [row["model"] for row in rows if "now" in row and "before" not in row]
+    gained = [row["model"] for row in rows if "before" in row and "now" not in row]
+    apart = [row["apart"] for row in rows if "apart" in row]
+    print(f"{len(rows)} architectures: {len(apart)} explained by both, at most {max(apart):.1e} apart")
+    print(f"explained before and refused now: {lost}\nrefused before and explained now: {gained}")
+
+
 def main() -> None:
     """Compare all networks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -67,10 +120,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="at least so many for each network")
     parser.add_argument("--seconds", type=float, default=40, help="and for so long")
     parser.add_argument("--network", action="append", choices=NETWORKS)
+    parser.add_argument("--architectures", type=Path, metavar="FILE", help="compare the maps of all architectures")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         before = renamed(asked.checkout, Path(folder))
+        if asked.architectures is not None:
+            compare_architectures(before, asked.architectures)
+            return
         for name in asked.network or NETWORKS:
             weights = {} if name == "efficientnet-lite0" else {"weights": "random"}
             torch.manual_seed(0)

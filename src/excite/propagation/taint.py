@@ -279,16 +279,21 @@ def _numbers(call: Call) -> list[float]:
     return [each for each in given if isinstance(each, kinds) and not isinstance(each, bool)]
 
 
-# Which arguments of an operation only select among the values of the others: positions, and their names.
+# Which arguments of an operation only select among the values of the others.
 _SELECTING: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(["where", "embedding"], (0,)),
     **dict.fromkeys("getitem __setitem__ take take_along_dim index_put masked_fill masked_select".split(), (1,)),
     **dict.fromkeys("masked_scatter repeat_interleave max_unpool1d max_unpool2d max_unpool3d".split(), (1,)),
     **dict.fromkeys("gather index_select index_fill index_copy scatter".split(), (2,)),
 }
-_SELECTING_NAMES = frozenset("index indices mask condition repeats".split())
-_PRODUCTS = frozenset("mul matmul mm bmm mv einsum linear conv2d".split())
-_FACTORS: dict[str, tuple[int | str, ...]] = {"einsum": (1, 2), "linear": (1, "weight"), "conv2d": (1, "weight")}
+_BY_NAME = frozenset("index indices mask condition repeats".split())
+# Where the factors of a product stand, and the divisor.
+_FACTORS: dict[str, tuple[int | str, ...]] = {
+    **dict.fromkeys("mul matmul mm bmm mv".split(), (0, 1, "other", "mat2")),
+    **dict.fromkeys("linear conv1d conv2d conv3d".split(), (1, "weight")),
+    "einsum": (1, 2),
+    "div": (1, "other"),
+}
 _NORMS = {"batch_norm": torch.batch_norm, "instance_norm": torch.instance_norm}
 # Operations whose integers are positions: to choose with, not values.
 _CHOOSING = frozenset(
@@ -327,29 +332,30 @@ def sever(tensors: Sequence[Tensor], call: Call, severed: Sequence[Tensor] = ())
 
 
 def only_selects(call: Call, tensor: Tensor) -> bool:
-    """Whether a severed tensor, or one of unknown origin, has no part in the values that a call with a live one gives.
+    """Whether a tensor has no part in the values that a call with activations gives, so that it may be severed.
 
-    As an index or a condition it selects; a divisor only scales, and so does a factor for many units; a mask that was
-    made by a comparison selects as a factor.
+    An index and a condition select; a divisor only scales, and so does one factor for many units; a mask made by a
+    comparison selects as a factor; what is overwritten as a whole, or only written to, does not matter.
     """
-    name, origin = call.name, origin_of(tensor)
-    position = _position(call, tensor)
-    if call.writes and position == 0:  # overwritten as a whole
+    name, position = call.name, _position(call, tensor)
+    if call.writes and position == 0:
         return name in {"copy_", "fill_", "zero_"} or (name == "__setitem__" and _is_whole(call.args[1]))
-    if name == "div":
-        return position in {1, "other"}
-    if name in _NORMS and call.argument(5, "training", "use_input_stats", default=False):  # written, not read
+    if name in _NORMS and call.argument(5, "training", "use_input_stats", default=False):
         return position in ({3, 4} if call.function in _NORMS.values() else {1, 2, "running_mean", "running_var"})
-    others = [each for each in call.tensors if is_activation(each)]
-    gated = any(provenance_of(each).gate and (origin is None or origin.source is not each.grad_fn) for each in others)
-    if name in _PRODUCTS and not gated and position in _FACTORS.get(name, (0, 1, "other", "mat2")):
-        wide = name == "mul" and all(tensor.numel() < each.numel() for each in others)
-        return wide or (origin is not None and origin.choice)
-    if _holds_values(tensor) or name not in _SELECTING:
-        return False
-    if name == "where" and call.function is Tensor.where:
-        return position in {1, "condition"}
-    return position in _SELECTING[name] or position in _SELECTING_NAMES
+    if name in _FACTORS:
+        return position in _FACTORS[name] and (name == "div" or _only_scales(call, tensor))
+    selecting = (1,) if call.function is Tensor.where else _SELECTING.get(name, ())
+    return not _holds_values(tensor) and (position in selecting or (name in _SELECTING and position in _BY_NAME))
+
+
+def _only_scales(call: Call, factor: Tensor) -> bool:
+    """Whether a factor selects or scales activations: not so where these may be its gate."""
+    origin, others = origin_of(factor), [each for each in call.tensors if is_activation(each)]
+    for each in others:
+        if provenance_of(each).gate and (origin is None or origin.source is not each.grad_fn):
+            return False
+    wide = call.name == "mul" and all(factor.numel() < each.numel() for each in others)
+    return wide or (origin is not None and origin.choice)
 
 
 def _is_whole(index: Any) -> bool:
