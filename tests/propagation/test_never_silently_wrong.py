@@ -126,7 +126,6 @@ SEVERED = {
     "fresh.set_": lambda _, h: fresh(h, lambda target, h: target.set_(h)),
     "fresh.data.copy_": lambda _, h: fresh(h, lambda target, h: target.data.copy_(h)),
     "nn.Parameter": lambda _, h: nn.Parameter(h),
-    "nn.Buffer": lambda _, h: nn.Buffer(h),
     "torch.tensor": lambda _, h: torch.tensor(h),
     "new_tensor": lambda _, h: h.new_tensor(h),
     "copy.copy": lambda _, h: copy.copy(h),
@@ -312,6 +311,7 @@ TWINS = {  # odd, and a plain twin
         lambda _, h: torch.addmm(h[0, 0], h[0, 1], matrix(), beta=2, alpha=-1)[None, None],
         lambda _, h: (h[0, 1] @ matrix() * -1 + h[0, 0] * 2)[None, None],
     ),
+    "nn.Buffer": (lambda _, h: nn.Buffer(h), lambda _, h: h),
     "where, broadcast": (
         lambda _, h: torch.where(h < 0.5, h.amax(), h),
         lambda _, h: torch.where(h < 0.5, h.amax().expand(h.shape), h),

@@ -128,6 +128,19 @@ class Call:
         """Whether the call depends on a tapped layer."""
         return any(map(is_above_tap, self.tensors))
 
+    @property
+    def acts_on_subject(self) -> bool:
+        """Whether the subject is the only activation."""
+        return is_activation(self.subject) and not any(
+            is_activation(tensor) and tensor is not self.subject for tensor in self.tensors
+        )
+
+    @property
+    def out_of_place(self) -> Callable[..., Any]:
+        """The function, or that of the same name that overwrites nothing."""
+        name = self.function.__name__
+        return getattr(Tensor, name[:-1], self.function) if inplace_position(self.function) == 0 else self.function
+
     def response(self) -> Tensor:
         """The true value, exactly as the network computes it.
 
@@ -360,7 +373,10 @@ class RuleMode(TorchFunctionMode):
                 if writing:
                     self.memory.before_writing(call.subject)
                 if call.in_place and not writing:  # not over what the gradient needs
-                    result = call.on(call.subject.clone())
+                    copied = call.subject.clone()
+                    history, result = copied.grad_fn, call.on(copied)
+                    if isinstance(result, Tensor) and result.grad_fn is history:  # autograd has not recorded it
+                        result = result.detach()
                 else:
                     result = call.function(*args, **kwargs)
         else:

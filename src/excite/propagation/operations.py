@@ -93,7 +93,7 @@ def convolution(call: Call) -> Any:
 
 def pooling(call: Call) -> Any:
     """Average pooling, means, sums and smooth interpolation: linear with positive weights."""
-    function, (args, kwargs) = call.function, call.options
+    function, (args, kwargs) = call.out_of_place, call.options
     if "pool" in call.name and (call.argument(6, "divisor_override") or 1) < 0:
         return rewrites.negative_divisor(call)
     return _affine(call, call.subject, None, lambda child, _weight: function(child, *args, **kwargs), Hints())
@@ -179,6 +179,8 @@ def addition(call: Call) -> Any:
 
 def activation(call: Call) -> Any:
     """An element-wise function that keeps the sign (SiLU, GELU, leaky ReLU), and other one-to-one functions."""
+    if not call.acts_on_subject:
+        return call.refuse("another argument than its first is an activation")
     return call.pass_down(call.subject, Provenance(gate=call.operation.gate))
 
 
@@ -196,7 +198,7 @@ def bounded_activation(call: Call) -> Any:
 
     That is never negative, so the excitatory children compete whatever the sign of the function's input.
     """
-    if any(map(is_activation, call.tensors[1:])):
+    if not call.acts_on_subject:
         return rewrites.between_activations(call)
     with constants():
         below, above, moved, least = _range(call)
@@ -220,8 +222,8 @@ def _range(call: Call) -> Range:
     dtype, device = call.subject.dtype, call.subject.device
     for option in (*args, *kwargs.values()):
         if option is not None and not isinstance(option, (bool, int, float, str)):
-            return _limits.__wrapped__(call.function, args, tuple(kwargs.items()), dtype, device)
-    return _limits(call.function, args, tuple(kwargs.items()), dtype, device)
+            return _limits.__wrapped__(call.out_of_place, args, tuple(kwargs.items()), dtype, device)
+    return _limits(call.out_of_place, args, tuple(kwargs.items()), dtype, device)
 
 
 @cache
@@ -258,7 +260,7 @@ def norm(call: Call) -> Any:
     torch_order = call.function in {torch.batch_norm, torch.instance_norm}
     position = 3 if call.name in {"batch_norm", "instance_norm"} and not torch_order else 1 if torch_order else 2
     weight = call.argument(position, "weight")
-    if any(map(is_activation, call.tensors[1:])):
+    if not call.acts_on_subject:
         return call.refuse("its scale, shift or statistics are activations")
     parameter = call.mode.taint.in_state(weight)
     with constants(weight):
@@ -429,7 +431,7 @@ _row("relu6 elu selu celu softplus", bounded_activation, gradient="one-to-one", 
      nodes="Elu Softplus")
 _row("silu gelu hardswish mish leaky_relu prelu rrelu", activation, gradient="one-to-one", rectifies="always",
      nodes="LeakyRelu Gelu Silu Mish Hardswish PreluKernel")
-_row("""softshrink hardshrink tanhshrink logsigmoid log_softmax sqrt rsqrt reciprocal rdiv square abs
+_row("""softshrink hardshrink tanhshrink logsigmoid log_softmax sqrt rsqrt reciprocal square abs
      log log1p expm1 normalize""", activation, gradient="one-to-one")
 _row("pow float_power rpow", rewrites.power, gradient="one-to-one")
 _row("softmax softmin", activation, gradient="one-to-one", gate=2)
@@ -438,6 +440,7 @@ _row("batch_norm instance_norm group_norm layer_norm rms_norm", norm, gradient="
 # It exchanges excitation and inhibition.
 _row("neg negative", lambda call: scaled(call, call.subject, -1.0), linear=True, nodes="Neg")
 _row("mul", multiplication, linear=True, gradient="multiplication", nodes="Mul")
+_row("rdiv", rewrites.reversed_division, gradient="one-to-one")
 _row("div", division, linear=True, gradient="division", nodes="Div")
 _row("dropout dropout1d dropout2d dropout3d feature_dropout alpha_dropout feature_alpha_dropout", dropout,
      linear=True, nodes="NativeDropout")
@@ -464,6 +467,7 @@ _row("""cat concat concatenate stack hstack vstack dstack column_stack where gat
      UpsampleNearest3D UpsampleNearestExact1D UpsampleNearestExact2D UpsampleNearestExact3D ViewAsComplex ViewAsReal
      Where""")
 _row("detach data", same, gradient="same")
+_row("requires_grad_", lambda call: call.subject, gradient="same")
 _row("requires_grad", lambda _call: False, gradient="same")  # the network runs without gradients and must not see ours
 _row("""item tolist numpy __float__ __int__ __bool__ __index__ __complex__ __array__ __dlpack__ __deepcopy__
      untyped_storage storage data_ptr zeros_like ones_like full_like

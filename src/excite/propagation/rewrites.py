@@ -24,6 +24,7 @@ __all__ = [
     "complex_magnitude",
     "negative_divisor",
     "power",
+    "reversed_division",
     "reversed_subtraction",
 ]
 
@@ -69,8 +70,15 @@ def reversed_subtraction(call: Call) -> Any:
     return exactly(call, call.mode.run(torch.sub, other, call.subject, alpha=alpha))
 
 
+def reversed_division(call: Call) -> Any:
+    """``rdiv``: ``other / x``."""
+    return exactly(call, call.mode.run(torch.div, call.argument(1, "other"), call.subject))
+
+
 def between_activations(call: Call) -> Any:
     """``clamp`` with a bound that is itself an activation: the maximum or minimum of two."""
+    if not call.name.startswith("cl"):
+        return call.refuse("another argument than its first is an activation")
     least, most = call.argument(1, "min"), call.argument(2, "max")
     if call.name == "clamp_max":
         least, most = None, call.argument(1, "max")

@@ -321,12 +321,13 @@ def _holds_values(tensor: Tensor) -> bool:
 def sever(tensors: Sequence[Tensor], call: Call, severed: Sequence[Tensor] = ()) -> None:
     """Mark what a call has made as severed: here, or where its arguments ``severed`` were."""
     before = [origin for origin in map(origin_of, severed) if origin is not None]
+    values = [origin for origin in before if not origin.choice]
     for tensor in tensors:
-        if is_choice(call, tensor):
+        if before and not (values and is_choice(call, tensor)):
+            set_severed(tensor, (values or before)[0])
+        elif is_choice(call, tensor):
             source = next((each.grad_fn for each in call.tensors if is_above_tap(each)), None)
             set_severed(tensor, Severed(call.name, choice=True, source=source))
-        elif before:  # what was a value once stays one
-            set_severed(tensor, next((origin for origin in before if not origin.choice), before[0]))
         else:
             set_severed(tensor, Severed(call.name, call.mode.module_name()))
 

@@ -105,13 +105,12 @@ def unread(
     with torch.random.fork_rng(devices=[]):
         for disturb in (Tensor.detach, disturbed):
             torch.manual_seed(0)
-            output, _ = _run(modules, inputs, [layer], operations, Taint(modules), disturb)
-            outputs.append(output)
-    if torch.allclose(outputs[0], outputs[1], rtol=0, atol=0, equal_nan=True):
-        return LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
+            outputs.append(_run(modules, inputs, [layer], operations, Taint(modules), disturb)[0])
     severed = origin_of(outputs[0])
     if severed is not None:
         return NoRuleError(lost(severed))
+    if torch.allclose(outputs[0], outputs[1], rtol=0, atol=0, equal_nan=True):
+        return LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
     return NoRuleError(
         f"layer {layer!r} feeds the output of this network, but by code that hides its operations (NumPy, another "
         "thread, numbers, memory): write it with torch functions, or read a layer above it"

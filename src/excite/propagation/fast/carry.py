@@ -252,7 +252,7 @@ def _copied(node: Any, name: str, values: Tensor, lead: int) -> Sequence[Tensor]
         return (values,)
     if name in _RESHAPING:
         ((below, output),) = node.next_functions
-        return (values.reshape(*values.shape[:lead], *outputs_of(below)[output].shape),)
+        return (values.reshape((*values.shape[:lead], *outputs_of(below)[output].shape)),)
     if name == _MAX_POOL and is_concrete():
         return (_to_largest(node, values),)
     if name == "Cat":
