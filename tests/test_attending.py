@@ -466,7 +466,7 @@ class TestBatches:
                 same(one, other)
 
     def test_pictures_of_one_size_share_a_forward_pass(self):
-        classifier = small(layer="5")
+        classifier = small(layer="5", verify=False)
         sizes = []
         hook = classifier.module.register_forward_pre_hook(lambda _module, inputs: sizes.append(len(inputs[0])))
         pictures = [noise(12, 10), noise(10, 12), noise(12, 10, seed=1), noise(12, 10, seed=2)]
@@ -584,7 +584,7 @@ class TestNetworksOfOnesOwn:
         assert not any(part._forward_hooks or part._forward_pre_hooks for part in network.modules())
 
     def test_the_network_runs_once_for_many_concepts_and_layers(self):
-        classifier = small(layer="5")
+        classifier = small(layer="5", verify=False)
         calls = []
         hook = classifier.module.register_forward_pre_hook(lambda *_: calls.append(1))
         excite.attend(classifier, noise(12, 10), [0, 1, 2, 3], layer=["2", "5"])

@@ -28,6 +28,8 @@ __all__ = [
     "ReplacedOperatorsWarning",
     "SignalError",
     "SizeError",
+    "UnverifiedWarning",
+    "VerificationError",
 ]
 
 
@@ -66,6 +68,10 @@ def _shortened(text: str, longest: int, first: int, last: int) -> str:
 
 class NoRuleError(ExciteError):
     """An operation between the layer and the output has no top-down rule."""
+
+
+class VerificationError(NoRuleError):
+    """The output does not respond to a layer as the graph says: a part of its values passes where nothing is seen."""
 
 
 class LayerError(ExciteError):
@@ -118,6 +124,10 @@ class ReplacedOperatorsWarning(UserWarning):
 
 class LostSignalWarning(UserWarning):
     """Hardly any of the top-down signal arrived at the layer: the map says next to nothing."""
+
+
+class UnverifiedWarning(UserWarning):
+    """The output's response to a layer could not be compared with what passes through the graph."""
 
 
 def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], object]:

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
 import torch
 
 from excite.attention import AttentionMap
-from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, ModelError
+from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, ModelError, UnverifiedWarning
 from excite.images import read_image
 from excite.methods import find_method
 from excite.methods.extent import JOINT
 from excite.models.layers import default_layer, layer_pair, top_layer
-from excite.propagation import ExcitationPass, Gradients, held_bytes
+from excite.propagation import ExcitationPass, Gradients, held_bytes, verify
 from excite.propagation.rules import version_of
 from excite.vocabulary import Concept
 
@@ -105,6 +105,7 @@ class Session:
             forward = ExcitationPass(self.classifier.module, self.inputs[scale], self._layers_read("excitation", scale))
             for layer, reading in forward.readings.items():
                 check_spatial(layer, reading.probe)
+            self._verify(tuple(forward.readings), scale)
             self._excitation[scale] = forward
         return self._excitation[scale]
 
@@ -114,8 +115,25 @@ class Session:
             forward = Gradients(self.classifier.module, self.inputs[scale], self._layers_read("gradients", scale))
             for layer, activation in forward.activations.items():
                 check_spatial(layer, activation)
+            self._verify(tuple(forward.activations), scale)
             self._gradients[scale] = forward
         return self._gradients[scale]
+
+    def _verify(self, layers: tuple[str, ...], scale: float) -> None:
+        """Compare the response of a wrapped network with the graph, on the first image that is read at these layers."""
+        module, done = self.classifier.module, self.classifier.verified
+        if done is not None and layers not in done:
+            images = self.inputs[scale] if module.training else self.inputs[scale][:1]  # batch statistics need them all
+            try:
+                found = verify(module, images, layers, exact=False)
+            except RuntimeError as error:  # the network takes no single image, or there is too little memory
+                line = f"{self.classifier.name} cannot be verified: {str(error).partition(chr(10))[0]}"
+                warnings.warn(f"{line}; wrap(..., verify=False) leaves this out", UnverifiedWarning, stacklevel=2)
+                done.add(layers)
+                return
+            found.check(strict=False)
+            if all(each.found or not each.clear for each in found.responses.values()):  # a blank image shows nothing
+                done.add(layers)
 
     def _layers_read(self, forward: Forward, scale: float) -> list[str]:
         """All layers that methods with this kind of forward pass read at this scale."""

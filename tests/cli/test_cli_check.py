@@ -18,7 +18,7 @@ def test_it_says_in_plain_words_what_holds(excite, model, photos, here):
     lines = ended.out.splitlines()
     assert [
         line.split()[1] for line in lines if not line.startswith((" ", "With", "No", "Yes", "left", "written"))
-    ] == [*("mass", "values", "randomisation", "classes", "removal", "stability")]
+    ] == [*("mass", "values", "response", "randomisation", "classes", "removal", "stability")]
     assert lines[-1].startswith("written: excite-out/check-colours/check.json")
     assert any("the maps of c-mwp" in line and "on 6 images" in line for line in lines)
     assert sorted(path.name for path in (here / "excite-out/check-colours").iterdir()) == [

@@ -1,5 +1,7 @@
 """Maps of phrases: means of the maps of their words, from one look."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -72,7 +74,7 @@ def test_the_picture_is_seen_at_the_paper_s_size(classifier, picture):
 
 
 def test_all_phrases_come_from_one_forward_pass(classifier, picture):
-    passes = []
+    passes, classifier = [], replace(classifier, verified=None)
     classifier.module.conv.register_forward_hook(lambda *_: passes.append(1))
     map_phrases(classifier, picture, ["cat", "a dog and a horse", "the left dog"], side=56)
     assert len(passes) == 1

@@ -52,7 +52,9 @@ def command(
     layer: Annotated[str | None, typer.Option(help="Where it is read; where it should be if none.")] = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="A,B,...", help="Some of mass, values, randomisation, classes, removal, stability."),
+        typer.Option(
+            metavar="A,B,...", help="Some of mass, values, response, randomisation, classes, removal, stability."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Use at most so many images, evenly among those given.")] = 20,
     seed: Annotated[int, typer.Option(help="The same seed draws the same weights, noise and concepts.")] = 0,
@@ -65,10 +67,10 @@ def command(
 ) -> None:
     """Check, on a few images, whether the maps of a classifier can be relied on, with a report in plain words.
 
-    How much of the signal is kept; are the values right; do the maps depend on what the network has learned and on
-    the concept; does the answer fade with the evidence; do maps stay when the image hardly changes. Gradients,
-    Grad-CAM, relevance and a random map are measured for comparison. The exit code is 1 if a check fails. An
-    interrupted run resumes.
+    How much of the signal is kept; are the values right; is all of the output's response seen; do the maps depend on
+    what the network has learned and on the concept; does the answer fade with the evidence; do maps stay when the
+    image hardly changes. Gradients, Grad-CAM, relevance and a random map are measured for comparison. The exit code is
+    1 if a check fails. An interrupted run resumes.
     """
     from excite.experiments.checks.run import SanityChecks, chosen_checks, pictures_of
     from excite.experiments.report.figures import check_plots

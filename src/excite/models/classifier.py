@@ -110,6 +110,8 @@ class Classifier:
             of all others is true.
         layers: Layers worth reading, best first.
         extent: The layers of the method ``extent``, such as "layer4.1+layer3"; empty: found in a dry run.
+        verified: The sets of layers that were verified on their first image (`excite.propagation.verify`); None: none
+            is to be.
     """
 
     module: nn.Module
@@ -120,6 +122,7 @@ class Classifier:
     multilabel: bool | range = False
     layers: tuple[str, ...] = ()
     extent: str = ""
+    verified: set[tuple[str, ...]] | None = None
 
     def __repr__(self) -> str:
         words = "no labels" if self.labels is None else f"{len(self.labels)} labels"

@@ -100,7 +100,7 @@ def load(  # noqa: PLR0913 - all but the name may be left out
     )
 
 
-def wrap(
+def wrap(  # noqa: PLR0913 - all but the network may be left out
     module: nn.Module,
     *,
     labels: Words | None = None,
@@ -109,6 +109,7 @@ def wrap(
     name: str | None = None,
     multilabel: bool | range = False,
     fully_convolutional: bool | int = False,
+    verify: bool = True,
 ) -> Classifier:
     """A classifier around a network, which is not changed.
 
@@ -122,6 +123,8 @@ def wrap(
         multilabel: The outputs are independent, all or those of a range.
         fully_convolutional: Apply the network to every window of an image larger than its training images; a
             number is their side, True takes the shorter side of ``preprocess``.
+        verify: On the first image compare the response of the network's output to its layers with what excite can see
+            of it (`excite.propagation.verify`), for the time of about five runs. What is not seen is then refused.
 
     Raises:
         ModelError: It is no ``nn.Module``, or is (or contains) TorchScript.
@@ -145,6 +148,7 @@ def wrap(
         layer=layer,
         multilabel=multilabel,
         layers=() if layer is None else (layer,),
+        verified=set() if verify else None,
     )
 
 

@@ -14,12 +14,14 @@ from excite.propagation.markov import (
 )
 from excite.propagation.mwp import mwp
 from excite.propagation.operations import OPERATIONS
+from excite.propagation.verify import Verification, verify
 
 __all__ = [
     "OPERATIONS",
     "AbsorbingChain",
     "ExcitationPass",
     "Gradients",
+    "Verification",
     "Walks",
     "absorbing_chain",
     "held_bytes",
@@ -28,6 +30,7 @@ __all__ = [
     "prior",
     "sample_winners",
     "transition_matrix",
+    "verify",
     "winner_take_all",
 ]
 

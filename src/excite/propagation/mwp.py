@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 import torch
 
 from excite.propagation.excitation_pass import ExcitationPass, as_signal
+from excite.propagation.verify import verify as verification
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,7 @@ def mwp(
     layer: str,
     contrastive: bool = False,
     dual: bool = False,
+    verify: bool = False,
 ) -> Tensor: ...
 
 
@@ -37,6 +39,7 @@ def mwp(
     layer: list[str] | tuple[str, ...],
     contrastive: bool = False,
     dual: bool = False,
+    verify: bool = False,
 ) -> dict[str, Tensor]: ...
 
 
@@ -48,6 +51,7 @@ def mwp(
     layer: str | list[str] | tuple[str, ...],
     contrastive: bool = False,
     dual: bool = False,
+    verify: bool = False,
 ) -> Tensor | dict[str, Tensor]:
     """The marginal winning probability of every neuron of a layer, by Excitation Backprop.
 
@@ -61,6 +65,8 @@ def mwp(
         layer: the name of a module, as in ``module.named_modules()``; several names give a dict.
         contrastive: subtract the map of the dual unit, whose weights are the negatives (c-MWP). Signed, not truncated.
         dual: the map of the dual unit alone.
+        verify: run the network a few more times, with changed activations, and refuse it where its output responds
+            otherwise than the graph says: values left it unseen (see `excite.propagation.verify`).
 
     Returns:
         the winning probabilities, of the shape of the layer's output, with a leading dimension where ``signal`` has
@@ -70,6 +76,7 @@ def mwp(
         NoRuleError: an operation between the layer and the output has no top-down rule.
         LayerError: there is no such layer, or it does not feed the output.
         SignalError: the signal does not fit the output.
+        VerificationError: the response of the output is not that of the graph.
 
     Example:
         >>> from torch import nn
@@ -80,6 +87,8 @@ def mwp(
     layers = [layer] if isinstance(layer, str) else list(layer)
     excitation = ExcitationPass(module, inputs, layers, reuse=False)
     signals = as_signal(signal, excitation.output)
+    if verify:
+        verification(module, inputs, layers).check()
     sent = (0.0, 1.0) if dual else (1.0, -1.0 if contrastive else 0.0)
     maps = excitation.down(signals, unit=sent[0], dual=sent[1])
     several = isinstance(signal, torch.Tensor) and signal.dim() > excitation.output.dim()

@@ -12,7 +12,7 @@ from torch import nn
 
 from excite.errors import ModelError
 from excite.experiments.checks.base import CheckedImage
-from excite.experiments.checks.mass import mass_kept, values_agree
+from excite.experiments.checks.mass import judge_response, mass_kept, response_seen, values_agree
 from excite.experiments.checks.perturbation import relative_distance, under_removal, under_small_changes
 from excite.experiments.checks.randomization import (
     between_classes,
@@ -79,6 +79,32 @@ def test_a_bias_takes_its_part():
     found = mass_kept(CheckedImage(classifier, {"mwp": ("0",)}, scene(), 0))
     assert found["read"] == pytest.approx(1, abs=1e-5)  # at the convolution's own output nothing is lost yet
     assert found["finite"]
+
+
+def test_the_response_of_the_output_is_seen():
+    found = response_seen(seen())
+    assert found["reading"] == "1"
+    assert found["repeats"]
+    assert found["found"] == pytest.approx(found["expected"], rel=1e-6)
+
+
+def test_a_response_that_is_not_seen_fails():
+    class Around(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            h = self.inner[:2](x)
+            with torch._C.DisableTorchFunction(), torch.no_grad():
+                unseen = self.inner[2:](h).clone()
+            return self.inner[2:](h) + unseen
+
+    classifier = replace(colour_classifier(), module=Around(colour_classifier().module).eval())
+    found = response_seen(CheckedImage(classifier, {"mwp": ("inner.1",)}, scene(), 0))
+    verdict = judge_response([found], "mwp")
+    assert verdict.standing == "fails"
+    assert "only 50.0000% passes" in verdict.sentences[0]
 
 
 def test_values_are_the_networks_own():

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from excite.experiments.checks.base import worst
-from excite.experiments.checks.mass import judge_mass, judge_values
+from excite.experiments.checks.mass import judge_mass, judge_response, judge_values
 from excite.experiments.checks.perturbation import judge_removal, judge_stability
 from excite.experiments.checks.randomization import judge_classes, judge_independence
 from excite.metrics.statistics import mean, mean_curve
@@ -21,6 +21,7 @@ MASS = {
     "finite": True,
 }
 VALUES = {"while": 0.0, "after": 0.0, "rounding": 1e-6}
+RESPONSE = {"reading": "low", "repeats": True, "expected": 1.0, "found": 1.0, "step": 1e-3, "bend": 0.0}
 RANDOM = {"shares": [0.25, 0.5, 1.0], "curves": {"c-mwp": [0.9, 0.1, 0.0], "mwp": [0.9, 0.8, 0.7]}}
 CLASSES = {"likeness": {"c-mwp": [0.1, 0.3], "mwp": [0.9, 0.9]}}
 STABLE = {"likeness": {"c-mwp": {"noise": 0.95, "flip": 0.9, "shift": 0.85}}, "moved": {"c-mwp": 0.1}}
@@ -52,6 +53,18 @@ def test_a_signal_that_grows_or_turns_is_a_fault(broken):
     verdict = judged(judge_mass, MASS, **broken)
     assert verdict.standing == "fails"
     assert "report" in verdict.sentences[0]
+
+
+def test_response():
+    assert judged(judge_response, RESPONSE).standing == "holds"
+    assert "at least 99.9000% of the output's response" in judged(judge_response, RESPONSE, expected=0.999).sentences[0]
+    assert judged(judge_response, RESPONSE, expected=0.7).standing == "fails"
+    assert "only 70.0000%" in judged(judge_response, RESPONSE, expected=0.7).sentences[0]
+    for doubt in ({"repeats": False}, {"bend": 1e6}, {"bend": 1.0, "expected": 0.0}):
+        assert judged(judge_response, RESPONSE, **doubt).standing == "doubtful"
+    one = judge_response([RESPONSE] * 5 + [{**RESPONSE, "found": 2.0}], "c-mwp")
+    assert one.standing == "fails"
+    assert one.rows == [{"layer": "low", "seen": "50.0000%", "may be missing": "2.0%", "step": "0.001"}]
 
 
 def test_values():

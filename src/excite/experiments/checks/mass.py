@@ -1,18 +1,20 @@
-"""Checks of the signal: the share of it that arrives, unchanged outputs, and rounding errors."""
+"""Checks of the signal: the share of it that arrives, unchanged outputs, rounding errors, and what the graph sees."""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from excite.experiments.checks.base import Check, Panel, Verdict
+from excite.experiments.checks.base import Check, Panel, Verdict, worst
 from excite.experiments.conservation.run import passes_everything
 from excite.metrics.statistics import mean
 from excite.models.layers import spatial_layers
-from excite.propagation import ExcitationPass, prior
+from excite.propagation import ExcitationPass, prior, verify
 from excite.propagation.taps import main_output
+from excite.propagation.verify import Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,3 +133,34 @@ def judge_values(measured: Sequence[Measured], _method: str) -> Verdict:
 
 
 VALUES = Check("values", "Are the values right?", values_agree, judge_values)
+
+
+def response_seen(seen: CheckedImage) -> dict[str, Any]:
+    """The response of the output to the layer, and what of it the graph accounts for."""
+    layer = seen.layers["mwp"][0]
+    found = verify(seen.classifier.module, seen.inputs, [layer])
+    response = asdict(found.responses[layer])
+    return {"reading": layer, "repeats": found.repeats} | response | {"bend": min(response["bend"], 1e6)}  # no infinity
+
+
+def judge_response(measured: Sequence[Measured], _method: str) -> Verdict:
+    """On each image the response is that of the graph."""
+    found: dict[Response, Standing] = {}
+    for one in measured:
+        response = Response(one["expected"], one["found"], one["step"], one["bend"])
+        clear = one["repeats"] and response.clear
+        found[response] = "doubtful" if not clear else "fails" if response.differs else "holds"
+    standing = worst(list(found.values()))
+    least = max((each for each, its in found.items() if its == standing), key=lambda each: each.missing)
+    layer, share = measured[0]["reading"], f"{1 - least.missing:.4%}"
+    said = {
+        "holds": f"When {layer} changes, at least {share} of the output's response passes through operations seen.",
+        "doubtful": f"The output's response to {layer} cannot be verified: it changes too abruptly, or at each run.",
+        "fails": f"Of the output's response to {layer} only {share} passes through operations seen: values leave the "
+        "graph by .item(), NumPy, integers, a buffer, a thread or compiled code, and the maps miss what they carry.",
+    }
+    row = {"layer": layer, "seen": share, "may be missing": f"{min(1.0, least.tolerance):.1%}"}
+    return Verdict(standing, (said[standing],), [row | {"step": f"{least.step:g}"}])
+
+
+RESPONSE = Check("response", "Is all of the response seen?", response_seen, judge_response)

@@ -14,7 +14,7 @@ from excite import __version__
 from excite.errors import ImageError, MethodError
 from excite.experiments.base import digest, image_records
 from excite.experiments.checks.base import STANDINGS, Check, CheckedImage, worst
-from excite.experiments.checks.mass import MASS, VALUES
+from excite.experiments.checks.mass import MASS, RESPONSE, VALUES
 from excite.experiments.checks.perturbation import REMOVAL, STABILITY
 from excite.experiments.checks.randomization import CLASSES, RANDOMISATION
 from excite.experiments.readable_layers import ReadableLayers
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 CHECKS: Mapping[str, Check] = {
-    check.name: check for check in (MASS, VALUES, RANDOMISATION, CLASSES, REMOVAL, STABILITY)
+    check.name: check for check in (MASS, VALUES, RESPONSE, RANDOMISATION, CLASSES, REMOVAL, STABILITY)
 }
 
 
@@ -44,7 +44,7 @@ def chosen_checks(names: str | None) -> list[str]:
 
     Example:
         >>> chosen_checks("values,mass"), len(chosen_checks(None))
-        (['values', 'mass'], 6)
+        (['values', 'mass'], 7)
     """
     chosen: Sequence[str] = list(CHECKS) if names is None else list(dict.fromkeys(names.split(",")))
     for name in chosen:
@@ -176,7 +176,7 @@ class SanityChecks:
     Example:
         >>> sanity = SanityChecks(excite.load(), find_images("photos"))              # doctest: +SKIP
         >>> sanity.report(list(sanity.records(Path("out")))).summary()               # doctest: +SKIP
-        'Yes: the maps of c-mwp at blocks.14 of efficientnet-lite0 passed all 6 checks on 8 images.'
+        'Yes: the maps of c-mwp at blocks.14 of efficientnet-lite0 passed all 7 checks on 8 images.'
     """
 
     def __init__(

@@ -1,0 +1,484 @@
+"""The second guard: what the output does when a layer is changed, against what the graph says.
+
+`Around` has a way around the graph beside a skip connection. The classifier's weights are equal within a class, and the
+way hands on half of its (flipped) input: whatever the direction, a third of the response passes there.
+"""
+
+import threading
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from test_left_as_found import Small, fingerprint, same
+from torch import nn
+from torch.nn import functional as F
+from zoo import torchvision_models
+
+import excite
+from excite.errors import LayerError, NoRuleError, UnverifiedWarning, VerificationError
+from excite.models import Preprocess
+from excite.propagation import mwp, verify
+from excite.propagation.verify import STEPS
+
+MISSING = 1 / 3
+
+
+class Around(nn.Module):
+    """Two convolutions; the second one's response, and half of it once more by a way of its own."""
+
+    def __init__(self, way):
+        super().__init__()
+        torch.manual_seed(0)
+        self.way = way
+        self.first, self.tap = nn.Conv2d(3, 8, 3, padding=1), nn.ReLU()
+        self.second, self.fc = nn.Conv2d(8, 8, 3, padding=1), nn.Linear(8 * 6 * 6, 3)
+        self.register_buffer("workspace", torch.zeros(1, 8, 6, 6))
+        with torch.no_grad():
+            self.fc.weight.copy_(torch.tensor([[1.0], [-0.5], [2.0]]).expand(3, 8 * 6 * 6))
+            self.second.weight.abs_()  # so that little cancels in the sum of all responses
+        self.eval()
+
+    def forward(self, x):
+        h = F.relu(self.second(self.tap(self.first(x))))
+        return self.fc((h + self.way(self, 0.5 * h.flip(3))).flatten(1))
+
+
+def visible(net, h):
+    return h
+
+
+def item(net, h):
+    return torch.ones_like(h) * h.mean().item()
+
+
+def array(net, h):
+    return torch.from_numpy(h.detach().numpy().copy()) * 1.0
+
+
+def numbers(net, h):
+    return torch.tensor(h.tolist(), dtype=h.dtype)
+
+
+def buffer(net, h):
+    with torch.no_grad():
+        net.workspace.copy_(h)
+    return net.workspace * 1.0
+
+
+def thread(net, h):
+    found = []
+
+    def work():
+        with torch.no_grad():
+            found.append(h * 1.0)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    return found[0]
+
+
+def integers(net, h):
+    return (h * 256).round().int().to(h.dtype) / 256
+
+
+ESCAPES = [item, array, numbers, buffer, thread, integers]
+
+
+def unseen(way):
+    """The same in code that no mode sees, so that another guard cannot come first."""
+
+    def hidden(net, h):
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            return way(net, h)
+
+    return hidden
+
+
+def picture(batch=1):
+    return torch.rand(batch, 3, 6, 6, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("way", ESCAPES)
+def test_ways_around_the_graph_are_refused(way):
+    net = Around(way)
+    torch.testing.assert_close(net(picture()), Around(visible)(picture()), rtol=1e-3, atol=1e-3)
+    with pytest.raises(NoRuleError):
+        mwp(net, picture(), 0, layer="tap", verify=True)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("way", ESCAPES)
+def test_the_size_of_what_is_missing(way, exact):
+    found = verify(Around(unseen(way)), picture(), ["tap"], exact=exact)
+    assert abs(found.responses["tap"].missing - MISSING) < 0.02
+    assert abs(found.accounted["tap"] + MISSING - 1) < 0.02
+    with pytest.raises(VerificationError, match=r"layer 'tap', 3[1-5]% does not pass.*expected .*, found .*: values"):
+        found.check(strict=False)
+
+
+def test_a_skip_connection_hides_the_loss():
+    """What the guard is for: without it the mass is 1, and a part of the map is at the wrong places."""
+    net, twin = Around(unseen(array)), Around(visible)
+    with torch.no_grad():
+        for each in (net, twin):
+            each.fc.weight.view(3, 8, 6, 6)[..., :3] *= 0.1
+    wrong, right = (mwp(each, picture(), 0, layer="tap") for each in (net, twin))
+    assert abs(float(wrong.sum()) - 1) < 1e-5
+    assert float((wrong - right).abs().sum()) > 0.1
+    with pytest.raises(VerificationError):
+        mwp(net, picture(), 0, layer="tap", verify=True)
+    assert torch.equal(mwp(twin, picture(), 0, layer="tap", verify=True), right)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_twin_is_accounted_for(exact):
+    found = verify(Around(visible), picture(), ["tap", "first", "input"], exact=exact)
+    assert list(found.accounted) == ["tap", "first", "input"]
+    assert min(found.accounted.values()) > (1 - 1e-6 if exact else 0.995)
+    assert found.dtype == (torch.float64 if exact else torch.float32)
+    found.check()
+
+
+def test_only_layers_below_the_way_are_refused():
+    found = verify(Around(unseen(array)), picture(), ["first", "fc", "second"])
+    assert found.accounted["fc"] > 1 - 1e-6
+    assert max(found.accounted["first"], found.accounted["second"]) < 0.7
+    with pytest.raises(VerificationError, match="'first'"):
+        found.check()
+
+
+class Rounded(nn.Module):
+    """A residual block: what it adds was rounded by hand to integers."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        added = self.body(x)
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            added = (added * 32).round().int().to(added.dtype) / 32
+        return F.relu(x + added)
+
+
+class Exact(Rounded):
+    def forward(self, x):
+        return F.relu(x + self.body(x))
+
+
+def residual(block):
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), block(), block(), block(), nn.AdaptiveAvgPool2d(1)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(8, 5)).eval()
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_residual_network_rounded_through_integers(exact):
+    """A tiny step changes no integer, or is all noise: only the large one tells. The twin says how much."""
+    x = torch.rand(1, 3, 12, 12, generator=torch.Generator().manual_seed(1))
+    net, twin = residual(Rounded), residual(Exact)
+    twin.load_state_dict(net.state_dict())
+    verify(twin, x, ["1"], exact=exact).check()
+    found = verify(net, x, ["1"], exact=exact).responses["1"]
+    assert found.differs
+    assert found.step == max(STEPS)
+    with pytest.raises(VerificationError, match="does not pass through operations that excite can see"):
+        mwp(net, x, 0, layer="1", verify=True)
+
+
+# --- no false alarm ------------------------------------------------------------------------------------------------
+
+
+def body(**options):
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3)
+    )
+    return nn.Sequential(*net, nn.GELU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(32, 4)).eval(**options)
+
+
+class Many(nn.Module):
+    """One module called three times, two arguments, a dict as the answer, a logit of -inf."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.mix, self.fc = nn.Linear(16, 16), nn.Linear(16, 4)
+
+    def forward(self, x, scale):
+        for _ in range(3):
+            x = F.relu(self.mix(x * scale))
+        return {"logits": self.fc(x).masked_fill(torch.tensor([False, True, False, False]), -torch.inf)}
+
+
+def test_calls_arguments_and_answers_of_all_kinds():
+    inputs = torch.rand(2, 16), torch.tensor(1.5)
+    found = verify(Many().eval(), inputs, ["mix#0", "mix#1", "mix", "input"])
+    assert min(found.accounted.values()) > 1 - 1e-6
+    found.check()
+    assert found.responses["mix#0"].found != found.responses["mix"].found
+    with pytest.raises(LayerError, match="#2"):
+        verify(Many().eval(), inputs, ["mix#3"])
+
+
+@pytest.mark.parametrize("x", [torch.zeros(1, 3, 8, 8), torch.ones(1, 3, 8, 8), torch.rand(3, 3, 8, 8)])
+def test_blank_images_and_batches(x):
+    """Where all places are equal, a pooling has ties and a unit may lie exactly at its kink."""
+    for exact in (True, False):
+        verify(body(), x, ["0", "2", "3", "4", "input"], exact=exact).check()
+
+
+def test_a_layer_without_any_response():
+    net = body()
+    nn.init.zeros_(net[8].weight)
+    assert verify(net, torch.rand(1, 3, 8, 8), ["2"]).accounted == {"2": 1.0}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_other_types(dtype):
+    net, x = body().to(dtype), torch.rand(1, 3, 8, 8).to(dtype)
+    own = verify(net, x, ["2"], exact=False)
+    own.check()
+    assert own.dtype == dtype
+    assert own.responses["2"].step == (1e-6 if dtype == torch.float64 else 0.2)
+    assert verify(net, x, ["2"]).accounted["2"] > 1 - 1e-6
+
+
+def test_autocast_and_inference_mode():
+    net, x = body(), torch.rand(1, 3, 8, 8)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        verify(net, x, ["2"], exact=False).check()
+    with torch.inference_mode():
+        found = verify(net, x.clone(), ["2"])
+    found.check()
+    assert found.dtype == torch.float64
+    with torch.inference_mode():
+        net = body()
+    verify(net, x, ["2"], exact=False).check()
+
+
+def test_dropout_and_norms_in_training_mode_are_the_same_in_each_run():
+    net, x = body().train(), torch.rand(4, 3, 8, 8)
+    state = torch.get_rng_state()
+    found = verify(net, x, ["2"])
+    assert found.repeats
+    assert found.accounted["2"] > 1 - 1e-6
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_gradient_that_is_not_finite_is_no_fault():
+    """The norm of zeros is 0, and has no gradient: the map is not concerned, and the response cannot be verified."""
+    net = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), Root(), nn.Flatten(), nn.Linear(32, 3)).eval()
+    with torch.no_grad():
+        net[0].bias.copy_(torch.tensor([5.0, -5.0] * 4))
+    found = verify(net, torch.rand(1, 3, 2, 2), ["1"])
+    assert found.unclear == ["1"]
+    with pytest.warns(UnverifiedWarning, match="cannot be verified"):
+        found.check(strict=False)
+
+
+class Root(nn.Module):
+    def forward(self, h):
+        return h.sqrt() + h
+
+
+ARCHITECTURES = {
+    "alexnet": "features.2",
+    "densenet121": "features.denseblock3",
+    "efficientnet_b0": "features.5",
+    "mobilenet_v3_small": "features.8",
+    "regnet_y_400mf": "trunk_output.block3",
+    "resnet18": "layer3",
+    "shufflenet_v2_x0_5": "stage3",
+    "squeezenet1_1": "features.7",
+    "swin_t": "features.3",
+}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_architectures(name, kernels):
+    if kernels == "plain":
+        pytest.skip("verify uses none of the kernels")
+    try:
+        models = torchvision_models()
+    except ImportError:
+        pytest.skip("torchvision's model definitions are verified here")
+    torch.manual_seed(0)
+    net = getattr(models, name)(weights=None).eval()
+    found = verify(net, torch.rand(1, 3, 64, 64), [ARCHITECTURES[name]], exact=False)
+    assert found.accounted[ARCHITECTURES[name]] > 0.97
+    found.check()
+
+
+# --- the network -----------------------------------------------------------------------------------------------------
+
+
+def test_the_network_is_left_as_it_was_found():
+    for net in (Small().eval(), Small().train()):
+        net.last = None
+        before, state = fingerprint(net), torch.get_rng_state()
+        x = torch.rand(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+        given = x.clone()
+        for exact in (True, False):
+            verify(net, x, ["inner.1", "input"], exact=exact)
+        same(before, fingerprint(net))
+        assert torch.equal(torch.get_rng_state(), state)
+        assert torch.equal(x, given)
+
+
+def test_what_a_network_keeps_for_itself_is_from_an_unchanged_run():
+    class Keeping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.last = body(), None
+
+        def forward(self, x):
+            self.last = self.net[:3](x)
+            return self.net[3:](self.net[2](self.last))
+
+    net, x = Keeping().eval(), torch.rand(1, 3, 8, 8)
+    net(x)
+    usual = net.last
+    verify(net, x, ["net.0"], exact=False)
+    assert torch.equal(net.last, usual)
+
+
+def test_the_same_numbers_each_time():
+    net, x = Around(unseen(item)), picture()
+    assert verify(net, x, ["tap"]) == verify(net, x, ["tap"])
+
+
+def test_networks_that_cannot_be_copied_or_converted_are_verified_as_they_are(monkeypatch):
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.lock = body(), threading.Lock()
+
+        def forward(self, x):
+            with self.lock:
+                return self.net(x)
+
+    class Single(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = body()
+
+        def forward(self, x):
+            return self.net(x.float())
+
+    x = torch.rand(1, 3, 8, 8)
+    for net in (Own(), Single()):
+        found = verify(net.eval(), x, ["net.2"])
+        found.check()
+        assert found.dtype == torch.float32
+    monkeypatch.setattr(import_module("excite.propagation.verify"), "MOST_BYTES", 100)
+    assert verify(body(), x, ["2"]).dtype == torch.float32
+
+
+class Noisy(nn.Module):
+    """Random numbers of its own, which no seed of torch fixes."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.net, self.size, self.random = body(), size, np.random.default_rng(0)
+
+    def forward(self, x):
+        noise = torch.from_numpy(self.random.normal(size=(1, 4)) * self.size).to(x.dtype)
+        return self.net(x) + noise
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0])
+def test_a_network_that_answers_otherwise_each_time(size):
+    net, x = Noisy(size).eval(), torch.rand(1, 3, 8, 8)
+    found = verify(net, x, ["net.2"])
+    assert not found.repeats
+    with pytest.raises(VerificationError, match="cannot be verified: the network gives another answer at each run"):
+        mwp(net, x, 0, layer="net.2", verify=True)
+    with pytest.warns(UnverifiedWarning, match=r"'net\.2' cannot be verified.*verify=False"):
+        found.check(strict=False)
+
+
+# --- wrapped networks ------------------------------------------------------------------------------------------------
+
+
+def photo(seed=0):
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (6, 6, 3), dtype=np.uint8))
+
+
+def wrapped(way, **options):
+    preprocess = Preprocess(6, mean=0, scale=1 / 255)
+    return excite.wrap(Around(way), preprocess=preprocess, layer="second", **options)
+
+
+@pytest.mark.parametrize("method", ["c-mwp", "grad-cam"])
+def test_a_wrapped_network_is_verified_on_its_first_image(method):
+    classifier = wrapped(unseen(buffer))
+    for _ in range(2):  # and is refused again
+        with pytest.raises(VerificationError, match=r"layer '.*', 33% does not pass"):
+            excite.attend(classifier, photo(), 0, method=method)
+    assert len(excite.attend(wrapped(unseen(buffer), verify=False), photo(), 0, method=method)) == 1
+
+
+def test_once_for_each_set_of_layers():
+    runs = []
+
+    def counted(net, h):
+        runs.append(1)
+        return h
+
+    classifier = wrapped(counted)
+    costs = []
+    for layer in (None, None, "tap", "tap", ["second", "tap"], "second"):
+        excite.attend(classifier, photo(len(costs)), 0, layer=layer)
+        costs.append(len(runs))
+        runs.clear()
+    first, *others = costs
+    assert others == [1, first, 1, others[3], 1]
+    assert 4 <= first <= 7
+    assert classifier.verified == {("second",), ("tap",), ("second", "tap")}
+
+
+def test_a_blank_image_shows_nothing_and_does_not_count():
+    classifier = wrapped(unseen(array))
+    nn.init.zeros_(classifier.module.first.bias)
+    excite.attend(classifier, Image.new("RGB", (6, 6)), 0, layer="tap", method="grad-cam")
+    with pytest.raises(VerificationError):
+        excite.attend(classifier, photo(), 0, layer="tap", method="grad-cam")
+
+
+def test_only_the_first_image_of_a_batch_is_verified():
+    sizes = []
+
+    def counted(net, h):
+        sizes.append(len(h))
+        return h
+
+    excite.attend_batch(wrapped(counted), [photo(seed) for seed in range(5)], 0)
+    assert sizes[0] == 5
+    assert set(sizes[1:]) == {1}
+
+
+def test_a_wrapped_network_that_cannot_be_verified_is_told_once_and_explained():
+    classifier = excite.wrap(Noisy(1.0).eval(), preprocess=Preprocess(8, mean=0, scale=1 / 255), layer="net.2")
+    with pytest.warns(UnverifiedWarning, match="verify=False"):
+        (first,) = excite.attend(classifier, photo(), 0)
+    (second,) = excite.attend(classifier, photo(1), 0)
+    assert first.mass > 0
+    assert second.mass > 0
+
+
+def test_a_network_that_takes_no_single_image_is_not_refused():
+    pair = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Unflatten(0, (2, -1)), nn.Flatten(1))
+    pair.append(nn.Linear(64, 3)).eval()
+    classifier = excite.wrap(pair, preprocess=Preprocess(6, mean=0, scale=1 / 255), layer="1")
+    with pytest.warns(UnverifiedWarning, match="Sequential cannot be verified"):
+        found = excite.attend_batch(classifier, [photo(), photo(1)], 0)
+    assert len(found) == 2
+
+
+def test_known_classifiers_are_not_verified():
+    assert excite.load().verified is None
+    assert excite.wrap(body()).verified == set()
