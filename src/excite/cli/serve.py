@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from excite.cli.console import say_json
 from excite.cli.options import MODEL_HELP, FullyConvolutional, LabelsFile, Size, Weights
 from excite.models.cards import DEFAULT_MODEL
 
@@ -141,4 +141,4 @@ def _reports(folder: Path | None) -> Path | None:
 
 
 def _announce(url: str, token: str | None) -> None:
-    typer.echo(json.dumps({"url": url, "token": token}))
+    say_json({"url": url, "token": token})
