@@ -9,6 +9,7 @@ import typer
 
 from excite.cli.console import say_json
 from excite.cli.options import MODEL_HELP, FullyConvolutional, LabelsFile, Size, Weights
+from excite.errors import visible
 from excite.models.cards import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _choices(models: Sequence[str], one: Choice) -> Mapping[str, Choice]:
         raise typer.BadParameter("--weights, --labels, --size and such are those of one classifier: give one --model")
     named: dict[str, Choice] = {}
     for model in models or OFFERED:
-        name = _name(model)
+        name = visible(_name(model))
         if name in named:
             raise typer.BadParameter(f"two classifiers are called {name!r}: give each --model once, or rename a file")
         named[name] = replace(one, model=model)
