@@ -20,7 +20,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "images": set(),
     "io": set(),
     "propagation": set(),
-    "readouts": set(),
+    "readouts": {"io"},
     "vocabulary": set(),
     "attention": {"io", "readouts"},
     "datasets": {"images", "io", "vocabulary"},

@@ -40,7 +40,7 @@ LONGEST = 1000
 class ExciteError(Exception):
     r"""The parent of all errors that excite raises on purpose.
 
-    Messages quote files, which may hold anything. So each is one line that a terminal can show, whatever it quotes.
+    Messages quote files, which may hold anything. So each is `one_line` that a terminal can show, whatever it quotes.
 
     Example:
         >>> print(ExciteError("a.csv: no box but 'x\0\ny'"))
@@ -50,19 +50,38 @@ class ExciteError(Exception):
     """
 
     def __str__(self) -> str:
-        line = " ".join(piece.strip() for piece in super().__str__().splitlines())
-        words = (_shortened(word, LONGEST_WORD, 220, 60) for word in _shown(line).split(" "))
-        return _shortened(" ".join(words), LONGEST, 800, 150)
+        return one_line(super().__str__())
 
 
-def _shown(line: str) -> str:
-    """A line without signs that a terminal would act upon, or cannot show."""
-    if line.isprintable():
-        return line
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in line)
+def visible(text: str) -> str:
+    r"""The text as one line on which nothing acts: every character that is no printable one is written as an escape.
+
+    These are control and format characters (colours, line ends, the direction of writing), odd blanks, and the lone
+    surrogates in which Python keeps the bytes of a file name that are no UTF-8.
+
+    Example:
+        >>> print(visible("\x1b[31mred\x1b[0m\n" + chr(0x202E)))
+        \x1b[31mred\x1b[0m\n\u202e
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
-def _shortened(text: str, longest: int, first: int, last: int) -> str:
+def one_line(message: str) -> str:
+    r"""A message, which may have several lines and quote anything, as one visible line of at most 1000 characters.
+
+    Example:
+        >>> one_line("no box:\n  a\x07b")
+        'no box: a\\x07b'
+    """
+    line = " ".join(piece.strip() for piece in message.splitlines())
+    words = (shortened(word) for word in visible(line).split(" "))
+    return shortened(" ".join(words), LONGEST, 800, 150)
+
+
+def shortened(text: str, longest: int = LONGEST_WORD, first: int = 220, last: int = 60) -> str:
+    """A text without its middle, if it is longer than that."""
     return text if len(text) <= longest else f"{text[:first]}...{text[-last:]}"
 
 

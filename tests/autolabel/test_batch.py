@@ -70,8 +70,8 @@ def picture(path, seed=0, size=(30, 20)):
     return path
 
 
-def question(*concepts, method="mwp", layers=None, against=None):
-    return AttendQuery.of_options(model="tiny", concepts=concepts, method=method, layers=layers, against=against)
+def question(*concepts, method="mwp", **options):
+    return AttendQuery.of_options(model="tiny", concepts=concepts, method=method, **options)
 
 
 def photos_of(*arguments, out="out"):
@@ -79,7 +79,7 @@ def photos_of(*arguments, out="out"):
 
 
 def run(photos, *concepts, out="out", stop_after=None, **options):
-    asked = {name: options.pop(name) for name in ("method", "layers", "against") if name in options}
+    asked = {name: options.pop(name) for name in ("method", "layers", "against", "alpha") if name in options}
     made = Batch(question(*(concepts or ("cat", "dog")), **asked), Path(out), **options)
     return list(itertools.islice(made.answers(photos), stop_after)), made
 
@@ -164,6 +164,11 @@ class TestAnswers:
         answers, made = run(photos)
         assert len(answers) == 4
         assert "4.png" in made.failures[0]
+
+
+def files_in(folder):
+    """The drawings and arrays of a folder."""
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.suffix in {".png", ".npy"}}
 
 
 class TestResuming:
@@ -295,23 +300,55 @@ class TestResuming:
         assert len(looks) == 1
         assert (Path("out") / name).exists()
 
-    def test_files_that_another_question_has_written_are_not_taken_for_answers(self, folder, looks):
-        run(photos_of(folder), "cat", method="mwp")
-        plainly = Path("out/0.cat.png").read_bytes()
-        run(photos_of(folder), "cat", method="c-mwp")
-        assert Path("out/0.cat.png").read_bytes() != plainly
+    @pytest.mark.parametrize(
+        "other",
+        [{"method": "c-mwp"}, {"against": ["dog"]}, {"alpha": 2.0}, {"layers": ["0"]}],
+        ids=lambda change: next(iter(change)),
+    )
+    def test_another_question_leaves_the_files_of_the_first(self, folder, looks, other):
+        plain = {"method": "mwp"}
+        run(photos_of(folder), "cat", arrays=True, **plain)
+        before = files_in("out")
+        answers, _ = run(photos_of(folder), "cat", arrays=True, **(plain | other))
+        after = files_in("out")
+        assert {name: after[name] for name in before} == before
+        assert len(after) == 2 * len(before)  # overlays, arrays and sheets
+        assert all(Path(answer["maps"][0]["overlay"]).name not in before for answer in answers)
         looks.clear()
-        run(photos_of(folder), "cat", method="mwp")
-        assert len(looks) == 5
-        assert Path("out/0.cat.png").read_bytes() == plainly
+        for change in ({}, other):
+            run(photos_of(folder), "cat", arrays=True, **(plain | change))
+        assert not looks
+        assert files_in("out") == after
 
-    def test_files_that_another_picture_has_written_are_not_taken_for_answers(self, folder, looks):
+    def test_other_concepts_have_a_sheet_of_their_own(self, folder):
+        run(photos_of(folder / "0.png"), "cat")
+        before = files_in("out")
+        run(photos_of(folder / "0.png"), "dog")
+        run(photos_of(folder / "0.png"), "cat", "dog")
+        after = files_in("out")
+        assert {name: after[name] for name in before} == before
+        assert sum("-maps" in name for name in after) == 3
+        assert sum("-maps" not in name for name in after) == 2  # the overlay of each concept is that of both together
+        run(photos_of(folder / "0.png"), "dog")
+        assert files_in("out") == after
+
+    def test_another_picture_of_the_same_name_leaves_the_files_of_the_first(self, folder, looks):
         picture(Path("others/0.png"), seed=50)
         run(photos_of(folder), "cat")
+        before = files_in("out")
         run(photos_of("others/0.png"), "cat")
         looks.clear()
         run(photos_of(folder), "cat")
-        assert len(looks) == 1
+        assert not looks
+        assert {name: files_in("out")[name] for name in before} == before
+
+    def test_a_drawing_of_the_same_question_is_replaced(self, folder):
+        run(photos_of(folder / "0.png"), "cat")
+        before = files_in("out")
+        picture(folder / "0.png", seed=99)
+        run(photos_of(folder / "0.png"), "cat")
+        assert files_in("out").keys() == before.keys()
+        assert files_in("out") != before
 
     def test_names_are_those_of_this_run(self, folder, looks, tmp_path, monkeypatch):
         """Started again from elsewhere, the answers name images and overlays as they are called there."""

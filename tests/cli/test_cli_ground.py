@@ -145,6 +145,19 @@ class TestPictures:
         assert answer["phrases"][0]["picture"] == "there/red.PNG"
         assert Path("there/red.PNG").is_file()
 
+    def test_another_question_leaves_the_pictures_of_the_first(self, run, excite, photo):
+        (first,) = run("red?", "--json").answers
+        drawn = Path(first["phrases"][0]["picture"])
+        assert drawn.name == "squares.red.png"
+        before = drawn.read_bytes()
+        others = [run("red!", "--json"), run("red?", "--json", "--gamma", 1), run("red?", "--json", "--most", 1)]
+        files = {answer["phrases"][0]["picture"] for ended in others for answer in ended.answers}
+        (answer,) = excite("attend", photo, "red", "--json").answers
+        files.add(answer["maps"][0]["overlay"])
+        assert len(files) == 4
+        assert drawn.read_bytes() == before
+        assert run("red?", "--json").answers == [first]
+
     def test_somebody_elses_is_kept(self, run, photo):
         before = Path(photo).read_bytes()
         assert "was not drawn by excite" in run("red", "--out", photo).complaint

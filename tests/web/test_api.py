@@ -322,6 +322,10 @@ class TestNotes:
                 answer = asked.post("/attend", data={"picture": sent(asked), "concept": "red"})
                 assert answer.json()["notes"] == ["hardly anything arrived"]
 
-    def test_what_belongs_to_nobody_is_shown_as_before(self):
-        with pytest.warns(UserWarning, match="to all"), warnings_as_notes():
+    def test_of_what_belongs_to_nobody_the_log_gets_the_place(self, caplog):
+        with warnings_as_notes():
             warnings.warn("to all", UserWarning, stacklevel=1)
+            warnings.warn("of excite itself", LostSignalWarning, stacklevel=1)
+        foreign, own = (record.getMessage() for record in caplog.records)
+        assert re.fullmatch(r"UserWarning: test_api.py:\d+", foreign)
+        assert own == "LostSignalWarning: of excite itself"

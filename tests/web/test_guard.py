@@ -1,6 +1,8 @@
 """Who may ask, how much they may send, and what is never served."""
 
 import asyncio
+import logging
+import sys
 
 import pytest
 from starlette.applications import Starlette
@@ -11,6 +13,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from excite.web import http
 from excite.web.guard import FORM_AROUND, Guard, Token, is_served
+from excite.web.log import LOG, bounded_log
 from excite.web.uploads import Limits
 
 SECRET = "correct-horse-battery"  # noqa: S105 - nobody's
@@ -30,6 +33,14 @@ async def page(request):
     return PlainTextResponse("the page", headers={"Access-Control-Allow-Origin": "*", "Server": "told"})
 
 
+async def headers(request):
+    return JSONResponse(dict(request.headers))
+
+
+async def badly_worded(request):
+    return PlainTextResponse("Teapot <b>", int(request.query_params["status"]), headers={"X-Own": "kept"})
+
+
 async def broken(request):
     raise RuntimeError("/home/somebody")
 
@@ -40,6 +51,8 @@ def guarded(**options):
         Route("/pictures", count, methods=["POST"]),
         Route("/gradio_api/queue/join", echo, methods=["POST"]),
         Route("/health", broken),
+        Route("/config", headers),
+        Route("/robots.txt", badly_worded),
     ]
     return Guard(Starlette(routes=routes), limits=LIMITS, **options)
 
@@ -61,7 +74,9 @@ class TestHosts:
         assert asked().get("/", headers={"Host": host}).status_code == 200
 
     @pytest.mark.parametrize(
-        "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "192.168.1.2", "[::1", "a:b:c"]
+        "host",
+        "evil.example|localhost.evil.example|127.0.0.1.evil.example||192.168.1.2|[::1|a:b:c|user@localhost|localhost:80x|"
+        "localhost/evil.example|localhost evil.example|<b>".split("|"),
     )
     def test_a_name_that_somebody_else_gave_this_machine(self, host):
         assert "another name" in refused(asked().get("/", headers={"Host": host}), 403)
@@ -263,13 +278,72 @@ def test_every_answer_says_what_the_browser_must_know():
         assert "server" not in headers
 
 
-def test_an_error_that_nobody_foresaw_is_logged_once(caplog):
-    answer = asked().get("/health")
+def test_an_error_that_nobody_foresaw_is_logged_once(capsys):
+    with bounded_log():
+        answer = asked().get("/health")
     assert answer.status_code == 500
     assert "somebody" not in answer.text
-    (record,) = caplog.records
-    assert "/health" in record.getMessage()
-    assert "somebody" in record.exc_text
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("excite: error: unexpected error: RuntimeError < test_guard.py:")
+    assert "somebody" not in line
+
+
+class TestForwarded:
+    NAMES = (
+        "Forwarded",
+        "X-Forwarded-Host",
+        "X-Forwarded-For",
+        "X-Forwarded-Prefix",
+        "X-Gradio-Server",
+        "X-Original-Host",
+    )
+
+    @pytest.mark.parametrize("name", [*NAMES, *map(str.lower, NAMES), "X-Forwarded-Proto"])
+    def test_headers_about_another_address_are_left_out(self, name):
+        answer = asked().get("/config", headers={name: "https://evil.example"})
+        assert "evil" not in answer.text
+
+    def test_but_a_proxy_may_say_that_it_has_tls(self):
+        assert asked().get("/config", headers={"X-Forwarded-Proto": "https"}).json()["x-forwarded-proto"] == "https"
+
+
+class TestErrors:
+    @pytest.mark.parametrize(("status", "told"), [(404, 404), (405, 405), (422, 400), (500, 500), (418, 418)])
+    def test_errors_of_others_are_worded_as_all(self, status, told):
+        answer = asked().get(f"/robots.txt?status={status}")
+        assert "Teapot" not in refused(answer, told)
+        assert answer.headers["content-length"] == str(len(answer.content))
+
+    def test_a_path_that_another_method_has(self):
+        assert refused(asked().get("/attend"), 405) == "GET cannot be asked of '/attend': see /docs"
+
+
+class TestLog:
+    def test_values_are_left_out(self, capsys):
+        with bounded_log():
+            logging.getLogger("some.package").warning("user said %s", "SECRET")
+            logging.getLogger("some.package").error("SECRET " * 10_000)
+            logging.getLogger("uvicorn.error").warning("a constant text %s", "SECRET")
+            sys.stderr.write("Traceback ... SECRET")
+        err = capsys.readouterr().err
+        assert "SECRET" not in err
+        assert [len(line) < 1100 for line in err.splitlines()] == [True] * 4
+        assert "some.package at test_guard.py:" in err
+        assert "excite: warning: a constant text" in err
+
+    def test_what_comes_again_is_counted(self, capsys):
+        with bounded_log():
+            for _ in range(1234):
+                LOG.warning("too much")
+        assert capsys.readouterr().err.splitlines() == [
+            f"excite: warning: too much{times}" for times in ("", " (10 times)", " (100 times)", " (1000 times)")
+        ]
+
+    def test_everything_is_as_before_afterwards(self):
+        handlers, stream = logging.getLogger().handlers[:], sys.stderr
+        with bounded_log():
+            assert logging.getLogger().handlers != handlers
+        assert (logging.getLogger().handlers, sys.stderr) == (handlers, stream)
 
 
 def test_long_addresses_and_heads():

@@ -80,7 +80,7 @@ class Batch:
     For each image: one overlay per concept and layer (``picture.concept.png``), a figure with all of them
     (``picture-maps.png``), and a line in ``answers.jsonl``. A second run over several images skips those with a result,
     if the image, the query and the files of the result are unchanged. File names hold dots only between their parts,
-    so they are unique across images; a PNG that excite has not drawn is never overwritten.
+    so they are unique across images; a PNG that excite has not drawn, or for another question, is never overwritten.
 
     Attributes:
         failures: a line for each image that could not be read.
@@ -196,17 +196,20 @@ class AttendWork:
         )
         written: list[Path] = []
         rows = []
-        for found, file in zip(maps, map_names(task.files, maps), strict=True):
+        asked = [os.path.realpath(task.photo), asdict(replace(query, concepts=None, layers=None))]
+        drawn = [[found.concept, found.units, found.layer] for found in maps]
+        for found, file, about in zip(maps, map_names(task.files, maps), drawn, strict=True):
             overlay = self.out / f"{file}.png"
             if self.overlays:
-                written.append(draw(found.overlay(point=True, box=True, alpha=query.alpha), overlay))
+                overlay = draw(found.overlay(point=True, box=True, alpha=query.alpha), overlay, [asked, about])
+                written.append(overlay)
             if self.arrays:
-                written.append(save_npy(found.values, self.out / f"{file}.npy"))
+                written.append(save_npy(found.values, overlay.with_suffix(".npy")))
             rows.append({**found.to_dict(alpha=query.alpha), "overlay": overlay.name if self.overlays else None})
         if self.overlays:
             several = query.layers is not None and len(query.layers) > 1
             figure = compare(maps, rows="layer" if several else None, point=True, columns=5)
-            written.append(draw(figure, self.out / f"{task.files}-maps.png"))
+            written.append(draw(figure, self.out / f"{task.files}-maps.png", [asked, drawn, "all"]))
         files = {path.name: path.stat().st_mtime_ns for path in written}
         return {"image": str(task.photo), "maps": rows, "files": files}
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
 import textwrap
 import threading
+import traceback
 import warnings
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -15,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from excite.cli import attend, bench, boxes, check, export, fetch, ground, layers, ls, serve, tags, train
+from excite.cli.console import complain, note, say, say_help
 from excite.cli.train import FINETUNE_EXAMPLES, finetune_command
-from excite.errors import ExciteError
+from excite.errors import ExciteError, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,7 +77,7 @@ def _version(value: bool) -> None:
     if value:
         from excite import __version__
 
-        typer.echo(f"excite {__version__}")
+        say(f"excite {__version__}")
         raise typer.Exit
 
 
@@ -91,7 +94,7 @@ def options(
     Start with: excite attend PHOTO
     """
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say_help(context)
         raise typer.Exit(2)
 
 
@@ -107,15 +110,19 @@ def main(arguments: list[str] | None = None) -> None:
     """
     given = sys.argv[1:] if arguments is None else arguments
     os.environ.setdefault(*KERNELS)
-    warnings.showwarning = _note
+    warnings.showwarning = note
     debug = "--debug" in given
+    if debug:
+        sys.excepthook = _show_trace
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # letters that the terminal's encoding lacks
     with ExitStack() as ending:
         signals = ending.enter_context(StopSignals())
         if not debug:
             ending.enter_context(quiet_hooks(signals.at_once))
         line, code = _run(given, signals, debug=debug)
         if line:
-            typer.echo(f"excite: {line}", err=True)
+            complain(line)
         if arguments is None:  # this process is the command: it also ends quietly
             signals.finish()
             ending.pop_all()
@@ -156,11 +163,6 @@ def _command(arguments: list[str]) -> str:
     return " ".join(["excite", *words[: 2 if words and words[0] in groups else 1]])
 
 
-def _note(message: Warning | str, *_where: object, **_more: object) -> None:
-    """A warning as one line, also above a progress bar."""
-    sys.stderr.write(f"excite: note: {message}\n")
-
-
 def _one_line(error: Exception) -> str:
     """A usage error as one line."""
     message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
@@ -170,6 +172,12 @@ def _one_line(error: Exception) -> str:
 
 
 # Errors as one line.
+
+
+def _show_trace(_kind: object, error: BaseException, _trace: object) -> None:
+    """What Python shows of an error that nobody caught, without anything that acts on the terminal."""
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        sys.stderr.write(f"{visible(line)}\n")
 
 
 def describe_error(error: BaseException, command: str) -> tuple[str, int]:
@@ -240,7 +248,7 @@ def quiet_hooks(stop_at_once: Callable[[], None]) -> Iterator[None]:
 
 def _note_lost(where: str, error: BaseException | None) -> None:
     summary = textwrap.shorten(f"{type(error).__name__}: {error}", 200)
-    sys.stderr.write(f"excite: note: {where}: {summary}; --debug tells more\n")
+    note(f"{where}: {summary}; --debug tells more")
 
 
 # Ctrl-C and SIGTERM.

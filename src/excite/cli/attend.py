@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from excite.cli.console import print_columns, progress, tell_failures
+from excite.cli.console import print_columns, progress, say, say_json, tell_failures
 from excite.cli.options import (
     Address,
     Engine,
@@ -85,9 +84,9 @@ def command(
     batch = Batch(query, out, overlays=overlays, arrays=arrays, fresh=fresh)
     for answer in progress(batch.answers(photos, executor), len(photos)):
         if as_json:
-            typer.echo(json.dumps(answer))
+            say_json(answer)
             continue
-        typer.secho(answer["image"], bold=True)
+        say(answer["image"], bold=True)
         print_columns([_row(found) for found in answer["maps"]])
     tell_failures(batch.failures, len(photos))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from excite.cli.console import print_columns, progress, tell_failures
+from excite.cli.console import note, print_columns, progress, say, say_json, tell_failures
 from excite.cli.options import (
     Address,
     AsJson,
@@ -87,9 +86,9 @@ def command(
     classifier = Choice(model, weights, labels, size).load()
     labeler = AutoLabeler(classifier, folders, out, query, kind, fresh=fresh)
     if taken := substitutions(labeler.targets):
-        typer.echo(f"excite: note: taken {taken}", err=True)
+        note(f"taken {taken}")
     answer = labeler.write(workers=executor, progress=progress)
-    typer.echo(json.dumps(answer)) if as_json else _print(answer)
+    say_json(answer) if as_json else _print(answer)
     tell_failures(answer["failures"], answer["pictures"])
 
 
@@ -108,7 +107,7 @@ def _print(answer: dict[str, Any]) -> None:
     if answer["concepts"]:
         print_columns([{"concept": name, "boxes": count} for name, count in answer["concepts"].items()])
     read = answer["pictures"] - len(answer["failures"])
-    typer.echo(f"boxes: {answer['boxes']}, in {read - answer['without']} of {read} images of {answer['folder']}")
-    for note in answer["notes"]:
-        typer.echo(note)
-    typer.echo(f"written: {', '.join(answer['files'])}")
+    say(f"boxes: {answer['boxes']}, in {read - answer['without']} of {read} images of {answer['folder']}")
+    for line in answer["notes"]:
+        say(line)
+    say(f"written: {', '.join(answer['files'])}")

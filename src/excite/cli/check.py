@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.console import progress, tell_failures
+from excite.cli.console import progress, say, say_json, tell_failures
 from excite.cli.options import (
     Address,
     AsJson,
@@ -87,7 +86,7 @@ def command(
     report = sanity.report(list(progress(sanity.records(out, executor), len(files))))
     written = _written(report, sanity, out, shlex.join(["excite", *context.obj]), with_page=with_page)
     if as_json:
-        typer.echo(json.dumps({**report.to_dict(), "left_out": sanity.unreadable, "failures": sanity.failures}))
+        say_json({**report.to_dict(), "left_out": sanity.unreadable, "failures": sanity.failures})
     else:
         _print(report, sanity, written)
     tell_failures(sanity.failures, len(files))
@@ -113,7 +112,7 @@ def _print(report: SanityReport, sanity: SanityChecks, written: list[Path]) -> N
     from excite.experiments.checks.run import text
 
     for line in text(report):
-        typer.echo(line)
+        say(line)
     for place, why in sanity.unreadable.items():
-        typer.echo(f"left out: {place}: {why}")
-    typer.echo(f"written: {', '.join(map(str, written))}")
+        say(f"left out: {place}: {why}")
+    say(f"written: {', '.join(map(str, written))}")

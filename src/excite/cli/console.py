@@ -1,17 +1,46 @@
-"""Terminal output: a progress bar, aligned columns, and failures."""
+"""Terminal output: lines, JSON, a progress bar, aligned columns, and failures. All commands print through this file."""
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
+
+from excite.errors import one_line, shortened, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 Item = TypeVar("Item")
+
+
+def say(line: str = "", *, bold: bool = False, dim: bool = False) -> None:
+    """Print a line; whatever it quotes, nothing in it acts on the terminal."""
+    typer.secho(visible(line), bold=bold or None, dim=dim or None)
+
+
+def say_json(answer: object) -> None:
+    """Print a value as one line of JSON, whose own escapes keep every text exact."""
+    typer.echo(json.dumps(answer))
+
+
+def say_help(context: typer.Context) -> None:
+    """Print the help of a command."""
+    for line in context.get_help().splitlines():
+        say(line)
+
+
+def complain(message: str) -> None:
+    """Print a message on standard error, as one line."""
+    typer.echo(f"excite: {one_line(message)}", err=True)
+
+
+def note(message: Warning | str, *_where: object, **_more: object) -> None:
+    """Print a note on standard error; a replacement for ``warnings.showwarning``."""
+    complain(f"note: {message}")
 
 
 def progress(items: Iterable[Item], total: int, what: str = "pictures") -> Iterator[Item]:
@@ -40,19 +69,19 @@ def progress(items: Iterable[Item], total: int, what: str = "pictures") -> Itera
 
 
 def print_columns(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows under the names of their columns, aligned and never cut off."""
-    lines = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+    """Print rows under the names of their columns, aligned; only the middle of very long texts is left out."""
+    lines = [list(rows[0]), *([shortened(visible(str(value))) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     first, *others = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
-    typer.secho(first, bold=True)
+    say(first, bold=True)
     for line in others:
-        typer.echo(line)
+        say(line)
 
 
 def tell_failures(failures: Sequence[str], pictures: int) -> None:
     """Print a line for each image or annotation that could not be read; if there is any, exit with 1."""
     for failure in failures:
-        typer.echo(f"excite: {failure}", err=True)
+        complain(failure)
     if failures:
-        typer.echo(f"excite: {len(failures)} of {pictures} images could not be read", err=True)
+        complain(f"{len(failures)} of {pictures} images could not be read")
         raise typer.Exit(1)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.console import print_columns
+from excite.cli.console import print_columns, say, say_json
 from excite.cli.options import FullyConvolutional, LabelsFile, ModelArgument, Weights
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def command(
     pictures = [read_image(photo) for photo in photos]
     found = export(classifier, path, layer=layer, method=method, size=sides, dynamic=dynamic, pictures=pictures)
     if as_json:
-        typer.echo(json.dumps(found.to_dict()))
+        say_json(found.to_dict())
     else:
         _print(found)
 
@@ -105,7 +104,7 @@ def _print(found: Exported) -> None:
             }
         ]
     )
-    typer.echo(
+    say(
         f"checked on {what}: the map differs by at most {found.agreement.map:.1e} of its sum, "
         f"the output by {found.agreement.output:.1e} of its largest score (least sum of a map: "
         f"{found.agreement.faintest:.1e} of the signal)"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from excite.cli.console import progress
+from excite.cli.console import progress, say
 
 EXAMPLES = """\b
 Examples:
@@ -39,4 +40,4 @@ def command(
     folder = fetch_dataset(
         name, to, split or (), say=typer.echo, shown=lambda files, count: progress(files, count, "files")
     )
-    typer.echo(f"next: excite bench pointing --data {folder} --split {(split or ['val'])[-1]}")
+    say(f"next: excite bench pointing --data {shlex.quote(str(folder))} --split {(split or ['val'])[-1]}")

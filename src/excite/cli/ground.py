@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.console import print_columns
+from excite.cli.console import note, print_columns, say, say_json
 from excite.cli.options import FullyConvolutional, Hints, LabelsFile, Model, ProposalsFrom, Size, Weights
 from excite.models.cards import DEFAULT_MODEL
 
@@ -97,15 +97,30 @@ def command(
         hints=hints,
         most=most,
     )
-    files = _draw(grounded, photo, out) if overlays else [None] * len(grounded)
+    asked = [
+        model,
+        weights,
+        labels,
+        size,
+        fully_convolutional,
+        layer,
+        method,
+        proposals,
+        gamma,
+        trust,
+        side,
+        hints,
+        most,
+    ]
+    files = _draw(grounded, photo, out, asked) if overlays else [None] * len(grounded)
     for one in grounded:
         if not one.map.known:
-            note = f"{classifier.name} knows no word of {one.phrase!r}: the answer is whatever it finds in the image"
-            typer.echo(f"excite: note: {note}", err=True)
+            unknown = f"{classifier.name} knows no word of {one.phrase!r}"
+            note(f"{unknown}: the answer is whatever it finds in the image")
     if not as_json:
         for number, (one, file) in enumerate(zip(grounded, files, strict=True)):
             if number:
-                typer.echo()
+                say()
             _print_grounded(one, file)
         return
     answer = {
@@ -118,7 +133,7 @@ def command(
         "proposals": proposals,
         "phrases": [{**one.to_json(), "picture": file} for one, file in zip(grounded, files, strict=True)],
     }
-    typer.echo(json.dumps(answer))
+    say_json(answer)
 
 
 def _phrases(given: Sequence[str], file: Path | None) -> list[str]:
@@ -139,7 +154,7 @@ def _phrases_of(file: Path) -> list[str]:
     if not texts:
         raise DataError(f"{str(file)!r} holds no phrase: write one a line")
     if len(texts) < len(lines):
-        typer.echo(f"excite: note: blank lines of {str(file)!r} skipped: {len(lines) - len(texts)}", err=True)
+        note(f"blank lines of {str(file)!r} skipped: {len(lines) - len(texts)}")
     return texts
 
 
@@ -156,14 +171,19 @@ def _is_picture(out: Path) -> bool:
     return out.suffix.lower() == ".png" and not out.is_dir()
 
 
-def _draw(grounded: Sequence[Grounded], photo: Path, out: Path) -> list[str]:
-    """Draw each phrase; return the files."""
+def _draw(grounded: Sequence[Grounded], photo: Path, out: Path, asked: Sequence[object]) -> list[str]:
+    """Draw each phrase; return the files. ``asked`` holds all other settings that the drawings depend on."""
     from excite.grounding.ground import as_map
     from excite.io.drawn import draw, file_names, map_names
 
+    if _is_picture(out):
+        return [str(draw(grounded[0].figure(), out))]
     names = map_names(file_names([photo])[photo], [as_map(one) for one in grounded])
-    files = [out] if _is_picture(out) else [out / f"{name}.png" for name in names]
-    return [str(draw(one.figure(), file)) for one, file in zip(grounded, files, strict=True)]
+    question = ["ground", os.path.realpath(photo), *asked]
+    return [
+        str(draw(one.figure(), out / f"{name}.png", [*question, one.phrase]))
+        for one, name in zip(grounded, names, strict=True)
+    ]
 
 
 def _print_grounded(grounded: Grounded, file: str | None) -> None:
@@ -171,20 +191,20 @@ def _print_grounded(grounded: Grounded, file: str | None) -> None:
     from excite.grounding.ground import span_of, unused_spans
 
     reading, words, hints = grounded.map.reading, grounded.map.words, grounded.map.hints
-    typer.secho(grounded.phrase, bold=True)
+    say(grounded.phrase, bold=True)
     if reading.words:
         print_columns([_word_row(word.text, found) for word, found in zip(reading.words, words, strict=True)])
     for what, spans in (("weighed by", [*map(span_of, hints)]), ("skipped", unused_spans(reading, hints))):
         if spans:
-            typer.echo(f"{what}: {', '.join(reading.text[start:end] for start, end in spans)}")
+            say(f"{what}: {', '.join(reading.text[start:end] for start, end in spans)}")
     if grounded.regions:
         print_columns([_region_row(rank, region) for rank, region in enumerate(grounded.regions, 1)])
     else:
-        typer.echo("regions: none, there is no evidence for it anywhere")
+        say("regions: none, there is no evidence for it anywhere")
     point = grounded.map.point
-    typer.echo(f"point: {'nowhere' if point is None else '{}, {}'.format(*point)}")
+    say(f"point: {'nowhere' if point is None else '{}, {}'.format(*point)}")
     if file is not None:
-        typer.echo(f"written: {file}")
+        say(f"written: {file}")
 
 
 def _word_row(word: str, found: AttentionMap) -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.console import print_columns, progress, tell_failures
+from excite.cli.console import print_columns, progress, say, say_json, tell_failures
 from excite.cli.options import (
     Address,
     Engine,
@@ -85,7 +84,7 @@ def command(
     answer = {**sweep.about(), "seed": seed, **found.to_dict(), "figure": str(figure)}
     save_json(answer, out / "layers.json")
     if as_json:
-        typer.echo(json.dumps(answer))
+        say_json(answer)
     else:
         _print(found, sweep, out)
     tell_failures(sweep.failures, len(sweep.names))
@@ -98,10 +97,10 @@ def _print(found: LayerReport, sweep: LayerSweep, out: Path) -> None:
     print_columns([_columns(row) for row in found.rows])
     left_out = left_out_lines(sweep.about()["left_out"])
     if left_out:
-        typer.echo(f"left out: {'; '.join(left_out)}")
+        say(f"left out: {'; '.join(left_out)}")
     for sentence in found.sentences():
-        typer.echo(sentence)
-    typer.echo(f"written: {out / 'layers.png'}, {out / 'layers.json'}")
+        say(sentence)
+    say(f"written: {out / 'layers.png'}, {out / 'layers.json'}")
 
 
 def _columns(row: LayerRow) -> dict[str, str]:

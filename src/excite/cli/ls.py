@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 
-from excite.cli.console import print_columns
+from excite.cli.console import print_columns, say, say_json
 from excite.cli.options import Model, ModelArgument, Size, group
 from excite.models.cards import DEFAULT_MODEL
 
@@ -89,10 +88,10 @@ def labels(
 
 def _show(rows: list[dict[str, Any]], as_json: bool, next_step: str) -> None:
     if as_json:
-        typer.echo(json.dumps(rows))
+        say_json(rows)
         return
     print_columns([{name: _text(value) for name, value in row.items()} for row in rows])
-    typer.secho(next_step, dim=True)
+    say(next_step, dim=True)
 
 
 def _text(value: Any) -> str:

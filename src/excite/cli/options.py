@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from excite.cli.console import say_help
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -183,7 +185,7 @@ def group(description: str) -> typer.Typer:
     @app.callback(invoke_without_command=True)
     def options(context: typer.Context) -> None:
         if context.invoked_subcommand is None:
-            typer.echo(context.get_help())
+            say_help(context)
             raise typer.Exit(2)
 
     return app

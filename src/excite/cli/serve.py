@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from excite.cli.console import say_json
 from excite.cli.options import MODEL_HELP, FullyConvolutional, LabelsFile, Size, Weights
+from excite.errors import visible
 from excite.models.cards import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _choices(models: Sequence[str], one: Choice) -> Mapping[str, Choice]:
         raise typer.BadParameter("--weights, --labels, --size and such are those of one classifier: give one --model")
     named: dict[str, Choice] = {}
     for model in models or OFFERED:
-        name = _name(model)
+        name = visible(_name(model))
         if name in named:
             raise typer.BadParameter(f"two classifiers are called {name!r}: give each --model once, or rename a file")
         named[name] = replace(one, model=model)
@@ -141,4 +142,4 @@ def _reports(folder: Path | None) -> Path | None:
 
 
 def _announce(url: str, token: str | None) -> None:
-    typer.echo(json.dumps({"url": url, "token": token}))
+    say_json({"url": url, "token": token})

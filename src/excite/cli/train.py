@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from excite.cli.console import progress, tell_failures
+from excite.cli.console import note, progress, say, say_json, tell_failures
 from excite.cli.options import (
     Address,
     Columns,
@@ -131,7 +130,7 @@ def tags_command(
             tensorboard,
             processes,
             progress,
-            _note,
+            note,
             shlex.join(["excite", *(context.obj or [])]),
         )
         if not processes.first:
@@ -139,35 +138,31 @@ def tags_command(
         answer = training.train()
     if processes.first:
         answer["seconds"] = round(time.monotonic() - started, 1)
-        typer.echo(json.dumps(answer)) if as_json else _print_tags(answer, out)
+        say_json(answer) if as_json else _print_tags(answer, out)
         for line in answer["lines"]:
-            _note(line)
-
-
-def _note(line: str) -> None:
-    typer.echo(f"excite: note: {line}", err=True)
+            note(line)
 
 
 def _print_tags(answer: dict[str, Any], out: Path) -> None:
     if answer["already"]:
-        typer.echo(f"this training is finished already: {out} has its classifier")
-    typer.echo(
+        say(f"this training is finished already: {out} has its classifier")
+    say(
         f"{answer['tags']} tags learnt from {answer['pictures']} images in {answer['epochs_seen']:g} epochs "
         f"({answer['seconds']:.0f} s); training loss {answer['loss']:.3f} an image"
     )
     for reason, count in answer["left_out"].items():
-        typer.echo(f"rows left out, {reason}: {count}")
+        say(f"rows left out, {reason}: {count}")
     if answer["unreadable"]:
-        typer.echo(f"images that cannot be read: {answer['unreadable']}")
+        say(f"images that cannot be read: {answer['unreadable']}")
     if answer.get("map") is not None:
-        typer.echo(
+        say(
             f"mean average precision on {answer['measured']} held-out images: {answer['map']:.3f}, "
             f"{answer['ratio']:.1f} x that of predicting by frequency"
         )
-        typer.echo(f"best: {', '.join(answer['best'])}")
-        typer.echo(f"worst: {', '.join(answer['worst'])}")
-    typer.echo(f"written: {', '.join(answer['files'])}")
-    typer.secho(f"next: excite attend PHOTO --model {out}", dim=True)
+        say(f"best: {', '.join(answer['best'])}")
+        say(f"worst: {', '.join(answer['worst'])}")
+    say(f"written: {', '.join(answer['files'])}")
+    say(f"next: excite attend PHOTO --model {shlex.quote(str(out))}", dim=True)
 
 
 def finetune_command(
@@ -214,7 +209,7 @@ def finetune_command(
     answer = tuning.train()
     answer |= tuning.measure(aside) if held_out else {}
     answer["seconds"] = round(time.monotonic() - started, 1)
-    typer.echo(json.dumps(answer)) if as_json else _print_finetuned(answer)
+    say_json(answer) if as_json else _print_finetuned(answer)
     failures = [*examples.failures, *tuning.failures]
     tell_failures(failures, len(examples.pictures) + len(examples.failures))
 
@@ -231,13 +226,14 @@ def _wanted(labels: str | None, categories: str | None) -> Labels | None:
 
 
 def _print_finetuned(answer: dict[str, Any]) -> None:
-    typer.echo(
+    say(
         f"{len(answer['categories'])} categories learnt from {answer['pictures']} images in {answer['epochs']} "
         f"epochs ({answer['seconds']:.0f} s); training loss {answer['loss']:.3f} an image"
     )
     if answer["never_seen"]:
-        typer.echo(f"in none of these images: {', '.join(answer['never_seen'])}")
+        say(f"in none of these images: {', '.join(answer['never_seen'])}")
     if answer.get("map") is not None:
-        typer.echo(f"mean average precision on {answer['held_out']} held-out images: {answer['map']:.3f}")
-    typer.echo(f"written: {', '.join(answer['files'])}")
-    typer.secho(f"next: excite attend PHOTO --model {Path(answer['files'][0]).parent}", dim=True)
+        say(f"mean average precision on {answer['held_out']} held-out images: {answer['map']:.3f}")
+    say(f"written: {', '.join(answer['files'])}")
+    folder = Path(answer["files"][0]).parent
+    say(f"next: excite attend PHOTO --model {shlex.quote(str(folder))}", dim=True)

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from excite.errors import ImageError
+from excite.errors import ImageError, one_line
 
 Array = NDArray[Any]
 
@@ -245,7 +245,7 @@ def _turn(image: Image.Image, name: str) -> Image.Transpose | None:
     except Exception as error:  # noqa: BLE001 - broken metadata is no reason to refuse an image
         orientation, doubt = None, _reason(error)
     if orientation is None and doubt:
-        warnings.warn(f"{name} has broken EXIF data ({doubt}) and is taken to be upright.", stacklevel=5)
+        warnings.warn(one_line(f"{name} has broken EXIF data ({doubt}) and is taken to be upright."), stacklevel=5)
     return UPRIGHT.get(orientation) if isinstance(orientation, int) else None
 
 

@@ -1,7 +1,9 @@
-"""Files that excite draws: unique names, and a mark in each PNG so that no other file is overwritten."""
+"""Files that excite draws: unique names, and marks in each PNG so that neither others' nor other drawings are lost."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import unicodedata
 from collections import Counter
@@ -20,22 +22,37 @@ if TYPE_CHECKING:
 LONGEST_PICTURE, LONGEST_CONCEPT, LONGEST_LAYER = 100, 80, 40  # bytes in a file name, which may have 255 in all
 
 
-def draw(picture: Image.Image, path: Path) -> Path:
-    """Write an image as a PNG that is marked as drawn by excite; level 3 is quicker than the default 6 and as small."""
+def draw(picture: Image.Image, path: Path, question: object = None) -> Path:
+    """Write an image as a PNG that is marked as drawn by excite; level 3 is quicker than the default 6 and as small.
+
+    Args:
+        picture: the image.
+        path: its name; that of a drawing for another question gets a hash of this question at its end.
+        question: all that the drawing depends on, as plain values; without it an older drawing is replaced.
+    """
+    mark = hashlib.blake2b(json.dumps(question).encode(), digest_size=5).hexdigest()
+    if question is not None and _marks(path).get("Software") == "excite" and _marks(path).get("Question") != mark:
+        path = path.with_stem(f"{path.stem}-{mark}")
     if path.exists() and not is_drawn(path):
         raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")
     about = PngInfo()
     about.add_text("Software", "excite")
+    about.add_text("Question", mark)
     return atomic_write(path, lambda file: picture.save(file, format="PNG", pnginfo=about, compress_level=3))
 
 
 def is_drawn(photo: Path) -> bool:
     """Whether a file is a PNG drawn by excite."""
+    return _marks(photo).get("Software") == "excite"
+
+
+def _marks(photo: Path) -> dict[Any, Any]:
+    """The texts in a PNG; none in any other file."""
     try:
         with Image.open(photo, formats=["PNG"]) as picture:
-            return picture.info.get("Software") == "excite"
+            return picture.info
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
-        return False
+        return {}
 
 
 def file_names(photos: Sequence[Path]) -> dict[Path, str]:

@@ -14,7 +14,7 @@ from urllib import request as web
 from urllib.error import HTTPError, URLError
 from urllib.request import Request
 
-from excite.errors import FetchError
+from excite.errors import FetchError, visible
 from excite.io.locks import locked
 
 if TYPE_CHECKING:
@@ -189,9 +189,9 @@ def _with_progress(chunks: Iterator[bytes], name: str, done: int, total: int | N
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=total, completed=done)
+        task = bar.add_task(visible(name), total=total, completed=done)
         for chunk in chunks:
             yield chunk
             bar.advance(task, len(chunk))

@@ -171,13 +171,13 @@ def save_bytes(content: bytes, path: str | os.PathLike[str]) -> Path:
 
 
 def save_text(text: str, path: str | os.PathLike[str]) -> Path:
-    """Write text as UTF-8.
+    r"""Write text as UTF-8; the bytes of odd file names, which are no text, become escapes such as ``\udcff``.
 
     Example:
         >>> save_text("whole", "example.txt")
         PosixPath('example.txt')
     """
-    return save_bytes(text.encode(), path)
+    return save_bytes(text.encode("utf-8", "backslashreplace"), path)
 
 
 def save_csv(rows: Iterable[Iterable[object]], path: str | os.PathLike[str]) -> Path:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from excite.errors import DataError, ExciteError, ImageError
+from excite.errors import DataError, ExciteError, ImageError, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -196,7 +196,7 @@ def note(message: Warning | str, *_where: object, **_more: object) -> None:
     Example:
         >>> note("this picture is empty")
     """
-    sys.stderr.write(f"excite: note: {message}\n")
+    sys.stderr.write(f"excite: note: {one_line(str(message))}\n")
 
 
 # Several processes of this machine.

@@ -9,7 +9,7 @@ from unicodedata import combining, normalize
 
 from PIL import Image, ImageDraw, ImageFont
 
-from excite.errors import ExciteError
+from excite.errors import ExciteError, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,13 +41,14 @@ def drawable(text: str) -> str:
         >>> drawable("two jalapeños — 5 °C, a straße")
         'two jalapenos - 5 °C, a strasse'
     """
-    whole = text.encode("utf-8", "replace").decode()  # lone surrogates, as in odd file names, become "?"
-    return "".join(map(_drawable, whole))
+    return "".join(map(_drawable, text))
 
 
 @cache
 def _drawable(letter: str) -> str:
     """The letter, or its plain form."""
+    if not (letter.isprintable() or letter.isspace()):
+        return visible(letter)
     if letter.isascii() or not _is_missing(letter):
         return letter
     plain = INSTEAD.get(letter) or "".join(part for part in normalize("NFKD", letter) if not combining(part))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import io
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from excite.io.text import for_html
 from excite.readouts.figure import percent
 from excite.readouts.overlay import overlay
 
@@ -111,21 +111,16 @@ def shown_html(picture: Image.Image | None, alt: str, rows: Iterable[tuple[str, 
         1
     """
     cells = "".join(
-        f'<tr style="{ROW}"><th scope="row" style="{NAME}">{_text(name)}</th>'
-        f'<td style="{VALUE}">{_text(value)}</td></tr>'
+        f'<tr style="{ROW}"><th scope="row" style="{NAME}">{for_html(name)}</th>'
+        f'<td style="{VALUE}">{for_html(value)}</td></tr>'
         for name, value in rows
     )
     image = ""
     if picture is not None:
         source = data_address("image/jpeg", jpeg(picture, QUALITY))
         size = f'width="{picture.width}" height="{picture.height}"'
-        image = f'<img alt="{_text(alt)}" {size} style="{PICTURE}" src="{source}">'
+        image = f'<img alt="{for_html(alt)}" {size} style="{PICTURE}" src="{source}">'
     return f'<div style="{BESIDE}">{image}<table class="excite" style="{TABLE}"><tbody>{cells}</tbody></table></div>'
-
-
-def _text(text: str) -> str:
-    """The text as HTML; lone surrogates, as in odd file names, become "?"."""
-    return escape(text.encode("utf-8", "replace").decode())
 
 
 def _alt(told: Mapping[str, Any], image_size: tuple[int, int]) -> str:

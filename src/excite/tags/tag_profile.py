@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excite.errors import DataError
+from excite.errors import DataError, visible
 from excite.jobs.parquet import arrow
 from excite.tags.statistics import Statistics, TagColumn, TextCounter, dictionary_of
 from excite.vocabulary.labels import fold, singulars
@@ -188,8 +188,7 @@ def shown(text: str) -> str:
         >>> shown("dog"), shown("\x1b[2J" + "very " * 100)
         ('dog', '\\x1b[2Jvery very very very very very very very very very very ...')
     """
-    cut = text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "..."
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
+    return visible(text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "...")
 
 
 def known_words(labels: Labels) -> frozenset[str]:

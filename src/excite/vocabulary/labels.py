@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WORDNET_ID = re.compile(r"n\d{8}\s+")
 BETWEEN_WORDS = re.compile(r"[\s_-]+")
+NEGATIVE = re.compile(r"[\s_]*-[\s_-]*\d")
 LETTER = re.compile(r"[^\s_-]")
 PLURAL_ENDINGS = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
 MAX_LISTED = 8  # candidates named in an error
@@ -205,8 +206,8 @@ class Labels:
 
         Case, and whether words are separated by spaces, ``_`` or ``-``, make no difference. The first match decides:
 
-        1. An index, as a number or in decimal digits. (Digits that are themselves a label mean that label:
-           "2019" in a classifier of years.)
+        1. An index, as a number or in decimal digits, and never a negative one. (Digits that are themselves a label
+           mean that label: "2019" in a classifier of years.)
         2. A word of a preferred label.
         3. The name of a label. Where several labels have that name ("crane", the bird and the machine), all
            of them. Where one has it as its name and others only as a later synonym ("missile"), the one: a later
@@ -230,10 +231,11 @@ class Labels:
         wanted = fold(query)
         if not wanted:
             raise ConceptError("The concept is blank: name one, or see them all with `excite ls labels`.")
-        if wanted.isdecimal() and wanted not in self._synonyms:
-            if len(wanted) > MAX_DIGITS:
+        number = wanted if wanted.startswith("-") else query.strip()
+        if number.removeprefix("-").isdecimal() and wanted not in self._synonyms:
+            if number.startswith("-") or len(number) > MAX_DIGITS:
                 raise ConceptError(f"There is no output unit {wanted[:40]}: the units are 0 to {len(self) - 1}.")
-            return self._concept(wanted, self._indices([int(wanted)]))
+            return self._concept(wanted, self._indices([int(number)]))
         for form in (wanted, *singulars(wanted)):
             units = self._called(form) or self._groups.get(form) or self._last_words.get(form)
             if units:
@@ -391,8 +393,9 @@ def units_by_word(pairs: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
 
 
 def fold(text: str) -> str:
-    """The spelling that words are compared by: "Tabby_cat" and " tabby-cat" are both "tabby cat"."""
-    return BETWEEN_WORDS.sub(" ", text.casefold()).strip()
+    """The spelling that words are compared by: "Tabby_cat" and " tabby-cat" are "tabby cat", but "-1" is not "1"."""
+    folded = BETWEEN_WORDS.sub(" ", text.casefold()).strip()
+    return f"-{folded}" if NEGATIVE.match(text) else folded
 
 
 def singulars(word: str) -> list[str]:

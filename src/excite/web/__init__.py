@@ -4,6 +4,6 @@
 * ``service``: the queries, without HTTP and without a page,
 * ``api``, ``schemas``, ``responses``, ``api_docs``: the HTTP interface for programs,
 * ``page``, ``handlers``, ``views``, ``reports``: the page, with gradio,
-* ``guard``, ``http``, ``errors``: access, limits and errors of everything that is served,
+* ``guard``, ``http``, ``errors``, ``log``: access, limits, errors and the log of everything that is served,
 * ``server``: start and stop.
 """

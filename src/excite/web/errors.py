@@ -18,7 +18,8 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from excite.errors import ExciteError, ImageError, ModelError
+from excite.errors import ExciteError, ImageError, ModelError, visible
+from excite.web.log import log_warning
 from excite.web.service import BusyError
 from excite.web.uploads import GoneError
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 UNEXPECTED = "something went wrong here that should not have: the server's log says what; try another question"
+NOT_UNDERSTOOD = "this request cannot be understood: load the page again, or see /docs"
 MOST_LETTERS = 600
 RETRY_AFTER = "3"  # seconds; a question takes about one
 
@@ -49,9 +51,8 @@ def error_response(status: int, message: str) -> JSONResponse:
         >>> error_response(404, "there is no such page").body
         b'{"error":"there is no such page"}'
     """
-    line = " ".join(message.split())
+    line = visible(" ".join(message.split()))
     line = line if len(line) <= MOST_LETTERS else f"{line[:MOST_LETTERS]}..."
-    line = line.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be sent
     headers = {"Retry-After": RETRY_AFTER} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
     return JSONResponse({"error": line}, status, headers)
 
@@ -91,20 +92,32 @@ def _invalid(_request: Request, error: Exception) -> JSONResponse:
 
 def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - how it was registered
-    path = request.url.path[:200]
-    messages = {
-        HTTPStatus.NOT_FOUND: f"there is nothing at {path!r}: see /docs",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method[:20]} cannot be asked of {path!r}: see /docs",
-    }
-    answer = error_response(error.status_code, messages.get(HTTPStatus(error.status_code), str(error.detail)))
+    answer = plain_error(error.status_code, request.method, request.url.path)
     answer.headers.update(error.headers or {})
     return answer
 
 
+def plain_error(status: int, method: str, path: str) -> JSONResponse:
+    """An error of which only the status is known.
+
+    Example:
+        >>> print(plain_error(404, "GET", "/cat").body.decode())
+        {"error":"there is nothing at '/cat': see /docs"}
+    """
+    messages: dict[int, str] = {
+        HTTPStatus.NOT_FOUND: f"there is nothing at {path[:200]!r}: see /docs",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{method[:20]} cannot be asked of {path[:200]!r}: see /docs",
+        HTTPStatus.INTERNAL_SERVER_ERROR: UNEXPECTED,
+    }
+    return error_response(status, messages.get(status, NOT_UNDERSTOOD))
+
+
 def _unexpected(_request: Request, _error: Exception) -> JSONResponse:
-    """The guard around the app logs the trace."""
+    """The guard around the app logs it."""
     return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, UNEXPECTED)
 
+
+# Warnings.
 
 _NOTES: ContextVar[list[str] | None] = ContextVar("notes", default=None)
 
@@ -131,12 +144,13 @@ def collected_notes() -> Iterator[list[str]]:
 def warnings_as_notes() -> Iterator[None]:
     """In the block, which lasts as long as the server runs, warnings go to the notes; each time, not only the first."""
     with warnings.catch_warnings():  # entered before any other thread starts
-        show = warnings.showwarning
 
-        def note(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        def note(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+        ) -> None:
             notes = _NOTES.get()
             if notes is None:
-                show(message, category, *where, **more)
+                log_warning(message, category, filename, lineno)
             elif (line := " ".join(str(message).split())) not in notes:
                 notes.append(line)
 

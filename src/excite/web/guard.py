@@ -11,8 +11,8 @@ import hashlib
 import hmac
 import ipaddress
 import json
-import logging
 import re
+from functools import partial
 from html import escape
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -22,8 +22,9 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.responses import HTMLResponse
 
-from excite.web.errors import UNEXPECTED, RefusedError, error_response
+from excite.web.errors import UNEXPECTED, RefusedError, error_response, plain_error
 from excite.web.http import BodyBudget, RefusableSend, RequestBody, respond_and_drain, too_large, with_security_headers
+from excite.web.log import LOG
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -129,7 +130,7 @@ def _checked(body: bytes) -> bytes:
     return written
 
 
-LOG = logging.getLogger("excite.web")
+HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{0,5})?")  # an address of IPv6, or a name; and a port
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 QUERY, HEADERS = 8 * 1024, 16 * 1024  # bytes
@@ -182,12 +183,13 @@ class Guard:
         self._closing.set()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope = {**scope, "headers": [one for one in scope["headers"] if not _is_forwarded(*one)]}
         refusal = self._refusal(scope, Headers(scope=scope))
         if refusal is not None:
             await respond_and_drain(refusal, receive, send)
             return
         body = RequestBody(receive, self._most(scope["path"]), self._budget, self._closing)
-        guarded = RefusableSend(send, body)
+        guarded = RefusableSend(send, body, partial(self._error, scope))
         try:
             instead = await self._run_app(scope, body, guarded)
         finally:
@@ -206,11 +208,20 @@ class Guard:
             pass
         except RefusedError as error:
             return error_response(error.status, str(error))
-        except Exception:
+        except Exception:  # noqa: BLE001 - logged
             if body.refusal is None:
-                LOG.exception("unexpected error at %s %s", scope["method"], scope["path"])
+                LOG.exception("unexpected error")
                 return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, UNEXPECTED)
         return None
+
+    @staticmethod
+    def _error(scope: Scope, status: int) -> Response:
+        """In place of an error that gradio has worded."""
+        if status == HTTPStatus.NOT_FOUND and is_for_programs(scope["path"]):
+            status = HTTPStatus.METHOD_NOT_ALLOWED  # the path is there, but not for this method
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            status = HTTPStatus.BAD_REQUEST
+        return plain_error(status, scope["method"], scope["path"])
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """The error of a request that is refused before its body is read."""
@@ -226,7 +237,7 @@ class Guard:
         elif scope["method"] not in {"GET", "HEAD"} and not _is_same_origin(headers):
             refusal = error_response(403, "another page asks in this browser's name: open this server's own page")
         elif not is_served(path):
-            refusal = error_response(404, f"there is nothing at {path[:200]!r}: see /docs")
+            refusal = plain_error(404, scope["method"], path)
         elif int(headers.get("content-length", 0)) > self._most(path):
             refusal = error_response(413, too_large(self._most(path)))
         return refusal
@@ -236,8 +247,11 @@ class Guard:
         return self._limits.upload + FORM_AROUND if is_for_programs(path) else LITTLE
 
     def _is_host(self, given: str) -> bool:
+        named = HOST.fullmatch(given.lower())
+        if named is None:
+            return False
+        name = (named[1] or named[2]).rstrip(".")
         try:
-            name = (urlsplit(f"//{given}").hostname or "").rstrip(".")  # without its port
             return name in self._hosts or (self._any_address and bool(ipaddress.ip_address(name)))
         except ValueError:
             return False
@@ -263,6 +277,12 @@ class Guard:
             answer = HTMLResponse(_page("A token is needed", KEY_NEEDED), HTTPStatus.UNAUTHORIZED)
         answer.headers["WWW-Authenticate"] = "Bearer"
         return answer
+
+
+def _is_forwarded(name: bytes, value: bytes) -> bool:
+    """Whether a header would have the page believe in another address; a proxy may say that its own has TLS."""
+    is_other = name == b"forwarded" or name.startswith((b"x-forwarded-", b"x-gradio-", b"x-original-"))
+    return is_other and (name, value) != (b"x-forwarded-proto", b"https")
 
 
 def _is_same_origin(headers: Headers) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import gradio as gr
 
 from excite.errors import ConceptError, ExciteError, MethodError
 from excite.grounding.ground import METHOD as PHRASE
+from excite.io.text import for_html
 from excite.methods import METHODS
 from excite.readouts.figure import percent
 from excite.readouts.overlay import TABLES
@@ -313,7 +313,7 @@ class Handlers:
         """A report in a frame without scripts."""
         if name not in self.reports:
             return "<p>There is no such report.</p>"
-        address, title = html.escape(self.reports[name].url), html.escape(self.reports[name].title)
+        address, title = for_html(self.reports[name].url), for_html(self.reports[name].title)
         return (
             f'<iframe class="report" src="{address}" title="{title}" sandbox="allow-same-origin"></iframe>'
             f'<p><a href="{address}" target="_blank" rel="noopener">Open {title} by itself</a></p>'

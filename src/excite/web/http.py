@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import MutableHeaders
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.responses import Response
     from starlette.types import Message, Receive, Send
 
@@ -30,18 +33,46 @@ CONTENT = (  # gradio's components need inline styles and evaluated templates
 
 
 class RefusableSend:
-    """Sends the response of the app, unless the body of its request is refused before the response begins."""
+    """Sends the response of the app, unless the body of its request is refused before the response begins.
 
-    def __init__(self, send: Send, body: RequestBody) -> None:
-        self._send, self._body = send, body
+    Args:
+        send: the way to the client.
+        body: that of the request.
+        error: the response for a status, in place of an error that is not worded as all others are.
+    """
+
+    def __init__(self, send: Send, body: RequestBody, error: Callable[[int], Response]) -> None:
+        self._send, self._body, self._error = send, body, error
+        self._held: list[Message] = []  # of an error, until it is complete
         self.begun = False
 
     async def send(self, message: Message) -> None:
         """Send a part of the response."""
         if self._body.refusal is not None and not self.begun:
             return
+        if self._held or (message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST):
+            self._held.append(message)
+            if message["type"] == "http.response.start" or message.get("more_body", False):
+                return
+            held, self._held = self._checked_error(), []
+        else:
+            held = [message]
         self.begun = True
-        await self._send(message)
+        for one in held:
+            await self._send(one)
+
+    def _checked_error(self) -> list[Message]:
+        """An error as the app has worded it, if that is one line of JSON, or in that form."""
+        start, *parts = self._held
+        try:
+            worded = json.loads(b"".join(part.get("body", b"") for part in parts))
+        except ValueError:
+            worded = None
+        if isinstance(worded, dict) and worded.keys() == {"error"}:
+            return self._held
+        instead = self._error(start["status"])
+        kind = {"type": "http.response.start", "status": instead.status_code, "headers": instead.raw_headers}
+        return [kind, {"type": "http.response.body", "body": bytes(instead.body), "more_body": False}]
 
 
 def with_security_headers(send: Send) -> Send:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import html
 import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from excite.io.text import for_html
 from excite.methods import METHODS
 from excite.readouts.overlay import TABLES
+from excite.web.errors import UNEXPECTED
 from excite.web.handlers import CHOICES, MARKS, OPACITY, Handlers, PageAnswers, method_info
+from excite.web.log import LOG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,6 +65,18 @@ def mount_page(
     return mounted
 
 
+class _Blocks(gr.Blocks):  # type: ignore[misc]  # gradio has no types
+    """Logs errors of events as all others: gradio would print the values of the controls."""
+
+    async def process_api(self, *arguments: Any, **more: Any) -> Any:
+        """Handle an event."""
+        try:
+            return await super().process_api(*arguments, **more)
+        except Exception:  # noqa: BLE001 - logged
+            LOG.exception("unexpected error")
+            raise gr.Error(UNEXPECTED, visible=False, print_exception=False) from None
+
+
 class _Page:
     """The layout, and the events of its controls."""
 
@@ -71,7 +85,7 @@ class _Page:
         self.service = handlers.service
 
     def build(self) -> gr.Blocks:
-        blocks = gr.Blocks(title="excite", analytics_enabled=False, fill_width=True)
+        blocks = _Blocks(title="excite", analytics_enabled=False, fill_width=True)
         with blocks:
             gr.Markdown("# excite\nWhere in this image is the evidence for that concept?", elem_id="headline")
             with gr.Tabs():
@@ -264,7 +278,7 @@ def inert(text: str) -> str:
         >>> inert("${a} <b>")
         '&#36;&#123;a&#125; &lt;b&gt;'
     """
-    return "".join(f"&#{ord(sign)};" if sign in TEMPLATE_SIGNS else sign for sign in html.escape(text))
+    return "".join(f"&#{ord(sign)};" if sign in TEMPLATE_SIGNS else sign for sign in for_html(text))
 
 
 def _asset(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
 
+from excite.errors import visible
 from excite.web.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _title(path: Path) -> str:
             named = TITLE.search(file.read(4096))
     except OSError:
         named = None
-    return unescape(named[1]).strip() if named else path.stem
+    return visible(unescape(named[1]).strip() if named else path.stem)
 
 
 def _file_of(report: Report | None, file: str) -> Path:

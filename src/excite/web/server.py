@@ -24,9 +24,10 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from excite.errors import ExciteError
+from excite.errors import ExciteError, visible
 from excite.web.errors import error_response, warnings_as_notes
 from excite.web.http import CONTENT, SECURITY, respond_and_drain, with_security_headers
+from excite.web.log import LOG, bounded_log
 
 if TYPE_CHECKING:
     import asyncio
@@ -152,7 +153,7 @@ def _run(
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # a broken form is reported to the client
     loading = threading.Thread(target=_load, args=(service,), name="loading", daemon=True)
     loading.start()
-    with warnings_as_notes():
+    with bounded_log(), warnings_as_notes():
         server = Server(guard, started)
         server.run(sockets=[listening])
     loading.join(timeout=10)
@@ -166,12 +167,12 @@ def _load(service: Service) -> None:
         served_model = service.served_model()
         served_model.classifier, served_model.layers  # noqa: B018 - both are cached properties
     except ExciteError as error:
-        sys.stderr.write(f"excite: note: {service.default} cannot be used: {error}\n")
+        LOG.warning(f"{service.default} cannot be used: {error}")
 
 
 def _print_address(url: str, token: str | None) -> None:
     secret = " (anyone with this address has access)" if token else ""
-    sys.stdout.write(f"excite: open {url}{secret}; Ctrl-C ends it\n")
+    sys.stdout.write(f"excite: open {visible(url)}{secret}; Ctrl-C ends it\n")
     sys.stdout.flush()
 
 
@@ -302,6 +303,7 @@ class Server(uvicorn.Server):
                 http=Connection,
                 ws="none",
                 lifespan="on",
+                log_config=None,
                 log_level="warning",
                 access_log=False,
                 server_header=False,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from excite.errors import ExciteError, ImageError
+from excite.errors import ExciteError, ImageError, visible
 from excite.images import decode_image, find_images, read_image
 from excite.readouts.notebook import data_address, jpeg
 from excite.session import ByteCache
@@ -177,7 +177,7 @@ def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
 
 
 def _named(files: Sequence[Path]) -> dict[str, Path]:
-    """Files by unique names for the page; undecodable bytes of a file name become a "?".
+    """Files by unique, visible names for the page.
 
     Example:
         >>> from pathlib import Path
@@ -186,7 +186,7 @@ def _named(files: Sequence[Path]) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for file in files:
-        stem = name = file.stem.encode("utf-8", "replace").decode()
+        stem = name = visible(file.stem)
         number = 1
         while name in found:
             number += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from excite.cli.bench import grounding, localization, pointing
 from excite.cli.bench import speed as bench_speed
-from excite.cli.console import print_columns, progress
+from excite.cli.console import print_columns, progress, say, say_json
 from excite.cli.options import Address, Engine, Workers, executor_of, group
 
 if TYPE_CHECKING:
@@ -57,13 +56,13 @@ def conservation(
     chosen = architectures(source, family)
     if only_list:
         listed = [{"source": each.source, "family": each.family, "model": each.name} for each in chosen]
-        typer.echo(json.dumps(listed)) if as_json else print_columns(listed)
+        say_json(listed) if as_json else print_columns(listed)
         return
     store = open_results(out / "conservation.jsonl", FIELDS, parquet=executor.is_cluster)
     rows = []
     for row in progress(run(Conservation(seed), chosen, store, workers=executor), len(chosen), "networks"):
         rows.append(row)
-        typer.echo(json.dumps(row) if as_json else _line(columns(row)))
+        say_json(row) if as_json else say(_line(columns(row)))
     if markdown is not None:
         save_text(page(rows, seed), markdown)
     if any(row["status"] == "wrong" for row in rows):

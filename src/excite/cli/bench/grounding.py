@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.console import print_columns, progress, tell_failures
+from excite.cli.console import print_columns, progress, say, say_json, tell_failures
 from excite.cli.options import (
     MODEL_HELP,
     Address,
@@ -165,7 +164,7 @@ def command(
 
         written.append(write(out, runs, command=shlex.join(["excite", *context.obj])))
     if as_json:
-        typer.echo(json.dumps({**answer(runs), "seconds": shares_of_time(runs)}))
+        say_json({**answer(runs), "seconds": shares_of_time(runs)})
     else:
         _print(runs, written)
     tell_failures(failures_of(run.about for run in runs), runs[0].about["pictures"])
@@ -208,11 +207,12 @@ def _print(runs: Sequence[GroundingRun], written: Sequence[Path]) -> None:
 
     print_columns(lines(runs))
     for title, table in titled_tables(runs).items():
-        typer.echo(f"\n{title}:")
+        say()
+        say(f"{title}:")
         print_columns(table)
-    typer.echo()
+    say()
     for sentence in sentences(runs):
-        typer.echo(sentence)
+        say(sentence)
     for model, shares in shares_of_time(runs).items():
-        typer.echo(f"{model}: where the time went: {time_words(shares)}")
-    typer.echo(f"written: {', '.join(map(str, written))}")
+        say(f"{model}: where the time went: {time_words(shares)}")
+    say(f"written: {', '.join(map(str, written))}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.console import print_columns, progress, tell_failures
+from excite.cli.console import print_columns, progress, say, say_json, tell_failures
 from excite.cli.options import (
     Address,
     AsJson,
@@ -111,7 +110,7 @@ def command(
 
         written.append(write(out, runs, command=shlex.join(["excite", *context.obj])))
     if as_json:
-        typer.echo(json.dumps(answer(runs)))
+        say_json(answer(runs))
     else:
         _print(runs, written)
     tell_failures(failures_of(run.about for run in runs), runs[0].about["pictures"])
@@ -124,5 +123,5 @@ def _print(runs: Sequence[LocalizationRun], written: Sequence[Path]) -> None:
     print_columns(lines(runs))
     for run in runs:
         for sentence in sentences(run):
-            typer.echo(sentence)
-    typer.echo(f"written: {', '.join(map(str, written))}")
+            say(sentence)
+    say(f"written: {', '.join(map(str, written))}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.console import print_columns, progress, tell_failures
+from excite.cli.console import print_columns, progress, say, say_json, tell_failures
 from excite.cli.options import (
     Address,
     AsJson,
@@ -112,7 +111,7 @@ def command(
         called = shlex.join(["excite", *context.obj])
         written.append(write(out, runs, tolerance=tolerance, inclusive=inclusive, command=called))
     if as_json:
-        typer.echo(json.dumps(answer(runs)))
+        say_json(answer(runs))
     else:
         _print(runs, written)
     tell_failures(failures_of(run.about for run in runs), runs[0].about["pictures"])
@@ -124,9 +123,9 @@ def _print(runs: Sequence[PointingRun], written: Sequence[Path]) -> None:
 
     print_columns([columns(row) for run in runs for row in run.rows])
     if len(runs) > 1:
-        typer.echo()
+        say()
         print_columns(by_network(runs))
     for run in runs:
         for sentence in sentences(run):
-            typer.echo(sentence)
-    typer.echo(f"written: {', '.join(map(str, written))}")
+            say(sentence)
+    say(f"written: {', '.join(map(str, written))}")

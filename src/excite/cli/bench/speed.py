@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excite.cli.console import print_columns, progress
+from excite.cli.console import print_columns, progress, say, say_json
 from excite.cli.options import MODEL_HELP
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def command(
     figure = speed_figure(rows, out / "speed.png")
     if as_json:
         for row in rows:
-            typer.echo(json.dumps(row))
+            say_json(row)
     else:
         _print(rows, bench.facts, [*written, *([figure] if figure else [])])
 
@@ -111,9 +110,9 @@ def _print(rows: Sequence[dict[str, object]], facts: dict[str, object], written:
     top = headline(rows)
     if top:
         print_columns(top)
-        typer.echo()
+        say()
     print_columns([columns(row) for row in rows])
-    typer.echo()
+    say()
     for sentence in about(rows, facts):
-        typer.echo(sentence)
-    typer.echo(f"written: {', '.join(map(str, written))}")
+        say(sentence)
+    say(f"written: {', '.join(map(str, written))}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from excite.cli.console import print_columns, progress
+from excite.cli.console import note, print_columns, progress, say, say_json
 from excite.cli.options import Columns, CorpusArgument, columns_of
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def stats_command(
         answer["files"] = [str(file) for file in [*files, out / "stats.json"]]
         save_json(answer, out / "stats.json")
     answer["seconds"] = round(time.monotonic() - started, 1)
-    typer.echo(json.dumps(answer)) if as_json else _print_stats(answer, corpus)
+    say_json(answer) if as_json else _print_stats(answer, corpus)
     note_unreadable(failures)
 
 
@@ -104,7 +103,7 @@ def note_unreadable(failures: Sequence[str]) -> None:
     """Report images that could not be read and were replaced by others."""
     if failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        typer.echo(f"excite: note: left out of the figure: {failures[0]}{more}", err=True)
+        note(f"left out of the figure: {failures[0]}{more}")
 
 
 def _image_source(pictures: str | None, out: Path | None) -> ImageSource | None:
@@ -180,8 +179,8 @@ def _print_stats(answer: dict[str, Any], corpus: Path) -> None:
     from excite.tags.tag_profile import shown
 
     for line in _lines(answer):
-        typer.echo(line)
-    typer.echo()
+        say(line)
+    say()
     print_columns(
         [
             {
@@ -193,12 +192,12 @@ def _print_stats(answer: dict[str, Any], corpus: Path) -> None:
         ]
     )
     if answer["top"]:
-        typer.echo()
+        say()
         print_columns([_row(one) for one in answer["top"]])
     if "files" in answer:
-        typer.echo(f"written: {', '.join(answer['files'])}")
+        say(f"written: {', '.join(answer['files'])}")
     if answer["top"]:
-        typer.secho(f"next: excite tags show {shlex.quote(shown(answer['top'][0]['tag']))} {corpus}", dim=True)
+        say(f"next: excite tags show {shlex.join([shown(answer['top'][0]['tag']), str(corpus)])}", dim=True)
 
 
 def _row(one: dict[str, Any]) -> dict[str, str]:
@@ -299,7 +298,7 @@ def show_command(
     if images is not None and out is not None:
         failures = _draw_shown(facts, images, limit, corpus.name, out)
         answer |= {"unreadable_pictures": len(failures), "files": [str(out)]}
-    typer.echo(json.dumps(answer)) if as_json else _print_shown(answer)
+    say_json(answer) if as_json else _print_shown(answer)
     note_unreadable(failures)
 
 
@@ -321,14 +320,14 @@ def _draw_shown(facts: TagProfile, images: ImageSource, limit: int, corpus: str,
 def _print_shown(answer: dict[str, Any]) -> None:
     from excite.tags.tag_profile import shown
 
-    typer.echo(
+    say(
         f"{shown(answer['tag'])}: listed {answer['listed']:,} times, by {answer['pictures']:,} images; "
         f"rank {answer['rank']:,} of {answer['distinct']:,} tags"
     )
     shares = (f"{name} {percent(number / answer['listed'])}" for name, number in answer["places"].items())
-    typer.echo(f"place in the lists: {', '.join(shares)}")
+    say(f"place in the lists: {', '.join(shares)}")
     if answer["together"]:
-        typer.echo()
+        say()
         print_columns(
             [
                 {"comes with": shown(one["tag"]), "pictures": f"{one['pictures']:,}", "lift": f"{one['lift']:.1f}"}
@@ -336,7 +335,7 @@ def _print_shown(answer: dict[str, Any]) -> None:
             ]
         )
     if answer["users"]:
-        typer.echo()
+        say()
         print_columns([{"user": shown(one["user"]), "pictures": f"{one['pictures']:,}"} for one in answer["users"]])
     if "files" in answer:
-        typer.echo(f"written: {', '.join(answer['files'])}")
+        say(f"written: {', '.join(answer['files'])}")

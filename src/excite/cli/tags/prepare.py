@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import resource
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from excite.cli.console import progress
+from excite.cli.console import complain, note, progress, say, say_json
 from excite.cli.options import Address, Columns, CorpusArgument, Engine, Workers, columns_of, executor_of
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ def clean_command(
     report["seconds"] = round(time.monotonic() - started, 1)
     report["peak_mb"] = _peak(workers or 1)
     report["files"] = [str(out), *(str(out.with_suffix(end)) for end in (".tags.csv", ".dropped.parquet"))]
-    typer.echo(json.dumps(report)) if as_json else _print_clean(report)
+    say_json(report) if as_json else _print_clean(report)
     if not report["tags"]:
-        typer.echo(f"excite: note: no tag is listed {min_count} times: give a lower --min-count", err=True)
+        note(f"no tag is listed {min_count} times: give a lower --min-count")
 
 
 def _duplicate_filter(pictures: str | None, near: int | None, *, urls: bool) -> DuplicateFilter | None:
@@ -118,17 +118,17 @@ def _peak(workers: int) -> int:
 
 
 def _print_clean(report: dict[str, Any]) -> None:
-    typer.echo(f"{report['kept']:,} of {report['read']:,} images are kept; dropped:")
+    say(f"{report['kept']:,} of {report['read']:,} images are kept; dropped:")
     for rule, number in report["dropped"].items():
-        typer.echo(f"  {number:>12,}  {rule.replace('_', ' ')}")
-    typer.echo(
+        say(f"  {number:>12,}  {rule.replace('_', ' ')}")
+    say(
         f"{report['tags']:,} tags in the dictionary, of {report['different_tags']:,} different ones; "
         f"{report['seconds']:.0f} s, at most {report['peak_mb']:,} MB"
     )
     changed = ", ".join(f"{number:,} {how.replace('_', ' ')}" for how, number in report["changed"].items())
-    typer.echo(f"tags changed: {changed or 'none'} (of {report['listed_tags']:,} listed)")
-    typer.echo(f"written: {', '.join(report['files'])}")
-    typer.secho(f"next: excite tags stats {report['files'][0]}", dim=True)
+    say(f"tags changed: {changed or 'none'} (of {report['listed_tags']:,} listed)")
+    say(f"written: {', '.join(report['files'])}")
+    say(f"next: excite tags stats {shlex.quote(report['files'][0])}", dim=True)
 
 
 CAPTIONS_EXAMPLES = """\b
@@ -160,18 +160,18 @@ def captions_command(
     words = STOP_WORDS if stop_words is None else read_stop_words(stop_words)
     answer = captions_to_corpus(captions, out, plurals=plurals, stop_words=words)
     answer["file"] = str(out)
-    typer.echo(json.dumps(answer)) if as_json else _print_captions(answer)
+    say_json(answer) if as_json else _print_captions(answer)
 
 
 def _print_captions(answer: dict[str, Any]) -> None:
-    typer.echo(
+    say(
         f"{answer['pictures']} images with {answer['captions']} captions: {answer['words']} tags, "
         f"{answer['distinct']} different ones"
     )
     if answer["skipped"]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in answer["skipped"].items())
-        typer.echo(f"skipped: {reasons}")
-    typer.echo(f"written: {answer['file']}")
+        say(f"skipped: {reasons}")
+    say(f"written: {answer['file']}")
 
 
 GENERATE_EXAMPLES = """\b
@@ -198,7 +198,7 @@ def generate_command(
     made = list(progress(generate(CorpusSpec(rows, seed, tags), out), blocks, "blocks"))[-1]
     files = [str(out / name) for name in (CORPUS, TRUTH, COUNTS)]
     answer = {"pictures": made, "files": files}
-    typer.echo(json.dumps(answer) if as_json else f"{made:,} images; written: {', '.join(files)}")
+    say_json(answer) if as_json else say(f"{made:,} images; written: {', '.join(files)}")
 
 
 SHARDS_EXAMPLES = """\b
@@ -247,11 +247,11 @@ def shards_command(
         progress,
     )
     answer = _answer(writer.write(), out)
-    typer.echo(json.dumps(answer)) if as_json else _print_shards(answer, out)
+    say_json(answer) if as_json else _print_shards(answer, out)
     for failure in writer.failures:
-        typer.echo(f"excite: {failure}", err=True)
+        complain(failure)
     if answer["bad"]:
-        typer.echo(f"excite: {answer['bad']} of {answer['read']} images were left out, as above", err=True)
+        complain(f"{answer['bad']} of {answer['read']} images were left out, as above")
 
 
 def _bytes(text: str) -> int:
@@ -280,8 +280,8 @@ def _answer(shards: Iterable[Shard], out: Path) -> dict[str, Any]:
 
 def _print_shards(answer: dict[str, Any], out: Path) -> None:
     repeated = f", {answer['repeated']} named before" if answer["repeated"] else ""
-    typer.echo(
+    say(
         f"{answer['written']} of {answer['read']} images in {len(answer['files'])} shards "
         f"({answer['bytes'] / 1e6:.1f} MB); {answer['bad']} could not be read{repeated}"
     )
-    typer.secho(f"next: excite train tags CORPUS --pictures {out}", dim=True)
+    say(f"next: excite train tags CORPUS --pictures {shlex.quote(str(out))}", dim=True)

@@ -22,6 +22,7 @@ from excite.experiments.report.figures import INK, LOOKS, new_figure, save_png, 
 from excite.experiments.report.html import Html, drawing, element, facts_list, how_to_read, joined, table, write_page
 from excite.experiments.report.tables import markdown_table
 from excite.images import file_state, find_images, read_image
+from excite.io.text import for_markdown, markdown_code
 from excite.methods import find_method
 from excite.metrics.statistics import FEW
 from excite.models.classifier import identity
@@ -292,9 +293,13 @@ def text(report: SanityReport) -> list[str]:
 
 def markdown(report: SanityReport, command: str) -> str:
     """The report as a section of a page of documentation."""
-    parts = [f"### {report.model}, {report.method} at {report.layer}", report.summary(), f"Command: `{command}`"]
+    heading = for_markdown(f"{report.model}, {report.method} at {report.layer}")
+    parts = [f"### {heading}", for_markdown(report.summary()), f"Command: {markdown_code(command)}"]
     for name, verdict in report.verdicts.items():
-        parts += [f"**{CHECKS[name].question}** {verdict.standing.capitalize()}.", " ".join(verdict.sentences)]
+        parts += [
+            f"**{CHECKS[name].question}** {verdict.standing.capitalize()}.",
+            for_markdown(" ".join(verdict.sentences)),
+        ]
         parts += [markdown_table(verdict.rows)] if name != "mass" else []
     return "\n\n".join(parts) + "\n"
 

@@ -10,6 +10,7 @@ from excite.experiments.grounding.scores import CURVE, RANKS
 from excite.experiments.published import GROUNDED_DATA, GROUNDED_ON, published_groups, published_ranks
 from excite.experiments.report import figures, tables
 from excite.experiments.report.tables import NOTHING, shown
+from excite.io.text import for_markdown, markdown_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -195,8 +196,8 @@ def _markdown(runs: Sequence[GroundingRun]) -> str:
     """All tables, in any case with the paper's."""
     parts = [tables.markdown_table(lines(runs))]
     for title, table in (titled_tables(runs) | _paper_tables()).items():
-        parts += [f"{title[0].upper()}{title[1:]}:", tables.markdown_table(table)]
-    return "\n\n".join([*parts, "\n".join(f"- {sentence}" for sentence in sentences(runs))]) + "\n"
+        parts += [for_markdown(f"{title[0].upper()}{title[1:]}:"), tables.markdown_table(table)]
+    return "\n\n".join([*parts, markdown_list(sentences(runs))]) + "\n"
 
 
 def recalls_figure(rows: Sequence[GroundingRow], shared: Sequence[GroundingRow]) -> Any:

@@ -11,6 +11,7 @@ from excite.experiments.base import failures_of, left_out_lines, method_layer
 from excite.experiments.localization.scores import RULES
 from excite.experiments.published import LOCALIZATION, LOCALIZED_DATA, LOCALIZED_ON, WORDS
 from excite.experiments.report import figures, tables
+from excite.io.text import markdown_list
 from excite.metrics.boxes import ALPHAS, MATCH, box_iou
 from excite.metrics.statistics import Share
 
@@ -146,7 +147,7 @@ def _markdown(runs: Sequence[LocalizationRun]) -> str:
         }
         for method, paper in LOCALIZATION.items()
     ]
-    said = "\n".join(f"- {sentence}" for run in runs for sentence in sentences(run))
+    said = markdown_list(sentence for run in runs for sentence in sentences(run))
     both = [tables.markdown_table(each) for each in (lines(runs), published)]
     return "\n\n".join([both[0], said, f"The paper's own ({LOCALIZED_ON}):", both[1]]) + "\n"
 

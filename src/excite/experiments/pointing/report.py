@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from excite.experiments.base import failures_of, left_out_lines
 from excite.experiments.pointing.scores import wins
 from excite.experiments.report import figures, tables
+from excite.io.text import markdown_list
 from excite.metrics.statistics import RESAMPLES
 
 if TYPE_CHECKING:
@@ -115,11 +116,11 @@ def _categories(row: PointingRow) -> list[dict[str, Any]]:
 
 def _markdown(runs: Sequence[PointingRun]) -> str:
     parts = [[columns(row) for run in runs for row in run.rows]] + ([by_network(runs)] if len(runs) > 1 else [])
-    lines = [f"- {sentence}" for run in runs for sentence in sentences(run)]
+    lines = markdown_list(sentence for run in runs for sentence in sentences(run))
     about = runs[0].about
     edge = "up to" if about["inclusive"] else "less than"
     rule = f"A point {edge} {about['tolerance']:g} pixels beside an object hits it (protocol: {about['protocol']})."
-    return "\n\n".join([*map(tables.markdown_table, parts), "\n".join(lines), rule]) + "\n"
+    return "\n\n".join([*map(tables.markdown_table, parts), lines, rule]) + "\n"
 
 
 def scores_figure(rows: Sequence[PointingRow]) -> Any:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from html import escape
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from excite.errors import visible
 from excite.experiments.report.figures import FAINT, INK, methods_of
 from excite.io.files import save_text
+from excite.io.text import for_html
 from excite.readouts.notebook import data_address, jpeg
 
 if TYPE_CHECKING:
@@ -93,6 +94,9 @@ class Html(str):
     __slots__ = ()
 
 
+LINE_END = Html("\n")  # between elements
+
+
 def element(tag: str, *children: str, **attributes: str) -> Html:
     """An element around its children; ``class_`` and ``aria_label`` are written class and aria-label.
 
@@ -100,7 +104,7 @@ def element(tag: str, *children: str, **attributes: str) -> Html:
         >>> element("p", "1 < 2: ", element("b", "yes"), class_="soft")
         '<p class="soft">1 &lt; 2: <b>yes</b></p>'
     """
-    named = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"' for name, value in attributes.items())
+    named = "".join(f' {name.rstrip("_").replace("_", "-")}="{for_html(value)}"' for name, value in attributes.items())
     return Html(f"<{tag}{named}>{joined(children)}</{tag}>")
 
 
@@ -111,7 +115,7 @@ def joined(children: Iterable[str]) -> Html:
         >>> joined(["<", element("i", "a")])
         '&lt;<i>a</i>'
     """
-    return Html("".join(child if isinstance(child, Html) else escape(child) for child in children))
+    return Html("".join(child if isinstance(child, Html) else for_html(child) for child in children))
 
 
 def page(title: str, introduction: str, sections: Sequence[tuple[str, Html]]) -> str:
@@ -123,21 +127,22 @@ def page(title: str, introduction: str, sections: Sequence[tuple[str, Html]]) ->
     """
     links = [element("li", element("a", heading, href=f"#s{k}")) for k, (heading, _) in enumerate(sections, 1)]
     blocks = [
-        element("section", element("h2", heading, id=f"s{k}"), "\n", content, "\n")
+        element("section", element("h2", heading, id=f"s{k}"), LINE_END, content, LINE_END)
         for k, (heading, content) in enumerate(sections, 1)
     ]
     viewport = Html('<meta name="viewport" content="width=device-width, initial-scale=1">')
     head = joined([Html('<meta charset="utf-8">'), viewport, element("title", title), element("style", Html(STYLE))])
     header = element("header", element("h1", title), element("p", introduction))
     contents = element("nav", element("ul", *links), aria_label="Contents")
-    body = element("body", header, "\n", contents, "\n", element("main", *chain(*((block, "\n") for block in blocks))))
-    return f"<!DOCTYPE html>\n{element('html', element('head', head), Html(chr(10)), body, lang='en')}\n"
+    main = element("main", *chain(*((block, LINE_END) for block in blocks)))
+    body = element("body", header, LINE_END, contents, LINE_END, main)
+    return f"<!DOCTYPE html>\n{element('html', element('head', head), LINE_END, body, lang='en')}\n"
 
 
 def write_page(path: Path, title: str, introduction: str, sections: Mapping[str, Html]) -> Path:
     """Write a page; empty sections are left out. The same content gives the same bytes."""
     text = page(title, introduction, [section for section in sections.items() if section[1]])
-    return save_text(text.encode("utf-8", "replace").decode(), path)  # file names may hold bytes that are no text
+    return save_text(text, path)
 
 
 def table(
@@ -168,7 +173,7 @@ def table(
     parts = [
         element("caption", element("span", caption)),
         element("thead", *heads),
-        element("tbody", *chain(*((_row(cells), "\n") for cells in rows))),
+        element("tbody", *chain(*((_row(cells), LINE_END) for cells in rows))),
         *([element("tfoot", *ends)] if ends else []),
     ]
     return element("div", element("table", *parts), class_="scroll", tabindex="0", role="region", aria_label=caption)
@@ -190,7 +195,7 @@ def picture(image: Image.Image, alt: str, *, width: int) -> Html:
     if shown.width > width:
         shown = shown.resize((width, max(1, round(shown.height * width / shown.width))), Image.Resampling.LANCZOS)
     source = data_address("image/jpeg", jpeg(shown, quality=80))
-    return Html(f'<img alt="{escape(alt)}" width="{shown.width}" height="{shown.height}" src="{source}">')
+    return Html(f'<img alt="{for_html(alt)}" width="{shown.width}" height="{shown.height}" src="{source}">')
 
 
 def drawing(figure: Any, alt: str) -> Html:
@@ -207,11 +212,12 @@ def drawing(figure: Any, alt: str) -> Html:
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": alt}):
         figure.savefig(content, format="svg", transparent=True, metadata=nothing)
     text = content.getvalue()
-    text = text[text.index("<svg") :].replace(INK.lower(), "currentColor").replace(FAINT.lower(), "var(--line)")
+    text = "\n".join(map(visible, text[text.index("<svg") :].split("\n")))  # labels may hold control characters
+    text = text.replace(INK.lower(), "currentColor").replace(FAINT.lower(), "var(--line)")
     names = {name for name in re.findall(r' id="([^"]+)"', text) if f"#{name}" not in text}
     text = re.sub(r' id="([^"]+)"', lambda found: "" if found[1] in names else found[0], text)
     style = f"min-width: {figure.get_figwidth() * 72 * LEAST_SCALE:.0f}pt"
-    svg = Html(text.replace("<svg ", f'<svg role="img" aria-label="{escape(alt)}" style="{style}" ', 1).strip())
+    svg = Html(text.replace("<svg ", f'<svg role="img" aria-label="{for_html(alt)}" style="{style}" ', 1).strip())
     return element("div", svg, class_="scroll", tabindex="0")
 
 

@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from excite.io.files import save_json, save_text
+from excite.io.text import for_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ def csv_table(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def markdown_table(lines: Sequence[Mapping[str, str]]) -> str:
-    """Lines with the same columns as a Markdown table.
+    """Lines with the same columns as a Markdown table; whatever they hold is text, and no markup.
 
     Example:
         >>> print(markdown_table([{"method": "mwp", "pairs": "3"}]))
@@ -41,7 +42,7 @@ def markdown_table(lines: Sequence[Mapping[str, str]]) -> str:
         | mwp | 3 |
     """
     cells = [list(lines[0]), ["---"] * len(lines[0]), *(list(line.values()) for line in lines)]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells)
+    return "\n".join("| " + " | ".join(map(for_markdown, line)) + " |" for line in cells)
 
 
 def write_tables(out: Path, answer: Mapping[str, Any], texts: Mapping[str, str]) -> list[Path]:

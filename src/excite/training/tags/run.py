@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.io.files import save_text
+from excite.io.text import for_markdown, markdown_code, markdown_list
 from excite.jobs.loop import no_progress
 from excite.models.folder import FACTS, WEIGHTS, Saved, read_saved, save_classifier
 from excite.training.augmentation import Views, WholeImage
@@ -256,15 +257,15 @@ def model_card(base: str, tags: int, facts: Mapping[str, Any], command: str) -> 
     files = [*FILES, *(["`measures.csv`: how well each tag is predicted"] if has_measures else [])]
     parts = [
         f"# A classifier of {tags:,} tags",
-        USE.format(base=base),
+        USE.format(base=for_markdown(base)),
         "## What it was trained on",
-        _list(data),
+        markdown_list(data),
         "## How",
-        _list(how),
-        *([f"```sh\n{command}\n```"] if command else []),
+        markdown_list(how),
+        *([markdown_code(command)] if command else []),
         *(_measures(facts) if has_measures else []),
         "## Files",
-        _list(files),
+        "\n".join(f"- {file}" for file in files),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -276,11 +277,7 @@ def _measures(facts: Mapping[str, Any]) -> list[str]:
     ]
     table = ["| truth | mean average precision | by frequency | ratio |", "|---|---|---|---|", *rows]
     extremes = (
-        f"{name.title()}: " + ", ".join(f"{tag} {precision:.2f}" for tag, precision in facts[name].items())
+        for_markdown(f"{name.title()}: " + ", ".join(f"{tag} {found:.2f}" for tag, found in facts[name].items()))
         for name in ("best", "worst")
     )
     return ["## How good it is", MEASURED.format(**facts), "\n".join(table), *extremes]
-
-
-def _list(lines: list[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
