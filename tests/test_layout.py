@@ -147,7 +147,7 @@ def test_the_reader_of_imports_sees_them(tmp_path):
 
 
 LIMITS = {
-    "lines": 51_000,
+    "lines": 51_500,
     "files": 270,
     "entries of the package": 24,
     "lines of the longest file": 520,

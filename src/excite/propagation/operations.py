@@ -407,7 +407,6 @@ def _row(names: str, handler: Handler | None = None, *, nodes: str = "", **colum
     NODES.update(dict.fromkeys(nodes.split(), row))
 
 
-# One row is one call.
 # fmt: off
 _row("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear", convolution, gradient="weights")
 _row("matmul mm bmm mv einsum", product, gradient="product")
@@ -437,7 +436,6 @@ _row("pow float_power rpow", rewrites.power, gradient="one-to-one")
 _row("softmax softmin", activation, gradient="one-to-one", gate=2)
 _row("local_response_norm", lambda call: call.by(choose(functional.local_response_norm)).pass_down(call.subject))
 _row("batch_norm instance_norm group_norm layer_norm rms_norm", norm, gradient="one-to-one")
-# It exchanges excitation and inhibition.
 _row("neg negative", lambda call: scaled(call, call.subject, -1.0), linear=True, nodes="Neg")
 _row("mul", multiplication, linear=True, gradient="multiplication", nodes="Mul")
 _row("rdiv", rewrites.reversed_division, gradient="one-to-one")

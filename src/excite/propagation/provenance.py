@@ -3,8 +3,6 @@
 A tensor that depends on the network's input carries a `Provenance` as an attribute. It decides which rule the next
 operation gets: a batch norm of a convolution's response belongs to the neuron of the convolution, a product with a
 sigmoid is gated by it, and the children of a layer behind tanh are counted from -1.
-
-What is known of all other tensors is in `taint`.
 """
 
 from __future__ import annotations
