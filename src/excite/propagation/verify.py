@@ -117,20 +117,21 @@ class Verification:
         Raises:
             VerificationError: with the size of what is missing.
         """
-        for layer in self.unclear:
-            reason = "it changes too abruptly" if self.repeats else "the network gives another answer at each run"
-            line = f"the response of the output to layer {layer!r} cannot be verified: {reason}"
-            if strict:
-                raise VerificationError(f"{line}; use evaluation mode, another image, or no verify")
-            warnings.warn(f"{line}; wrap(..., verify=False) leaves this out", UnverifiedWarning, stacklevel=3)
         for layer, each in self.responses.items():
-            if each.differs and layer not in self.unclear:
+            if each.differs and self.repeats:
                 raise VerificationError(
                     f"of the response of the output to layer {layer!r}, {each.missing:.0%} does not pass through "
                     f"operations that excite can see (expected {each.expected:.3g}, found {each.found:.3g}): values "
-                    "leave the graph by .item(), NumPy, integers, a buffer, a thread or compiled code; use torch's "
-                    "operations on the activations themselves, or read a layer above"
+                    "leave the graph (.item(), NumPy, a buffer, a thread, compiled code) or jump (integers, a "
+                    "threshold); use torch's operations on the activations, read a layer above, or leave this out with "
+                    "verify=False"
                 )
+        for layer in self.unclear:
+            reason = "it is too weak or too abrupt" if self.repeats else "the network gives another answer at each run"
+            line = f"the response of the output to layer {layer!r} cannot be verified: {reason}"
+            if strict:
+                raise VerificationError(f"{line}; try another image, or leave this out with verify=False")
+            warnings.warn(f"{line}; leave this out with wrap(..., verify=False)", UnverifiedWarning, stacklevel=3)
 
 
 def verify(
