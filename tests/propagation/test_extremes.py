@@ -19,7 +19,6 @@ from excite.propagation import (
     transition_matrix,
     winner_take_all,
 )
-from excite.propagation.fast.shortcuts import weight_scale
 from excite.propagation.rules import scale_for
 from excite.propagation.taps import all_finite
 
@@ -119,7 +118,7 @@ def test_scales(largest, scale):
 
 
 def test_weights_that_are_not_there():
-    assert weight_scale(torch.empty(0, 3)) == 1.0
+    assert scale_for(torch.empty(0, 3)) == 1.0
 
 
 @pytest.mark.parametrize(("net", "picture"), [(scaled(network(), fc=0.0), PICTURE), (network(), PICTURE * 0)])

@@ -81,7 +81,7 @@ def test_no_signal_gives_an_empty_map(side):
 
 
 def test_one_parameter_in_convolutions_of_other_steps():
-    """What is packed for one of them serves the others too."""
+    """Each is a kernel of its own."""
 
     class Shared(nn.Module):
         def __init__(self):

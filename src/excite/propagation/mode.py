@@ -375,7 +375,8 @@ class RuleMode(TorchFunctionMode):
                 if call.in_place and not writing:  # not over what the gradient needs
                     copied = call.subject.clone()
                     history, result = copied.grad_fn, call.on(copied)
-                    if isinstance(result, Tensor) and result.grad_fn is history:  # autograd has not recorded it
+                    recorded = not isinstance(result, Tensor) or result.grad_fn is not history
+                    if not recorded and not torch.equal(result, call.subject):  # autograd does not know of it
                         result = result.detach()
                 else:
                     result = call.function(*args, **kwargs)

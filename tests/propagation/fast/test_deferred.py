@@ -7,10 +7,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from excite.propagation import ExcitationPass, mwp
-from excite.propagation.fast import convolution, kernels
+from excite.propagation.fast import kernels
 from excite.propagation.fast.carry import Accumulator, Deferred, is_channels_last, materialize
-from excite.propagation.fast.convolution import convolve_shifted
-from excite.propagation.fast.kernels import FastAffine, StridedConvRule
+from excite.propagation.fast.kernels import FastAffine, WindowRule
 from excite.propagation.graph import nodes_below, rule_of
 from excite.propagation.rules import Affine
 
@@ -88,14 +87,15 @@ def test_deferred_products_give_the_same_map(name, seed, monkeypatch):
 
 
 @pytest.mark.parametrize("name", BODIES)
-@pytest.mark.parametrize("way", ["packed", "shifted", "windows"])
+@pytest.mark.parametrize("way", ["torch's kernels", "windows of few", "windows of all"])
 def test_channels_last(name, way, monkeypatch):
     net, x = network(name), pictures()
     wanted = not_deferred(net, x, SIGNALS)
-    monkeypatch.setattr(convolution, "LARGE", 1 if way == "shifted" else 2**30)
-    monkeypatch.setattr(convolution, "LEAST_PACKED", 1)
-    if way == "windows":
+    if way != "torch's kernels":
         monkeypatch.setattr(kernels, "MANY", 16)
+    if way == "windows of all":
+        monkeypatch.setattr(kernels, "LARGE", 16)
+        monkeypatch.setattr(kernels, "FEW", 1000)
     found = mwp(net.float(), x.float(), SIGNALS.float(), layer="stem", contrastive=True)
     scale = wanted.abs().max()
     torch.testing.assert_close(found.double() / scale, wanted / scale, rtol=0, atol=2e-5)
@@ -103,7 +103,6 @@ def test_channels_last(name, way, monkeypatch):
 
 def test_shares_are_channels_last_and_maps_are_not(monkeypatch):
     net, x = network("chain").float(), pictures().float()
-    monkeypatch.setattr(convolution, "LEAST_PACKED", 1)
     seen = []
     once = FastAffine.backward
 
@@ -120,9 +119,7 @@ def test_shares_are_channels_last_and_maps_are_not(monkeypatch):
 def test_kernels_with_steps_and_many_weights_read_them_where_they_lie(monkeypatch):
     monkeypatch.setattr(kernels, "MANY", 16)
     excitation = ExcitationPass(network("residual with steps"), pictures(), ["stem"])
-    rules = [type(rule_of(node)).__name__ for node in nodes_below(excitation.top)]
-    assert rules.count(StridedConvRule.__name__) == 1
-    assert rules.count("PointwiseConvRule") == 1
+    assert sum(isinstance(rule_of(node), WindowRule) for node in nodes_below(excitation.top)) == 2
 
 
 def competitions(excitation):
@@ -140,16 +137,6 @@ def test_normalisers_are_released_and_computed_again(name):
     kept = ExcitationPass(network(name), pictures(), ["stem"])
     assert torch.equal(kept.down(SIGNALS)["stem"], found)
     assert any(rule._normalisers for rule in competitions(kept))
-
-
-@pytest.mark.parametrize("padding", [(0, 0), (1, 1), (0, 2)])
-@pytest.mark.parametrize("sides", [(3, 3), (1, 3), (5, 2)])
-@pytest.mark.parametrize("dilation", [(1, 1), (2, 1)])
-def test_shifted_convolutions(padding, sides, dilation):
-    weight, values = torch.randn(4, 6, *sides).double(), torch.randn(2, 6, 11, 9).double()
-    places = [place.t() for place in weight.flatten(2).unbind(2)]
-    found = convolve_shifted(values, places, sides, padding, dilation)
-    torch.testing.assert_close(found, torch.conv2d(values, weight, None, 1, padding, dilation))
 
 
 def test_accumulators_sum_deferred_products_and_tensors():

@@ -43,7 +43,7 @@ def test_a_norm_of_both_signs_needs_one_competition(net):
     stem = next(
         rule
         for node in nodes_below(looked.top)
-        if isinstance(rule := rule_of(node), Affine) and rule.weight is net.stem.weight
+        if isinstance(rule := rule_of(node), Affine) and rule.weight.data_ptr() == net.stem.weight.data_ptr()
     )
     assert set(net.norm.weight.detach().sign().tolist()) == {-1.0, 1.0}
     assert [side for side, _ in stem._normalisers] == [(1, True)]

@@ -158,16 +158,16 @@ def test_signs_that_changed_are_found_anew(change):
         else:
             scale[1].neg_()
     found = mwp(net, picture(), 1, layer="1")
-    shortcuts._SIGNS.clear()
+    shortcuts.CACHE.clear()
     assert torch.equal(found, mwp(net, picture(), 1, layer="1"))
     assert not torch.allclose(found, before)
 
 
 def test_signs_of_many_norms_are_forgotten_in_time(monkeypatch):
     monkeypatch.setattr(shortcuts, "MOST_NORMS", 3)
-    scales = [torch.tensor([1.0, -float(k)]) for k in range(9)]
-    assert [shortcuts.signs_of(scale, parameter=True).all_positive for scale in scales] == [False] * 9
-    assert len(shortcuts._SIGNS) <= 3
+    scales, kept = [torch.tensor([1.0, -float(k)]) for k in range(1, 9)], shortcuts.SignCache()
+    assert [kept.signs_of(scale).all_positive for scale in scales] == [False] * 8
+    assert len(kept.parts()) <= 3 * 2
 
 
 # --- max pooling ----------------------------------------------------------------------------------------------------

@@ -2,14 +2,16 @@
 
 `affine` chooses. Dense layers and convolutions with many weights are read a block of rows at a time: each is split by
 sign while it is in the CPU's cache and used there for the totals and for the way back. Other convolutions are
-transposed by calling torch's kernels directly, for all signals at once, with weights that are kept packed between
-images where that pays. All else is transposed by autograd, as in the plain rule.
+transposed by calling torch's kernels directly, for all signals at once. All else is transposed by autograd, as in the
+plain rule.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -23,10 +25,10 @@ from excite.propagation.fast.carry import (
     channels_last,
     is_channels_last,
     materialize,
-    zeros_channels_last,
+    transposed,
 )
-from excite.propagation.fast.convolution import Back, ConvolutionKernel
-from excite.propagation.fast.shortcuts import FlippedRows, SignedWeight, weight_scale
+from excite.propagation.fast.convolution import LIMITS, Back, ConvolutionKernel, SignedWeight
+from excite.propagation.fast.shortcuts import FlippedRows
 from excite.propagation.rules import Affine, LinearOperation, scale_for, scaled_by, total_of
 
 if TYPE_CHECKING:
@@ -41,7 +43,9 @@ Rows = Tensor | slice
 
 SIDES: tuple[Side, ...] = ((1, False), (-1, False), (1, True), (-1, True))  # in the order of the rule's outputs
 MANY = 2**18  # weights: with fewer, a convolution is not read in blocks
+LARGE, FEW = 2**20, 100  # weights, positions: torch's kernels reorder so many longer than they use them so few times
 BLOCK = 2**19  # weights of a block: they fit into a CPU's cache
+LEAST, MOST = 1e-8, 1e15  # of totals: others may come from weights that floats cannot hold without a scale
 
 _SCRATCH = threading.local()
 
@@ -53,16 +57,16 @@ def affine(
     baseline: Tensor | None,
     hints: Hints,
 ) -> FastAffine:
-    """The fastest rule for some weights."""
-    kind = FastAffine
+    """The fastest rule for some weights. It refers to their memory, whatever a parameter refers to later."""
+    kind, weight = FastAffine, None if weight is None else weight.detach()
     if hints.row_dim == -1:
         kind = DenseRule
     elif hints.convolution is not None and not hints.grouped and weight is not None and weight.numel() >= MANY:
         _, stride, padding, _, _ = hints.convolution
-        if weight.numel() == weight.shape[0] * weight.shape[1] and not any(padding):
-            kind = PointwiseConvRule
-        elif weight.dim() == 4 and max(stride) > 1:  # torch has windows in two dimensions only
-            kind = StridedConvRule
+        pointwise = weight[0, 0].numel() == 1 and not any(padding)
+        few = is_concrete() and weight.numel() >= LARGE and child.tensor.numel() <= FEW * weight.shape[1]
+        if pointwise or few or max(stride) > 1:
+            kind = WindowRule
     return kind(function, child, weight, baseline, hints)
 
 
@@ -88,16 +92,13 @@ class FastAffine(Affine):
         """As the plain rule."""
         return (materialize(self.backward(*probabilities)),)
 
-    def backward(  # noqa: C901 - the cases of one loop
-        self, *arrived: Tensor | Deferred | None, onto: Deferred | None = None
-    ) -> Tensor | Deferred:
+    def backward(self, *arrived: Tensor | Deferred | None, onto: Deferred | None = None) -> Tensor | Deferred:
         """As `down`, with deferred products.
 
         ``onto`` is what the children have got already: it may be added to in place, and then its values are returned.
         """
         self.check_weights()
-        if self.weight is not None:
-            self.scale = weight_scale(self.weight) if self.normalised and is_concrete() else 1.0
+        self.scale = 1.0
         shares: list[Tensor | Deferred] = []
         for (direction, flipped), probability in zip(SIDES, arrived, strict=False):
             if probability is None:
@@ -165,8 +166,19 @@ class FastAffine(Affine):
         """The weights with that sign."""
         weight = cast("Tensor", self.weight)
         orientation = self.orientation if flipped else None
-        kept = self.hints.parameter and is_concrete() and self.scale == 1
-        return SignedWeight(weight, sign, orientation, self.dtype, kept=kept, scale=self.scale)
+        return SignedWeight(weight, sign, orientation, self.dtype, self.scale)
+
+    def must_scale(self, total: Tensor, direction: int) -> bool:
+        """Whether totals of that sign have to be computed again, because the weights are extreme: with `scale`.
+
+        Only where totals are extreme are the weights measured, so that this costs next to nothing, and nothing is kept.
+        """
+        if self.weight is None or self.scale != 1 or not self.normalised or not is_concrete() or not total.numel():
+            return False
+        if LEAST < float(total.amax() if direction > 0 else -total.amin()) < MOST:
+            return False
+        self.scale = scale_for(self.weight)
+        return self.scale != 1
 
     def forget(self) -> None:
         """Release what is only kept for later signals."""
@@ -178,11 +190,18 @@ class Normaliser:
     """The normaliser Z = W+^T a for one sign of the response (Eqn. 4), computed once for all signals."""
 
     def __init__(self, rule: FastAffine, side: Side) -> None:
-        direction, flipped = side
-        self.shape, totals = rule.child.tensor.shape, []
+        self.shape = rule.child.tensor.shape
+        self.autograd = rule.hints.convolution is None and rule.hints.row_dim != -1
+        total = self._total(rule, side)
+        if total is not None and rule.must_scale(total, side[0]):
+            total = self._total(rule, side)
+        self.reciprocal = None if total is None else rule.reciprocal(total, side[0])
+
+    def _total(self, rule: FastAffine, side: Side) -> Tensor | None:
+        """Z, and the ways back; None: no child contributes."""
+        (direction, flipped), totals = side, []
         self.backs: list[tuple[Tensor, Back]] = []
         inputs, self.responses = rule.signed_inputs()
-        self.autograd = rule.hints.convolution is None and rule.hints.row_dim != -1
         for values, sign in inputs:
             if rule.weight is None and sign != direction:
                 continue  # positive weights: only children with that sign contribute
@@ -197,7 +216,7 @@ class Normaliser:
                 total, back = ConvolutionKernel(*rule.hints.convolution).both_ways(values, part)
             self.backs.append((values, back))
             totals.append(total)
-        self.reciprocal = rule.reciprocal(total_of(totals), direction) if totals else None
+        return total_of(totals) if totals else None
 
     def shares(self, arrived: Tensor | Deferred, onto: Deferred | None) -> Tensor | Deferred:
         """The shares of all children, [signals, *child]; ``onto`` as in `FastAffine.backward`."""
@@ -231,17 +250,21 @@ class DenseRule(FastAffine):
         for values, sign in children:
             inputs.append(self._gather(values))
             signs.append(direction * sign)
-            back.append(values.new_zeros(len(won) * len(inputs[-1]), inputs[-1].shape[1]))
+            back.append(values.new_empty(len(won) * len(inputs[-1]), inputs[-1].shape[1]))
+        kept = 0  # nothing is in that memory yet
         for rows, parts in self._blocks(won, signs, flipped=flipped):
             total = inputs[0] @ parts[0].t()
             if len(parts) > 1:
                 total = total + inputs[1] @ parts[1].t()
+            if self.must_scale(total, direction):
+                return self._redistribute(side, probability, onto)
             ratio = (_chosen(won, 2, rows) * self.reciprocal(total, direction)).flatten(0, 1)
             for each, part in zip(back, parts, strict=True):
-                each.addmm_(ratio, part)
+                each.addmm_(ratio, part, beta=kept)
+            kept = 1
         shares = []
         for each, (values, _) in zip(back, children, strict=True):
-            share = self._scatter(each.view(len(won), -1, each.shape[1]))
+            share = self._scatter((each if kept else each.zero_()).view(len(won), -1, each.shape[1]))
             if responses is not None:
                 return Deferred(share, responses)
             shares.append(share.mul_(values))
@@ -249,48 +272,37 @@ class DenseRule(FastAffine):
 
     def _gather(self, values: Tensor) -> Tensor:
         """The inputs of each position, [positions, inputs]."""
-        if self.hints.convolution is None:
-            return values.reshape(-1, values.shape[-1])
-        steps = self.hints.convolution[1]
-        return values[:, :, *map(slice, [None] * len(steps), [None] * len(steps), steps)].movedim(1, -1).flatten(0, -2)
+        return values.reshape(-1, values.shape[-1])
 
     def _units(self, won: Tensor) -> Tensor:
         """The probabilities as [signals, positions, outputs]."""
         if self.hints.row_dim == -1:
             return won.reshape(len(won), -1, won.shape[-1])
-        positions = won.movedim(2, -1).flatten(2, -2) if is_channels_last(won) else _transposed(won.flatten(3))
+        positions = won.movedim(2, -1).flatten(2, -2) if is_channels_last(won) else transposed(won.flatten(3))
         return positions.flatten(1, 2)
 
     def _scatter(self, values: Tensor) -> Tensor:
         """From [signals, positions, inputs] to [signals, *child]."""
-        if self.hints.convolution is None:
-            return values.view(len(values), *self.child.tensor.shape)
-        images, channels, *sides = self.child.tensor.shape
-        steps = self.hints.convolution[1]
-        if max(steps) == 1:
-            return values.view(len(values), images, *sides, channels).movedim(-1, 2)
-        spread = zeros_channels_last(values, len(values), images, channels=channels, sides=tuple(sides))
-        visited = spread.movedim(2, -1)[:, :, *(slice(None, None, step) for step in steps)]
-        visited.copy_(values.view(visited.shape))
-        return spread
+        return values.view(len(values), *self.child.tensor.shape)
 
     def _blocks(self, won: Tensor, signs: Sequence[int], *, flipped: bool) -> Iterator[tuple[Rows, Sequence[Tensor]]]:
         """Some rows at a time, with their weights of those signs, always in the same memory."""
-        weight = cast("Tensor", self.weight).detach().flatten(1)
-        some = max(1, BLOCK // weight.shape[1])
+        weight = cast("Tensor", self.weight).detach().movedim(1, -1)
+        columns = weight[0].numel()
+        some = 1 << round(math.log2(max(1, BLOCK / columns)))  # matrix products are fastest with powers of two
         scratch = []
         for number in range(len(signs)):
-            scratch.append(_scratch(weight, number, min(some, len(weight)), weight.shape[1]))  # noqa: PERF401 - one frame less
+            scratch.append(_scratch(weight, number, min(some, len(weight)), columns))  # noqa: PERF401 - one frame less
         for rows in self._rows(won, some):
-            count = len(rows) if isinstance(rows, Tensor) else rows.stop - rows.start
-            chosen = _chosen(weight, 0, rows, out=scratch[-1][:count])
+            shape = (len(rows) if isinstance(rows, Tensor) else rows.stop - rows.start, *weight.shape[1:])
+            spaces = [space[: shape[0]].view(shape) for space in scratch]
+            chosen = _chosen(weight, 0, rows, out=spaces[-1])
             if flipped and self.orientation is not None:
-                orientation = _chosen(self.orientation, 0, rows).to(weight.dtype)[:, None]
-                chosen = torch.mul(chosen, orientation, out=scratch[-1][:count])
+                orientation = _chosen(self.orientation, 0, rows).to(weight.dtype)
+                chosen = torch.mul(chosen, orientation.view(-1, *[1] * (weight.dim() - 1)), out=spaces[-1])
             chosen, parts = scaled_by(chosen, self.scale), []
-            for sign, space in zip(signs, scratch, strict=True):
-                limits = (0, None) if sign > 0 else (None, 0)
-                parts.append(torch.clamp(chosen, *limits, out=space[:count]).to(self.dtype))
+            for sign, space in zip(signs, spaces, strict=True):
+                parts.append(torch.clamp(chosen, *LIMITS[sign], out=space).flatten(1).to(self.dtype))
             yield rows, parts
 
     def _rows(self, won: Tensor, some: int) -> Iterable[Rows]:
@@ -301,43 +313,52 @@ class DenseRule(FastAffine):
         return map(slice, starts, [*starts[1:], won.shape[2]])
 
 
-class PointwiseConvRule(DenseRule):
-    """A convolution with a 1 x 1 kernel: a dense layer of the channels, at each position."""
+class WindowRule(DenseRule):
+    """A convolution: a dense layer of all inputs of a window, at each position.
 
-    def _blocks(self, won: Tensor, signs: Sequence[int], *, flipped: bool) -> Iterator[tuple[Rows, Sequence[Tensor]]]:
-        """As for dense layers; but here all rows are used for every image, so they are split once and kept."""
-        kept = []
-        for sign in signs:
-            part = self.part(sign, flipped=flipped)
-            if self.cued or not part.kept:
-                yield from super()._blocks(won, signs, flipped=flipped)
-                return
-            kept.append(part.form("rows", part.rows))
-        for rows in self._rows(won, max(1, BLOCK // kept[0].shape[1])):
-            yield rows, kept if rows == slice(0, len(kept[0])) else [_chosen(each, 0, rows) for each in kept]
-
-
-class StridedConvRule(DenseRule):
-    """A convolution with a stride: a dense layer of all inputs of a window, at each position.
-
-    That copies more of the children than other kernels do, but none of those is fast in both directions, and so many
-    weights are better read once than reordered twice.
+    That copies the children more often than other kernels do, but where these have to reorder as many weights as there
+    are twice, that takes longer.
     """
 
     def _gather(self, values: Tensor) -> Tensor:
-        return _transposed(functional.unfold(values, **self._window)).flatten(0, 1)
+        _, _, padding, _, _ = cast("tuple[Any, ...]", self.hints.convolution)
+        edges = [pad for each in reversed(padding) for pad in (each, each)]
+        around = values.movedim(1, -1)
+        windows = self._windows(functional.pad(around, [0, 0, *edges]) if any(edges) else around)
+        return windows.flatten(len(padding) + 1).flatten(0, len(padding))
 
     def _scatter(self, values: Tensor) -> Tensor:
-        images, _, *sides = shape = self.child.tensor.shape
-        windows = _transposed(values.reshape(len(values) * images, -1, values.shape[2]))
-        return channels_last(functional.fold(windows, tuple(sides), **self._window)).view(len(values), *shape)
+        _, stride, padding, _, _ = cast("tuple[Any, ...]", self.hints.convolution)
+        images, channels, *sides = self.child.tensor.shape
+        kernel = cast("Tensor", self.weight).shape[2:]
+        lead = len(values), images
+        if max(stride) == max(kernel) == 1 and not any(padding):
+            return values.view(*lead, *sides, channels).movedim(-1, 2)
+        wide = [side + 2 * pad for side, pad in zip(sides, padding, strict=True)]
+        around = values.new_zeros(len(values) * images, *wide, channels)
+        windows = self._windows(around)
+        given = values.view(windows.shape)
+        if max(kernel) == 1:
+            windows.copy_(given)
+        else:
+            for place in product(*map(range, kernel)):
+                at: tuple[Any, ...] = (..., *place, slice(None))
+                windows[at].add_(given[at])
+        inner = [slice(pad, pad + side) for pad, side in zip(padding, sides, strict=True)]
+        return around.view(*lead, *wide, channels)[:, :, *inner].movedim(-1, 2)
 
-    @property
-    def _window(self) -> dict[str, Any]:
-        """As torch's functions take it."""
-        _, stride, padding, dilation, _ = cast("tuple[Any, ...]", self.hints.convolution)
-        sides = cast("Tensor", self.weight).shape[2:]
-        return {"kernel_size": sides, "dilation": dilation, "padding": padding, "stride": stride}
+    def _windows(self, around: Tensor) -> Tensor:
+        """A view of padded children [N, *sides, channels] as [N, *positions, *kernel, channels]."""
+        _, stride, _, dilation, _ = cast("tuple[Any, ...]", self.hints.convolution)
+        kernel, (first, *apart, last) = cast("Tensor", self.weight).shape[2:], around.stride()
+        spans = [(side - 1) * step for side, step in zip(kernel, dilation, strict=True)]
+        counts = [
+            (side - span - 1) // step + 1 for side, span, step in zip(around.shape[1:-1], spans, stride, strict=True)
+        ]
+        steps = [each * step for each, step in zip(apart, stride, strict=True)]
+        within = [each * step for each, step in zip(apart, dilation, strict=True)]
+        shape = (len(around), *counts, *kernel, around.shape[-1])
+        return around.as_strided(shape, (first, *steps, *within, last))
 
 
 def split(child: Tensor) -> list[Input]:
@@ -365,14 +386,6 @@ def _chosen(values: Tensor, dim: int, rows: Rows, out: Tensor | None = None) -> 
     if isinstance(rows, slice):
         return values.narrow(dim, rows.start, rows.stop - rows.start)
     return torch.index_select(values, dim, rows, out=out)
-
-
-def _transposed(values: Tensor) -> Tensor:
-    """[..., a, b] as [..., b, a]. torch is four times as fast with one matrix after the other as with all at once."""
-    turned = values.new_empty(*values.shape[:-2], values.shape[-1], values.shape[-2])
-    for new, old in zip(turned.flatten(0, -3), values.flatten(0, -3), strict=True):
-        new.copy_(old.t())
-    return turned
 
 
 def _dense_back(weight: Tensor, ratios: Tensor, _onto: Tensor | None = None) -> Tensor:

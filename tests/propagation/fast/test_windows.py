@@ -1,0 +1,89 @@
+"""Convolutions as dense layers of windows give the map that plain ones give, for every kind of kernel."""
+
+import pytest
+import torch
+from torch import nn
+
+from excite.propagation import ExcitationPass, mwp, plain_kernels
+from excite.propagation.fast import kernels
+from excite.propagation.fast.kernels import WindowRule
+from excite.propagation.graph import nodes_below, rule_of
+
+KERNELS = {
+    "three by three": nn.Conv2d(8, 8, 3, padding=1),
+    "without padding": nn.Conv2d(8, 8, 3),
+    "with steps": nn.Conv2d(8, 8, 3, 2, 1),
+    "with steps that leave a rest": nn.Conv2d(8, 8, 2, 3),
+    "dilated": nn.Conv2d(8, 8, 3, padding=2, dilation=2),
+    "dilated with steps": nn.Conv2d(8, 8, 3, (2, 1), padding=(2, 0), dilation=(2, 1)),
+    "more padding than kernel": nn.Conv2d(8, 8, 3, padding=4),
+    "oblong": nn.Conv2d(8, 8, (3, 5), padding=(0, 2)),
+    "one place": nn.Conv2d(8, 16, 1),
+    "one place with steps": nn.Conv2d(8, 16, 1, 2),
+    "one place with oblong steps": nn.Conv2d(8, 16, 1, (1, 3)),
+    "one place with padding": nn.Conv2d(8, 16, 1, padding=1),
+    "one dimension": nn.Conv1d(8, 8, 3, 2, 1),
+    "three dimensions": nn.Conv3d(8, 8, 3, padding=(1, 0, 2)),
+}
+
+
+def network(kernel):
+    torch.manual_seed(4)
+    dims = kernel.weight.dim() - 2
+    pool = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)[dims - 1]
+    norm = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)[dims - 1]
+    layers = [type(kernel)(3, 8, 3), nn.ReLU(), kernel, norm(kernel.out_channels), nn.ReLU(), pool(2), nn.Flatten()]
+    net = nn.Sequential(*layers, nn.Linear(2**dims * kernel.out_channels, 5)).eval()
+    nn.init.normal_(net[3].weight)
+    return net
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", KERNELS)
+def test_windows_as_plain(name, dtype, monkeypatch):
+    monkeypatch.setattr(kernels, "MANY", 16)
+    monkeypatch.setattr(kernels, "LARGE", 16)
+    monkeypatch.setattr(kernels, "FEW", 10_000)
+    monkeypatch.setattr(kernels, "BLOCK", 300)
+    net, signals = network(KERNELS[name]).to(dtype), torch.rand(3, 2, 5, dtype=dtype)
+    x = torch.randn(2, 3, *(12, 9, 10)[: KERNELS[name].weight.dim() - 2], dtype=dtype)
+    excitation = ExcitationPass(net, x, ["1"])
+    assert any(isinstance(rule_of(node), WindowRule) for node in nodes_below(excitation.top))
+    found = mwp(net, x, signals, layer="1", contrastive=True)
+    with plain_kernels():
+        exact = mwp(net.double(), x.double(), signals.double(), layer="1", contrastive=True)
+    tolerance = float(exact.abs().max()) * (5e-5 if dtype == torch.float32 else 1e-12)
+    torch.testing.assert_close(found.double(), exact, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "positions", "windows"),
+    [
+        (nn.Conv2d(512, 512, 3, padding=1), 10, True),
+        (nn.Conv2d(512, 512, 3, padding=1), 11, False),  # torch's kernels are faster there
+        (nn.Conv2d(256, 256, 3, padding=1), 10, False),
+        (nn.Conv2d(256, 256, 3, 2, padding=1), 20, True),
+        (nn.Conv2d(512, 512, 1), 20, True),
+        (nn.Conv2d(512, 512, 3, padding=1, groups=2), 10, False),
+    ],
+)
+def test_where_windows_are_used(kernel, positions, windows):
+    net = nn.Sequential(nn.Identity(), kernel, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    excitation = ExcitationPass(net, torch.rand(1, kernel.in_channels, positions, 10), ["0"])
+    assert any(isinstance(rule_of(node), WindowRule) for node in nodes_below(excitation.top)) == windows
+
+
+def test_of_the_cued_channels_only_their_rows_are_read(monkeypatch):
+    """A classifier that answers place by place ends in a kernel of one place with a row for each class."""
+    torch.manual_seed(4)
+    net = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 4096, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    blocks, read = WindowRule._blocks, []
+
+    def noted(self, *arguments, **more):
+        for rows, parts in blocks(self, *arguments, **more):
+            read.append(parts[0].shape[0])
+            yield rows, parts
+
+    monkeypatch.setattr(WindowRule, "_blocks", noted)
+    mwp(net.eval(), torch.randn(1, 3, 12, 12), {7: 0.5, 9: 0.5}, layer="1", contrastive=True)
+    assert read == [2, 2]  # the units and their duals
