@@ -12,44 +12,15 @@ import markdown
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
-from annotated import SIDE, colour_classifier, picture, write_coco
+from annotated import SIDE, picture, write_coco
 from described import around, write_proposals
+from hostile_names import HOSTILE, MODEL, UNUSUAL, hostile_card
 from learning import TINY
-from torch import nn
 
 from excite.cli.app import app, main
-from excite.models import MODELS, Card, wrap
-from excite.vocabulary import Labels
+from excite.models import MODELS
 
-HOSTILE = {
-    "colour": "\x1b[31mred\x1b[0m",
-    "title": "\x1b]0;title\x07bell",
-    "C1": "\x9b31mcsi",
-    "line end": "lf\n!BREAK",
-    "return": "cr\r!BREAK",
-    "tab": "a\tb\x0b\x0c\x00"[:-1] + "\x7f",
-    "separators": "ls\u2028!BREAK ps\u2029!BREAK nel\x85!BREAK",
-    "direction": "\u202egpj.exe\u2066",
-    "invisible": "zero\u200bwidth\ufeff\u00ad\xa0",
-    "script": "<script>alert(1)</script>",
-    "attribute": "\"><img src=x onerror=alert(1)> ' onload=alert(2)",
-    "entity": "&lt;script&gt; &#27;",
-    "pipe": "a | b || c",
-    "link": "[x](javascript:alert(1)) ![y](z)",
-    "address": "https://evil.example www.evil.example",
-    "code": "`rm` ``` ~~~ ~~gone~~",
-    "emphasis": "*bold* __init__ # heading",
-    "dash": "-rf --help",
-    "rich": "[bold red]x[/bold red] [/]",
-    "surrogate": "odd\udcff\ud800",
-    "formats": "{0} {task} ${x} %s $\\frac{a}$ \\ end",
-    "long": "long" * 2500,
-}
-UNUSUAL = "\x1b]0;t\x07\u202e|`<b>&[c](d)\n!BREAK"  # at the end of each file and folder
 NO_TEXT = {"surrogate"}  # Parquet and CSV hold UTF-8
-
-
 IMAGES = 7
 
 
@@ -67,36 +38,10 @@ BOXES, CORPUS, KEPT, CAPTIONS, PHRASES, LABELS = (
     f"{name}{UNUSUAL}.{kind}"
     for name, kind in zip("abcdef", ("json", "csv", "parquet", "csv", "txt", "json"), strict=True)
 )
-MODEL = f"model{UNUSUAL}"
 SQUARE = (4, 4, 16, 16)
 CONCEPTS = [text for name, text in HOSTILE.items() if not glob.has_magic(text) and name != "dash"]  # what is no pattern
 ONE = f"{PHOTOS}/{file_names()[0]}"
 UNKNOWN = f"nothing {UNUSUAL}"
-
-
-def hostile_card():
-    """A classifier with a label for each text: every other one is red, and the others are green."""
-    plain = colour_classifier()
-    head = nn.Linear(2, len(HOSTILE))
-    with torch.no_grad():
-        head.weight.copy_(torch.tensor([[1.0, -1.0] if k % 2 else [-1.0, 1.0] for k in range(len(HOSTILE))]))
-        head.bias.copy_(torch.linspace(0, 0.1, len(HOSTILE)))
-    layers = {"1": "one", "2": f"two{UNUSUAL}".replace(".", "")}
-    module = nn.Sequential()
-    for name, child in plain.module.named_children():
-        module.add_module(layers.get(name, name), head if name == "5" else child)
-    labels = Labels(list(HOSTILE.values()))
-    made = wrap(module.eval(), labels=labels, preprocess=plain.preprocess, name=MODEL)
-    return Card(
-        name=MODEL,
-        build=lambda _classes: made.module,
-        preprocess=made.preprocess,
-        labels=lambda: labels,
-        layers=tuple(reversed(layers.values())),
-        description=f"a classifier {UNUSUAL}",
-        source=UNUSUAL,
-        pretrained=lambda: made.module,
-    )
 
 
 def colour_of(number):

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from anyio import to_thread
 from fastapi import APIRouter, FastAPI, Query, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -25,6 +25,7 @@ from excite.methods import METHODS
 from excite.web.api_docs import docs_page, question_body
 from excite.web.errors import RefusedError, add_error_handlers
 from excite.web.responses import (
+    AsciiJSON,
     RequestRunner,
     attend_answer,
     ground_answer,
@@ -266,9 +267,9 @@ def _questions(runner: RequestRunner) -> APIRouter:
         responses=_problems(400, 413, 422, 503),
         openapi_extra=question_body(None),
     )
-    async def pictures(request: Request) -> JSONResponse:
+    async def pictures(request: Request) -> AsciiJSON:
         content = await read_picture(request, limits)
-        return JSONResponse(await runner.run(partial(picture_answer, runner, content)))
+        return AsciiJSON(await runner.run(partial(picture_answer, runner, content)))
 
     @router.get(
         "/pictures/{key}",
@@ -292,9 +293,9 @@ def _questions(runner: RequestRunner) -> APIRouter:
         responses=_problems(),
         openapi_extra=question_body(AttendQuestion),
     )
-    async def attend(request: Request) -> JSONResponse:
+    async def attend(request: Request) -> AsciiJSON:
         sent = await read_question(request, limits)
-        return JSONResponse(await runner.run(partial(attend_answer, runner, sent.image, sent.fields)))
+        return AsciiJSON(await runner.run(partial(attend_answer, runner, sent.image, sent.fields)))
 
     @router.post(
         "/ground",
@@ -303,9 +304,9 @@ def _questions(runner: RequestRunner) -> APIRouter:
         responses=_problems(),
         openapi_extra=question_body(GroundQuestion),
     )
-    async def ground(request: Request) -> JSONResponse:
+    async def ground(request: Request) -> AsciiJSON:
         sent = await read_question(request, limits)
-        return JSONResponse(await runner.run(partial(ground_answer, runner, sent.image, sent.fields)))
+        return AsciiJSON(await runner.run(partial(ground_answer, runner, sent.image, sent.fields)))
 
     return router
 
@@ -320,12 +321,12 @@ def _facts(runner: RequestRunner) -> APIRouter:
         response_model=ModelsAnswer,
         responses=_problems(503),
     )
-    async def models() -> JSONResponse:
-        return JSONResponse(await runner.run(partial(models_answer, service)))
+    async def models() -> AsciiJSON:
+        return AsciiJSON(await runner.run(partial(models_answer, service)))
 
     @router.get("/methods", summary="The ways to make a map.", response_model=list[MethodAnswer])
-    async def methods() -> JSONResponse:
-        return JSONResponse([{"name": one.name, "description": one.description} for one in METHODS.values()])
+    async def methods() -> AsciiJSON:
+        return AsciiJSON([{"name": one.name, "description": one.description} for one in METHODS.values()])
 
     @router.get(
         "/labels",
@@ -336,11 +337,11 @@ def _facts(runner: RequestRunner) -> APIRouter:
     async def labels(
         model: Annotated[str | None, Query(max_length=200, description="One of GET /models.")] = None,
         search: Annotated[str, Query(max_length=200, description="Only those with a word that contains this.")] = "",
-    ) -> JSONResponse:
-        return JSONResponse(await runner.run(partial(labels_answer, service, model, search)))
+    ) -> AsciiJSON:
+        return AsciiJSON(await runner.run(partial(labels_answer, service, model, search)))
 
     @router.get("/health", summary="Whether the server is there.", response_model=Health)
-    async def health() -> JSONResponse:
-        return JSONResponse({"status": "ok", "version": __version__})
+    async def health() -> AsciiJSON:
+        return AsciiJSON({"status": "ok", "version": __version__})
 
     return router

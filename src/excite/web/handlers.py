@@ -16,7 +16,7 @@ from excite.readouts.overlay import TABLES
 from excite.vocabulary import read_phrase
 from excite.web.errors import collected_notes
 from excite.web.uploads import GoneError
-from excite.web.views import map_view, phrase_view, picture_view
+from excite.web.views import map_view, phrase_view, picture_view, sendable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,7 +103,12 @@ class PageAnswers:
             return NO_FINDINGS
         return {
             "findings": [
-                {"concept": one.concept, "probability": one.probability, "sure": percent(one.probability), "view": view}
+                {
+                    "concept": sendable(one.concept),
+                    "probability": one.probability,
+                    "sure": percent(one.probability),
+                    "view": view,
+                }
                 for one, view in zip(found, views, strict=True)
             ]
         }
@@ -124,7 +129,7 @@ class PageAnswers:
                 view = self.view(upload, settings)
         except ExciteError as error:
             return {**shown, "error": sentence(error)}
-        return {**shown, "view": {**view, "notes": [*view["notes"], *map(sentence, notes)]}}
+        return {**shown, "view": {**view, "notes": [sendable(sentence(note)) for note in [*view["notes"], *notes]]}}
 
     def view(self, upload: Upload, settings: Settings) -> dict[str, Any]:
         """The map of a concept or of a phrase."""
@@ -171,10 +176,11 @@ class PageAnswers:
             raise MethodError("choose at least one method")
         if cells > MOST_CELLS:
             raise ConceptError(f"these are {cells} maps: choose fewer, at most {MOST_CELLS}")
+        shown = {visible(name): name for name in self.service.served_model(model).layers}
         columns = [
             self.service.attend(upload, wanted, model=model, method=method, layer=layer)
             for method in methods
-            for layer in (layers or (None,))
+            for layer in ([shown.get(name, name) for name in layers] or (None,))
         ]
         return [[map_view(upload, column[k]) for column in columns] for k in range(len(wanted))]
 
@@ -303,9 +309,9 @@ class Handlers:
             gr.update(choices=self.layer_choices(model), value=[]),
         ]
 
-    def layer_choices(self, model: str) -> list[tuple[str, str]]:
-        """The layers of a classifier, each as it is shown and by its name."""
-        return [(visible(name), name) for name in self.service.served_model(model).layers]
+    def layer_choices(self, model: str) -> list[str]:
+        """The layers of a classifier, as they are shown."""
+        return list(map(visible, self.service.served_model(model).layers))
 
     def layer_slider(self, model: str) -> dict[str, Any]:
         """The slider over the layers of a classifier, at the default one."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import threading
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
+from fastapi.responses import JSONResponse
 from PIL import Image
 
 from excite.readouts.box import strong_box
@@ -83,6 +85,19 @@ def rounded(values: Tensor) -> list[list[float]]:
         [[0.333333, 0.0]]
     """
     return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
+
+
+class AsciiJSON(JSONResponse):
+    r"""JSON in ASCII: its escapes keep every text exact, also one that is no UTF-8, and act on no terminal.
+
+    Example:
+        >>> AsciiJSON({"label": "caf\u00e9"}).body.decode()
+        '{"label":"caf\\u00e9"}'
+    """
+
+    def render(self, content: Any) -> bytes:
+        """The bytes."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 class RequestRunner:

@@ -158,11 +158,14 @@ window.excite = (() => {
   };
   const isLate = (value, shown) => Boolean(shown) && (value.turn || 0) < (shown.turn || 0);
 
-  // Labels and file names may hold anything: control characters and the like are shown as escapes, as in errors.py.
-  const visible = (text) => String(text).replace(/(?! )[\p{C}\p{Z}]/gu, (sign) => {
-    const code = sign.codePointAt(0).toString(16);
-    return code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
-  });
+  // Labels and file names may hold anything, at any length: shown as errors.py shows them on a terminal.
+  const visible = (text) => {
+    const shown = String(text).replace(/(?! )[\p{C}\p{Z}]/gu, (sign) => {
+      const code = sign.codePointAt(0).toString(16);
+      return code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
+    });
+    return shown.length > 1000 ? `${shown.slice(0, 800)}...${shown.slice(-150)}` : shown;
+  };
   const escaped = (text) => visible(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
   const stage = (element, props) => {

@@ -1,0 +1,113 @@
+"""The page of a classifier whose labels, layers and name are hostile, with examples and reports called likewise."""
+
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+from browser import ARGUMENTS, CHROMIUM, Visitor
+from hostile_names import HOSTILE, UNUSUAL
+from servers import TESTS, Running, check_ends_well, red_square
+
+if find_spec("gradio") is None:
+    pytest.skip("the page needs excite[serve]", allow_module_level=True)
+
+SCRIPT = """
+import sys
+sys.path[:0] = {folders!r}
+from hostile_names import MODEL, hostile_card
+from excite.cli.app import main
+from excite.models import MODELS
+MODELS[MODEL] = hostile_card()
+main(["serve", "--model", MODEL, "--port", "0", "--json", "--examples", "examples", "--reports", "reports"])
+"""
+EXAMPLES = [
+    f"{name}{UNUSUAL.replace('/', '')}" for name in ("one", "<script>alert(1)<script>", "odd\udcff", "${alert(1)}")
+]
+RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    for name in EXAMPLES:
+        (folder / "examples").mkdir(exist_ok=True)
+        (folder / "examples" / f"{name}.png").write_bytes(red_square())
+    report = folder / "reports" / f"out{UNUSUAL}"
+    report.mkdir(parents=True)
+    title = html.escape(f"{HOSTILE['script']} {HOSTILE['direction']}")
+    (report / "pointing.html").write_text(f"<!doctype html><title>{title}</title><h1>91.3</h1>")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    script = SCRIPT.format(folders=[str(TESTS)])
+    process = subprocess.Popen(  # noqa: S603 - ours
+        [sys.executable, "-c", script],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        url = json.loads(process.stdout.readline() or process.stderr.read())["url"]
+        yield Running(process, "127.0.0.1", int(url.rstrip("/").rpartition(":")[2]), None)
+        check_ends_well(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("path", ["/", "/config", "/docs", "/models", "/labels", "/openapi.json"])
+def test_nothing_raw_is_sent(server, path):
+    status, headers, content = server.ask("GET", path)
+    assert status == 200
+    text = content.decode()
+    assert not RAW.search(text), repr(RAW.search(text))
+    if "html" in headers["Content-Type"]:
+        assert "<script>alert" not in text
+        assert "onerror=alert(1)>" not in text
+
+
+def test_answers_for_programs_are_exact(server):
+    labels = json.loads(server.ask("GET", "/labels")[2])["labels"]
+    assert [label["label"] for label in labels] == list(HOSTILE.values())
+    key = json.loads(server.ask("POST", "/pictures", red_square())[2])["picture"]
+    asked = [text for name, text in HOSTILE.items() if name != "long"]  # which is longer than a concept may be
+    body = json.dumps({"concept": asked, "picture": key}).encode()
+    status, _, content = server.ask("POST", "/attend", body, {"Content-Type": "application/json"})
+    assert status == 200, content
+    assert [one["concept"] for one in json.loads(content)["maps"]] == asked
+    assert content.isascii()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to look at the page with")
+def test_the_page_shows_text(server):
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        visitor = Visitor(
+            browser.new_context(viewport={"width": 1280, "height": 900}), f"http://127.0.0.1:{server.port}/"
+        )
+        page = visitor.page
+        visitor.drop(red_square(), name=f"red{HOSTILE['direction']}<b>.png")
+        visitor.says(".drop-told", r"red\u202egpj.exe\u2066<b>.png, 96 ")
+        page.wait_for_selector("#findings button")
+        page.wait_for_function("!document.querySelector('.stage.is-busy')")
+        seen = visitor.findings()
+        for number, name in enumerate(seen):
+            if len(name) < 900 and "udcff" not in name:  # neither what is too long nor what cannot be sent
+                page.locator("#findings button").nth(number).click()
+                visitor.shows(name)
+        for tab in ("Side by side", "Reports", "Look"):
+            page.get_by_role("tab", name=tab).click()
+            page.wait_for_timeout(300)
+        assert not RAW.search(page.content())
+        assert page.locator("#findings script, #findings img, .stage-caption *[onerror]").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+        assert (visitor.faults, visitor.dialogs) == ([], [])
+        browser.close()
+    shown = {text for text in HOSTILE.values() if text.isprintable()} | {r"\x1b[31mred\x1b[0m", r"lf\n!BREAK"}
+    assert len(shown & set(seen)) >= 4
