@@ -128,7 +128,7 @@ class Session:
                 found = verify(module, images, layers, exact=False)
             except RuntimeError as error:  # the network takes no single image, or there is too little memory
                 line = f"{self.classifier.name} cannot be verified: {str(error).partition(chr(10))[0]}"
-                warnings.warn(f"{line}; wrap(..., verify=False) leaves this out", UnverifiedWarning, stacklevel=2)
+                warnings.warn(f"{line}; leave this out with wrap(..., verify=False)", UnverifiedWarning, stacklevel=2)
                 done.add(layers)
                 return
             found.check(strict=False)

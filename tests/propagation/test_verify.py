@@ -245,13 +245,16 @@ def test_a_layer_without_any_response():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_other_types(dtype):
+def test_other_types(dtype, monkeypatch):
+    """Half precision is too coarse for all steps but the largest: a small network is copied to double precision."""
     net, x = body().to(dtype), torch.rand(1, 3, 8, 8).to(dtype)
-    own = verify(net, x, ["2"], exact=False)
+    for exact in (True, False):
+        assert verify(net, x, ["2"], exact=exact).accounted["2"] > 1 - 1e-6
+    monkeypatch.setattr(import_module("excite.propagation.verify"), "MOST_BYTES", 100)
+    own = verify(net, x, ["2"])
     own.check()
     assert own.dtype == dtype
-    assert own.responses["2"].step == (1e-6 if dtype == torch.float64 else 0.2)
-    assert verify(net, x, ["2"]).accounted["2"] > 1 - 1e-6
+    assert own.responses["2"].step == (1e-6 if dtype == torch.float64 else max(STEPS))
 
 
 def test_autocast_and_inference_mode():
@@ -290,6 +293,25 @@ def test_a_gradient_that_is_not_finite_is_no_fault():
 class Root(nn.Module):
     def forward(self, h):
         return h.sqrt() + h
+
+
+class Tokens(nn.Module):
+    """Places as tokens behind a batch norm, as in LeViT and EfficientFormer."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.norm, self.fc = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(8, 4)
+        nn.init.uniform_(self.norm.weight, 0.5, 2)
+
+    def forward(self, x):
+        return F.relu(self.fc(self.norm(self.conv(x)).flatten(2).transpose(1, 2))).mean(1)
+
+
+def test_one_image_whose_gradient_comes_in_another_order():
+    """There torch's batch norm gives a wrong gradient (torch 2.13): Gradients puts the signal in order first."""
+    found = verify(Tokens().eval(), torch.rand(1, 3, 8, 8), ["conv"])
+    assert found.accounted["conv"] > 1 - 1e-6
 
 
 ARCHITECTURES = {

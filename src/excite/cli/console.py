@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from excite.errors import one_line, shortened, visible
+from excite.errors import LONGEST, one_line, shortened, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,8 +18,9 @@ Item = TypeVar("Item")
 
 
 def say(line: str = "", *, bold: bool = False, dim: bool = False) -> None:
-    """Print a line; whatever it quotes, nothing in it acts on the terminal."""
-    typer.secho(visible(line), bold=bold or None, dim=dim or None)
+    """Print a line; whatever it quotes, nothing in it acts on the terminal, and no word is endless."""
+    words = (shortened(word, LONGEST, 800, 150) for word in visible(line).split(" "))
+    typer.secho(" ".join(words), bold=bold or None, dim=dim or None)
 
 
 def say_json(answer: object) -> None:

@@ -248,7 +248,7 @@ class _Outcome:
 
 def _half(name: str, seed: int) -> int:
     """0 or 1, pseudo-random and the same each time."""
-    return hashlib.sha256(f"{seed} {name}".encode()).digest()[0] % 2
+    return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).digest()[0] % 2
 
 
 def _best(score: Mapping[MethodLayer, int]) -> MethodLayer:
@@ -399,14 +399,15 @@ def layer_figure(report: LayerReport, title: str, path: Path) -> Path:
         if report.recommended in rows:
             at = rows.index(report.recommended)
             ring = {"s": 190, "facecolors": "none", "edgecolors": figures.INK, "linewidths": 1.8, "zorder": 3}
-            axes.scatter([xs[at]], [heights[at]], label=f"recommended: {rows[at].layer}, {method}", **ring)
+            named = figures.label_of(f"recommended: {rows[at].layer}, {method}")
+            axes.scatter([xs[at]], [heights[at]], label=named, **ring)
         ends += [end for value in values for end in (value.low, value.high)]
     figures.name_layers(axes, list(layers.values()), long=LONG_NAME)
     measure = "targets hit [%]" if report.by == "pointing" else "boxes that miss the object [%]"
     axes.set_ylabel(measure, color=figures.INK)
     axes.set_xlabel("layer, and the size of the map of a square image", color=figures.INK)
     total = f"{report.recommended.pointing.total} targets that no choice was made on; bars: 95 % intervals"
-    axes.set_title(f"{title}\n{total}", fontsize=10, color=figures.INK)
+    axes.set_title(figures.label_of(f"{title}\n{total}"), fontsize=10, color=figures.INK, parse_math=False)
     axes.set_ylim(10 * math.floor(min(ends) / 10), min(100.0, 10 * math.ceil(max(ends) / 10)) + 1)
     figures.style_axes(axes)
     axes.tick_params(axis="x", labelsize=8)

@@ -169,6 +169,7 @@ class Step(Rule):
 
     def gradient(self, signal: Tensor) -> Shares:
         """The vector-Jacobian product."""
+        signal = signal.contiguous()  # torch's batch norm gives wrong gradients for one image with another order
         return torch.autograd.grad(self.result, self.leaves, signal, retain_graph=True, allow_unused=True)
 
     def relevance(self, signal: Tensor) -> Shares:

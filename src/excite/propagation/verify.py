@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Response", "Verification", "verify"]
 
-STEPS = {0.2: 0.1, 1e-3: 0.02, 1e-6: 1e-3}  # relative to the activations; and what may be missing of the response
-LEAST = 20  # units of rounding in a step
-BENDS = 2.0  # how often the second difference may be missing as well
-CLEAR = 0.5  # where more than this may be missing, nothing is verified
+STEPS = {0.1: 0.1, 1e-3: 0.02, 1e-6: 1e-3}  # relative to the activations; and what may be missing of the response
+LEAST = 10  # units of rounding in a step
+BENDS = 1.5  # how often the second difference may be missing as well
+CLEAR = 0.4  # where more than this may be missing, nothing is verified
 TRIES = 3  # directions that must all differ: one of them may lead over a kink
 SAME = 1e-4  # of the output: answers that differ by less are the same
+HALF = {torch.float16, torch.bfloat16}
 MOST_BYTES = 200 * 2**20  # of a network that is copied to double precision
 
 
@@ -80,7 +81,7 @@ class Response:
     @property
     def clear(self) -> bool:
         """Whether no large share could be missing unnoticed."""
-        return self.tolerance <= CLEAR
+        return self.differs or self.tolerance <= CLEAR
 
 
 @dataclass(frozen=True)
@@ -116,20 +117,21 @@ class Verification:
         Raises:
             VerificationError: with the size of what is missing.
         """
-        for layer in self.unclear:
-            reason = "it changes too abruptly" if self.repeats else "the network gives another answer at each run"
-            line = f"the response of the output to layer {layer!r} cannot be verified: {reason}"
-            if strict:
-                raise VerificationError(f"{line}; use evaluation mode, another image, or no verify")
-            warnings.warn(f"{line}; wrap(..., verify=False) leaves this out", UnverifiedWarning, stacklevel=3)
         for layer, each in self.responses.items():
-            if each.differs and layer not in self.unclear:
+            if each.differs and self.repeats:
                 raise VerificationError(
                     f"of the response of the output to layer {layer!r}, {each.missing:.0%} does not pass through "
                     f"operations that excite can see (expected {each.expected:.3g}, found {each.found:.3g}): values "
-                    "leave the graph by .item(), NumPy, integers, a buffer, a thread or compiled code; use torch's "
-                    "operations on the activations themselves, or read a layer above"
+                    "leave the graph (.item(), NumPy, a buffer, a thread, compiled code) or jump (integers, a "
+                    "threshold); use torch's operations on the activations, read a layer above, or leave this out with "
+                    "verify=False"
                 )
+        for layer in self.unclear:
+            reason = "it is too weak or too abrupt" if self.repeats else "the network gives another answer at each run"
+            line = f"the response of the output to layer {layer!r} cannot be verified: {reason}"
+            if strict:
+                raise VerificationError(f"{line}; try another image, or leave this out with verify=False")
+            warnings.warn(f"{line}; leave this out with wrap(..., verify=False)", UnverifiedWarning, stacklevel=3)
 
 
 def verify(
@@ -158,7 +160,7 @@ def verify(
     module = plain_modules(module)[0]
     arguments = inputs if isinstance(inputs, tuple) else (inputs,)
     state = [*module.parameters(), *module.buffers()]
-    exact = exact or any(each.is_inference() for each in state)  # autograd refuses those
+    exact = exact or any(each.is_inference() or each.dtype in HALF for each in state)  # autograd refuses the former
     if exact and sum(each.nbytes for each in state) <= MOST_BYTES:
         with suppress(ExciteError, RuntimeError, TypeError, ValueError), torch.inference_mode(mode=False):
             doubled = map_tensors(lambda each: each.double() if each.is_floating_point() else each, arguments)
@@ -254,7 +256,9 @@ def _same_draws() -> Iterator[None]:
     """The same random numbers (dropout) in each run; torch's generators are left where they were."""
     cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch has no type for it
     with torch.random.fork_rng(range(torch.cuda.device_count()) if cuda else []):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
+        if cuda:
+            torch.cuda.manual_seed_all(0)
         yield
 
 

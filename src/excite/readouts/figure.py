@@ -162,7 +162,7 @@ def _wrapped(words: list[str], font: Font, width: int, allowed: int) -> list[str
     """Words in at most ``allowed`` lines, the last with an ellipsis where they do not fit."""
     lines: list[str] = []
     while words and len(lines) < allowed - 1:
-        count = len(words)
+        count = min(len(words), width)
         while count > 1 and font.getlength(" ".join(words[:count])) > width:
             count -= 1
         lines.append(shortened(" ".join(words[:count]), font, width))
@@ -186,9 +186,9 @@ def percent(probability: float | None) -> str:
 
 def shortened(text: str, font: Font, width: int) -> str:
     """The text, or as much of its beginning as fits before an ellipsis."""
-    if font.getlength(text) <= width:
+    if len(text) <= width and font.getlength(text) <= width:  # a letter is a pixel wide, and a label may have thousands
         return text
-    kept = len(text)
+    kept = min(len(text), max(width, 0))
     while kept > 0 and font.getlength(text[:kept].rstrip() + "…") > width:
         kept -= 1
     return text[:kept].rstrip() + "…"

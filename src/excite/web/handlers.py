@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from excite.errors import ConceptError, ExciteError, MethodError
+from excite.errors import ConceptError, ExciteError, MethodError, visible
 from excite.grounding.ground import METHOD as PHRASE
 from excite.io.text import for_html
 from excite.methods import METHODS
@@ -300,8 +300,12 @@ class Handlers:
         """The layers of another classifier."""
         return [
             gr.update(**self.layer_slider(model)),
-            gr.update(choices=list(self.service.served_model(model).layers), value=[]),
+            gr.update(choices=self.layer_choices(model), value=[]),
         ]
+
+    def layer_choices(self, model: str) -> list[tuple[str, str]]:
+        """The layers of a classifier, each as it is shown and by its name."""
+        return [(visible(name), name) for name in self.service.served_model(model).layers]
 
     def layer_slider(self, model: str) -> dict[str, Any]:
         """The slider over the layers of a classifier, at the default one."""
@@ -328,7 +332,7 @@ class Handlers:
         served_model = self.service.served_model(model)
         name = served_model.layers[min(index, len(served_model.layers) - 1)]
         usual = "" if name == served_model.layer else f"; the usual one is {served_model.layer}"
-        return {"label": f"Layer {name}", "info": f"from the image to the words{usual}"}
+        return {"label": visible(f"Layer {name}"), "info": visible(f"from the image to the words{usual}")}
 
     def _find(self, selection: Selection) -> tuple[Upload | None, ExciteError | None]:
         """The image, or the error if there is none."""

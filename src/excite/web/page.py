@@ -146,7 +146,11 @@ class _Page:
                 list(METHODS), value=SIDE_BY_SIDE, multiselect=True, label="Methods", elem_id="methods"
             )
             self.layers = gr.Dropdown(
-                list(self.service.served_model().layers), value=[], multiselect=True, label="Layers", elem_id="layers"
+                self.handlers.layer_choices(self.service.default),
+                value=[],
+                multiselect=True,
+                label="Layers",
+                elem_id="layers",
             )
         self.compare = gr.Button("Compare", variant="primary", elem_id="compare")
         self.grid = map_grid()

@@ -207,7 +207,7 @@ def _listening_socket(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OverflowError as error:
         raise ExciteError(f"there is no port {port}: choose one from 0 to 65535") from error
-    except socket.gaierror as error:
+    except (socket.gaierror, UnicodeError) as error:
         raise ExciteError(f"{host!r} is no name or address of this machine: use 127.0.0.1, or 0.0.0.0") from error
     except OSError as error:
         reason = REASONS.get(error.errno or 0, error.strerror or type(error).__name__)

@@ -155,9 +155,9 @@ def judge_response(measured: Sequence[Measured], _method: str) -> Verdict:
     layer, share = measured[0]["reading"], f"{1 - least.missing:.4%}"
     said = {
         "holds": f"When {layer} changes, at least {share} of the output's response passes through operations seen.",
-        "doubtful": f"The output's response to {layer} cannot be verified: it changes too abruptly, or at each run.",
+        "doubtful": f"The output's response to {layer} cannot be verified: it is too weak, abrupt, or never the same.",
         "fails": f"Of the output's response to {layer} only {share} passes through operations seen: values leave the "
-        "graph by .item(), NumPy, integers, a buffer, a thread or compiled code, and the maps miss what they carry.",
+        "graph (.item(), NumPy, a buffer, a thread, compiled code) or jump, and the maps miss what they carry.",
     }
     row = {"layer": layer, "seen": share, "may be missing": f"{min(1.0, least.tolerance):.1%}"}
     return Verdict(standing, (said[standing],), [row | {"step": f"{least.step:g}"}])

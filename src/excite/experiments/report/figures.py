@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from excite.errors import DataError
+from excite.errors import DataError, shortened, visible
 from excite.io.files import atomic_write
 
 if TYPE_CHECKING:
@@ -81,6 +81,11 @@ def save_png(figure: Any, path: Path) -> Path:
     return atomic_write(path, lambda file: figure.savefig(file, format="png", dpi=160, metadata={"Software": "excite"}))
 
 
+def label_of(name: str) -> str:
+    """A name in a figure, which has no letters for control characters; of one or several lines."""
+    return "\n".join(shortened(visible(line)) for line in name.split("\n"))
+
+
 def style_axes(axes: Any, *, grid: str = "y") -> None:
     """Faint grid lines, and no frame at the top and right."""
     axes.grid(axis=grid, color=FAINT, linewidth=0.8)
@@ -116,7 +121,7 @@ def interval_figure(
     panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
     limits = tens_around(found for row in every for value in series.values() if (found := value(row)) is not None)
     for axes, model in zip(panels, models, strict=True):
-        axes.set_title(model, fontsize=10, color=INK, parse_math=False)
+        axes.set_title(label_of(model), fontsize=10, color=INK, parse_math=False)
         axes.set_xlabel(measure, color=INK)
         style_axes(axes, grid="x")
     panels[0].set_yticks(range(len(methods)), methods)
@@ -198,7 +203,7 @@ def name_layers(axes: Any, layers: Sequence[str], *, long: int) -> None:
     """Layers as ticks; turned where the first line of one has more than ``long`` letters."""
     longest = max(len(layer.partition("\n")[0]) for layer in layers)
     turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if longest > long else {}
-    axes.set_xticks(range(len(layers)), layers, parse_math=False, **turned)
+    axes.set_xticks(range(len(layers)), map(label_of, layers), parse_math=False, **turned)
 
 
 def legend(figure: Any, axes: Any, *, columns: int = len(LOOKS)) -> None:

@@ -126,8 +126,8 @@ window.excite = (() => {
       this.canvas.width = hidden.width;
       this.canvas.height = hidden.height;
       this.canvas.getContext("2d").drawImage(hidden, 0, 0);
-      this.canvas.dataset.shows = view ? view.title : "photograph";
-      this.canvas.setAttribute("aria-label", described(view));
+      this.canvas.dataset.shows = view ? visible(view.title) : "photograph";
+      this.canvas.setAttribute("aria-label", visible(described(view)));
     }
   }
 
@@ -158,7 +158,12 @@ window.excite = (() => {
   };
   const isLate = (value, shown) => Boolean(shown) && (value.turn || 0) < (shown.turn || 0);
 
-  const escaped = (text) => String(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
+  // Labels and file names may hold anything: control characters and the like are shown as escapes, as in errors.py.
+  const visible = (text) => String(text).replace(/(?! )[\p{C}\p{Z}]/gu, (sign) => {
+    const code = sign.codePointAt(0).toString(16);
+    return code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
+  });
+  const escaped = (text) => visible(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
   const stage = (element, props) => {
     const find = (name) => element.querySelector(name);
@@ -172,17 +177,17 @@ window.excite = (() => {
       Object.assign(main, { picture: value.picture || null, view: value.view || null, glance: null, region: null });
       const view = main.view;
       element.querySelector(".stage").classList.toggle("is-empty", !value.picture);
-      find(".stage-title").textContent = view ? view.title : value.picture ? "The photograph" : "";
-      find(".stage-about").textContent = view ? view.about.join(" · ") : "";
-      find(".stage-error").textContent = value.error || "";
-      find(".stage-notes").textContent = view ? view.notes.join(" ") : "";
+      find(".stage-title").textContent = view ? visible(view.title) : value.picture ? "The photograph" : "";
+      find(".stage-about").textContent = view ? visible(view.about.join(" · ")) : "";
+      find(".stage-error").textContent = visible(value.error || "");
+      find(".stage-notes").textContent = view ? visible(view.notes.join(" ")) : "";
       chips(find(".stage-words"), view ? view.words : [], (word) => word.word,
         (word) => glance(word && { ...view, title: word.word, strength: word.strength, regions: [], point: undefined }));
       chips(find(".stage-regions"), view ? view.regions : [], (region, k) => `region ${k + 1}`,
         (region, k) => { main.region = region ? k : null; main.draw().catch(() => {}); }); // told when it was shown
       find(".stage-files").hidden = !view;
       for (const button of document.querySelectorAll(".findings button")) {
-        button.setAttribute("aria-pressed", String(Boolean(view) && button.dataset.concept === view.title));
+        button.setAttribute("aria-pressed", String(Boolean(view) && button.dataset.concept === visible(view.title)));
       }
       main.draw().catch((error) => { find(".stage-error").textContent = error.message; });
     };
@@ -200,7 +205,7 @@ window.excite = (() => {
     list.querySelector(".chips").replaceChildren(...things.map((thing, k) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.textContent = name(thing, k);
+      button.textContent = visible(name(thing, k));
       for (const event of ["pointerenter", "focus"]) button.addEventListener(event, () => show(thing, k));
       for (const event of ["pointerleave", "blur"]) button.addEventListener(event, () => show(null, k));
       return button;
@@ -244,11 +249,12 @@ window.excite = (() => {
         const said = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
         if (mine !== choice) return;
         if (!answer.ok) throw new Error(said.error);
-        told.textContent = [`${file.name || "The image"}, ${said.width} × ${said.height}`, ...said.notes].join("; ");
+        const name = file.name || "The image";
+        told.textContent = visible([`${name}, ${said.width} × ${said.height}`, ...said.notes].join("; "));
         dropped = { picture: said.picture };
         trigger("upload");
       } catch (error) {
-        if (mine === choice) told.textContent = `This image was not taken: ${error.message}`;
+        if (mine === choice) told.textContent = visible(`This image was not taken: ${error.message}`);
       } finally {
         input.value = "";
       }
@@ -290,7 +296,7 @@ window.excite = (() => {
       list.replaceChildren(...value.findings.map((one) => {
         const button = document.createElement("button");
         button.type = "button";
-        button.dataset.concept = one.concept;
+        button.dataset.concept = visible(one.concept);
         button.setAttribute("aria-pressed", String(Boolean(main && main.view) && main.view.title === one.concept));
         button.innerHTML = `<span class="finding-name">${escaped(one.concept)}</span>` +
           `<span class="finding-sure">${escaped(one.sure)}</span>` +
@@ -312,7 +318,7 @@ window.excite = (() => {
     const refresh = () => {
       const value = props.value || { picture: null, rows: [], error: null };
       busy(false);
-      element.querySelector(".grid-error").textContent = value.error || "";
+      element.querySelector(".grid-error").textContent = visible(value.error || "");
       place.replaceChildren(...value.rows.map((row) => {
         const line = document.createElement("div");
         line.className = "grid-row";
