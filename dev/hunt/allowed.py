@@ -145,12 +145,6 @@ ALLOWED: dict[str, Spelling] = {
     "argsort, list": Spelling(
         lambda _, h: h[:, ordered(h)], lambda _, h: torch.cat([h[:, k : k + 1] for k in ordered(h)], 1), right=True
     ),
-    "topk of all": Spelling(
-        lambda _, h: h.flatten().topk(UNITS).values.view(SHAPE),
-        lambda _, h: h.flatten().sort(descending=True).values.view(SHAPE),
-        right=True,
-        level=True,
-    ),
     "straight-through one-hot": Spelling(
         lambda _, h: h * functional.one_hot(h.mean((2, 3)).argmax(1), CHANNELS).to(h.dtype)[..., None, None],
         lambda _, h: torch.cat(

@@ -94,7 +94,9 @@ ARITHMETIC: dict[str, Spelling] = {
     "clamp(min=h)": Spelling(lambda p, h: h.clamp(min=other(p, h)), lambda p, h: torch.maximum(h, other(p, h))),
     "clamp(max=h)": Spelling(lambda p, h: torch.clamp(h, max=other(p, h)), negated_minimum, level=True),
     "clamp_min(h)": Spelling(lambda p, h: h.clamp_min(other(p, h)), lambda p, h: torch.maximum(h, other(p, h))),
-    "const.clamp(min=h)": Spelling(lambda _, h: torch.zeros_like(h).clamp(min=h), lambda _, h: torch.relu(h)),
+    "const.clamp(min=h)": Spelling(
+        lambda _, h: torch.full_like(h, -1).clamp(min=h), lambda _, h: torch.maximum(torch.full_like(h, -1), h)
+    ),
     "minimum": Spelling(lambda p, h: torch.minimum(h, other(p, h)), negated_minimum, level=True),
     "fmax": Spelling(lambda p, h: torch.fmax(h, other(p, h)), lambda p, h: torch.maximum(h, other(p, h))),
     "rsub(alpha=-1)": Spelling(lambda _, h: torch.rsub(h, 2.0, alpha=-1), lambda _, h: h + 2),

@@ -75,6 +75,8 @@ def product_added(case: Case, seen: Seen) -> np.ndarray | None:
 
 def weighed(case: Case, seen: Seen) -> np.ndarray | None:
     """Weights made of the image (dynamic convolutions) weigh the units of the input; a bias is one more term."""
+    if case.live in {(0,), (1,)}:
+        return np.stack([seen.competition(i) for i in range(len(seen.y))])
     if case.live[:2] != (0, 1):
         return None
     inputs, weights = (each.numel() for each in case.given[:2])
@@ -109,7 +111,7 @@ def _named(names: str, expected: Expected) -> dict[str, Expected]:
 
 
 EXPECTED: dict[str, Expected] = {
-    **_named("softmax softmin log_softmax", own),
+    **_named("softmax softmin log_softmax rrelu", own),
     **_named("local_response_norm batch_norm instance_norm group_norm layer_norm rms_norm normalize", own),
     **_named("logsumexp max min maximum minimum", slopes),
     **_named("clamp clip clamp_min clamp_max", bounds),

@@ -108,8 +108,11 @@ class Plan:
     @classmethod
     def of(cls, seed: int) -> Plan:
         """The plan of a seed: each spelling has its turn, everything else is drawn."""
-        random, names = Random(seed), list(SPELLINGS)  # noqa: S311 - networks, not secrets
-        first, second = names[seed % len(names)], random.choice(names)
+        names = list(SPELLINGS)
+        turn, place = divmod(seed, len(names))
+        first = names[place]
+        random = Random(f"{first} {turn}")  # noqa: S311 - networks, not secrets
+        second = random.choice(names)
         odd = [first, second] if random.random() < 0.15 and _fit(SPELLINGS[first], SPELLINGS[second]) else [first]
         steps = list(WHOLE if any(SPELLINGS[name].whole for name in odd) else ORDINARY)
         if SPELLINGS[first].level:

@@ -10,30 +10,29 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hunt.asking import LOST, REFUSED
+from hunt.asking import REFUSED
 from hunt.functions import CONSTANT, COPY, NO_TENSOR, SELECTS, hunt_function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hunt.functions import Tried
     from hunt.samples import Function
 
-__all__ = ["SAMPLES", "differences", "page", "rows"]
+__all__ = ["SAMPLES", "differences", "page", "row", "rows"]
 
 SAMPLES = 3  # of each function
 WRONG = "known mistakes"
 SOME = "*"  # behind a name: some uses are refused
-# Groups in the order of the page, each with what it means; a rule that is not here gets a group of its own.
+# What the groups mean, in the order of the page; a function with several of them gets a group of its own.
 MEANING = {
     "Affine": "the children compete in proportion to their excitation (Eqn. 10)",
-    "Affine, Sum": "a weighted sum, and a sum",
     "Sum": "the terms share by what each added",
     "Pass": "one child takes all",
     "ProductRule": "the factors have half each",
-    COPY: "each result is one of the inputs: torch's gradient is the matrix",
-    REFUSED: "`NoRuleError`, with the name of the function and the module",
-    SELECTS: "integers or truth values: may be an index, a condition or a mask; as values they are refused",
+    COPY: "each result is one of the inputs, and torch's gradient is the matrix",
+    REFUSED: "`NoRuleError`, with the name of the function and of the module that called it",
+    SELECTS: "integers or truth values, which may be indices, conditions or masks; as values they are refused",
     CONSTANT: "depends on no value of its input",
     NO_TENSOR: "gives no tensor",
     WRONG: "to be mended",
@@ -47,34 +46,32 @@ computed by brute force from the function's values ([`dev/hunt/matrices.py`](../
 with a rule that values do not tell, stands in [`dev/hunt/expected.py`](../dev/hunt/expected.py). Methods, in-place and
 `out=` variants, keywords and aliases of a function are tried with it.
 
-A function stands where it belongs if its first argument is the activation. `{some}`: some uses of it are refused, such
-as other options, or activations as other arguments. `F.` is `torch.nn.functional`. Which rule a function gets is
-decided by [the table of operations](mechanism.md#the-table-of-operations).
+Several rules: which one depends on the arguments that are activations; the sum of an activation and a constant has one
+child, that of two activations shares. `{some}`: some uses are refused, such as other options, or activations as other
+arguments. `F.` is `torch.nn.functional`. Which rule a function gets is decided by [the table of operations](mechanism.md#the-table-of-operations).
 """
 
 
 def rows(functions: Iterable[Function]) -> Iterator[tuple[str, str]]:
-    """For each function its name on the page and its group."""
+    """For each function its name on the page and its group; variants of a function follow each other."""
     for name, variants in groupby(functions, key=lambda function: function.name):
         tried = [one for function in variants for one in hunt_function(function, SAMPLES)]
         if tried:
-            group, some = _group(tried)
-            yield _short(name) + (SOME if some else ""), group
+            yield row(name, tried)
 
 
-def _short(name: str) -> str:
-    return name.replace("nn.functional.", "F.")
-
-
-def _group(tried: list[Tried]) -> tuple[str, bool]:
-    """Where a function stands, and whether some of its uses are refused although others are not."""
+def row(name: str, tried: Sequence[Tried]) -> tuple[str, str]:
+    """The name of a function on the page, and its group."""
+    short = name.replace("nn.functional.", "F.")
     if any(one.found for one in tried):
-        return WRONG, False
-    first = [one for one in tried if one.case.live == (0,) and not (one.output or one.case.spelled)] or tried
-    kinds = {one.how or REFUSED for one in first if one.verdict != LOST}
-    kind = next((each for each in MEANING if each in kinds), None) or min(kinds)
-    refused = any(one.verdict == REFUSED for one in tried)
-    return kind, refused and kind not in {REFUSED, SELECTS}
+        return short, WRONG
+    plain = [one for one in tried if not (one.output or one.case.spelled)] or tried
+    kinds = {kind for one in plain for kind in one.how.split(", ") if kind}
+    maps = kinds - {SELECTS, CONSTANT, NO_TENSOR}
+    if not maps:
+        return short, min(kinds, default=REFUSED)
+    some = SOME if any(one.verdict == REFUSED for one in tried) else ""
+    return short + some, " or ".join(sorted(maps, key=list(MEANING).index))
 
 
 def page(made: Mapping[str, str]) -> str:
@@ -82,19 +79,13 @@ def page(made: Mapping[str, str]) -> str:
     groups: dict[str, list[str]] = defaultdict(list)
     for name, group in made.items():
         groups[group].append(name)
-    order = [*MEANING, *sorted(set(groups) - set(MEANING))]
     text = [TEXT.format(version=_version(), count=len(made), some=SOME)]
-    for group in order:
-        if group in groups:
-            names = ", ".join(f"`{name}`" for name in sorted(groups[group], key=str.lower))
-            lines = textwrap.fill(names, 150, break_long_words=False, break_on_hyphens=False)
-            text.append(f"## {group.capitalize() if group.islower() else group}\n\n{_meaning(group)}.\n\n{lines}\n")
+    for group in sorted(groups, key=lambda group: [list(MEANING).index(kind) for kind in group.split(" or ")]):
+        names = ", ".join(f"`{name}`" for name in sorted(groups[group], key=str.lower))
+        lines = textwrap.fill(names, 150, break_long_words=False, break_on_hyphens=False)
+        meaning = "; or ".join(MEANING[kind] for kind in group.split(" or "))
+        text.append(f"## {group[0].upper()}{group[1:]}\n\n{meaning[0].upper()}{meaning[1:]}.\n\n{lines}\n")
     return "\n".join(text)
-
-
-def _meaning(group: str) -> str:
-    meaning = MEANING.get(group, "made of several rules")
-    return meaning[0].upper() + meaning[1:]
 
 
 def _version() -> str:
