@@ -48,7 +48,8 @@ with a rule that values do not tell, stands in [`dev/hunt/expected.py`](../dev/h
 
 Several rules: which one depends on the arguments that are activations; the sum of an activation and a constant has one
 child, that of two activations shares. `{some}`: some uses are refused, such as other options, or activations as other
-arguments. `F.` is `torch.nn.functional`. Which rule a function gets is decided by [the table of operations](mechanism.md#the-table-of-operations).
+arguments. `F.` is `torch.nn.functional`. Which rule a function gets is decided by
+[the table of operations](mechanism.md#the-table-of-operations).
 """
 
 

@@ -396,7 +396,9 @@ class RuleMode(TorchFunctionMode):
 
     def _record(self, call: Call, position: int, tensor: Tensor) -> None:
         """Record what is known of one result of a call that was run as it is."""
-        if not leads_to_tap(tensor) if call.above_tap else is_choice(call, tensor):
+        moved = any(provenance_of(each).baseline is not None for each in call.tensors if is_activation(each))
+        unknown = is_choice(call, tensor) or (moved and call.operation is _UNLISTED)
+        if not leads_to_tap(tensor) if call.above_tap else unknown:
             sever([tensor], call)
         elif not is_activation(tensor):
             holds_values = tensor.is_floating_point() or tensor.is_complex()

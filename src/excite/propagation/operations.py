@@ -285,7 +285,7 @@ def scaled(call: Call, child: Tensor, scale: Tensor | float | None, *, parameter
             if scale is not None:
                 neuron = choose(Neuron.scaled)(neuron, scale, response, parameter=parameter)
             return call.route(neuron, response, response, Provenance(neuron, gate=known.gate), own=True)
-    mask = scale.detach() != 0 if isinstance(scale, Tensor) else None
+    mask = None if scale is None or (isinstance(scale, float) and scale) else torch.as_tensor(scale).detach() != 0
     baseline = _moved_baseline(call, child, known.baseline, response)
     return call.emit(Pass(child.shape, mask), response, [child], Provenance(baseline=baseline, gate=known.gate))
 

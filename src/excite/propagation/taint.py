@@ -181,6 +181,11 @@ class Taint:
         self._written[memory] = StorageWeakRef(subject.untyped_storage()), unseen  # type: ignore[no-untyped-call]  # as above
         trust(subject)
         if isinstance(known, Provenance):
+            base = subject._base if subject._is_view() else None  # noqa: SLF001 - they have no public names
+            mark = getattr(base, "_excite_provenance", None)  # as it was before this write
+            baselines = [known.baseline, mark and mark.known.baseline]
+            if base is not None and base.grad_fn is not None and any(each is not None for each in baselines):
+                hide(base.grad_fn, unless_plain=False)  # the baseline of the whole is lost
             return set_provenance(subject, known)
         self.mark_severed(subject, known)
         return subject
@@ -203,7 +208,7 @@ class Taint:
 
     def value_call(self, call: Call, result: Any) -> None:
         """Mark the result of a call that makes numbers, or constants like its subject, from an activation."""
-        given = (*call.args[1:], *call.kwargs.values())
+        given = call.options
         if call.name in _LEAVING:
             self.left = call.name
         for tensor in tensors_in(result):

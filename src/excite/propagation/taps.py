@@ -29,7 +29,7 @@ from excite.propagation.provenance import (
 )
 from excite.propagation.rules import SignRouter, Tap, apply, version_of
 from excite.propagation.taint import Taint, lost, origin_of
-from excite.propagation.unknown import activations_among, disturbed
+from excite.propagation.unknown import activations_among, disturbed, hidden_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,10 @@ def forward_pass(
     output, read = _run(modules, inputs, layers, operations, taint)
     if taint.unknown:  # are these tensors the same for another image and other activations at the taps?
         other = Taint(modules)
-        _run(modules, tree_map_only(Tensor, disturbed, inputs), layers, operations, other, disturbed)
+        try:
+            _run(modules, tree_map_only(Tensor, disturbed, inputs), layers, operations, other, disturbed)
+        except Exception as error:
+            raise NoRuleError(hidden_in(taint.unknown[0])) from error
         activations = activations_among(modules[0], taint.unknown, other.unknown)
         if activations:
             output, read = _run(modules, inputs, layers, operations, Taint(modules, activations))
@@ -105,11 +108,12 @@ def unread(
     with torch.random.fork_rng(devices=[]):
         for disturb in (Tensor.detach, disturbed):
             torch.manual_seed(0)
-            outputs.append(_run(modules, inputs, [layer], operations, Taint(modules), disturb)[0])
+            taint = Taint(modules)
+            outputs.append(_run(modules, inputs, [layer], operations, taint, disturb)[0])
     severed = origin_of(outputs[0])
     if severed is not None:
         return NoRuleError(lost(severed))
-    if torch.allclose(outputs[0], outputs[1], rtol=0, atol=0, equal_nan=True):
+    if not taint.left and torch.allclose(outputs[0], outputs[1], rtol=0, atol=0, equal_nan=True):
         return LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
     return NoRuleError(
         f"layer {layer!r} feeds the output of this network, but by code that hides its operations (NumPy, another "

@@ -19,7 +19,7 @@ from excite.propagation.graph import refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Unknown", "activations_among", "disturbed", "known_constant"]
+__all__ = ["Unknown", "activations_among", "disturbed", "hidden_in", "known_constant"]
 
 _CONSTANT: weakref.WeakKeyDictionary[nn.Module, list[Tensor]] = weakref.WeakKeyDictionary()
 MOST_VALUES = 2**22  # numbers of tensors that were found to be constant, kept for each network
@@ -61,6 +61,10 @@ def activations_among(module: nn.Module, before: Sequence[Unknown], after: Seque
         NoRuleError: for the first that met a live tensor, or if not the same calls were made.
     """
     found = set()
+    if not any(each.live for each in (*before, *after)) and [each[:4] for each in before] != [
+        each[:4] for each in after
+    ]:
+        return frozenset(each.number for each in before)
     for first, second in zip_longest(before, after):
         one = first or second
         if first is not None and second is not None and first[:4] == second[:4]:
@@ -70,9 +74,14 @@ def activations_among(module: nn.Module, before: Sequence[Unknown], after: Seque
             found.add(first.number)
             if not first.live:
                 continue
-        reason = "it gets a tensor that depends on the layer but was made by hidden code: NumPy, numbers, a thread"
-        raise NoRuleError(refusal(one.operation, one.module, reason))
+        raise NoRuleError(hidden_in(one))
     return frozenset(found)
+
+
+def hidden_in(unknown: Unknown) -> str:
+    """The one line for a tensor of unknown origin that is not constant."""
+    reason = "it gets a tensor that depends on the layer but was made by hidden code: NumPy, numbers, a thread"
+    return refusal(unknown.operation, unknown.module, reason)
 
 
 def _keep(module: nn.Module, values: Tensor) -> None:
@@ -82,8 +91,9 @@ def _keep(module: nn.Module, values: Tensor) -> None:
 
 
 def disturbed(values: Tensor) -> Tensor:
-    """Other activations of the same kind: all of them differ, by up to their own size; no integers."""
+    """Other activations of the same size: all of them differ, about half in their sign; no integers."""
     if not values.is_floating_point():
         return values.detach()
-    noise = torch.rand(values.shape, generator=torch.Generator().manual_seed(0)).to(values)
-    return values.detach() * (0.5 + noise) + noise * (values.detach().abs().mean() + 0.1)
+    generator = torch.Generator().manual_seed(0)
+    noise = (torch.rand(values.shape, generator=generator) - 0.5).to(values)
+    return values.detach() * (0.5 + noise.abs()) * noise.sign() + noise * (values.detach().abs().mean() + 0.1)
