@@ -62,7 +62,7 @@ FOLLOWS: dict[str, Callable[[Parts, Tensor], Tensor]] = {
         torch.relu(parts.norms[7](parts.convs[7](h))).flatten(1)
     ),
     "linear": lambda parts, h: parts.head(h.flatten(1)),
-    "tanh": lambda parts, h: parts.head(torch.tanh(h).flatten(1)),
+    "tanh": lambda parts, h: parts.head(torch.tanh(h / 8).flatten(1)),  # where it does not saturate
     "relu": lambda parts, h: parts.head(torch.relu(h).flatten(1)),
     "sum": lambda parts, h: parts.pooled_head(h.sum((2, 3))),
 }

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from excite.errors import ExciteError
+from excite.propagation.verify import verify
 from hunt.asking import CHANGED, EQUAL, FAULT, LOST, REFUSED, RIGHT, STRANGE, UNHELPFUL, WRONG, Answer, ask
 from hunt.networks import Network, Plan, bare, picture
 from hunt.parts import REACH
@@ -79,7 +81,8 @@ def _judged(plan: Plan) -> tuple[Plan, str, str]:
         if expected.error is not None:
             return plan, STRANGE, f"its plain twin: {expected.said}"
         if min(float(values.sum()) for values in expected.maps["mwp, plain kernels"]) > LEAST_MASS:
-            return plan, *_compared(plan, ask(odd, x, SIGNALS.to(plan.dtype)), expected, got)
+            verdict, said = _compared(plan, ask(odd, x, SIGNALS.to(plan.dtype)), expected, got)
+            return plan, verdict, said + (_second_guard(odd, x) if verdict == WRONG else "")
     return plan, FAULT, said
 
 
@@ -104,6 +107,15 @@ def _compared(plan: Plan, found: Answer, expected: Answer, output: Tensor) -> tu
     if difference <= WITHIN[plan.dtype]:
         return EQUAL, ""
     return WRONG, f"{name} differs by {difference:.2%} of its mass"
+
+
+def _second_guard(network: Network, x: Tensor) -> str:
+    """Whether `verify` notices what is silently wrong."""
+    try:
+        verify(network, x, ["layer"]).check()
+    except ExciteError:
+        return ", noticed by verify"
+    return ", not noticed by verify"
 
 
 def shrunk(seed: int) -> Judged:

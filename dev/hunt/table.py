@@ -24,14 +24,14 @@ __all__ = ["SAMPLES", "differences", "page", "row", "rows"]
 SAMPLES = 3  # of each function
 WRONG = "known mistakes"
 SOME = "*"  # behind a name: some uses are refused
-# What the groups mean, in the order of the page; a function with several of them gets a group of its own.
+# What the groups mean, in the order of the page.
 MEANING = {
     "Affine": "the children compete in proportion to their excitation (Eqn. 10)",
     "Sum": "the terms share by what each added",
     "Pass": "one child takes all",
     "ProductRule": "the factors have half each",
     COPY: "each result is one of the inputs, and torch's gradient is the matrix",
-    REFUSED: "`NoRuleError`, with the name of the function and of the module that called it",
+    REFUSED: "a NoRuleError has the name of the function and of the module that called it",
     SELECTS: "integers or truth values, which may be indices, conditions or masks; as values they are refused",
     CONSTANT: "depends on no value of its input",
     NO_TENSOR: "gives no tensor",
@@ -46,10 +46,16 @@ computed by brute force from the function's values ([`dev/hunt/matrices.py`](../
 with a rule that values do not tell, stands in [`dev/hunt/expected.py`](../dev/hunt/expected.py). Methods, in-place and
 `out=` variants, keywords and aliases of a function are tried with it.
 
-Several rules: which one depends on the arguments that are activations; the sum of an activation and a constant has one
-child, that of two activations shares. `{some}`: some uses are refused, such as other options, or activations as other
-arguments. `F.` is `torch.nn.functional`. Which rule a function gets is decided by
+`{some}`: some uses are refused, such as other options, or activations as other arguments. `F.` is
+`torch.nn.functional`. Which rule a function gets is decided by
 [the table of operations](mechanism.md#the-table-of-operations).
+"""
+
+
+SEVERAL = """## Several rules
+
+Which one depends on the arguments that are activations: the sum of an activation and a constant has one child, the sum
+of two activations is shared.
 """
 
 
@@ -81,12 +87,20 @@ def page(made: Mapping[str, str]) -> str:
     for name, group in made.items():
         groups[group].append(name)
     text = [TEXT.format(version=_version(), count=len(made), some=SOME)]
-    for group in sorted(groups, key=lambda group: [list(MEANING).index(kind) for kind in group.split(" or ")]):
-        names = ", ".join(f"`{name}`" for name in sorted(groups[group], key=str.lower))
-        lines = textwrap.fill(names, 150, break_long_words=False, break_on_hyphens=False)
-        meaning = "; or ".join(MEANING[kind] for kind in group.split(" or "))
-        text.append(f"## {group[0].upper()}{group[1:]}\n\n{meaning[0].upper()}{meaning[1:]}.\n\n{lines}\n")
+    for group, meaning in MEANING.items():
+        if group in groups:
+            names = _listed(groups[group])
+            text.append(f"## {group[0].upper()}{group[1:]}\n\n{meaning[0].upper()}{meaning[1:]}.\n\n{names}\n")
+        if group == COPY:
+            several = sorted(group for group in groups if group not in MEANING)
+            text += [SEVERAL, *(_listed(groups[group], f"- {group}: ") for group in several), ""]
     return "\n".join(text)
+
+
+def _listed(names: Iterable[str], before: str = "") -> str:
+    quoted = ", ".join(f"`{name}`" for name in sorted(names, key=str.lower))
+    indent = "  " if before else ""
+    return textwrap.fill(before + quoted, 150, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _version() -> str:
@@ -100,9 +114,10 @@ def differences(text: str, made: Mapping[str, str]) -> list[str]:
         return [f"the page is about torch {version and version[1]}, and this is {_version()}"]
     written = {}
     for section in text.split("\n## ")[1:]:
-        group, _, body = section.partition("\n")
-        names = re.findall(r"`([^`]+)`", body.split("\n\n", 2)[2])
-        written.update(dict.fromkeys(names, group.lower()))
+        heading, _, body = section.partition("\n")
+        for part in body.split("\n- ") if heading == "Several rules" else [f"{heading}: {body}"]:
+            group, _, names = part.partition(": ")
+            written.update(dict.fromkeys(re.findall(r"`([^`]+)`", names), group.lower()))
     return [
         f"{name}: {group}, not {written.get(name, 'there')}"
         for name, group in made.items()

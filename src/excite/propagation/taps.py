@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -104,8 +104,11 @@ def unread(
     module: nn.Module, inputs: Tensor | tuple[Any, ...], layer: str, operations: Mapping[str, Operation]
 ) -> ExciteError:
     """The error for a layer that has no part in the output, or none that can be followed."""
-    modules, outputs = plain_modules(module), []
-    with torch.random.fork_rng(devices=[]):
+    modules, outputs, taint = plain_modules(module), [], None
+    with (
+        torch.random.fork_rng(devices=[]),
+        suppress(Exception),
+    ):  # it may refuse other activations: then it depends on them
         for disturb in (Tensor.detach, disturbed):
             torch.manual_seed(0)
             taint = Taint(modules)
@@ -113,7 +116,8 @@ def unread(
     severed = origin_of(outputs[0])
     if severed is not None:
         return NoRuleError(lost(severed))
-    if not taint.left and torch.allclose(outputs[0], outputs[1], rtol=0, atol=0, equal_nan=True):
+    same = len(outputs) == 2 and torch.allclose(outputs[0], outputs[1], rtol=0, atol=0, equal_nan=True)
+    if same and not (taint and taint.left):
         return LayerError(f"layer {layer!r} does not feed the output of this network: choose another layer")
     return NoRuleError(
         f"layer {layer!r} feeds the output of this network, but by code that hides its operations (NumPy, another "
