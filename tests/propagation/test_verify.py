@@ -380,6 +380,18 @@ def test_the_same_numbers_each_time():
     assert verify(net, x, ["tap"]) == verify(net, x, ["tap"])
 
 
+def test_several_threads_verify_one_network():
+    net, x = body(), torch.rand(1, 3, 8, 8)
+    alone, found = verify(net, x, ["2"], exact=False), []
+    workers = [threading.Thread(target=lambda: found.append(verify(net, x, ["2"], exact=False))) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == [alone] * 4
+    assert not any(child._forward_hooks for child in net.modules())
+
+
 def test_networks_that_cannot_be_copied_or_converted_are_verified_as_they_are(monkeypatch):
     class Own(nn.Module):
         def __init__(self):

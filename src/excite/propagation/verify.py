@@ -33,6 +33,7 @@ from excite.propagation.taps import INPUT, as_found, find_layer, main_output, pl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
 __all__ = ["Response", "Verification", "verify"]
 
@@ -251,15 +252,10 @@ def _hooked(module: nn.Module, wanted: int | None = None, shift: Tensor | None =
         handle.remove()
 
 
-@contextmanager
-def _same_draws() -> Iterator[None]:
-    """The same random numbers (dropout) in each run; torch's generators are left where they were."""
+def _same_draws() -> AbstractContextManager[None]:
+    """Torch's generators stay where they are, so that each run draws the same random numbers (dropout)."""
     cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch has no type for it
-    with torch.random.fork_rng(range(torch.cuda.device_count()) if cuda else []):
-        torch.default_generator.manual_seed(0)
-        if cuda:
-            torch.cuda.manual_seed_all(0)
-        yield
+    return torch.random.fork_rng(range(torch.cuda.device_count()) if cuda else [])
 
 
 def _direction(activation: Tensor, generator: torch.Generator) -> Tensor:
