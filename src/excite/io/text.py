@@ -45,12 +45,7 @@ def markdown_code(text: str) -> str:
 
 
 def markdown_list(lines: Iterable[str]) -> str:
-    """Texts as a list in Markdown.
-
-    Example:
-        >>> markdown_list(["1 < 2"])
-        '- 1 &lt; 2'
-    """
+    """Texts as a list in Markdown."""
     return "\n".join(f"- {for_markdown(line)}" for line in lines)
 
 
