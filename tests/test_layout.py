@@ -146,6 +146,25 @@ def test_the_reader_of_imports_sees_them(tmp_path):
     assert {"autolabel"} <= set(parts_imported(ROOT / "cli" / "attend.py"))  # inside a function
 
 
+PRINTING = {"print", "typer.echo", "typer.secho", "click.echo", "sys.stdout.write", "sys.stderr.write"}
+MAY_PRINT = {  # all others call these, which let nothing in a text act on the terminal
+    "cli/console.py",
+    "cli/app.py",  # a trace, line by line
+    "jobs/executor.py",  # warnings of workers
+    "web/server.py",  # the address
+}
+
+
+def test_what_is_printed_goes_through_the_console():
+    found = {
+        str(path.relative_to(ROOT))
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in PRINTING
+    }
+    assert found == MAY_PRINT
+
+
 LIMITS = {
     "lines": 51_500,
     "files": 270,

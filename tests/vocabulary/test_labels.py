@@ -68,6 +68,23 @@ def test_an_index_out_of_range_says_the_range(query):
         ANIMALS.name(int(query))
 
 
+@pytest.mark.parametrize("query", ["-1", "- 1", "--1", " -1 ", "_-1", "-0", "-123456789012345678901"])
+@pytest.mark.parametrize("labels", [ANIMALS, Labels.numbered(5)], ids=["words", "numbers"])
+def test_a_negative_index_is_refused(query, labels):
+    assert "There is no output unit -" in message(query, labels)
+
+
+@pytest.mark.parametrize("query", ["_1", "1-", "1_", "+1", "1.0"])
+def test_what_is_not_only_digits_is_no_index(query):
+    assert "No label is called" in message(query)
+
+
+def test_a_sign_belongs_to_a_label():
+    labels = Labels(["-1", "0", "1", "minus-1 degree"])
+    assert [units(query, labels) for query in ("-1", "0", "1")] == [(0,), (1,), (2,)]
+    assert units("MINUS 1-degree", labels) == (3,)
+
+
 def test_digits_that_are_a_label_mean_that_label():
     years = Labels(["2019", "2020", "1"])
     assert units("2020", years) == (1,)

@@ -97,21 +97,8 @@ def command(
         hints=hints,
         most=most,
     )
-    asked = [
-        model,
-        weights,
-        labels,
-        size,
-        fully_convolutional,
-        layer,
-        method,
-        proposals,
-        gamma,
-        trust,
-        side,
-        hints,
-        most,
-    ]
+    asked: list[object] = [model, weights, labels, size, fully_convolutional, layer, method]
+    asked += [proposals, gamma, trust, side, hints, most]
     files = _draw(grounded, photo, out, asked) if overlays else [None] * len(grounded)
     for one in grounded:
         if not one.map.known:

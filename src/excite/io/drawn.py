@@ -31,7 +31,7 @@ def draw(picture: Image.Image, path: Path, question: object = None) -> Path:
         question: all that the drawing depends on, as plain values; without it an older drawing is replaced.
     """
     mark = hashlib.blake2b(json.dumps(question).encode(), digest_size=5).hexdigest()
-    if question is not None and _marks(path).get("Software") == "excite" and _marks(path).get("Question") != mark:
+    if question is not None and is_drawn(path) and _marks(path).get("Question") != mark:
         path = path.with_stem(f"{path.stem}-{mark}")
     if path.exists() and not is_drawn(path):
         raise ExciteError(f"{str(path)!r} is there already and was not drawn by excite: choose another --out")

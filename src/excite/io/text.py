@@ -16,7 +16,7 @@ from excite.errors import visible
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MARKUP = re.compile(r"[\\`*\[\]#]|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word is none
+MARKUP = re.compile(r"[\\`\[\]#]|\*(?=\S)|(?<![^\W_])_|_(?![^\W_])")  # but no * behind, nor _ within a word
 ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "&#124;", "~": "&#126;"})
 LINK = re.compile(r"(?<=[a-z]):(?=//)|(?<=\bwww)\.", re.IGNORECASE)
 PLACES = 3  # of the program, in a line of a log
@@ -27,7 +27,7 @@ def for_markdown(text: str) -> str:
 
     Example:
         >>> print(for_markdown("<b>a_b</b> *c* [d](e) | http://f"))
-        &lt;b&gt;a_b&lt;/b&gt; \*c\* \[d\](e) &#124; http&#58;//f
+        &lt;b&gt;a_b&lt;/b&gt; \*c* \[d\](e) &#124; http&#58;//f
     """
     marked = MARKUP.sub(r"\\\g<0>", visible(text)).translate(ENTITIES)
     return LINK.sub(lambda found: f"&#{ord(found[0])};", marked)
@@ -45,12 +45,7 @@ def markdown_code(text: str) -> str:
 
 
 def markdown_list(lines: Iterable[str]) -> str:
-    """Texts as a list in Markdown.
-
-    Example:
-        >>> markdown_list(["1 < 2"])
-        '- 1 &lt; 2'
-    """
+    """Texts as a list in Markdown."""
     return "\n".join(f"- {for_markdown(line)}" for line in lines)
 
 

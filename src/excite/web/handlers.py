@@ -16,7 +16,7 @@ from excite.readouts.overlay import TABLES
 from excite.vocabulary import read_phrase
 from excite.web.errors import collected_notes
 from excite.web.uploads import GoneError
-from excite.web.views import map_view, phrase_view, picture_view, sendable
+from excite.web.views import map_view, phrase_view, picture_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,12 +103,7 @@ class PageAnswers:
             return NO_FINDINGS
         return {
             "findings": [
-                {
-                    "concept": sendable(one.concept),
-                    "probability": one.probability,
-                    "sure": percent(one.probability),
-                    "view": view,
-                }
+                {"concept": one.concept, "probability": one.probability, "sure": percent(one.probability), "view": view}
                 for one, view in zip(found, views, strict=True)
             ]
         }
@@ -129,7 +124,7 @@ class PageAnswers:
                 view = self.view(upload, settings)
         except ExciteError as error:
             return {**shown, "error": sentence(error)}
-        return {**shown, "view": {**view, "notes": [sendable(sentence(note)) for note in [*view["notes"], *notes]]}}
+        return {**shown, "view": {**view, "notes": [*view["notes"], *map(sentence, notes)]}}
 
     def view(self, upload: Upload, settings: Settings) -> dict[str, Any]:
         """The map of a concept or of a phrase."""
@@ -294,7 +289,8 @@ class Handlers:
         if upload is None:
             message = self.answers.empty(error)["error"] or "Drop an image first, on the other tab."
             return {"picture": None, "rows": [], "error": message}
-        return self.answers.grid(upload, model, concepts, methods, layers)
+        shown: dict[str, Any] = _sendable(self.answers.grid(upload, model, concepts, methods, layers))
+        return shown
 
     def describe(self, _: Selection, *settings: Any) -> list[Any]:
         """The descriptions of the method and the layer."""
@@ -350,7 +346,16 @@ class Handlers:
 
 def _numbered(selection: Selection, shown: dict[str, Any]) -> dict[str, Any]:
     """An answer with the number of its event: answers may overtake each other, and the browser shows the latest."""
-    return {**shown, "turn": (selection or {}).get("turn", 0)}
+    return {**_sendable(shown), "turn": (selection or {}).get("turn", 0)}
+
+
+def _sendable(value: Any) -> Any:
+    """A value that gradio can send: it fails at text that is no UTF-8, which becomes escapes."""
+    if isinstance(value, dict):
+        return {name: _sendable(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return list(map(_sendable, value))
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def method_info(method: str) -> str:

@@ -35,10 +35,7 @@ CONTENT = (  # gradio's components need inline styles and evaluated templates
 class RefusableSend:
     """Sends the response of the app, unless the body of its request is refused before the response begins.
 
-    Args:
-        send: the way to the client.
-        body: that of the request.
-        error: the response for a status, in place of an error that is not worded as all others are.
+    An error that is not worded as all others are is replaced by the response that ``error`` gives for its status.
     """
 
     def __init__(self, send: Send, body: RequestBody, error: Callable[[int], Response]) -> None:
@@ -50,29 +47,25 @@ class RefusableSend:
         """Send a part of the response."""
         if self._body.refusal is not None and not self.begun:
             return
-        if self._held or (message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST):
+        messages = [message]
+        if self._held or message.get("status", 0) >= HTTPStatus.BAD_REQUEST:
             self._held.append(message)
             if message["type"] == "http.response.start" or message.get("more_body", False):
                 return
-            held, self._held = self._checked_error(), []
-        else:
-            held = [message]
+            messages = self._checked_error()
         self.begun = True
-        for one in held:
+        for one in messages:
             await self._send(one)
 
     def _checked_error(self) -> list[Message]:
-        """An error as the app has worded it, if that is one line of JSON, or in that form."""
+        """An error as the app has worded it, or as all others are."""
         start, *parts = self._held
-        try:
-            worded = json.loads(b"".join(part.get("body", b"") for part in parts))
-        except ValueError:
-            worded = None
-        if isinstance(worded, dict) and worded.keys() == {"error"}:
-            return self._held
+        with suppress(ValueError, TypeError):
+            if list(json.loads(b"".join(part.get("body", b"") for part in parts))) == ["error"]:
+                return self._held
         instead = self._error(start["status"])
-        kind = {"type": "http.response.start", "status": instead.status_code, "headers": instead.raw_headers}
-        return [kind, {"type": "http.response.body", "body": bytes(instead.body), "more_body": False}]
+        start = {"type": "http.response.start", "status": instead.status_code, "headers": instead.raw_headers}
+        return [start, {"type": "http.response.body", "body": bytes(instead.body)}]
 
 
 def with_security_headers(send: Send) -> Send:

@@ -1,7 +1,4 @@
-"""The log of the server: lines of bounded size and number, without any text of a user.
-
-Packages put the values of a request into their messages and traces. Of those the log gets kinds and places only.
-"""
+"""The log of the server: few short lines, with kinds and places of errors but without any text of a user."""
 
 from __future__ import annotations
 

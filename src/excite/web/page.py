@@ -145,13 +145,8 @@ class _Page:
             self.methods = gr.Dropdown(
                 list(METHODS), value=SIDE_BY_SIDE, multiselect=True, label="Methods", elem_id="methods"
             )
-            self.layers = gr.Dropdown(
-                self.handlers.layer_choices(self.service.default),
-                value=[],
-                multiselect=True,
-                label="Layers",
-                elem_id="layers",
-            )
+            layers = self.handlers.layer_choices(self.service.default)
+            self.layers = gr.Dropdown(layers, value=[], multiselect=True, label="Layers", elem_id="layers")
         self.compare = gr.Button("Compare", variant="primary", elem_id="compare")
         self.grid = map_grid()
 

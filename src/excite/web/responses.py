@@ -88,12 +88,7 @@ def rounded(values: Tensor) -> list[list[float]]:
 
 
 class AsciiJSON(JSONResponse):
-    r"""JSON in ASCII: its escapes keep every text exact, also one that is no UTF-8, and act on no terminal.
-
-    Example:
-        >>> AsciiJSON({"label": "caf\u00e9"}).body.decode()
-        '{"label":"caf\\u00e9"}'
-    """
+    """JSON in ASCII: its escapes keep every text exact, also one that is no UTF-8, and act on no terminal."""
 
     def render(self, content: Any) -> bytes:
         """The bytes."""

@@ -42,8 +42,8 @@ def map_view(upload: Upload, found: AttentionMap) -> dict[str, Any]:
     if found.probability is not None:
         about.insert(0, f"the classifier says {percent(found.probability)}")
     return {
-        "title": sendable(found.concept),
-        "about": list(map(sendable, about)),
+        "title": found.concept,
+        "about": about,
         "strength": _strength(one.plane),
         "point": _middle(one.point, upload),
         "box": None if one.box is None else _shares(one.box, upload),
@@ -68,30 +68,20 @@ def phrase_view(upload: Upload, found: Grounded, model: str) -> dict[str, Any]:
     plane = torch.from_numpy(np.asarray(found.map.plane, dtype=np.float32))
     first = found.map.words[0]
     return {
-        "title": sendable(found.phrase),
-        "about": ["phrase", sendable(f"layer {first.layer}"), first.method],
+        "title": found.phrase,
+        "about": ["phrase", f"layer {first.layer}", first.method],
         "strength": _strength(plane),
         "point": _middle(found.map.point, upload),
         "box": None,
         "regions": [{"box": _shares(region.box, upload), "score": region.score} for region in found.regions[:REGIONS]],
         "words": [
-            {"word": sendable(word.text), "strength": _strength(one.upsample())}
+            {"word": word.text, "strength": _strength(one.upsample())}
             for word, one in zip(reading.words, found.map.words, strict=found.map.known)
         ],
         "notes": notes,
         "json": json.dumps({**phrase_json(upload, found), "image_size": list(upload.size)}),
         "npy": _npy(plane),
     }
-
-
-def sendable(text: str) -> str:
-    r"""The text as gradio can send it: lone surrogates become escapes.
-
-    Example:
-        >>> print(sendable("odd \udcff name"))
-        odd \udcff name
-    """
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _middle(point: tuple[int, int] | None, upload: Upload) -> list[float] | None:

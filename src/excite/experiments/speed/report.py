@@ -5,16 +5,8 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from excite.experiments.report.figures import (
-    INK,
-    error_bars,
-    label_of,
-    legend,
-    line_style,
-    new_figure,
-    save_png,
-    style_axes,
-)
+from excite.errors import visible
+from excite.experiments.report.figures import INK, error_bars, legend, line_style, new_figure, save_png, style_axes
 from excite.experiments.report.tables import csv_table, markdown_table
 from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case
 from excite.io.files import save_json, save_text
@@ -284,11 +276,11 @@ def _panel(axes: Any, network: str, rows: Sequence[TableRow]) -> None:
     limits = [1 + 2 * above[layer] for layer in layers]
     axes.plot(range(len(layers)), limits, color=INK, linestyle="--", linewidth=1.3, label="arithmetic limit")
     usual = {row["layer"] for row in rows if row["group"] == "pictures"}
-    names, turned = map(label_of, layers), {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
-    axes.set_xticks(range(len(layers)), names, parse_math=False, **turned)
+    turned = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(layers)), map(visible, layers), parse_math=False, **turned)
     for tick, layer in zip(axes.get_xticklabels(), layers, strict=True):
         tick.set_fontweight("bold" if layer in usual else "normal")
-    axes.set_title(label_of(f"{network}, {rows[0]['size']}"), fontsize=10, color=INK, parse_math=False)
+    axes.set_title(visible(f"{network}, {rows[0]['size']}"), fontsize=10, color=INK, parse_math=False)
     axes.set_xlabel("layer, from top to bottom (bold: read unasked)", color=INK)
     axes.set_ylim(bottom=0)
     style_axes(axes)
