@@ -62,7 +62,7 @@ def faults() -> Iterator[str]:
 def _command(command: str, tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     own = [one for one in tried if one["command"] == command]
     return {
-        "command": f"`excite {command}`",
+        "command": f"excite {command}",
         "faults": ", ".join(dict.fromkeys(one["fault"] for one in own)),
         "tried": str(len(own)),
         "as if nothing had happened": str(sum(one["resumed"].startswith("identical") for one in own)),

@@ -272,7 +272,28 @@ def test_a_layer_beside_the_output_is_still_told_apart():
 
 # --- 2, 3: rules that were wrong on the only way ---
 
+
+def part_written(h, *, read):
+    """Channels of a silu, whose baseline is not 0, moved through a view; then all is read, or another view of it."""
+    whole = F.silu(h)
+    part, other = whole[:, 1:], whole[:, :, :2]
+    part -= 0.25
+    return whole if read == "whole" else torch.cat([other, other], 2)
+
+
+def part_moved(h, *, read):
+    whole = torch.cat([F.silu(h)[:, :1], F.silu(h)[:, 1:] - 0.25], 1)
+    return whole if read == "whole" else torch.cat([whole[:, :, :2], whole[:, :, :2]], 2)
+
+
 TWINS = {  # odd, and a plain twin
+    **{
+        f"a view written, then {read} read": (
+            lambda _, h, read=read: part_written(h, read=read),
+            lambda _, h, read=read: part_moved(h, read=read),
+        )
+        for read in ("whole", "another view")
+    },
     "clamp(min=y)": (lambda _, h: h.clamp(min=h.flip(1)), lambda _, h: torch.maximum(h, h.flip(1))),
     "clamp(max=y)": (lambda _, h: h.clamp(max=h.flip(1)), lambda _, h: torch.minimum(h, h.flip(1))),
     "clamp(y, y)": (

@@ -122,6 +122,7 @@ class Taint:
         # Memory that activations were written to, while it lasts, and what it is seen through tensors without history.
         self._written: dict[int, tuple[StorageWeakRef, Severed | None]] = {}
         self._exposed: set[int] = set()  # memory of constants that can be written to without torch's counting it
+        self._views_moved = False  # a view with a baseline was written to
 
     def in_state(self, tensor: Any) -> bool:
         """Whether it is one of the network's own parameters and buffers."""
@@ -133,6 +134,8 @@ class Taint:
         unknown: list[Tensor] = []
         for tensor in tensors:
             if is_activation(tensor) and not is_copied(tensor):
+                if self._views_moved and tensor._is_view():  # noqa: SLF001 - it has no public name
+                    _update_view(tensor)
                 continue
             if not self._is_constant(tensor):
                 self._look_up(tensor, severed, unknown)
@@ -183,9 +186,13 @@ class Taint:
         if isinstance(known, Provenance):
             base = subject._base if subject._is_view() else None  # noqa: SLF001 - they have no public names
             mark = getattr(base, "_excite_provenance", None)  # as it was before this write
-            baselines = [known.baseline, mark and mark.known.baseline]
-            if base is not None and base.grad_fn is not None and any(each is not None for each in baselines):
-                hide(base.grad_fn, unless_plain=False)  # the baseline of the whole is lost
+            before = mark.known.baseline if mark else None
+            if base is not None and (known.baseline is not None or before is not None):
+                self._views_moved = True
+                level = torch.empty_strided(base.shape, base.stride(), dtype=base.dtype, device=base.device)
+                for part, values in ((level, before), (_part(level, subject), known.baseline)):
+                    part.zero_() if values is None else part.copy_(values)
+                set_provenance(base, Provenance(baseline=level))
             return set_provenance(subject, known)
         self.mark_severed(subject, known)
         return subject
@@ -262,6 +269,19 @@ class Taint:
         """Remove the marks from tensors that may outlive it."""
         for tensor in self._marked:
             vars(tensor).pop(_ORIGIN, None)
+
+
+def _part(level: Tensor, view: Tensor) -> Tensor:
+    """The part of a base's baseline that belongs to a view of the base."""
+    return level.as_strided(view.shape, view.stride(), view.storage_offset() - view._base.storage_offset())  # type: ignore[union-attr]  # noqa: SLF001 - no public name
+
+
+def _update_view(view: Tensor) -> None:
+    """Let a view have the baseline that its base got when another view was written to."""
+    base = view._base  # noqa: SLF001 - it has no public name
+    baseline = provenance_of(base).baseline if base is not None and is_activation(base) else None
+    if baseline is not None and provenance_of(view) is UNKNOWN:
+        set_provenance(view, Provenance(baseline=_part(baseline, view)))
 
 
 # --- severed tensors -------------------------------------------------------------------------------------------------

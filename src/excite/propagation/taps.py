@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils._pytree import tree_map_only
 
 from excite.errors import ExciteError, LayerError, ModelError, NoRuleError, NumberError
@@ -47,6 +48,9 @@ def forward_pass(
 ) -> tuple[Tensor, dict[str, Reading]]:
     """The network's output units, with the graph down to the taps on its layers, and the tap of each layer."""
     modules = plain_modules(module)
+    if any(isinstance(child, LazyModuleMixin) for child in modules):  # its parameters get their shape in the first call
+        with torch.no_grad():
+            modules[0](*(inputs if isinstance(inputs, tuple) else (inputs,)))
     taint = Taint(modules)
     output, read = _run(modules, inputs, layers, operations, taint)
     if taint.unknown:  # are these tensors the same for another image and other activations at the taps?
