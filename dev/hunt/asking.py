@@ -16,13 +16,26 @@ from excite.propagation.graph import nodes_below, rule_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-__all__ = ["CHANGED", "EQUAL", "FAULT", "LOST", "REFUSED", "RIGHT", "STRANGE", "UNHELPFUL", "WRONG", "Answer", "ask"]
+__all__ = [
+    "CHANGED",
+    "EQUAL",
+    "FAULT",
+    "LOST",
+    "NOTICED",
+    "REFUSED",
+    "RIGHT",
+    "STRANGE",
+    "UNHELPFUL",
+    "WRONG",
+    "Answer",
+    "ask",
+]
 
-EQUAL, REFUSED = "equal", "refused"
+EQUAL, REFUSED, NOTICED = "equal", "refused", "refused by the second guard only (`verify`, the first image of `wrap`)"
 WRONG, CHANGED = "silently wrong", "another output"
 STRANGE, LOST, UNHELPFUL = "wrong kind of error", "said not to feed the output", "refused though right"
 FAULT = "fault of the hunt"
-RIGHT = frozenset([EQUAL, REFUSED])
+RIGHT = frozenset([EQUAL, REFUSED, NOTICED])
 KERNELS = {"fast kernels": nullcontext, "plain kernels": plain_kernels}
 
 

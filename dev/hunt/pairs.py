@@ -10,7 +10,7 @@ import torch
 
 from excite.errors import ExciteError
 from excite.propagation.verify import verify
-from hunt.asking import CHANGED, EQUAL, FAULT, LOST, REFUSED, RIGHT, STRANGE, UNHELPFUL, WRONG, Answer, ask
+from hunt.asking import CHANGED, EQUAL, FAULT, LOST, NOTICED, REFUSED, RIGHT, STRANGE, UNHELPFUL, WRONG, Answer, ask
 from hunt.networks import Network, Plan, bare, picture
 from hunt.parts import REACH
 
@@ -82,7 +82,7 @@ def _judged(plan: Plan) -> tuple[Plan, str, str]:
             return plan, STRANGE, f"its plain twin: {expected.said}"
         if min(float(values.sum()) for values in expected.maps["mwp, plain kernels"]) > LEAST_MASS:
             verdict, said = _compared(plan, ask(odd, x, SIGNALS.to(plan.dtype)), expected, got)
-            return plan, verdict, said + (_second_guard(odd, x) if verdict == WRONG else "")
+            return plan, NOTICED if verdict == WRONG and _noticed(odd, x) else verdict, said
     return plan, FAULT, said
 
 
@@ -109,13 +109,13 @@ def _compared(plan: Plan, found: Answer, expected: Answer, output: Tensor) -> tu
     return WRONG, f"{name} differs by {difference:.2%} of its mass"
 
 
-def _second_guard(network: Network, x: Tensor) -> str:
-    """Whether `verify` notices what is silently wrong."""
+def _noticed(network: Network, x: Tensor) -> bool:
+    """Whether the second guard notices what is wrong."""
     try:
         verify(network, x, ["layer"]).check()
     except ExciteError:
-        return ", noticed by verify"
-    return ", not noticed by verify"
+        return True
+    return False
 
 
 def shrunk(seed: int) -> Judged:

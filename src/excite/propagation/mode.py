@@ -53,6 +53,7 @@ from excite.propagation.taint import (
     run_unusual,
     sever,
 )
+from excite.propagation.writes import PLACING, after_write, baseline_of, joined_neuron, of_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -123,10 +124,22 @@ class Call:
             kwargs.pop(name, None)
         return self.args[1:], kwargs
 
+    def changed(self, change: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """The results of the same call with every tensor changed."""
+        args, kwargs = map_tensors(change, (self.args, self.kwargs))
+        return tensors_in(self.function(*args, **kwargs))
+
     @cached_property
     def above_tap(self) -> bool:
         """Whether the call depends on a tapped layer."""
         return any(map(is_above_tap, self.tensors))
+
+    @property
+    def chosen(self) -> bool:
+        """Whether an activation decides, by an index or a mask, where values go."""
+        return any(
+            not tensor.is_floating_point() and (is_activation(tensor) or origin_of(tensor)) for tensor in self.tensors
+        )
 
     @property
     def acts_on_subject(self) -> bool:
@@ -445,37 +458,40 @@ class RuleMode(TorchFunctionMode):
         return type(parts)(views)
 
     def _written_provenance(self, call: Call) -> Provenance:
-        """What is known of a tensor after a copy was written to it: all, or only the baseline, of what it now holds."""
+        """What is known of a tensor after a copy was written to it."""
         source: Any = call.argument(1, "src", "other")
         if call.name == "copy_" and is_activation(source) and source.shape == call.subject.shape:
             return provenance_of(source)
-        if all(provenance_of(each).baseline is None for each in call.tensors if is_activation(each)):
-            return UNKNOWN
-        (_, *others), kwargs = map_tensors(_baseline, (call.args, call.kwargs))
-        level = _baseline(call.subject).clone()
-        call.function(level, *others, **kwargs)
-        return Provenance(baseline=level)
+        before = provenance_of(call.subject) if is_activation(call.subject) else UNKNOWN
+
+        def write(target: Tensor, change: Callable[[Tensor], Tensor]) -> None:
+            (_, *others), kwargs = map_tensors(change, (call.args, call.kwargs))
+            call.function(target, *others, **kwargs)
+
+        sources = [each for each in call.tensors if each is not call.subject]
+        return after_write(call.subject, before, sources, write, chosen=call.chosen)
 
     def _inherited(self, call: Call, position: int) -> Provenance:
         """What is known of an output of a copying operation, from what is known of its inputs."""
         moves = call.operation.moves and is_activation(call.subject)
         inputs = [call.subject] if moves else filter(is_activation, call.tensors)
         known = list(map(provenance_of, inputs))
-        neuron, baseline, gate = known[0].neuron if moves else None, None, known[0].gate
+        neuron, baseline, gate = known[0].made_by() if moves else None, None, known[0].gate
         if neuron is not None:
             neuron = neuron.moved(call.on, position)
         for each in known:
             gate = min(gate, each.gate)
             if each.baseline is not None and baseline is None:
-                args, kwargs = map_tensors(_baseline, (call.args, call.kwargs))
-                baseline = tensors_in(call.function(*args, **kwargs))[position]
+                baseline = call.changed(baseline_of)[position]
         parts = None
         if call.name in {"cat", "concat", "concatenate"}:
             tensors = tuple(call.argument(0, "tensors"))
             if any(each.neuron is not None or each.parts is not None for each in known):
                 dim = call.argument(1, "dim", "axis", default=0)
                 parts = Parts(tensors, tuple(map(version_of, tensors)), dim)
-        return Provenance(neuron, parts, baseline, gate)
+        elif call.name in PLACING and not call.chosen:
+            neuron = joined_neuron(known, lambda side: call.changed(of_sources(side))[position])
+        return Provenance(neuron, parts, baseline, gate, preactivation=moves and known[0].preactivation)
 
 
 def run_below(_name: str, _function: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Tensor | None:
@@ -500,11 +516,3 @@ def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 def _without_parameters(tensor: Tensor) -> Tensor:
     """Constants without their history: only activations carry the signal."""
     return tensor.detach() if tensor.requires_grad and not is_above_tap(tensor) else tensor
-
-
-def _baseline(tensor: Tensor) -> Tensor:
-    """The baseline of an activation: the same call on baselines gives the baseline of its output."""
-    if not is_activation(tensor):
-        return tensor.detach()
-    baseline = provenance_of(tensor).baseline
-    return torch.zeros_like(tensor.detach()) if baseline is None else baseline.clone()  # the call may overwrite it

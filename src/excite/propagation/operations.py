@@ -424,7 +424,7 @@ _row("relu", rectifier, copies=True, gradient="one-to-one", rectifies="always", 
 _row("threshold", copies=True, gradient="one-to-one", rectifies="always", nodes="Threshold")
 _row("sigmoid hardsigmoid", bounded_activation, gradient="one-to-one", gate=2)
 _row("tanh", bounded_activation, gradient="one-to-one", gate=1)
-_row("softsign clamp_max exp", bounded_activation, gradient="one-to-one")
+_row("softsign clamp_max exp sign sgn erf atan arctan", bounded_activation, gradient="one-to-one")
 _row("hardtanh clamp clip clamp_min", bounded_activation, gradient="one-to-one", rectifies="from 0")
 _row("relu6 elu selu celu softplus", bounded_activation, gradient="one-to-one", rectifies="always",
      nodes="Elu Softplus")

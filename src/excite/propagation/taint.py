@@ -40,6 +40,7 @@ from excite.propagation.provenance import (
 from excite.propagation.rewrites import complex_magnitude
 from excite.propagation.rules import Refused, version_of
 from excite.propagation.unknown import Unknown, known_constant
+from excite.propagation.writes import after_write_to_view, update_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +123,7 @@ class Taint:
         # Memory that activations were written to, while it lasts, and what it is seen through tensors without history.
         self._written: dict[int, tuple[StorageWeakRef, Severed | None]] = {}
         self._exposed: set[int] = set()  # memory of constants that can be written to without torch's counting it
-        self._views_moved = False  # a view with a baseline was written to
+        self._written_to = False  # activations were written to: their views may not know of it
 
     def in_state(self, tensor: Any) -> bool:
         """Whether it is one of the network's own parameters and buffers."""
@@ -134,8 +135,8 @@ class Taint:
         unknown: list[Tensor] = []
         for tensor in tensors:
             if is_activation(tensor) and not is_copied(tensor):
-                if self._views_moved and tensor._is_view():  # noqa: SLF001 - it has no public name
-                    _update_view(tensor)
+                if self._written_to and tensor._is_view():  # noqa: SLF001 - it has no public name
+                    update_view(tensor)
                 continue
             if not self._is_constant(tensor):
                 self._look_up(tensor, severed, unknown)
@@ -184,16 +185,11 @@ class Taint:
         self._written[memory] = StorageWeakRef(subject.untyped_storage()), unseen  # type: ignore[no-untyped-call]  # as above
         trust(subject)
         if isinstance(known, Provenance):
-            base = subject._base if subject._is_view() else None  # noqa: SLF001 - they have no public names
-            mark = getattr(base, "_excite_provenance", None)  # as it was before this write
-            before = mark.known.baseline if mark else None
-            if base is not None and (known.baseline is not None or before is not None):
-                self._views_moved = True
-                level = torch.empty_strided(base.shape, base.stride(), dtype=base.dtype, device=base.device)
-                for part, values in ((level, before), (_part(level, subject), known.baseline)):
-                    part.zero_() if values is None else part.copy_(values)
-                set_provenance(base, Provenance(baseline=level))
-            return set_provenance(subject, known)
+            set_provenance(subject, known)
+            self._written_to = True
+            if subject._is_view():  # noqa: SLF001 - it has no public name
+                after_write_to_view(subject)
+            return subject
         self.mark_severed(subject, known)
         return subject
 
@@ -202,7 +198,7 @@ class Taint:
         made, written = tensors_in(result), tensors_in(call.subject) if call.writes else []
         made += written
         if severed:
-            if call.name in _LEAVING and not all(map(_is_chosen, severed)):
+            if call.name in _LEAVING and any(_holds_values(each) or not _is_chosen(each) for each in severed):
                 self.left = call.name
             sever(made, call, severed)
             for tensor in written:
@@ -269,19 +265,6 @@ class Taint:
         """Remove the marks from tensors that may outlive it."""
         for tensor in self._marked:
             vars(tensor).pop(_ORIGIN, None)
-
-
-def _part(level: Tensor, view: Tensor) -> Tensor:
-    """The part of a base's baseline that belongs to a view of the base."""
-    return level.as_strided(view.shape, view.stride(), view.storage_offset() - view._base.storage_offset())  # type: ignore[union-attr]  # noqa: SLF001 - no public name
-
-
-def _update_view(view: Tensor) -> None:
-    """Let a view have the baseline that its base got when another view was written to."""
-    base = view._base  # noqa: SLF001 - it has no public name
-    baseline = provenance_of(base).baseline if base is not None and is_activation(base) else None
-    if baseline is not None and provenance_of(view) is UNKNOWN:
-        set_provenance(view, Provenance(baseline=_part(baseline, view)))
 
 
 # --- severed tensors -------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from excite.propagation.provenance import (
 )
 from excite.propagation.rules import SignRouter, Tap, apply, version_of
 from excite.propagation.taint import Taint, lost, origin_of
-from excite.propagation.unknown import activations_among, disturbed, hidden_in
+from excite.propagation.unknown import TRIALS, activations_among, hidden_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,13 +53,14 @@ def forward_pass(
             modules[0](*(inputs if isinstance(inputs, tuple) else (inputs,)))
     taint = Taint(modules)
     output, read = _run(modules, inputs, layers, operations, taint)
-    if taint.unknown:  # are these tensors the same for another image and other activations at the taps?
-        other = Taint(modules)
+    if taint.unknown:  # are these tensors the same for other images and other activations at the taps?
+        trials = [Taint(modules) for _ in TRIALS]
         try:
-            _run(modules, tree_map_only(Tensor, disturbed, inputs), layers, operations, other, disturbed)
+            for other, disturb in zip(trials, TRIALS, strict=True):
+                _run(modules, tree_map_only(Tensor, disturb, inputs), layers, operations, other, disturb)
         except Exception as error:
             raise NoRuleError(hidden_in(taint.unknown[0])) from error
-        activations = activations_among(modules[0], taint.unknown, other.unknown)
+        activations = activations_among(modules[0], taint.unknown, [other.unknown for other in trials])
         if activations:
             output, read = _run(modules, inputs, layers, operations, Taint(modules, activations))
     return output, read
@@ -113,7 +114,7 @@ def unread(
         torch.random.fork_rng(devices=[]),
         suppress(Exception),
     ):  # it may refuse other activations: then it depends on them
-        for disturb in (Tensor.detach, disturbed):
+        for disturb in (Tensor.detach, TRIALS[0]):
             torch.manual_seed(0)
             taint = Taint(modules)
             outputs.append(_run(modules, inputs, [layer], operations, taint, disturb)[0])

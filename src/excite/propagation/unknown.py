@@ -1,12 +1,13 @@
 """Tensors of unknown origin, which no seen call has made: are they constant, or made from activations by hidden code?
 
-That is tried. The network runs once more with another image and other activations at its taps, and the tensors that it
+That is tried. The network runs again with other images and other activations at its taps, and the tensors that it
 combines with activations must have the same values. What was found to be constant is remembered by its values.
 """
 
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,9 +18,9 @@ from excite.errors import NoRuleError
 from excite.propagation.graph import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["Unknown", "activations_among", "disturbed", "hidden_in", "known_constant"]
+__all__ = ["TRIALS", "Unknown", "activations_among", "hidden_in", "known_constant"]
 
 _CONSTANT: weakref.WeakKeyDictionary[nn.Module, list[Tensor]] = weakref.WeakKeyDictionary()
 MOST_VALUES = 2**22  # numbers of tensors that were found to be constant, kept for each network
@@ -54,28 +55,34 @@ def _same(mine: Tensor, other: Tensor) -> bool:
     return bool(((mine == other) | ((mine != mine) & (other != other))).all())  # noqa: PLR0124 - NaN
 
 
-def activations_among(module: nn.Module, before: Sequence[Unknown], after: Sequence[Unknown]) -> frozenset[int]:
-    """Which tensors of unknown origin differ between two runs; those that do not are constant from now on.
+def activations_among(
+    module: nn.Module, before: Sequence[Unknown], trials: Sequence[Sequence[Unknown]]
+) -> frozenset[int]:
+    """Which tensors of unknown origin differ in any of the trials; those that do not are constant from now on.
 
     Raises:
         NoRuleError: for the first that met a live tensor, or if not the same calls were made.
     """
+    found = frozenset[int]().union(*(_differing(before, after) for after in trials))
+    for each in before:
+        if each.number not in found:
+            _keep(module, each.values)
+    return found
+
+
+def _differing(before: Sequence[Unknown], after: Sequence[Unknown]) -> set[int]:
+    same_calls = [each[:4] for each in before] == [each[:4] for each in after]
+    if not same_calls and not any(each.live for each in (*before, *after)):
+        return {each.number for each in before}
     found = set()
-    if not any(each.live for each in (*before, *after)) and [each[:4] for each in before] != [
-        each[:4] for each in after
-    ]:
-        return frozenset(each.number for each in before)
     for first, second in zip_longest(before, after):
-        one = first or second
-        if first is not None and second is not None and first[:4] == second[:4]:
-            if _same(first.values, second.values):
-                _keep(module, first.values)
-                continue
+        if first is None or second is None or first[:4] != second[:4]:
+            raise NoRuleError(hidden_in(first or second))
+        if not _same(first.values, second.values):
+            if first.live:
+                raise NoRuleError(hidden_in(first))
             found.add(first.number)
-            if not first.live:
-                continue
-        raise NoRuleError(hidden_in(one))
-    return frozenset(found)
+    return found
 
 
 def hidden_in(unknown: Unknown) -> str:
@@ -90,10 +97,19 @@ def _keep(module: nn.Module, values: Tensor) -> None:
         kept.append(values)
 
 
-def disturbed(values: Tensor) -> Tensor:
-    """Other activations of the same size: all of them differ, about half in their sign; no integers."""
+def disturbed(values: Tensor, signs: Callable[[Tensor], Tensor]) -> Tensor:
+    """Other activations of the same size: all of them differ, and have other signs; no integers."""
     if not values.is_floating_point():
         return values.detach()
     generator = torch.Generator().manual_seed(0)
     noise = (torch.rand(values.shape, generator=generator) - 0.5).to(values)
-    return values.detach() * (0.5 + noise.abs()) * noise.sign() + noise * (values.detach().abs().mean() + 0.1)
+    size = values.detach().abs() * (0.5 + noise.abs()) + noise.abs() * (values.detach().abs().mean() + 0.1)
+    return size * signs(noise)
+
+
+# About half of the signs differ; all are negative, as a maximum would hide the half; all are positive.
+TRIALS = (
+    partial(disturbed, signs=torch.sign),
+    partial(disturbed, signs=lambda noise: -torch.ones_like(noise)),
+    partial(disturbed, signs=torch.ones_like),
+)

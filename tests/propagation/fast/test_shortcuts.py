@@ -6,7 +6,7 @@ from oracle import Net, randomise
 from torch import nn
 from torch.nn import functional as F
 
-from excite.propagation import ExcitationPass, mwp
+from excite.propagation import ExcitationPass, mwp, plain_kernels
 from excite.propagation.fast import shortcuts
 from excite.propagation.fast.carry import _copied
 from excite.propagation.graph import CopyOnWrite, is_exchangeable
@@ -187,3 +187,23 @@ def test_max_pooling_on_flat_memory_is_its_gradient(shape, count):
     (found,) = _copied(node, "MaxPool2DWithIndices", along, 1)
     wanted = [torch.autograd.grad(pooled, child, each, retain_graph=True)[0] for each in signals]
     torch.testing.assert_close(found.view(count, *shape), torch.stack(wanted))
+
+
+@pytest.mark.parametrize("dim", [-1, -2, 1, 2])
+def test_a_concatenation_is_divided_along_its_own_dimension(dim):
+    """Torch keeps -1 as 2**64 - 1, whose remainder by 3 dimensions is not that of -1."""
+
+    class Joined(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tap, self.head = nn.ReLU(), nn.Linear(4 * 64 * 2, 3)
+
+        def forward(self, x):
+            tokens = self.tap(x).flatten(2)
+            return self.head(torch.cat([tokens, tokens * 2], dim).flatten(1))
+
+    network = randomise(Joined().double())
+    found = mwp(network, picture(), 1, layer="tap")
+    assert found.sum().item() == pytest.approx(2)
+    with plain_kernels():
+        torch.testing.assert_close(found, mwp(network, picture(), 1, layer="tap"))

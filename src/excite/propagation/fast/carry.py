@@ -261,10 +261,13 @@ def _copied(node: Any, name: str, values: Tensor, lead: int) -> Sequence[Tensor]
     if name == "Cat":
         shapes = []
         for below, output in node.next_functions:
-            if below is None:  # a constant, whose size is not known
-                return None
+            if below is None or len(outputs_of(below)[output].shape) != values.dim() - lead:
+                return (
+                    None  # a constant, whose size is not known, or nothing at all, which torch may join with anything
+                )
             shapes.append(outputs_of(below)[output].shape)
-        dim = node._saved_dim % len(shapes[0])  # noqa: SLF001 - torch has no other name for it
+        dim = node._saved_dim  # noqa: SLF001 - torch has no other name for it, and stores -1 as 2**64 - 1
+        dim = dim - 2**64 + len(shapes[0]) if dim >= 2**63 else dim
         return torch.split(values, [shape[dim] for shape in shapes], dim + lead)
     return None
 
