@@ -13,7 +13,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 LOCKS = Path(__file__).resolve().parents[1] / "locks"
-FILES = ("dev", "cuda", "audit")  # dev has serve and demo in it; the build of torch for CPUs is torch
+FILES = ("dev", "cuda", "tools")  # dev has serve and demo in it; the build of torch for CPUs is torch
 SERVICES = {  # as pip-audit calls them, and an address of each where something must be, with a word of what is there
     "pypi": ("https://pypi.org/pypi/jinja2/2.4.1/json", b"vulnerabilities"),
     "osv": ("https://api.osv.dev/v1/vulns/GHSA-462w-v97r-4m45", b"jinja2"),
