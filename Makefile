@@ -86,7 +86,7 @@ $(VENV)/.tools/done: locks/tools.txt
 	$(VENV)/.tools/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r locks/tools.txt
 	touch $@
 
-release-check: $(VENV)/.dev  ## what docs/release.md can have checked by a machine, but for the tests
+release-check: $(VENV)/.dev  ## what MAINTAINING.md can have checked by a machine, but for the tests
 	$(BIN)/python dev/release_check.py
 
 clean:           ## forget the environment and what was built
