@@ -11,7 +11,7 @@ from PIL import Image
 import excite
 from excite.datasets.phrases import Phrase
 from excite.errors import DataError, MethodError, ModelError
-from excite.experiments.grounding.measure import GAMMAS, BoxRanking
+from excite.experiments.grounding.measure import GAMMAS, PhraseMeasurement
 from excite.experiments.grounding.report import write_tables
 from excite.experiments.grounding.run import Grounding
 from excite.grounding.ground import GAMMA
@@ -233,13 +233,13 @@ class TestMeasuring:
     def test_what_needs_a_new_look(self, asked, other, same):
         def key(**options):
             asking = asked(pictures(1), **{"gamma": 0.5, **options})
-            return BoxRanking(asking.setup, {"mwp": asking.gamma}).key(asking.tasks[0])
+            return PhraseMeasurement(asking.setup, {"mwp": asking.gamma}).key(asking.tasks[0])
 
         assert (key() == key(**other)) is same
 
     def test_it_can_go_to_another_process(self, asked):
         asking = asked(pictures(1), gamma=0.5)
-        work = BoxRanking(asking.setup, {"mwp": 0.5})
+        work = PhraseMeasurement(asking.setup, {"mwp": 0.5})
         sent = pickle.loads(pickle.dumps(work))  # noqa: S301 - our own
         there, here = sent(asking.tasks[0]), work(asking.tasks[0])
         assert sent.key(asking.tasks[0]) == work.key(asking.tasks[0])

@@ -6,14 +6,16 @@ import torch
 from PIL import Image
 
 from excite.attention import AttentionMap
-from excite.experiments.localization.page import KINDS, BoxExample, choose, draw
+from excite.experiments.localization.pairs import BoxExample
+from excite.experiments.localization.report import BoxCases
 from excite.experiments.localization.scores import LocalizationRow, LocalizationRun, RuleResult
-from excite.experiments.report.examples import dashed, framed
+from excite.experiments.report.examples import best_of_each_kind, dashed, framed
 from excite.metrics.boxes import ALPHAS
 from excite.metrics.statistics import Share
 from excite.readouts.overlay import DARK, LIGHT
 
-ALL, ONLY, SMALL, LARGE, ELSEWHERE = KINDS
+CASES = BoxCases()
+ALL, ONLY, SMALL, LARGE, ELSEWHERE = CASES.kinds
 SIZE = (320, 240)  # as wide as it is shown
 TRUTH = (100, 100, 200, 200)
 METHODS = ("mwp", "grad", "center")
@@ -48,11 +50,17 @@ def pair(image, box, overlap, other=0.2, *, category="cat", truth=TRUTH):
 
 def a_run(records, reported=None):
     names = frozenset(record["image"] for record in records) if reported is None else frozenset(reported)
-    return LocalizationRun("net", ROWS, records, "imagenet", "val", {}, lambda *_: [], lambda *_: None, names)
+    return LocalizationRun(
+        "net", ROWS, records, "imagenet", "val", {"concepts": {}}, lambda *_: [], lambda *_: None, names
+    )
 
 
-def chosen(records, each=2, rows=ROWS, **more):
-    return {kind: [one.image for one in found] for kind, found in choose(a_run(records, **more), rows, each).items()}
+def examples(records, each=2, rows=ROWS, **more):
+    return best_of_each_kind(*CASES.candidates(a_run(records, **more), rows), CASES.kinds, each)
+
+
+def chosen(records, **more):
+    return {kind: [one.image for one in found] for kind, found in examples(records, **more).items()}
 
 
 def test_small_objects_that_all_fit():
@@ -99,8 +107,7 @@ def test_one_method_alone():
 
 
 def test_an_example_knows_the_chosen_thresholds_boxes():
-    (example,) = choose(a_run([pair("1", TRUTH, 0.9)]), ROWS, 1)[ONLY]
-    assert [one["alpha"] for one in example.maps] == [1.0, 4.0, 0.0]
+    (example,) = examples([pair("1", TRUTH, 0.9)], each=1)[ONLY]
     assert [one["manner"] for one in example.maps] == ["fits", "too large", "elsewhere"]
     assert example.maps[0]["box"] == TRUTH
     assert example.share == pytest.approx(10000 / (320 * 240))
@@ -116,13 +123,13 @@ def drawn(box, truth=(TRUTH,), size=SIZE):
         [],
         "imagenet",
         "val",
-        {},
+        {"concepts": {}},
         lambda *_: [AttentionMap(values, "cat", "top", "mwp", 1.0, size, image=picture)],
         lambda *_: None,
         frozenset(),
     )
-    maps = ({"method": "mwp", "layer": "top", "alpha": 1.0, "box": box, "overlap": 0.1, "manner": "too small"},)
-    return draw(run, BoxExample("1", size, "cat", 0.1, maps, truth))
+    maps = ({"method": "mwp", "layer": "top", "box": box, "overlap": 0.1, "manner": "too small"},)
+    return [panel.image for panel in CASES.panels(run, BoxExample("1", size, "cat", 0.1, maps, truth))]
 
 
 def colours(picture, y, x0, x1):
@@ -132,7 +139,7 @@ def colours(picture, y, x0, x1):
 
 
 def test_the_truth_is_dashed_and_the_box_is_solid():
-    (panel,) = drawn((20.0, 20.0, 80.0, 80.0)).panels
+    _, panel = drawn((20.0, 20.0, 80.0, 80.0))
     light, dark = colours(panel, 100, 100, 200)  # along the true box
     assert min(light, dark) > 30
     assert light + dark == 100
@@ -142,30 +149,29 @@ def test_the_truth_is_dashed_and_the_box_is_solid():
 
 
 def test_the_photograph_shows_the_truth_only():
-    answer = drawn((20.0, 20.0, 80.0, 80.0), truth=(TRUTH, (250, 50, 300, 90)))
-    assert sum(colours(answer.photograph, 100, 100, 200)) == 100
-    assert sum(colours(answer.photograph, 50, 250, 300)) == 50
-    assert answer.photograph.getpixel((20, 20)) == GREY
+    photograph, _ = drawn((20.0, 20.0, 80.0, 80.0), truth=(TRUTH, (250, 50, 300, 90)))
+    assert sum(colours(photograph, 100, 100, 200)) == 100
+    assert sum(colours(photograph, 50, 250, 300)) == 50
+    assert photograph.getpixel((20, 20)) == GREY
 
 
 @pytest.mark.parametrize("size", [(32, 24), (1280, 960)])
 def test_lines_look_the_same_on_small_and_on_large_pictures(size):
     scale = size[0] / SIZE[0]
     box, truth = (tuple(scale * side for side in one) for one in ((20.0, 20.0, 80.0, 80.0), TRUTH))
-    answer = drawn(box, truth=(truth,), size=size)
-    assert answer.photograph.size == SIZE
-    (panel,) = answer.panels
+    photograph, panel = drawn(box, truth=(truth,), size=size)
+    assert photograph.size == SIZE
     assert colours(panel, 22, 30, 70) == (40, 0)
     assert sum(colours(panel, 100, 100, 200)) == 100
 
 
 def test_no_box_is_no_frame():
-    (panel,) = drawn(None).panels
+    _, panel = drawn(None)
     assert colours(panel, 20, 0, 90) == (0, 0)
 
 
 def test_where_both_are_the_same_the_dashes_are_seen():
-    (panel,) = drawn(TRUTH).panels
+    _, panel = drawn(TRUTH)
     light, dark = colours(panel, 100, 100, 200)
     assert min(light, dark) > 30
 

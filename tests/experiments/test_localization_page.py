@@ -11,11 +11,11 @@ from PIL import Image
 from excite.attention import AttentionMap
 from excite.datasets import Instance, Target
 from excite.errors import ImageError
-from excite.experiments.localization.page import MAIN, write
-from excite.experiments.localization.report import Pair, manner, whole_picture
+from excite.experiments.localization.pairs import BoxExample, manner, whole_picture
+from excite.experiments.localization.report import MAIN, write
 from excite.experiments.localization.scores import RULES, LocalizationRun, best_layers, tally
 from excite.experiments.published import LOCALIZATION, WORDS
-from excite.experiments.report.html import DASH
+from excite.experiments.report.tables import DASH
 from excite.methods import METHODS
 from excite.metrics.boxes import box_iou
 
@@ -122,7 +122,9 @@ def test_the_whole_picture_is_what_has_to_be_beaten(tmp_path):
     truths = [(0, 0, 60, 30), (0, 0, 60, 40), (0, 0, 20, 10), TRUTH]
     page = written(tmp_path, a_run({"mwp": [FIT] * 4}, truths=truths))
     assert table_with(page, "read at")["the whole image"][0].startswith("50.0")
-    pairs = [Pair("1", (10, 10), "cat", truth, ()) for truth in (((0, 0, 9, 9), (0, 0, 1, 1)), ((0, 0, 1, 1),))]
+    pairs = [
+        BoxExample("1", (10, 10), "cat", 0, (), truth) for truth in (((0, 0, 9, 9), (0, 0, 1, 1)), ((0, 0, 1, 1),))
+    ]
     assert whole_picture(pairs).count == 1
 
 

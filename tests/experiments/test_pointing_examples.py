@@ -1,6 +1,7 @@
 """Which examples are chosen, and what is drawn."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ from PIL import Image
 
 from excite.attention import AttentionMap
 from excite.datasets import Instance, Mask, Target
-from excite.experiments.pointing.page import KINDS, Example, choose, draw
+from excite.experiments.pointing.report import PointingCases
 from excite.experiments.pointing.scores import PointingRun
+from excite.experiments.report.examples import Example, best_of_each_kind
 from excite.readouts.overlay import DARK, LIGHT
 
-ALL, ONLY, MISSES = KINDS
+CASES = PointingCases(lambda far: far is not None and far <= 15)
+ALL, ONLY, MISSES = CASES.kinds
 MAIN, OTHER, CENTER, BLIND = ("c-mwp", "1"), ("mwp", "1"), ("center", "1"), ("c-grad", "1")
 
 
@@ -27,7 +30,8 @@ def pair(image, far, other=0.0, *, category="cat", share=0.1, size=(100, 75)):
 
 
 def chosen(records, each=2, places=(MAIN, OTHER, CENTER, BLIND)):
-    answer = choose(records, places, lambda one: one["distance"] is not None and one["distance"] <= 15, each)
+    rows = [SimpleNamespace(method=method, layer=layer) for method, layer in places]
+    answer = best_of_each_kind(*CASES.candidates(SimpleNamespace(records=records), rows), CASES.kinds, each)
     return {kind: [example.image for example in examples] for kind, examples in answer.items()}
 
 
@@ -94,7 +98,7 @@ def drawn(*instances):
 
     run = PointingRun("net", [], [], "voc", "val", {}, show, lambda *_: Target("cat", instances))
     example = Example("1", SIZE, "cat", 0.1, ({**found(MAIN, 0.0), "point": [350, 250]},))
-    return draw(run, example)
+    return [panel.image for panel in CASES.panels(run, example)]
 
 
 @pytest.mark.parametrize(
@@ -105,23 +109,23 @@ def drawn(*instances):
 def test_objects_are_outlined_by_light_between_dark(instance):
     if instance.mask is not None:
         pytest.importorskip("pycocotools")
-    answer = drawn(instance)
-    for picture in (answer.photograph, *answer.panels):
+    pictures = drawn(instance)
+    for picture in pictures:
         row = np.asarray(picture)[150, 90:120]
         light = np.flatnonzero((row == LIGHT).all(axis=1))
         dark = np.flatnonzero((row == DARK).all(axis=1))
         assert light[0] == 10  # the object's own first pixel
         assert dark[0] < light[0] < light[-1] < dark[-1]
-    assert answer.photograph.getpixel((150, 150)) == (200, 30, 30)
+    assert pictures[0].getpixel((150, 150)) == (200, 30, 30)
 
 
 def test_an_object_at_the_edges_is_outlined_too():
-    picture = drawn(Instance((-5, 0, 400, 300))).photograph
+    picture, _ = drawn(Instance((-5, 0, 400, 300)))
     assert [picture.getpixel(corner) for corner in ((0, 0), (399, 0), (0, 299), (399, 299), (200, 0))] == [LIGHT] * 5
 
 
 def test_the_point_is_the_recorded_one_and_the_map_is_under_it():
-    (panel,) = drawn(Instance((10, 10, 20, 20))).panels
+    _, panel = drawn(Instance((10, 10, 20, 20)))
     assert panel.getpixel((350, 250)) == LIGHT
     strongest, nothing = panel.getpixel((40, 40)), panel.getpixel((200, 150))
     assert strongest[1] > nothing[1] + 50

@@ -11,7 +11,7 @@ from PIL import Image
 from excite.attention import AttentionMap
 from excite.datasets import Instance, Target
 from excite.errors import ImageError
-from excite.experiments.pointing.page import DASH, MAIN, ORDERS, VARIANTS, write
+from excite.experiments.pointing.report import DASH, MAIN, ORDERS, VARIANTS, write
 from excite.experiments.pointing.scores import PointingRun, tally
 from excite.experiments.published import CONTRAST, WORDS
 from excite.methods import METHODS
@@ -58,6 +58,8 @@ def a_run(outcomes, *, model="net", data="voc", difficult=True, shares=None, cat
         "data": {"format": data, "folder": "VOC2007", "split": "val"},
         "pictures": pairs + 1,
         "protocol": "authors",
+        "tolerance": TOLERANCE,
+        "inclusive": True,
         "difficult": "the paper's rule",
         "output": "each place",
         "left_out": LEFT_OUT,
@@ -78,7 +80,7 @@ def a_run(outcomes, *, model="net", data="voc", difficult=True, shares=None, cat
 
 
 def written(tmp_path, *runs, command=""):
-    path = write(tmp_path, runs, tolerance=TOLERANCE, command=command)
+    path = write(tmp_path, runs, command=command)
     assert path == tmp_path / "pointing.html"
     return Page(path.read_text(encoding="utf-8"))
 
@@ -194,9 +196,9 @@ def test_examples_tell_hits_from_misses_in_words(full):
 
 
 def test_the_same_runs_give_the_same_bytes(tmp_path):
-    first, second = (write(tmp_path / name, [a_run(GAME)], tolerance=TOLERANCE).read_bytes() for name in "ab")
+    first, second = (write(tmp_path / name, [a_run(GAME)]).read_bytes() for name in "ab")
     assert first == second
-    assert write(tmp_path, [a_run({**GAME, "mwp": [MISS] * 8})], tolerance=TOLERANCE).read_bytes() != first
+    assert write(tmp_path, [a_run({**GAME, "mwp": [MISS] * 8})]).read_bytes() != first
 
 
 def test_names_cannot_become_code(tmp_path):
