@@ -6,13 +6,13 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from annotated import SIDE, coco_content, make_voc, picture, scenes, voc_object, write_coco
+from annotated import SIDE, coco_content, picture, scenes, voc_object, write_coco
 from torch import nn
 
 import excite
 from excite.datasets import open_dataset
-from excite.errors import DataError, LayerError
-from excite.experiments.pointing.run import AUTHORS, PointingGame, find_protocol
+from excite.errors import LayerError
+from excite.experiments.pointing.run import PointingGame, find_protocol
 from excite.methods import METHODS, Method
 from excite.metrics.boxes import box_distance
 
@@ -85,10 +85,6 @@ class TestPlaying:
             assert row.all.pairs == sum(map(len, hits.values()))
             assert row.all.value > 0
 
-    def test_a_map_of_nothing_is_a_miss_and_counted(self, classifier, dataset, tmp_path, pointer):
-        _, (row,) = played(PointingGame(classifier, dataset, [pointer("none", None)]), tmp_path)
-        assert (row.all.value, row.empty) == (0.0, row.all.pairs)
-
     def test_maps_can_be_shown_again(self, classifier, dataset, tmp_path):
         game = PointingGame(classifier, dataset, ["c-mwp", "mwp"], layers=[FINE, COARSE], limit=1)
         (record,) = game.records(tmp_path)
@@ -101,26 +97,6 @@ class TestPlaying:
         assert [list(one.point()) for one in shown] == [found["point"] for found in target["maps"]]
         assert shown[0].image.size == (SIDE, SIDE)
         assert run.target("000000", "red").boxes == ((36, 36, 44, 44),)
-
-
-class TestCenter:
-    def test_against_a_count_by_hand(self, classifier, tmp_path):
-        """Objects of many sizes; the centre of an image with an even side lies between pixels."""
-        boxes = [(k, k % 5, k + 9 + k % 3, 30 + k % 9) for k in range(30)]
-        folder = make_voc(tmp_path / "voc", [(f"{k:02}", [("red", box)]) for k, box in enumerate(boxes)])
-        game = PointingGame(classifier, open_dataset(folder), ["center"], protocol=find_protocol("authors", 4))
-        _, (row,) = played(game, tmp_path)
-        middle = SIDE / 2
-        share = row.all.categories["red"]
-        counts = {
-            sum(
-                math.hypot(max(box[0] - x, x - box[2] + 1, 0), max(box[1] - y, y - box[3] + 1, 0)) <= 4 for box in boxes
-            )
-            for x in (middle - 1, middle)
-            for y in (middle - 1, middle)
-        }
-        assert share.count in counts
-        assert 0 < share.count < share.total == 30
 
 
 class TestWhichPairs:
@@ -261,14 +237,6 @@ class TestProtocols:
             points[name] = record["targets"][0]["maps"][0]["point"]
         assert points["torchray"][0] == 18  # beside the middle of the higher column, on the side of the other
         assert 19 < points["authors"][0] < 24
-
-    def test_refused(self, dataset):
-        with pytest.raises(DataError, match=r"no protocol 'torchry' .*torchray"):
-            find_protocol("torchry")
-        with pytest.raises(DataError, match="nothing is a hit by 'torchray'"):
-            find_protocol("torchray", 0).tolerance_on(dataset)
-        assert AUTHORS.tolerance_on(dataset) == 15
-        assert find_protocol("authors", 0).tolerance_on(dataset) == 0
 
 
 def test_the_centre_of_photographs(shared_data, tmp_path):

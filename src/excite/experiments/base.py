@@ -79,7 +79,7 @@ def selected(names: Sequence[str], skip: int, limit: int | None) -> Sequence[str
 class Measurement(ABC):
     """Computes the record of an image; a subclass adds what else the record depends on."""
 
-    classifier: Classifier  # the classifier
+    classifier: Classifier
     layers: Mapping[str, tuple[str, ...]]  # for each method, by name, the layers at which it is read
     question: str = field(init=False)  # all that records depend on besides the image, as text
 
@@ -285,7 +285,7 @@ class Comparison(Experiment):
 class ExperimentRun:
     """The results of one network, with all that tables and figures need."""
 
-    classifier_name: str  # the network's name
+    classifier_name: str
     rows: Sequence[Any]  # of the table
     records: Sequence[Entry]  # one for each image
     dataset_name: str  # the format of the data
@@ -359,11 +359,6 @@ def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str
     """The images to choose thresholds on: a pseudo-random share, ordered by a hash of name and seed.
 
     Reporting on the same images would be biased: the best of many is partly the luckiest.
-
-    Args:
-        names: of all images.
-        share: of them; at least one image is held out, and one is not.
-        seed: of the draw.
 
     Raises:
         DataError: there are not two images, or the share is not between 0 and 1.

@@ -55,8 +55,8 @@ NO_BOXES = "boxes are measured where each image has one main object, as in Image
 class LayerRow:
     """The scores of one method at one layer, on the images that no choice was made on."""
 
-    method: str  # its name
-    layer: str  # its name
+    method: str
+    layer: str
     size: tuple[int, int]  # height and width of the map of a square image
     pointing: Share  # the share of targets that the maximum hits
     box_error: Share | None  # the share of boxes with an IoU below a half; None where no boxes were measured
@@ -149,13 +149,6 @@ def report(
 
     The halves depend on the images' names and the seed only. A score on the images of the choice would be biased: the
     best of many is partly the luckiest.
-
-    Args:
-        records: from `LayerSweep.records`.
-        layers: the sizes of their maps, as in `LayerSweep.layers`.
-        tolerance: the largest distance in pixels of a hit.
-        by: "pointing", or "box" for data with one main object an image.
-        seed: of the halves.
 
     Raises:
         DataError: there are too few images, or boxes were not measured.

@@ -73,7 +73,7 @@ def standing_of(value: float, holds: float, doubtful: float) -> Standing:
 class CheckedImage:
     """An image, the classifier's most probable concept, and the maps that explain it: the input of every check."""
 
-    classifier: Classifier  # the classifier
+    classifier: Classifier
     # for each method, by name, the layer at which it is read; the checked method is the first
     layers: Mapping[str, tuple[str, ...]]
     picture: Image.Image  # the image

@@ -64,7 +64,7 @@ PHOTOGRAPHS = ("chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg")  # in
 class CheckMeasurement:
     """Computes the record of an image: the measurements of every check."""
 
-    classifier: Classifier  # the classifier
+    classifier: Classifier
     # for each method, by name, the layer at which it is read; the checked one first
     layers: Mapping[str, tuple[str, ...]]
     checks: Sequence[str]  # the names of the checks
@@ -95,10 +95,10 @@ class CheckMeasurement:
 class SanityReport:
     """The verdicts of the checks."""
 
-    model: str  # the classifier's name
+    model: str
     method: str  # the checked method
     layer: str  # the layer at which it is read
-    pictures: int  # number of images
+    pictures: int
     verdicts: Mapping[str, Verdict]  # by the names of the checks
 
     @property

@@ -108,7 +108,7 @@ class GroundingSetup:
     classifier: Classifier  # with labels
     layers: Mapping[str, tuple[str, ...]]  # for each method, by name, the layer at which it is read
     source: Source  # of the proposals
-    proposals: str  # its name
+    proposals: str
     trust: float  # the weight of the proposals' own order, 0 to 1
     side: int  # the shorter side of the image as the classifier sees it
     hints: bool  # whether words for locations and colours weigh the maps

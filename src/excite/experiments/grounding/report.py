@@ -167,7 +167,7 @@ def sentences(runs: Sequence[GroundingRun]) -> list[str]:
     proposed = f"proposals: {protocol['proposals']}, {about['proposals']:.0f} in an image; one of them is right for "
     proposed += f"{about['reach']:.1f} % of the phrases"
     missing = [f"{line}: misses" for line in _missing(run.shared)]
-    data = "; ".join(counted(about["left_out"]["data"]))
+    data = "; ".join(counted_lines(about["left_out"]["data"]))
     left_out = [f"left out of the data: {data}"] if data else []
     networks = [f"{run.classifier_name}: {line}" for run in runs for line in left_out_lines(run.about["left_out"])]
     return [measured, proposed, *missing, *left_out, *networks]
@@ -190,7 +190,7 @@ def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in counts.items())
 
 
-def counted(counts: Mapping[str, int]) -> list[str]:
+def counted_lines(counts: Mapping[str, int]) -> list[str]:
     """Reasons and how often each occurred, as lines."""
     return [f"{why}: {count}" for why, count in counts.items()]
 
@@ -225,13 +225,7 @@ def _missing(rows: Sequence[GroundingRow]) -> list[str]:
 
 
 def write(out: Path, runs: Sequence[GroundingRun], *, command: str = "") -> Path:
-    """Write the page; runs on the same records give the same bytes.
-
-    Args:
-        out: the folder for it.
-        runs: the experiment of each network, on the same images.
-        command: that makes the page again.
-    """
+    """Write the page, with the command that makes it again; the same records give the same bytes."""
     figures.check_plots()
     about, rows = runs[0].about, all_rows(runs)
     networks = [row for run in runs for row in run.rows]
@@ -245,7 +239,7 @@ def write(out: Path, runs: Sequence[GroundingRun], *, command: str = "") -> Path
         same=SAME,
         gammas=_gamma_words(about["protocol"]["gamma"]),
         resamples=RESAMPLES,
-        counted=counted,
+        counted=counted_lines,
         left_out=left_out_lines,
         times={model: time_words(shares) for model, shares in shares_of_time(runs).items()},
         scores=scores_table(rows),
@@ -353,12 +347,7 @@ def groups_table(rows: Sequence[GroundingRow]) -> Table | None:
 
 
 def recalls_figure(rows: Sequence[GroundingRow], shared: Sequence[GroundingRow]) -> Any:
-    """R@1 of each method over all phrases and over small instances with 95 % intervals, a panel for each network.
-
-    Args:
-        rows: of the networks, at most one for each network and method.
-        shared: those without a network; they are in every panel.
-    """
+    """R@1 of each method over all phrases and over small instances with 95 % intervals, a panel for each network."""
     series: dict[str, Callable[[GroundingRow], Estimate | None]] = {
         "all phrases": lambda row: row.all.recalls[1],
         "small instances": lambda row: None if row.small is None else row.small.recalls[1],
@@ -394,7 +383,7 @@ class PhraseExample(Example):
     """A phrase of an image; its category is its `phrase_class`, so that these take turns."""
 
     number: int  # of the phrase, from 0
-    phrase: Entry  # its record
+    phrase: Entry
     hits: tuple[int | None, ...]  # the ranks of the first right box of each method, the main one first
     gamma: float  # of the main method
 

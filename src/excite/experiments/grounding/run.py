@@ -242,15 +242,7 @@ class Grounding:
         }
 
     def show(self, image: str, number: int, method: str, gamma: float, most: int) -> tuple[Grounded, Phrase]:
-        """A phrase grounded again, with its annotation, for drawing. Its maps carry the image.
-
-        Args:
-            image: the image's name.
-            number: of the phrase, from 0.
-            method: the method.
-            gamma: the exponent of the area.
-            most: number of regions.
-        """
+        """A phrase grounded again, with its annotation, for drawing. Its maps carry the image."""
         task = next(task for task in self.tasks if task.name == image)
         picture, phrase = read_image(task.described.path), task.described.phrases[number]
         reading, chosen = read_phrase(phrase.text, self.setup.labels), find_method(method)
@@ -320,10 +312,6 @@ class SystemResults:
 
 def read_results(name: str, path: Path) -> SystemResults:
     """The results of another system: JSON Lines, or one JSON list, of objects with an image, a phrase and boxes.
-
-    Args:
-        name: of the system.
-        path: the file.
 
     Raises:
         DataError: the file cannot be read, or is something else.

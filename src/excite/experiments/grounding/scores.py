@@ -34,7 +34,7 @@ class Mention:
     """A phrase of an image, and its result by one ranking of boxes."""
 
     picture: int  # the number of its image, from 0
-    text: str  # as it was written
+    text: str
     groups: tuple[str, ...]  # the groups it counts for
     small: bool  # whether it refers to less than a quarter of the image
     hit: int | None  # the rank of the first box that matches, from 1; None where none does
@@ -64,9 +64,6 @@ class RankingComparison:
     """Scores of several rankings of the same phrases, and their paired differences.
 
     Phrases of one image are not independent, so the bootstrap draws whole images. All rankings are resampled alike.
-
-    Args:
-        mentions: of each ranking, by its name; all in the same order, at least one.
 
     Raises:
         DataError: the rankings are not of the same phrases.
@@ -215,10 +212,6 @@ def _plain(scores: RankingScores | None, ending: str) -> dict[str, Any]:
 
 class GroundingTable:
     """The rows of several rankings of the same phrases.
-
-    Args:
-        mentions: of each ranking, by its name.
-        groups: of the data.
 
     Raises:
         DataError: there are no phrases.

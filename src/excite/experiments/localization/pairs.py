@@ -63,11 +63,6 @@ def manner(box: Box | None, truth: Sequence[Box], enough: float = MATCH) -> str:
     A box that does not fit is too small where most of it lies within the object, too large where most of the object
     lies within it, and elsewhere otherwise.
 
-    Args:
-        box: that was found; None where there is none.
-        truth: the true boxes.
-        enough: the IoU of a fit.
-
     Example:
         >>> [manner(box, [(0, 0, 10, 10)]) for box in ((0, 0, 9, 9), (0, 0, 3, 3), (0, 0, 30, 9), (8, 8, 20, 20), None)]
         ['fits', 'too small', 'too large', 'elsewhere', 'no box']

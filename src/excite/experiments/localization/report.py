@@ -175,13 +175,7 @@ def _markdown(runs: Sequence[LocalizationRun]) -> str:
 
 
 def write(out: Path, runs: Sequence[LocalizationRun], *, command: str = "") -> Path:
-    """Write the page; the same runs give the same bytes.
-
-    Args:
-        out: the folder for it.
-        runs: the experiment of each network, on the same images.
-        command: that makes the page again.
-    """
+    """Write the page, with the command that makes it again; the same runs give the same bytes."""
     figures.check_plots()
     data = runs[0].dataset_name
     shown = {run.classifier_name: best_layers(run.rows) for run in runs}
@@ -317,12 +311,7 @@ def errors_figure(rows: Rows) -> Any:
 
 
 def curves_figure(rows: Rows, rule: str) -> Any:
-    """The error at each threshold of a rule, a line for each method with a large open marker at the chosen threshold.
-
-    Args:
-        rows: of one network, at most one for each method; those whose maps are all empty are not drawn.
-        rule: one of `CURVES`.
-    """
+    """The error at each threshold of a rule; a large open marker is at the chosen one. Empty maps are not drawn."""
     results = [(k, row.method, row.rules[rule]) for k, row in enumerate(rows) if not row.all_empty]
     curves = [(k, method, result.curve, result.threshold) for k, method, result in results]
     figure, axes = figures.curves_figure(RULES[rule].thresholds, curves, (CURVES[rule], "error [%]"), sparse=True)

@@ -43,7 +43,7 @@ class Rule:
     """A way from a map to boxes."""
 
     name: str  # in records and tables
-    thresholds: tuple[float, ...]  # to try
+    thresholds: tuple[float, ...]
     # the unit of thresholds: the map's mean, its maximum, or its range (as if it were scaled to 0..1 first)
     of: Measure
     # the boxed pixels: all above the threshold; their largest connected component; or each component, of which the best
@@ -83,9 +83,6 @@ LEVELS: Mapping[Measure, Callable[[Tensor, Sequence[float]], Tensor]] = {
 
 def boxes_of(stretched: Tensor) -> dict[str, list[Boxes]]:
     """The boxes ``[n, 4]`` of each rule at each of its thresholds; none where nothing is above it.
-
-    Args:
-        stretched: the map ``[height, width]`` at the size at which boxes are made.
 
     Example:
         >>> found = boxes_of(torch.tensor([[3.0, 0.0, 1.0, 1.0]]))
@@ -146,8 +143,8 @@ def _percent(share: Share) -> dict[str, Any]:
 class LocalizationRow:
     """The errors of one method at one layer of one network, on the images that are not held out."""
 
-    model: str  # the network's name
-    method: str  # the method's name
+    model: str
+    method: str
     layer: str  # the layer at which it is read
     rules: Mapping[str, RuleResult]  # the result of each rule, the paper's first
     # MaxBoxAcc: the percentage of fits of the largest component's box at the best of all thresholds. It is chosen on
@@ -276,11 +273,6 @@ def split_maps(records: Sequence[Entry], reported: Collection[str]) -> list[Spli
 
 def tally(records: Sequence[Entry], model: str, reported: Collection[str]) -> list[LocalizationRow]:
     """A row for each method and layer, in the order of the records.
-
-    Args:
-        records: from `Localization.records`.
-        model: the network's name.
-        reported: the images to report on; thresholds are chosen on all others.
 
     Raises:
         DataError: the records are of different methods or layers, or all images are on one side.

@@ -164,13 +164,7 @@ def _markdown(runs: Sequence[PointingRun]) -> str:
 
 
 def write(out: Path, runs: Sequence[PointingRun], *, command: str = "") -> Path:
-    """Write the page; the same runs give the same bytes.
-
-    Args:
-        out: the folder for it.
-        runs: the game of each network, on the same images.
-        command: that makes the page again.
-    """
+    """Write the page, with the command that makes it again; the same runs give the same bytes."""
     figures.check_plots()
     about, data = runs[0].about, runs[0].dataset_name
     rows = best_rows(row for run in runs for row in run.rows)
@@ -257,11 +251,7 @@ def published_table(data: str) -> Table | None:
 
 
 def contrast_table(rows: Sequence[PointingRow]) -> Table | None:
-    """The paper's table on contrastive attention; None where no variant of the full method was measured.
-
-    Args:
-        rows: of each network and method at most one.
-    """
+    """The paper's table on contrastive attention; None where no variant of the full method was measured."""
     there = set(methods_of(rows))
     if not there & (VARIANTS.keys() - {"c-mwp"}):
         return None

@@ -31,8 +31,8 @@ class Score(Estimate):
 class PointingRow:
     """The scores of one method at one layer of one network."""
 
-    model: str  # the network's name
-    method: str  # the method's name
+    model: str
+    method: str
     layer: str  # the layer at which it is read
     all: Score  # the score of all pairs
     difficult: Score | None  # that of the Difficult subset; None where there is no such pair
@@ -77,12 +77,6 @@ class Difference:
 
 def tally(records: Sequence[Entry], model: str, tolerance: float, *, inclusive: bool = True) -> list[PointingRow]:
     """A row for each method and layer, in the order of the records.
-
-    Args:
-        records: from `PointingGame.records`.
-        model: the network's name.
-        tolerance: the largest distance in pixels of a hit.
-        inclusive: whether exactly that distance is a hit.
 
     Raises:
         DataError: the records are of different methods or layers.

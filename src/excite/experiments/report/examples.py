@@ -45,7 +45,7 @@ Outline = tuple[Image.Image, Image.Image]  # stencils of its dark and its light 
 class Example:
     """The objects of one category in one image."""
 
-    image: str  # the image's name
+    image: str
     size: tuple[int, int]  # its width and height
     category: str  # of the objects
     share: float  # of the image that they cover
@@ -155,12 +155,6 @@ def best_of_each_kind(
 ) -> dict[str, list[AnyExample]]:
     """The best examples of each kind: at most one of an image, and the categories take turns.
 
-    Args:
-        examples: those to choose from.
-        successes: of the methods on each example, the main method first.
-        kinds: ratings by heading.
-        each: number of each kind.
-
     Example:
         >>> examples = [Example(name, (90, 60), "cat", share, ()) for name, share in (("1", 0.5), ("2", 0.1))]
         >>> kinds = {"Small": lambda example, hits: example.share}
@@ -211,10 +205,6 @@ def map_panels(
 
 def recomputed_maps(show: Maps, example: Example) -> tuple[Image.Image, list[AttentionMap]]:
     """The image of an example and its maps, computed again in the example's order.
-
-    Args:
-        show: computes all maps of an image's name and a category.
-        example: from the records.
 
     Raises:
         DataError: the image has changed since it was measured.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
@@ -22,6 +23,7 @@ from excite.readouts.notebook import data_address, jpeg
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jinja2 import Environment
     from markupsafe import Markup
 
 
@@ -31,9 +33,15 @@ QUALITY = 80  # of the JPEGs
 
 def write_page(path: Path, template: str, **content: Any) -> Path:
     """Write the page of a template; the same content gives the same bytes."""
+    return save_text(page_templates().get_template(template).render(content, headings=[]), path)
+
+
+@cache
+def page_templates() -> Environment:
+    """The templates of pages, with filters for figures of matplotlib and for images."""
     environment = templates_of("excite.experiments.report")
     environment.filters |= {"svg": svg, "jpeg": shown_jpeg}
-    return save_text(environment.get_template(template).render(content, headings=[]), path)
+    return environment
 
 
 class ShownJpeg(NamedTuple):
