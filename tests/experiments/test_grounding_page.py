@@ -2,14 +2,24 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from annotated import SIDE
 from described import Said, around, pictures, write_proposals
 from pages import Page
 
-from excite.experiments.grounding.page import KINDS, choose, write
+from excite.experiments.grounding.report import PhraseCases, write
 from excite.experiments.grounding.run import Grounding
+from excite.experiments.report.examples import best_of_each_kind
+
+CASES = PhraseCases()
+
+
+def choose(records, methods, truth, each):
+    rows = [SimpleNamespace(method=method, chosen=SimpleNamespace(gamma=0.5)) for method in methods]
+    run = SimpleNamespace(records=records, about={"protocol": {"truth": truth}})
+    return best_of_each_kind(*CASES.candidates(run, rows), CASES.kinds, each)
 
 
 @pytest.fixture
@@ -38,7 +48,7 @@ def test_sections_tables_and_examples(make_run, tmp_path):
         "Groups",
         "The paper's tables",
         "Examples",
-        *(kind.format(main="c-mwp") for kind in KINDS),
+        *(kind.format(main="c-mwp") for kind in CASES.kinds),
         "How to read it",
     ]
     assert page.headings == headings

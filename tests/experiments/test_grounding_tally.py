@@ -10,10 +10,7 @@ from excite.experiments.grounding.scores import (
     Mention,
     RankingComparison,
     choose,
-    group_recalls,
     mentions_of,
-    spent,
-    unknown_words,
 )
 from excite.grounding.ground import GAMMA
 
@@ -39,14 +36,6 @@ class TestMarks:
         found = marks.recalls[1]
         assert (found.low, found.value, found.high) == (0, 50, 100)
 
-    def test_many_pictures(self):
-        marks = marks_of([mention(k, 1 if k % 4 == 0 else None, pointed=k % 2 == 0) for k in range(400)])
-        found = marks.recalls[1]
-        assert found.value == 25
-        assert found.low == pytest.approx(20.8, abs=0.6)  # 1.96 * sqrt(0.25 * 0.75 / 400) is 4.2 points
-        assert found.high == pytest.approx(29.2, abs=0.6)
-        assert marks.pointing.value == 50
-
     def test_average_precisions(self):
         """Eleven recalls, of groups and of phrases; a phrase of two groups counts for both."""
         marks = marks_of(
@@ -64,16 +53,9 @@ class TestMarks:
         marks = marks_of([mention(0, 101, [1.0] * 100)])
         assert (marks.map_phrase, marks.curve[-1]) == (0, 0)
 
-    def test_no_groups(self):
-        assert marks_of([mention(0, 1, groups=())]).map_group is None
-
     def test_different_phrases(self):
         with pytest.raises(DataError, match="different phrases"):
             RankingComparison({"mwp": [mention(0, 1)], "grad": [mention(1, 1)]})
-
-    def test_groups(self):
-        found = [mention(0, 5, groups=("a", "b")), mention(0, 6, groups=("b",))]
-        assert group_recalls(found, ["a", "b", "c"]) == {"a": 100, "b": 50, "c": None}
 
     def test_a_gap_is_paired(self):
         """What is right in half of the images by both, and beyond that in one more by the first."""
@@ -105,17 +87,6 @@ class TestChoosing:
         assert choose(same, "any")["mwp"].gamma == GAMMA
         assert choose(same, "any", PAPERS_GAMMAS)["mwp"].gamma == 0.5
 
-    def test_only_among_those_that_may_be(self):
-        best_between = [{"union": 1 if gamma == 0.3 else 2, "any": 1} for gamma in GAMMAS]
-        found = [{"phrases": [{"found": [{"method": "mwp", "hits": best_between}]}]}]
-        assert choose(found, "union")["mwp"].gamma == 0.3
-        assert choose(found, "union", PAPERS_GAMMAS)["mwp"].gamma in PAPERS_GAMMAS
-
-    def test_each_method_has_its_own(self):
-        found = [{"method": "mwp", "hits": hits(2, 1, 1, 1, 1)}, {"method": "grad", "hits": hits(2, 2, 2, 1, 2)}]
-        chosen = choose([{"phrases": [{"found": found}]}], "union")
-        assert {method: one.gamma for method, one in chosen.items()} == {"mwp": 0.5, "grad": 0.75}
-
 
 def record(**more):
     found = {"method": "mwp", "hits": {"union": None, "any": 2}, "scores": [2.0, 1.0]}
@@ -143,24 +114,6 @@ class TestRecords:
         with pytest.raises(DataError, match="nothing of grad"):
             mentions_of([record()], "grad", "union")
 
-    def test_words_and_seconds(self):
-        assert unknown_words([record(), record()]) == (2, {"zebra": 2})
-        assert spent([record(), record()]) == {"looking": 4.0, "scoring": 1.0}
-
-    def test_a_row(self):
-        table = GroundingTable({"mwp": [mention(0, 2), mention(1, 1, small=True)]}, ["animals", "no"])
-        row = table.row("mwp", ChosenGamma(0.5), model="net", layer="conv5")
-        told = row.to_dict()
-        assert (told["r1"], told["r5"], told["r1_small"], told["gamma"], told["layer"]) == (50, 100, 100, 0.5, "conv5")
-        assert (told["phrases"], told["phrases_small"], told["pointing"], told["pointing_interval"]) == (
-            2,
-            1,
-            None,
-            None,
-        )
-        assert told["r5_interval"] == [100, 100]
-        assert (row.groups, row.group_mean) == ({"animals": 100, "no": None}, 100)
-
     def test_nothing_small(self):
         told = GroundingTable({"mwp": [mention(0, 2)]}, []).row("mwp", ChosenGamma(None)).to_dict()
         assert [told[f"{name}_small"] for name in ("r1", "r5", "r10", "map_group", "map_phrase", "pointing")] == [
@@ -171,9 +124,3 @@ class TestRecords:
     def test_no_phrases(self):
         with pytest.raises(DataError, match="no phrases to count"):
             GroundingTable({"mwp": []}, [])
-
-    def test_leads(self):
-        ours, theirs = [mention(0, 1), mention(1, 1)], [mention(0, 1), mention(1, 2)]
-        (lead,) = GroundingTable({"mwp": ours, "CCA": theirs}, []).leads("net", "mwp")
-        assert lead.to_dict()["over"] == "CCA"
-        assert (lead.r1.value, lead.r1_small) == (50, None)

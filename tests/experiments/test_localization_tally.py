@@ -101,30 +101,6 @@ class TestTally:
         assert row.rules["paper"].curve[7] == 0.0
         assert row.max_box_acc == 100.0
 
-    def test_of_equals_the_first(self):
-        same = found(PLACES[0], 0.5)
-        (row,) = tally([record("a", [same]), record("b", [same])], "net", {"b"})
-        assert {result.threshold for result in row.rules.values()} == {0.0}
-        assert row.error == Share(0, 1)  # exactly a half fits
-
-    def test_plain_values(self):
-        fits, fails = (found(PLACES[0], value) for value in (0.6, 0.1))
-        records = [record("a", [fits]), record("b", [fits], [fails]), record("c", [fails])]
-        (row,) = tally(records, "net", {"b", "c"})
-        said = row.to_dict()
-        assert list(said) == (
-            "model method layer alpha error error_interval pairs rules max_box_acc max_box_acc_v2 empty".split()
-        )
-        assert (said["error"], said["pairs"], said["alpha"]) == (66.67, 3, 0.0)
-        low, high = Share(2, 3).interval
-        assert said["error_interval"] == [round(100 * low, 2), round(100 * high, 2)]
-        assert said["rules"]["any"] == {
-            "threshold": 0.0,
-            "error": 66.67,
-            "error_interval": said["error_interval"],
-        }
-        assert said["max_box_acc_v2"] == {"mean": 22.22, "0.3": 33.33, "0.5": 33.33, "0.7": 0.0}
-
     def test_refused(self):
         one = record("a", [found(PLACES[0], 0.5)])
         with pytest.raises(DataError, match="different methods or layers"):
@@ -169,39 +145,6 @@ class TestDifference:
         means.sort()
         assert (gap.low, gap.high) == pytest.approx((means[25], means[974]), abs=1.2)
 
-    def test_it_is_paired(self):
-        """On the same images one is as good or better: that is certain, though neither error is."""
-        names = [f"p{k}" for k in range(40)]
-        records = [record("held", [found(place, 0.6) for place in PLACES])]
-        for k, name in enumerate(names):
-            values = (0.9, 0.9, 0.1 if k < 10 else 0.9) if k % 2 else (0.1, 0.1, 0.1)
-            records.append(record(name, [found(place, value) for place, value in zip(PLACES, values, strict=True)]))
-        gap = difference(records, set(names), PLACES[0], PLACES[2])
-        (row, *_) = tally(records, "net", set(names))
-        low, high = row.error.interval
-        assert gap.value == pytest.approx(-100 * 5 / 40)
-        assert gap.high < 0
-        assert gap.high - gap.low < 100 * (high - low)
-        assert gap.p == pytest.approx(2 / 2**5)
-
-    def test_pictures_are_drawn_whole(self):
-        """Four pairs of one image tell no more than one: they are missed together or not at all."""
-        held = record("held", [found(place, 0.6) for place in PLACES])
-        luck = [(0.9, 0.9, 0.1), (0.1, 0.1, 0.9)] * 10
-        pairs = [[found(place, value) for place, value in zip(PLACES, values, strict=True)] for values in luck]
-        together = [held, *(record(f"p{k}", *[pair] * 4) for k, pair in enumerate(pairs))]
-        apart = [held, *(record(f"p{k}", pair) for k, pair in enumerate(pairs * 4))]
-        wide, narrow = (
-            difference(records, {one["image"] for one in records[1:]}, PLACES[0], PLACES[2])
-            for records in (together, apart)
-        )
-        assert wide.high - wide.low > 1.8 * (narrow.high - narrow.low)
-
-    def test_a_single_picture(self):
-        records = [record(name, [found(place, 0.6) for place in PLACES]) for name in "ab"]
-        gap = difference(records, {"b"}, PLACES[0], PLACES[2])
-        assert (gap.value, gap.low, gap.high, gap.p) == (0.0, 0.0, 0.0, 1.0)
-
 
 class TestHeldOut:
     def test_by_hand(self):
@@ -211,22 +154,6 @@ class TestHeldOut:
         assert held == set(ordered[:200])
         assert held == held_out(reversed(names), 0.2, seed=7)
         assert held != held_out(names, 0.2, seed=8)
-
-    @pytest.mark.parametrize(
-        ("pictures", "share", "count"),
-        [
-            (1000, 0.2, 200),
-            (10, 0.2, 2),
-            (3, 0.2, 1),
-            (2, 0.2, 1),
-            (2, 0.9, 1),
-            (7, 0.99, 6),
-            (9, 0.5, 4),
-            (11, 0.5, 6),
-        ],
-    )
-    def test_sizes(self, pictures, share, count):
-        assert len(held_out(map(str, range(pictures)), share)) == count
 
     def test_names_that_are_no_text(self):
         assert len(held_out(["a", "b\udcff", "c\ud800"], 0.5)) == 2

@@ -1,25 +1,20 @@
 """The Pointing Game on coloured squares: methods with known points, and a network with known maps."""
 
 import math
-import os
 from dataclasses import replace
-from itertools import islice
 from xml.etree import ElementTree
 
 import pytest
 import torch
-from annotated import SIDE, coco_content, make_voc, picture, scenes, voc_object, write_coco
+from annotated import SIDE, coco_content, picture, scenes, voc_object, write_coco
 from torch import nn
 
 import excite
 from excite.datasets import open_dataset
-from excite.errors import ConceptError, DataError, LayerError, MethodError
-from excite.experiments.base import chosen_methods
-from excite.experiments.pointing.report import write_tables
-from excite.experiments.pointing.run import AUTHORS, PointingGame, find_protocol
+from excite.errors import LayerError
+from excite.experiments.pointing.run import PointingGame, find_protocol
 from excite.methods import METHODS, Method
 from excite.metrics.boxes import box_distance
-from excite.vocabulary import Labels
 
 FINE, COARSE = "1", "2"
 
@@ -90,34 +85,6 @@ class TestPlaying:
             assert row.all.pairs == sum(map(len, hits.values()))
             assert row.all.value > 0
 
-    def test_known_points_by_hand(self, classifier, dataset, tmp_path, pointer):
-        """(1, 2) lies on squares whose corner is within (1, 2), and up to 4 pixels beside those a step away."""
-        game = PointingGame(classifier, dataset, [pointer("corner", (1, 2))], protocol=find_protocol("authors", 2))
-        _, (row,) = played(game, tmp_path)
-        pairs = [(colour, box) for _, squares in scenes(24) for colour, box in squares]
-        for colour in ("red", "green"):
-            mine = [box for name, box in pairs if name == colour]
-            hits = [math.hypot(max(box[0] - 1, 0), max(box[1] - 2, 0)) <= 2 for box in mine]
-            share = row.all.categories[colour]
-            assert (share.count, share.total) == (sum(hits), len(mine))
-            assert 0 < sum(hits) < len(mine)
-
-    def test_one_look_a_picture(self, classifier, dataset, tmp_path, looks):
-        """Whatever the number of categories, methods and layers."""
-        game = PointingGame(classifier, dataset, ["c-mwp", "mwp"], layers=[FINE, COARSE], limit=7)
-        looks.clear()
-        records = list(game.records(tmp_path))
-        assert sum(len(record["targets"]) for record in records) > 7
-        assert len(looks) == 7
-
-    def test_a_map_of_nothing_is_a_miss_and_counted(self, classifier, dataset, tmp_path, pointer):
-        _, (row,) = played(PointingGame(classifier, dataset, [pointer("none", None)]), tmp_path)
-        assert (row.all.value, row.empty) == (0.0, row.all.pairs)
-
-    def test_some_of_the_pictures(self, classifier, dataset, tmp_path):
-        game = PointingGame(classifier, dataset, ["mwp"], skip=3, limit=2)
-        assert [record["image"] for record in game.records(tmp_path)] == ["000003", "000004"]
-
     def test_maps_can_be_shown_again(self, classifier, dataset, tmp_path):
         game = PointingGame(classifier, dataset, ["c-mwp", "mwp"], layers=[FINE, COARSE], limit=1)
         (record,) = game.records(tmp_path)
@@ -130,32 +97,6 @@ class TestPlaying:
         assert [list(one.point()) for one in shown] == [found["point"] for found in target["maps"]]
         assert shown[0].image.size == (SIDE, SIDE)
         assert run.target("000000", "red").boxes == ((36, 36, 44, 44),)
-
-
-class TestCenter:
-    def test_against_a_count_by_hand(self, classifier, tmp_path):
-        """Objects of many sizes; the centre of an image with an even side lies between pixels."""
-        boxes = [(k, k % 5, k + 9 + k % 3, 30 + k % 9) for k in range(30)]
-        folder = make_voc(tmp_path / "voc", [(f"{k:02}", [("red", box)]) for k, box in enumerate(boxes)])
-        game = PointingGame(classifier, open_dataset(folder), ["center"], protocol=find_protocol("authors", 4))
-        _, (row,) = played(game, tmp_path)
-        middle = SIDE / 2
-        share = row.all.categories["red"]
-        counts = {
-            sum(
-                math.hypot(max(box[0] - x, x - box[2] + 1, 0), max(box[1] - y, y - box[3] + 1, 0)) <= 4 for box in boxes
-            )
-            for x in (middle - 1, middle)
-            for y in (middle - 1, middle)
-        }
-        assert share.count in counts
-        assert 0 < share.count < share.total == 30
-
-    def test_points_at_the_middle(self, classifier, dataset, tmp_path):
-        (record,) = PointingGame(classifier, dataset, ["center"], limit=1).records(tmp_path)
-        x, y = record["targets"][0]["maps"][0]["point"]
-        assert abs(x - SIDE / 2) <= 1
-        assert abs(y - SIDE / 2) <= 1
 
 
 class TestWhichPairs:
@@ -201,24 +142,6 @@ class TestWhichPairs:
         assert row.difficult.pairs == 1
         assert game.run(records).about["left_out"]["no_difficult_pairs"] == ["green"]
 
-    def test_another_list_is_another_question(self, classifier, dataset, tmp_path):
-        lists = [None, frozenset(), frozenset({("000000", "red")})]
-        keys = [
-            record["key"]
-            for listed in lists
-            for record in PointingGame(classifier, dataset, ["mwp"], limit=1, difficult=listed).records(tmp_path)
-        ]
-        assert len(set(keys)) == 3
-
-    def test_what_was_left_out_is_told(self, classifier, tmp_path):
-        folder = make_voc(tmp_path / "voc", [*scenes(4), ("blue", [("blue", (0, 0, 9, 9))])])
-        annotate(folder, "000001", voc_object("red", (0, 0, 8, 8), 1), voc_object("grey", (0, 0, 4, 4)))
-        game = PointingGame(classifier, open_dataset(folder), ["mwp"])
-        about = game.run(list(game.records(tmp_path))).about
-        assert about["left_out"]["unknown"] == {"grey": 1, "blue": 1}
-        assert (about["left_out"]["difficult"], about["left_out"]["empty"]) == (1, 2)
-        assert about["left_out"]["no_pairs"] == []
-
     def test_categories_without_instances(self, classifier, tmp_path):
         """They are named, and no part of any mean."""
         content = coco_content([("1", [("red", (0, 0, 9, 9))])], ["red", "green", "blue"])
@@ -255,12 +178,6 @@ class TestMasks:
 
 
 class TestPlaces:
-    def test_each_where_it_should_be(self, classifier, dataset):
-        game = PointingGame(classifier, dataset, ["c-mwp", "center"])
-        assert game.places.layers["c-mwp"] == (FINE,)
-        assert len(game.places.layers["center"]) == 1
-        assert game.places.unreadable == {}
-
     def test_named_layers_are_rows(self, classifier, dataset, tmp_path):
         game = PointingGame(classifier, dataset, ["mwp", "center"], layers=[COARSE, FINE, COARSE], limit=2)
         _, rows = played(game, tmp_path)
@@ -288,10 +205,6 @@ class TestPlaces:
         assert list(game.places.layers) == ["mwp"]
         with pytest.raises(LayerError, match="not on this network"):
             PointingGame(classifier, dataset, ["alien"])
-
-    def test_a_layer_that_is_not_there(self, classifier, dataset):
-        with pytest.raises(LayerError, match="no layer '9'"):
-            PointingGame(classifier, dataset, ["mwp", "c-mwp"], layers=[FINE, "9"])
 
     def test_whole_picture_or_each_place(self, classifier, dataset):
         assert PointingGame(classifier, dataset, ["mwp"]).about()["output"] == "the whole image"
@@ -324,108 +237,6 @@ class TestProtocols:
             points[name] = record["targets"][0]["maps"][0]["point"]
         assert points["torchray"][0] == 18  # beside the middle of the higher column, on the side of the other
         assert 19 < points["authors"][0] < 24
-
-    def test_refused(self, dataset):
-        with pytest.raises(DataError, match=r"no protocol 'torchry' .*torchray"):
-            find_protocol("torchry")
-        with pytest.raises(DataError, match="nothing is a hit by 'torchray'"):
-            find_protocol("torchray", 0).tolerance_on(dataset)
-        assert AUTHORS.tolerance_on(dataset) == 15
-        assert find_protocol("authors", 0).tolerance_on(dataset) == 0
-
-
-class TestBroken:
-    def test_named_and_the_rest_is_complete(self, classifier, dataset, tmp_path):
-        whole, _ = played(PointingGame(classifier, dataset, ["mwp"]), tmp_path / "whole")
-        (dataset.folder / "JPEGImages/000001.jpg").write_text("no image")
-        (dataset.folder / "JPEGImages/000002.jpg").unlink()
-        (dataset.folder / "Annotations/000004.xml").write_text("<annotation><object></annotation>")
-        annotate(
-            dataset.folder,
-            "000005",
-            "<size><width>20</width><height>30</height></size>",
-            voc_object("red", (0, 0, 9, 9)),
-        )
-        game = PointingGame(classifier, dataset, ["mwp"])
-        records, (row,) = played(game, tmp_path / "broken")
-        lost = {"000001", "000002", "000004", "000005"}
-        assert records == [record for record in whole if record["image"] not in lost]
-        assert row.all.pairs == sum(len(record["targets"]) for record in records)
-        assert [sum(name in failure for failure in game.failures) for name in sorted(lost)] == [1, 1, 1, 1]
-        assert len(game.failures) == 4
-
-    def test_all_unreadable(self, classifier, dataset, tmp_path):
-        for path in (dataset.folder / "JPEGImages").iterdir():
-            path.write_text("no image")
-        with pytest.raises(DataError, match=r"none of the 24 images could be read; the first: .*000000"):
-            played(PointingGame(classifier, dataset, ["mwp"]), tmp_path)
-
-    def test_refused_before_any_work(self, classifier, dataset):
-        with pytest.raises(MethodError, match="no method 'mpw'"):
-            PointingGame(classifier, dataset, ["mpw"])
-        with pytest.raises(DataError, match="leave no images"):
-            PointingGame(classifier, dataset, ["mwp"], limit=0)
-        with pytest.raises(ConceptError, match="no word for any category"):
-            PointingGame(replace(classifier, labels=Labels(["cat", "dog"])), dataset, ["mwp"])
-
-    def test_methods_as_typed(self):
-        assert chosen_methods("c-mwp, mwp") == ["c-mwp", "mwp"]
-        assert chosen_methods("all") == list(METHODS)
-        with pytest.raises(MethodError, match="no method ''"):
-            chosen_methods("mwp,")
-
-
-class TestResuming:
-    def test_goes_on_where_it_was(self, classifier, dataset, tmp_path, looks):
-        whole, rows = played(PointingGame(classifier, dataset, ["c-mwp", "mwp"]), tmp_path / "whole")
-        first = PointingGame(classifier, dataset, ["c-mwp", "mwp"]).records(tmp_path / "stopped")
-        list(islice(first, 5))
-        first.close()
-        store = tmp_path / "stopped/records.jsonl"
-        with store.open("r+") as file:
-            file.truncate(store.stat().st_size - 40)  # killed while writing: the fifth line is cut off
-        game = PointingGame(classifier, dataset, ["c-mwp", "mwp"])
-        looks.clear()
-        assert played(game, tmp_path / "stopped") == (whole, rows)
-        assert len(looks) == len(dataset) - 4
-
-    def test_the_tolerance_needs_no_second_look(self, classifier, dataset, tmp_path, looks):
-        list(PointingGame(classifier, dataset, ["mwp"]).records(tmp_path))
-        game = PointingGame(classifier, dataset, ["mwp"], protocol=find_protocol("authors", 48))
-        looks.clear()
-        _, (row,) = played(game, tmp_path)
-        assert (row.all.value, looks) == (100.0, [])
-
-    @pytest.mark.parametrize("change", ["weights", "layers", "methods", "protocol", "picture", "annotation", "outputs"])
-    def test_what_has_changed_is_done_again(self, classifier, dataset, tmp_path, change):
-        keys = {record["key"] for record in PointingGame(classifier, dataset, ["mwp"], limit=2).records(tmp_path)}
-        options = {"methods": ["mwp"]}
-        if change == "weights":
-            classifier.module[5].bias.data[0] += 1
-        elif change == "layers":
-            options["layers"] = [COARSE]
-        elif change == "methods":
-            options["methods"] = ["mwp", "c-mwp"]
-        elif change == "protocol":
-            options["protocol"] = find_protocol("torchray")
-        elif change == "outputs":
-            classifier = replace(classifier, multilabel=True)
-        for name in ("000000", "000001"):
-            if change == "picture":
-                os.utime(dataset.folder / f"JPEGImages/{name}.jpg", (1, 1))
-            elif change == "annotation":  # another object makes no other pair, but may make it difficult
-                annotate(dataset.folder, name, voc_object("red", (0, 0, 9, 9)), voc_object("blue", (0, 0, 9, 9)))
-        again = {record["key"] for record in PointingGame(classifier, dataset, limit=2, **options).records(tmp_path)}
-        assert not keys & again
-
-    @pytest.mark.usefixtures("quick_workers")
-    def test_several_workers_give_the_same_bytes(self, classifier, dataset, tmp_path):
-        for workers in (1, 2):
-            game = PointingGame(classifier, dataset, ["c-mwp", "mwp"], limit=6)
-            run = game.run(list(game.records(tmp_path / f"{workers}", workers=workers)))
-            write_tables([run], tmp_path / f"{workers}")
-        for name in ("records.jsonl", "rows.json", "rows.csv", "categories.csv", "table.md"):
-            assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
 def test_the_centre_of_photographs(shared_data, tmp_path):

@@ -75,21 +75,6 @@ class TestTally:
             maps = [found["maps"][PLACES.index(place)] for one in records for found in one["targets"]]
             assert row.empty == sum(found["point"] is None for found in maps) > 0
 
-    def test_the_mean_is_over_categories_not_over_pairs(self):
-        cats = [record(target("cat", 0, 0, 0)) for _ in range(9)]
-        rows = tally([*cats, record(target("dog", 99, 99, 99))], "net", 15)
-        assert rows[0].all.value == 50.0
-
-    def test_a_category_without_a_difficult_pair_is_no_part_of_that_mean(self):
-        records = [
-            record(target("cat", 0, 0, 0, difficult=True), target("sofa", 99, 99, 99)),
-            record(target("dog", 99, 99, 99, difficult=True), target("sofa", 0, 0, 0)),
-        ]
-        (row, *_) = tally(records, "net", 15)
-        assert (row.all.value, row.difficult.value) == (50.0, 50.0)
-        assert list(row.difficult.categories) == ["cat", "dog"]
-        assert (row.all.pairs, row.difficult.pairs) == (4, 2)
-
     def test_nothing_is_difficult(self):
         (row, *_) = tally([record(target("cat", 0, 0, 0))], "net", 15)
         assert row.difficult is None
@@ -102,21 +87,9 @@ class TestTally:
         (row, *_) = tally(records, "net", 15, inclusive=inclusive)
         assert (row.all.categories["cat"].count, row.all.categories["cat"].total, row.empty) == (hits, 4, 1)
 
-    def test_plain_values(self):
-        records = [record(target("cat", 0, 0, 0, difficult=True)), *(record(target("cat", 9, 9, 9)) for _ in range(2))]
-        said = tally(records, "net", 5)[0].to_dict()
-        assert list(said) == (
-            "model method layer all difficult pairs difficult_pairs all_interval difficult_interval empty".split()
-        )
-        assert (said["all"], said["difficult"], said["pairs"], said["difficult_pairs"]) == (33.33, 100.0, 3, 1)
-        assert said["all_interval"] == [0.0, 100.0]
-
     def test_records_of_two_games(self):
         with pytest.raises(DataError, match="different methods or layers"):
             tally([record(target("cat", 0, 0, 0)), record(target("cat", 0, places=PLACES[:1]))], "net", 15)
-
-    def test_nothing_played(self):
-        assert tally([], "net", 15) == []
 
 
 class TestIntervals:
@@ -128,31 +101,6 @@ class TestIntervals:
         assert {len(one) for one in counts} >= {4, 5}
         asked, hit = tables(records, PLACES[0], 15)
         assert 100 * resampled_means(asked, [hit], CHUNK)[0] == pytest.approx([mean(one) for one in counts])
-
-    def test_95_of_100_lie_within(self):
-        records = list(game(7))
-        asked, hit = tables(records, PLACES[0], 15)
-        means = sorted(100 * resampled_means(asked, [hit])[0])
-        score = tally(records, "net", 15)[0].all
-        assert (score.low, score.high) == pytest.approx((means[50], means[1949]), abs=1)
-
-    def test_the_same_each_time(self):
-        records = list(game(30))
-        assert tally(records, "net", 15) == tally(records, "net", 15)
-
-    def test_more_pictures_are_surer(self):
-        few, many = (tally(list(game(count)), "net", 15)[0].all for count in (20, 500))
-        assert few.high - few.low > 2 * (many.high - many.low)
-
-    def test_pictures_are_drawn_whole(self):
-        """Four pairs of one image tell no more than one: they are hit together or not at all."""
-        names = ["bird", "cat", "cow", "dog"]
-        luck = [0, 99] * 10
-        together = [record(*(target(name, far, far, far) for name in names)) for far in luck]
-        apart = [record(target(name, far, far, far)) for name in names for far in luck]
-        wide, narrow = (tally(records, "net", 15)[0].all for records in (together, apart))
-        assert wide.value == narrow.value == 50.0
-        assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 
 
 def tables(records, place, tolerance):

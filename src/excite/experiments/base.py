@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from excite import __version__
 from excite.errors import ConceptError, DataError, ModelError
 from excite.experiments.readable_layers import ReadableLayers, all_maps
 from excite.images import file_state, read_image
 from excite.jobs import Executor, open_results
 from excite.jobs.loop import answered
 from excite.methods import METHODS, find_method
+from excite.models.classifier import identity
 from excite.vocabulary.labels import listed
 
 if TYPE_CHECKING:
@@ -72,6 +75,31 @@ def selected(names: Sequence[str], skip: int, limit: int | None) -> Sequence[str
     return names[skip:] if limit is None else names[skip : skip + limit]
 
 
+@dataclass(frozen=True, eq=False)
+class Measurement(ABC):
+    """Computes the record of an image; a subclass adds what else the record depends on."""
+
+    classifier: Classifier
+    layers: Mapping[str, tuple[str, ...]]  # for each method, by name, the layers at which it is read
+    question: str = field(init=False)  # all that records depend on besides the image, as text
+
+    def __post_init__(self) -> None:
+        facts = [*self.facts(), __version__, identity(self.classifier)]
+        object.__setattr__(self, "question", json.dumps(facts))
+
+    @abstractmethod
+    def facts(self) -> Sequence[Any]:
+        """What records depend on, as plain values, besides the image, the classifier and the version."""
+
+    @abstractmethod
+    def __call__(self, task: Any) -> dict[str, Any]:
+        """The record of an image."""
+
+    def key(self, task: Any) -> str:
+        """A digest of the image, its annotation and the question."""
+        return str(task.key(self.question))
+
+
 def image_records(
     work: Work[Any],
     tasks: Sequence[Any],
@@ -95,13 +123,17 @@ def image_records(
     """
     executor = Executor.of(workers)
     store = open_results(path, fields, parquet=executor.is_cluster)
-    return _closed(answered(work, tasks, store, workers=executor, failures=failures, writes=writes))
-
-
-def _closed(pairs: Any) -> Iterator[Entry]:
+    pairs = answered(work, tasks, store, workers=executor, failures=failures, writes=writes)
     with closing(pairs):  # otherwise, after an error of the caller, workers would go on with the rest
         for _, entry in pairs:
             yield entry
+
+
+def check_some_were_read(records: object, asked: int, failures: Sequence[str], why: str = "") -> None:
+    """Raise a `DataError` if no image could be read."""
+    if not records:
+        first = f"; the first: {failures[0]}" if failures else ""
+        raise DataError(f"none of the {asked} images {why}could be read{first}")
 
 
 class Experiment:
@@ -116,9 +148,8 @@ class Experiment:
     Attributes:
         tasks: the images with at least one query.
         concepts: the classifier's concept for each category that occurred; None where it has no word.
-        unknown: categories for which the classifier has no word, with the number of targets left out.
-        difficult: number of targets left out because all their objects are flagged as difficult.
-        empty: number of images without a query.
+        unknown, difficult, empty: targets left out because the classifier has no word, because all their objects are
+            flagged as difficult, and images without a query.
         failures: a line for each unreadable image or annotation.
 
     Raises:
@@ -151,11 +182,6 @@ class Experiment:
             "left_out": {"unknown": dict(self.unknown), "difficult": self.difficult, "empty": self.empty},
             "failures": self.failures,
         }
-
-    def check_some_were_read(self, records: object) -> None:
-        """Raise a `DataError` if no image could be read."""
-        if not records and self.failures:
-            raise DataError(f"none of the {len(self.names)} images could be read; the first: {self.failures[0]}")
 
     def _tasks(self) -> Iterator[ImageTask]:
         for name in self.names:
@@ -198,13 +224,10 @@ class Comparison(Experiment):
     """Applies several methods to the same objects of annotated images.
 
     Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        dataset: from `excite.datasets.open_dataset`.
+        classifier, dataset, skip, limit: as for an `Experiment`.
         methods: names from `excite.METHODS`.
         layers: layers at which to read all methods, where possible; None for each method's own layer.
         known: without named layers, read methods that may be read anywhere at all of these.
-        skip: number of images to leave out first.
-        limit: number of images to use at most; None for all.
 
     Attributes:
         places: the readable layers of each method, and why some cannot be read.
@@ -245,53 +268,37 @@ class Comparison(Experiment):
 
     def show(self, image: str, category: str) -> list[AttentionMap]:
         """The maps of an image and a category, computed again in the order of the record, for drawing."""
-        picture = read_image(self._task(image).sample.path)
-        concept = self._query(image, category).concept
-        return [found for _, found in all_maps(self.classifier, picture, [concept], self.places.layers)]
+        sample, query = self._asked(image, category)
+        maps = all_maps(self.classifier, read_image(sample.path), [query.concept], self.places.layers)
+        return [found for _, found in maps]
 
     def target(self, image: str, category: str) -> Target:
         """The annotated objects of a category in an image."""
-        return self._query(image, category).target
+        return self._asked(image, category)[1].target
 
-    def _task(self, image: str) -> ImageTask:
-        return next(task for task in self.tasks if task.name == image)
-
-    def _query(self, image: str, category: str) -> Query:
-        return next(query for query in self._task(image).queries if query.target.concept == category)
+    def _asked(self, image: str, category: str) -> tuple[Sample, Query]:
+        task = next(task for task in self.tasks if task.name == image)
+        return task.sample, next(query for query in task.queries if query.target.concept == category)
 
 
 @dataclass(frozen=True)
 class ExperimentRun:
-    """The results of one network, with all that tables and figures need.
-
-    Attributes:
-        classifier_name: the network's name.
-        rows: of the table.
-        records: one for each image.
-        dataset_name: the format of the data.
-        split: the part of the data.
-        about: what was measured and what was left out, as plain values for JSON.
-        show: computes the maps of an example again, for drawing.
-    """
+    """The results of one network, with all that tables and figures need."""
 
     classifier_name: str
-    rows: Sequence[Any]
-    records: Sequence[Entry]
-    dataset_name: str
-    split: str
-    about: Mapping[str, Any]
-    show: Callable[..., Any]
+    rows: Sequence[Any]  # of the table
+    records: Sequence[Entry]  # one for each image
+    dataset_name: str  # the format of the data
+    split: str  # the part of the data
+    about: Mapping[str, Any]  # what was measured and what was left out, as plain values for JSON
+    show: Callable[..., Any]  # computes the maps of an example again, for drawing
 
 
 @dataclass(frozen=True)
 class ComparisonRun(ExperimentRun):
-    """The run of a `Comparison`.
+    """The run of a `Comparison`."""
 
-    Attributes:
-        target: the annotated objects of an image's name and a category.
-    """
-
-    target: Callable[[str, str], Target]
+    target: Callable[[str, str], Target]  # the annotated objects of an image's name and a category
 
 
 def method_layer(found: Entry) -> MethodLayer:
@@ -352,11 +359,6 @@ def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str
     """The images to choose thresholds on: a pseudo-random share, ordered by a hash of name and seed.
 
     Reporting on the same images would be biased: the best of many is partly the luckiest.
-
-    Args:
-        names: of all images.
-        share: of them; at least one image is held out, and one is not.
-        seed: of the draw.
 
     Raises:
         DataError: there are not two images, or the share is not between 0 and 1.

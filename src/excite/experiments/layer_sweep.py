@@ -7,23 +7,27 @@ Method, layer and alpha are chosen on one half of the images; all figures are ab
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from PIL import Image
 
-from excite import __version__
 from excite.errors import DataError
-from excite.experiments.base import Experiment, MethodLayer, image_records, maps_by_method
-from excite.experiments.readable_layers import maps_of, open_session
+from excite.experiments.base import (
+    Experiment,
+    Measurement,
+    MethodLayer,
+    check_some_were_read,
+    image_records,
+    maps_by_method,
+)
+from excite.experiments.readable_layers import all_maps, maps_of, open_session
 from excite.experiments.report import figures
 from excite.images import read_image
 from excite.methods import find_method
 from excite.metrics.boxes import ALPHAS, MATCH, box_distance, box_iou, boxes_above
 from excite.metrics.statistics import Share, paired_test
-from excite.models.classifier import identity
 from excite.models.layers import candidate_layers
 from excite.readouts.overlay import upsample
 
@@ -49,64 +53,39 @@ NO_BOXES = "boxes are measured where each image has one main object, as in Image
 
 @dataclass(frozen=True)
 class LayerRow:
-    """The scores of one method at one layer, on the images that no choice was made on.
-
-    Attributes:
-        method: its name.
-        layer: its name.
-        size: height and width of the map of a square image.
-        pointing: the share of targets that the maximum hits.
-        box_error: the share of boxes with an IoU below a half; None where no boxes were measured.
-        alpha: the threshold of those boxes.
-        mass: the mean share of the signal that arrives.
-        standing: "recommended"; "tied" if not significantly different from it; "better" or "worse" otherwise.
-    """
+    """The scores of one method at one layer, on the images that no choice was made on."""
 
     method: str
     layer: str
-    size: tuple[int, int]
-    pointing: Share
-    box_error: Share | None
-    alpha: float | None
-    mass: float
-    standing: str
+    size: tuple[int, int]  # height and width of the map of a square image
+    pointing: Share  # the share of targets that the maximum hits
+    box_error: Share | None  # the share of boxes with an IoU below a half; None where no boxes were measured
+    alpha: float | None  # the threshold of those boxes
+    mass: float  # the mean share of the signal that arrives
+    standing: str  # "recommended"; "tied" if not significantly different from it; "better" or "worse" otherwise
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "method": self.method,
-            "layer": self.layer,
-            "size": list(self.size),
-            "pointing": _plain(self.pointing),
-            "box_error": None if self.box_error is None else _plain(self.box_error),
-            "alpha": self.alpha,
-            "mass": self.mass,
-            "standing": self.standing,
-        }
+        shares = {name: _plain(getattr(self, name)) for name in ("pointing", "box_error")}
+        return vars(self) | {"size": list(self.size)} | shares
 
 
-def _plain(share: Share) -> dict[str, float]:
+def _plain(share: Share | None) -> dict[str, float] | None:
+    if share is None:
+        return None
     low, high = share.interval
     return {"value": share.value, "low": low, "high": high, "count": share.count, "total": share.total}
 
 
 @dataclass(frozen=True)
 class LayerReport:
-    """The rows of the table, and which of them is recommended.
+    """The rows of the table, and which of them is recommended."""
 
-    Attributes:
-        rows: for each method its layers, from the image up.
-        by: the measure of the choice.
-        tolerance: the largest distance in pixels of a hit.
-        chosen_on: number of targets the choice was made on; the rows are about the others.
-        best: for each method the best layer where the choice was made.
-    """
-
-    rows: tuple[LayerRow, ...]
-    by: By
-    tolerance: float
-    chosen_on: int
-    best: Mapping[str, str]
+    rows: tuple[LayerRow, ...]  # for each method its layers, from the image up
+    by: By  # the measure of the choice
+    tolerance: float  # the largest distance in pixels of a hit
+    chosen_on: int  # number of targets the choice was made on; the rows are about the others
+    best: Mapping[str, str]  # for each method the best layer where the choice was made
 
     @property
     def recommended(self) -> LayerRow:
@@ -170,13 +149,6 @@ def report(
 
     The halves depend on the images' names and the seed only. A score on the images of the choice would be biased: the
     best of many is partly the luckiest.
-
-    Args:
-        records: from `LayerSweep.records`.
-        layers: the sizes of their maps, as in `LayerSweep.layers`.
-        tolerance: the largest distance in pixels of a hit.
-        by: "pointing", or "box" for data with one main object an image.
-        seed: of the halves.
 
     Raises:
         DataError: there are too few images, or boxes were not measured.
@@ -263,36 +235,21 @@ def _standing(one: Sequence[bool], chosen: Sequence[bool]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class LayerMeasurement:
+class LayerMeasurement(Measurement):
     """Computes the record of an image: all its targets, at all layers, by all methods, from shared forward passes."""
 
-    classifier: Classifier
-    layers: tuple[str, ...]
-    methods: tuple[str, ...]
-    with_boxes: bool
-    question: str = field(init=False)
+    with_boxes: bool  # whether boxes are measured too
 
-    def __post_init__(self) -> None:
-        facts = [self.layers, self.methods, self.with_boxes, ALPHAS, __version__, identity(self.classifier)]
-        object.__setattr__(self, "question", json.dumps(facts))
-
-    def key(self, task: ImageTask) -> str:
-        """A digest of the image, its annotation, the question and the version."""
-        return task.key(self.question)
+    def facts(self) -> list[Any]:
+        """The layers and methods, and the thresholds of boxes."""
+        return [next(iter(self.layers.values())), list(self.layers), self.with_boxes, ALPHAS]
 
     def __call__(self, task: ImageTask) -> dict[str, Any]:
         """The record of an image."""
-        picture = read_image(task.sample.path)
-        methods = [find_method(name) for name in self.methods]
-        session = open_session(self.classifier, picture, methods, self.layers)
-        targets: list[dict[str, Any]] = [{"concept": query.concept.name, "maps": []} for query in task.queries]
-        concepts = [query.concept for query in task.queries]
-        for method in methods:
-            for k, found in enumerate(
-                maps_of(session, method, concepts, picture)
-            ):  # the layers of one concept together
-                target = k // len(self.layers)
-                targets[target]["maps"].append(self._facts(found, task.queries[target].target.boxes))
+        picture, concepts = read_image(task.sample.path), [query.concept for query in task.queries]
+        targets: list[dict[str, Any]] = [{"concept": concept.name, "maps": []} for concept in concepts]
+        for k, found in all_maps(self.classifier, picture, concepts, self.layers):
+            targets[k]["maps"].append(self._facts(found, task.queries[k].target.boxes))
         return {"image": task.name, "targets": targets}
 
     def _facts(self, found: AttentionMap, truth: Sequence[Box]) -> dict[str, Any]:
@@ -314,12 +271,9 @@ class LayerSweep(Experiment):
     """Measures layers and methods of a classifier on annotated images.
 
     Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        dataset: from `excite.datasets.open_dataset`.
+        classifier, dataset, skip, limit: as for an `Experiment`.
         layers: the layers to try; None for the ends of its blocks.
         methods: names from `excite.METHODS`.
-        skip: number of images to leave out first.
-        limit: number of images to use at most; None for all.
 
     Attributes:
         layers: for each layer the height and width of the map of a square image.
@@ -346,7 +300,9 @@ class LayerSweep(Experiment):
 
     def records(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """The record of each image, kept in ``records.jsonl``; see `excite.experiments.base.image_records`."""
-        work = LayerMeasurement(self.classifier, tuple(self.layers), self.methods, self.dataset.one_main_object)
+        work = LayerMeasurement(
+            self.classifier, dict.fromkeys(self.methods, tuple(self.layers)), self.dataset.one_main_object
+        )
         path, fields = out / "records.jsonl", ("image", "targets")
         return image_records(work, self.tasks, path, fields, workers=workers, failures=self.failures)
 
@@ -354,7 +310,7 @@ class LayerSweep(Experiment):
         self, records: Sequence[Entry], *, by: str = "pointing", tolerance: float | None = None, seed: int = 0
     ) -> LayerReport:
         """The report on the records; see `report`. The tolerance is the data set's own when None."""
-        self.check_some_were_read(records)
+        check_some_were_read(records, len(self.names), self.failures)
         near = self.dataset.tolerance if tolerance is None else tolerance
         return report(records, self.layers, tolerance=near, by=checked_measure(by, self.dataset), seed=seed)
 
@@ -384,7 +340,7 @@ def checked_measure(by: str, dataset: Dataset) -> By:
 def layer_figure(report: LayerReport, title: str, path: Path) -> Path:
     """Draw the measure of each layer with 95 % intervals, a line for each method; the recommended one is marked."""
     layers = {row.layer: f"{row.layer}\n{row.size[0]}x{row.size[1]}" for row in report.rows}
-    names, methods = list(layers), list(dict.fromkeys(row.method for row in report.rows))
+    names, methods = list(layers), list(report.best)
     figure = figures.new_figure(max(5.5, 0.85 * len(layers) + 1.5), 4.4)
     axes = figure.add_subplot()
     ends = []
@@ -392,15 +348,12 @@ def layer_figure(report: LayerReport, title: str, path: Path) -> Path:
         rows = [row for row in report.rows if row.method == method]
         offset = 0.14 * (k - (len(methods) - 1) / 2)  # so that intervals do not overlap
         xs, values = [names.index(row.layer) + offset for row in rows], [report.measure(row).percent for row in rows]
-        colour, marker = figures.LOOKS[k % len(figures.LOOKS)]
-        style = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "elinewidth": 1.2, "zorder": 2}
-        heights, bars = [value.value for value in values], figures.error_bars(values)
-        axes.errorbar(xs, heights, yerr=bars, label=method, capsize=2.5, **style)
+        figures.line(axes, xs, values, method, k)
         if report.recommended in rows:
             at = rows.index(report.recommended)
             ring = {"s": 190, "facecolors": "none", "edgecolors": figures.INK, "linewidths": 1.8, "zorder": 3}
             named = figures.label_of(f"recommended: {rows[at].layer}, {method}")
-            axes.scatter([xs[at]], [heights[at]], label=named, **ring)
+            axes.scatter([xs[at]], [values[at].value], label=named, **ring)
         ends += [end for value in values for end in (value.low, value.high)]
     figures.name_layers(axes, list(layers.values()), long=LONG_NAME)
     measure = "targets hit [%]" if report.by == "pointing" else "boxes that miss the object [%]"

@@ -45,14 +45,7 @@ def maps_of(session: Session, method: Method, concepts: Sequence[Cue], image: Im
 def all_maps(
     classifier: Classifier, image: Image.Image, concepts: Sequence[Concept], layers: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[int, AttentionMap]]:
-    """All maps, each with the number of its concept; those of one concept in the order of methods and layers.
-
-    Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        image: before preprocessing.
-        concepts: to be mapped.
-        layers: for each method, by name, the layers at which it is read.
-    """
+    """All maps, each with the number of its concept; those of one concept in the order of methods and layers."""
     methods = {find_method(name): named for name, named in layers.items()}
     session = open_session(classifier, image, list(methods), methods)
     for method, named in methods.items():

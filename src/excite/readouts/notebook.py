@@ -1,8 +1,4 @@
-"""HTML of a map or grounding for notebooks: an image and a table, as one self-contained text.
-
-A notebook may be light or dark, narrow or wide: the HTML sets no colours, and the table moves below the image where
-there is no room beside it.
-"""
+"""HTML of a map or grounding for notebooks: an image and a table, as one self-contained text."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite.io.text import for_html
+from excite.io.templates import templates_of
 from excite.readouts.figure import percent
 from excite.readouts.overlay import overlay
 
@@ -48,15 +44,6 @@ SMALLEST, LARGEST = 240, 480  # the longer side of a map in pixels
 QUALITY = 85  # of the JPEG
 DARK_SHEET, LIGHT_SHEET = (16, 16, 24), (255, 255, 255)  # the background of a map without an image, and of a signed one
 OPACITY, OPACITY_ON_SHEET = 0.6, 1.0
-
-BESIDE = "display: flex; flex-wrap: wrap; gap: 0.75em 1.5em; align-items: flex-start; margin: 0.5em 0;"
-PICTURE = "display: block; max-width: 100%; height: auto; margin: 0;"
-# The table has a class, because documentation sites restyle tables without one.
-TABLE = "display: table; width: auto; margin: 0; border: none; border-collapse: collapse; background: none;"
-ROW = "background: none; border: none;"
-CELL = "padding: 0.2em 0; border: none; text-align: left; vertical-align: baseline; white-space: normal;"
-NAME = f"{CELL} padding-right: 1.2em; font-weight: normal; opacity: 0.75;"
-VALUE = f"{CELL} max-width: 18em; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;"
 
 
 def map_html(told: Mapping[str, Any], values: Tensor, image: Image.Image | None, image_size: tuple[int, int]) -> str:
@@ -110,17 +97,10 @@ def shown_html(picture: Image.Image | None, alt: str, rows: Iterable[tuple[str, 
         >>> shown_html(None, "", [("phrase", "a < b")]).count("a &lt; b")
         1
     """
-    cells = "".join(
-        f'<tr style="{ROW}"><th scope="row" style="{NAME}">{for_html(name)}</th>'
-        f'<td style="{VALUE}">{for_html(value)}</td></tr>'
-        for name, value in rows
-    )
-    image = ""
-    if picture is not None:
-        source = data_address("image/jpeg", jpeg(picture, QUALITY))
-        size = f'width="{picture.width}" height="{picture.height}"'
-        image = f'<img alt="{for_html(alt)}" {size} style="{PICTURE}" src="{source}">'
-    return f'<div style="{BESIDE}">{image}<table class="excite" style="{TABLE}"><tbody>{cells}</tbody></table></div>'
+    source = "" if picture is None else data_address("image/jpeg", jpeg(picture, QUALITY))
+    size = (0, 0) if picture is None else picture.size
+    template = templates_of("excite.readouts").get_template("notebook.html")
+    return template.render(source=source, size=size, alt=alt, rows=rows).strip()
 
 
 def _alt(told: Mapping[str, Any], image_size: tuple[int, int]) -> str:

@@ -121,7 +121,7 @@ def command(
     from excite.datasets.phrase_formats import open_phrases
     from excite.experiments.base import checked_share, chosen_methods, failures_of
     from excite.experiments.grounding.measure import checked_truth
-    from excite.experiments.grounding.report import answer, shares_of_time, write_tables
+    from excite.experiments.grounding.report import answer, shares_of_time, write, write_tables
     from excite.experiments.grounding.run import Grounding
     from excite.experiments.report.figures import check_plots
     from excite.grounding.phrase_maps import SIDE
@@ -160,8 +160,6 @@ def command(
         runs.append(grounding.run(chosen, list(asked), others))
     written = write_tables(runs, out)
     if with_page:
-        from excite.experiments.grounding.page import write
-
         written.append(write(out, runs, command=shlex.join(["excite", *context.obj])))
     if as_json:
         say_json({**answer(runs), "seconds": shares_of_time(runs)})

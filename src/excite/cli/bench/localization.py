@@ -80,7 +80,7 @@ def command(
     """
     from excite.datasets import open_dataset
     from excite.experiments.base import checked_share, chosen_methods, failures_of
-    from excite.experiments.localization.report import answer, write_tables
+    from excite.experiments.localization.report import answer, write, write_tables
     from excite.experiments.localization.run import Localization
     from excite.experiments.report.figures import check_plots
 
@@ -106,8 +106,6 @@ def command(
         runs.append(localization.run(list(progress(localization.records(out, executor), len(localization.tasks)))))
     written = write_tables(runs, out)
     if with_page:
-        from excite.experiments.localization.page import write
-
         written.append(write(out, runs, command=shlex.join(["excite", *context.obj])))
     if as_json:
         say_json(answer(runs))

@@ -86,7 +86,7 @@ def command(
     from excite.datasets import open_dataset
     from excite.datasets.difficult import read_difficult_list
     from excite.experiments.base import chosen_methods, failures_of
-    from excite.experiments.pointing.report import answer, write_tables
+    from excite.experiments.pointing.report import answer, write, write_tables
     from excite.experiments.pointing.run import PointingGame, find_protocol
     from excite.experiments.report.figures import check_plots
 
@@ -105,11 +105,7 @@ def command(
         runs.append(game.run(list(progress(game.records(out, executor), len(game.tasks)))))
     written = write_tables(runs, out)
     if with_page:
-        from excite.experiments.pointing.page import write
-
-        tolerance, inclusive = runs[0].about["tolerance"], runs[0].about["inclusive"]
-        called = shlex.join(["excite", *context.obj])
-        written.append(write(out, runs, tolerance=tolerance, inclusive=inclusive, command=called))
+        written.append(write(out, runs, command=shlex.join(["excite", *context.obj])))
     if as_json:
         say_json(answer(runs))
     else:

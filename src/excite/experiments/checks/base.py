@@ -41,36 +41,22 @@ class Panel:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check for a method on a classifier.
+    """The result of a check for a method on a classifier."""
 
-    Attributes:
-        standing: whether the maps can be relied on in this respect.
-        sentences: the result in words, with the figures.
-        rows: a table of the figures, by column.
-        panels: curves to draw.
-    """
-
-    standing: Standing
-    sentences: tuple[str, ...]
-    rows: Sequence[Mapping[str, str]]
-    panels: tuple[Panel, ...] = ()
+    standing: Standing  # whether the maps can be relied on in this respect
+    sentences: tuple[str, ...]  # the result in words, with the figures
+    rows: Sequence[Mapping[str, str]]  # a table of the figures, by column
+    panels: tuple[Panel, ...] = ()  # curves to draw
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check, one line in `CHECKS`.
+    """A check, one line in `CHECKS`."""
 
-    Attributes:
-        name: on the command line.
-        question: its heading.
-        measure: the measurement on one image.
-        judge: the verdict of all measurements for a method, given by name.
-    """
-
-    name: str
-    question: str
-    measure: Callable[[CheckedImage], dict[str, Any]]
-    judge: Callable[[Sequence[Measured], str], Verdict]
+    name: str  # on the command line
+    question: str  # its heading
+    measure: Callable[[CheckedImage], dict[str, Any]]  # the measurement on one image
+    judge: Callable[[Sequence[Measured], str], Verdict]  # the verdict of all measurements for a method, given by name
 
 
 def worst(standings: Sequence[Standing]) -> Standing:
@@ -85,19 +71,13 @@ def standing_of(value: float, holds: float, doubtful: float) -> Standing:
 
 @dataclass(frozen=True, eq=False)
 class CheckedImage:
-    """An image, the classifier's most probable concept, and the maps that explain it: the input of every check.
-
-    Attributes:
-        classifier: the classifier.
-        layers: for each method, by name, the layer at which it is read; the checked method is the first.
-        picture: the image.
-        seed: of all random draws.
-    """
+    """An image, the classifier's most probable concept, and the maps that explain it: the input of every check."""
 
     classifier: Classifier
+    # for each method, by name, the layer at which it is read; the checked method is the first
     layers: Mapping[str, tuple[str, ...]]
-    picture: Image.Image
-    seed: int
+    picture: Image.Image  # the image
+    seed: int  # of all random draws
 
     @property
     def method(self) -> str:

@@ -69,15 +69,7 @@ def stops(layers: int) -> list[int]:
 
 
 def randomised_top_down(module: nn.Module, seed: int, after: list[int]) -> Iterator[tuple[str, nn.Module]]:
-    """The network with ever more of its top layers reset to random weights; always the same copy.
-
-    Args:
-        module: the network, which is not changed.
-        seed: of the weights.
-        after: the numbers of layers at which it is yielded.
-
-    Yields:
-        the name of the layer that was reset last, and the network.
+    """The name of the layer reset last, and a copy of the network whose top layers have random weights up to it.
 
     Example:
         >>> from torch import nn

@@ -19,8 +19,8 @@ from excite.experiments.checks.perturbation import REMOVAL, STABILITY
 from excite.experiments.checks.randomization import CLASSES, RANDOMISATION
 from excite.experiments.readable_layers import ReadableLayers
 from excite.experiments.report.figures import INK, LOOKS, new_figure, save_png, style_axes
-from excite.experiments.report.html import Html, drawing, element, facts_list, how_to_read, joined, table, write_page
-from excite.experiments.report.tables import markdown_table
+from excite.experiments.report.page import write_page
+from excite.experiments.report.tables import markdown_table, text_table
 from excite.images import file_state, find_images, read_image
 from excite.io.text import for_markdown, markdown_code
 from excite.methods import find_method
@@ -57,30 +57,19 @@ def chosen_checks(names: str | None) -> list[str]:
 ODD_NAMES = ("utf-8", "surrogateescape")
 AS_MEASURED = 2  # the version of the measurements: older records are measured again
 PEERS = ("mwp", "grad", "grad-cam", "lrp")  # methods for comparison; and a random map in the removal check
-READING = (
-    "A check holds, is doubtful or fails. Figures are means over images with 95 % intervals; a rank correlation is 1 "
-    "for maps that put all places in the same order and 0 for maps that have nothing to do with each other."
-)
 PHOTOGRAPHS = ("chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg")  # inside scikit-image, with free licences
 
 
 @dataclass(frozen=True, eq=False)
 class CheckMeasurement:
-    """Computes the record of an image: the measurements of every check.
-
-    Attributes:
-        classifier: the classifier.
-        layers: for each method, by name, the layer at which it is read; the checked one first.
-        checks: the names of the checks.
-        seed: of all random draws.
-        question: all of that as text.
-    """
+    """Computes the record of an image: the measurements of every check."""
 
     classifier: Classifier
+    # for each method, by name, the layer at which it is read; the checked one first
     layers: Mapping[str, tuple[str, ...]]
-    checks: Sequence[str]
-    seed: int = 0
-    question: str = field(init=False)
+    checks: Sequence[str]  # the names of the checks
+    seed: int = 0  # of all random draws
+    question: str = field(init=False)  # all of that as text
 
     def __post_init__(self) -> None:
         facts = [AS_MEASURED, list(self.layers.items()), list(self.checks), self.seed, __version__]
@@ -104,21 +93,13 @@ class CheckMeasurement:
 
 @dataclass(frozen=True)
 class SanityReport:
-    """The verdicts of the checks.
-
-    Attributes:
-        model: the classifier's name.
-        method: the checked method.
-        layer: the layer at which it is read.
-        pictures: number of images.
-        verdicts: by the names of the checks.
-    """
+    """The verdicts of the checks."""
 
     model: str
-    method: str
-    layer: str
+    method: str  # the checked method
+    layer: str  # the layer at which it is read
     pictures: int
-    verdicts: Mapping[str, Verdict]
+    verdicts: Mapping[str, Verdict]  # by the names of the checks
 
     @property
     def standing(self) -> Standing:
@@ -312,19 +293,15 @@ def write_figure(report: SanityReport, path: Path) -> Path | None:
 
 def write_html(report: SanityReport, facts: list[tuple[str, str]], command: str, path: Path) -> Path:
     """Write the report as an HTML page."""
-    figure = curves_figure(report.verdicts.values(), report.method)
-    sections = {"Summary": element("p", element("strong", report.summary()))}
-    if figure is not None:
-        titles = [panel.title for verdict in report.verdicts.values() for panel in verdict.panels]
-        sections["Curves"] = drawing(figure, f"Curves: {', '.join(titles)}")
-    sections |= {CHECKS[name].question: _section(verdict) for name, verdict in report.verdicts.items()}
-    sections["How to read this"] = joined([facts_list(facts), how_to_read(READING, command)])
-    title = f"Can these maps be relied on? {report.model}, {report.method}"
-    return write_page(path, title, f"Checked on {report.pictures} images.", sections)
-
-
-def _section(verdict: Verdict) -> Html:
-    columns = list(verdict.rows[0])
-    rows = [[row[column] for column in columns] for row in verdict.rows]
-    words = element("p", element("strong", verdict.standing.capitalize()), ". ", " ".join(verdict.sentences))
-    return joined([words, table("Over all images", columns, rows)])
+    verdicts = {CHECKS[name].question: verdict for name, verdict in report.verdicts.items()}
+    return write_page(
+        path,
+        "check.html",
+        report=report,
+        curves=curves_figure(report.verdicts.values(), report.method),
+        titles=[panel.title for verdict in verdicts.values() for panel in verdict.panels],
+        verdicts=verdicts,
+        tables={question: text_table(verdict.rows) for question, verdict in verdicts.items()},
+        facts=facts,
+        command=command,
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -102,30 +101,19 @@ class PhraseTask:
 class GroundingSetup:
     """All that is the same for every image.
 
-    Attributes:
-        classifier: with labels.
-        layers: for each method, by name, the layer at which it is read.
-        source: of the proposals.
-        proposals: its name.
-        trust: the weight of the proposals' own order, 0 to 1.
-        side: the shorter side of the image as the classifier sees it.
-        hints: whether words for locations and colours weigh the maps.
-        question: all of that as text.
-        labels: the words of the classifier.
-
     Raises:
         ModelError: the classifier has no labels.
     """
 
-    classifier: Classifier
-    layers: Mapping[str, tuple[str, ...]]
-    source: Source
+    classifier: Classifier  # with labels
+    layers: Mapping[str, tuple[str, ...]]  # for each method, by name, the layer at which it is read
+    source: Source  # of the proposals
     proposals: str
-    trust: float
-    side: int
-    hints: bool
-    question: str = field(init=False)
-    labels: Labels = field(init=False)
+    trust: float  # the weight of the proposals' own order, 0 to 1
+    side: int  # the shorter side of the image as the classifier sees it
+    hints: bool  # whether words for locations and colours weigh the maps
+    question: str = field(init=False)  # all of that as text
+    labels: Labels = field(init=False)  # the words of the classifier
 
     def __post_init__(self) -> None:
         labels = self.classifier.labels
@@ -218,45 +206,16 @@ def pointed(point: tuple[int, int] | None, boxes: Sequence[Box]) -> Mapping[str,
 
 
 @dataclass(frozen=True, eq=False)
-class _PhraseTruth:
-    """A phrase, and which proposals match it."""
+class PhraseMeasurement:
+    """Computes the record of an image: the ranks of the right boxes, and the maximum of each map."""
 
-    phrase: Phrase
-    matches: Matches
+    setup: GroundingSetup  # all that is the same for every image
+    gammas: Mapping[str, float] | None  # of each method, by name; None to rank with each of `GAMMAS`, for their choice
 
-    def hits(self, order: NDArray[np.intp]) -> dict[str, int | None]:
-        """The rank of the first right box in that order, for both truths."""
-        return {name: first_match(matches[order]) for name, matches in self.matches.items()}
-
-    def facts(self, reading: Reading, size: tuple[int, int], own: NDArray[np.intp]) -> dict[str, Any]:
-        """The record of the phrase, without the results of methods; ``own`` is the proposals' own order."""
-        phrase = self.phrase
-        return {
-            "text": phrase.text,
-            "groups": list(phrase.groups),
-            "sentence": phrase.sentence,
-            "boxes": [list(box) for box in phrase.boxes],
-            "small": {truth: is_small(phrase.boxes, size, any_box=truth == "any") for truth in TRUTHS},
-            "known": bool(reading.words),
-            "skipped": list(reading.skipped),
-            "found": [],
-            "own_hits": self.hits(own),
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class PhraseMeasurement(ABC):
-    """Computes the record of an image, except for the facts of a phrase's map."""
-
-    setup: GroundingSetup
-
-    @abstractmethod
     def key(self, task: PhraseTask) -> str:
         """A digest of the image, its phrases, the question and the version."""
-
-    @abstractmethod
-    def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _PhraseTruth) -> dict[str, Any]:
-        """The facts of a phrase's map by one method."""
+        asked = f"choosing {GAMMAS}" if self.gammas is None else f"ranking {json.dumps(self.gammas)}"
+        return task.key(f"{asked} {self.setup.question}")
 
     def __call__(self, task: PhraseTask) -> dict[str, Any]:
         """The record of an image."""
@@ -269,8 +228,8 @@ class PhraseMeasurement(ABC):
         with _timed(seconds, "scoring"):
             scorer = Scorer(proposals, self.setup.trust)
             own = scorer.ranked(proposals.scores)
-            truths = [_PhraseTruth(phrase, matches_of(proposals.boxes, phrase.boxes)) for phrase in phrases]
-            facts = [truth.facts(each, picture.size, own) for truth, each in zip(truths, readings, strict=True)]
+            matches = [matches_of(proposals.boxes, phrase.boxes) for phrase in phrases]
+            facts = [_phrase_facts(*each, picture.size, own) for each in zip(phrases, readings, matches, strict=True)]
         methods = list(self.setup.layers)
         with _timed(seconds, "looking"):
             session = self.setup.open_session(picture, methods)
@@ -278,8 +237,10 @@ class PhraseMeasurement(ABC):
             with _timed(seconds, "looking"):
                 maps = session.phrase_maps(find_method(method), readings, hints=self.setup.hints)
             with _timed(seconds, "scoring"):
-                for fact, found, truth in zip(facts, maps, truths, strict=True):
-                    fact["found"].append(self._judged(method, found, scorer, truth))
+                for fact, found, match in zip(facts, maps, matches, strict=True):
+                    fact["found"].append(
+                        {"method": method, **self._ranked(method, found, scorer, match, fact["boxes"])}
+                    )
         return {
             "image": task.name,
             "size": list(picture.size),
@@ -290,45 +251,44 @@ class PhraseMeasurement(ABC):
             "phrases": facts,
         }
 
-
-@dataclass(frozen=True, eq=False)
-class GammaSearch(PhraseMeasurement):
-    """The rank of the right box with each gamma."""
-
-    def key(self, task: PhraseTask) -> str:
-        """A digest of the image, its phrases, the question and the version."""
-        return task.key(f"choosing {GAMMAS} {self.setup.question}")
-
-    def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _PhraseTruth) -> dict[str, Any]:
-        sums = scorer.sums(found.plane)
-        orders = [scorer.ranked_positive(scorer.scores_of(sums, gamma), MOST_CHOSEN_BY) for gamma in GAMMAS]
-        return {"method": method, "hits": [truth.hits(order) for order in orders]}
-
-
-@dataclass(frozen=True, eq=False)
-class BoxRanking(PhraseMeasurement):
-    """The ranked boxes with the gamma of each method, and the maximum of the map.
-
-    Attributes:
-        gammas: of each method, by name.
-    """
-
-    gammas: Mapping[str, float]
-
-    def key(self, task: PhraseTask) -> str:
-        """A digest of the image, its phrases, the question and the version."""
-        return task.key(f"ranking {json.dumps(self.gammas)} {self.setup.question}")
-
-    def _judged(self, method: str, found: PhraseMap, scorer: Scorer, truth: _PhraseTruth) -> dict[str, Any]:
-        scores = scorer.scores(found.plane, self.gammas[method])
-        order, point = scorer.ranked_positive(scores), found.point
+    def _ranked(
+        self, method: str, found: PhraseMap, scorer: Scorer, matches: Matches, boxes: Sequence[Box]
+    ) -> dict[str, Any]:
+        """The rank of the right box with each gamma; or with the chosen one, the scores, and the maximum of the map."""
+        if self.gammas is None:
+            sums = scorer.sums(found.plane)
+            orders = [scorer.ranked_positive(scorer.scores_of(sums, gamma), MOST_CHOSEN_BY) for gamma in GAMMAS]
+            return {"hits": [_hits(matches, order) for order in orders]}
+        scores, point = scorer.scores(found.plane, self.gammas[method]), found.point
+        order = scorer.ranked_positive(scores)
         return {
-            "method": method,
-            "hits": truth.hits(order),
+            "hits": _hits(matches, order),
             "scores": _rounded(scores[order]),
             "point": point and list(point),
-            "pointed": pointed(point, truth.phrase.boxes),
+            "pointed": pointed(point, boxes),
         }
+
+
+def _hits(matches: Matches, order: NDArray[np.intp]) -> dict[str, int | None]:
+    """The rank of the first right box in that order, for both truths."""
+    return {name: first_match(right[order]) for name, right in matches.items()}
+
+
+def _phrase_facts(
+    phrase: Phrase, reading: Reading, matches: Matches, size: tuple[int, int], own: NDArray[np.intp]
+) -> dict[str, Any]:
+    """The record of a phrase, without the results of methods; ``own`` is the proposals' own order."""
+    return {
+        "text": phrase.text,
+        "groups": list(phrase.groups),
+        "sentence": phrase.sentence,
+        "boxes": [list(box) for box in phrase.boxes],
+        "small": {truth: is_small(phrase.boxes, size, any_box=truth == "any") for truth in TRUTHS},
+        "known": bool(reading.words),
+        "skipped": list(reading.skipped),
+        "found": [],
+        "own_hits": _hits(matches, own),
+    }
 
 
 def _rounded(ranked: NDArray[np.floating[Any]]) -> list[float]:

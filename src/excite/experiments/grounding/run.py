@@ -18,13 +18,13 @@ from excite.datasets.base import read_lines, read_text
 from excite.datasets.sample import FARTHEST
 from excite.errors import DataError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT
-from excite.experiments.base import ExperimentRun, checked_share, held_out, image_records, selected
+from excite.experiments.base import ExperimentRun, check_some_were_read, checked_share, image_records, selected
+from excite.experiments.base import held_out as held_out_of
 from excite.experiments.grounding.measure import (
     GAMMAS,
     OWN,
-    BoxRanking,
-    GammaSearch,
     GroundingSetup,
+    PhraseMeasurement,
     PhraseTask,
     checked_truth,
     enlarged,
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from excite.datasets.phrases import Phrase, PhraseDataset
-    from excite.experiments.grounding.measure import PhraseMeasurement
     from excite.experiments.grounding.scores import GroundingRow, Lead
     from excite.jobs import Entry, Executor
     from excite.models import Classifier
@@ -77,18 +76,12 @@ Ranked = tuple[list[list[float]], list[float]]  # boxes and their scores, best f
 
 @dataclass(frozen=True)
 class GroundingRun(ExperimentRun):
-    """One network's grounding; its records are of the reported images.
-
-    Attributes:
-        shared: rows without a network: the proposals' own scores, and other systems.
-        leads: of its main method over all other rankings.
-        groups: of the data.
-    """
+    """One network's grounding; its records are of the reported images."""
 
     rows: Sequence[GroundingRow]
-    shared: Sequence[GroundingRow]
-    leads: Sequence[Lead]
-    groups: Sequence[str]
+    shared: Sequence[GroundingRow]  # rows without a network: the proposals' own scores, and other systems
+    leads: Sequence[Lead]  # of its main method over all other rankings
+    groups: Sequence[str]  # of the data
 
 
 class Grounding:
@@ -164,24 +157,25 @@ class Grounding:
         self.places = ReadableLayers(enlarged(classifier, side), chosen, None if layer is None else [layer])
         layers = {method: found[:1] for method, found in self.places.layers.items()}
         self.setup = GroundingSetup(classifier, layers, source, str(proposals), checked_trust(trust), side, hints)
-        self.held = self._held()
+        names = [task.name for task in self.tasks]
+        self.held = frozenset() if self.gamma is not None else held_out_of(names, self.share, seed)
 
     def choosing(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """The records of the held-out images with every gamma, kept in ``choosing.jsonl``; none where it was given."""
         tasks = [task for task in self.tasks if task.name in self.held]
-        return self._records(GammaSearch(self.setup), tasks, out / "choosing.jsonl", workers)
+        return self._records(None, tasks, out / "choosing.jsonl", workers)
 
     def choose(self, records: Sequence[Entry]) -> dict[str, ChosenGamma]:
         """The gamma of each method: the given one, or the best one on the held-out images."""
         if self.gamma is not None:
             return {method: ChosenGamma(self.gamma) for method in self.setup.layers}
-        self._check_some_were_read(records, len(self.held), "to choose gamma on ")
+        check_some_were_read(records, len(self.held), self.failures, "to choose gamma on ")
         return choose(records, self.truth, self.among)
 
     def records(self, out: Path, chosen: Mapping[str, ChosenGamma], workers: int | Executor = 1) -> Iterator[Entry]:
         """The records of the other images with the gammas of `choose`, kept in ``records.jsonl``."""
         gammas = {method: one.gamma for method, one in chosen.items() if one.gamma is not None}
-        return self._records(BoxRanking(self.setup, gammas), self.reported, out / "records.jsonl", workers)
+        return self._records(gammas, self.reported, out / "records.jsonl", workers)
 
     @property
     def reported(self) -> list[PhraseTask]:
@@ -198,7 +192,7 @@ class Grounding:
             records: from `records`.
             others: results of other systems, scored on the same phrases.
         """
-        self._check_some_were_read(records, len(self.reported), "")
+        check_some_were_read(records, len(self.reported), self.failures)
         name, layers, missing = self.classifier.name, self.setup.layers, {OWN: 0}
         mentions = {method: mentions_of(records, method, self.truth) for method in (*layers, OWN)}
         for other in others:
@@ -248,15 +242,7 @@ class Grounding:
         }
 
     def show(self, image: str, number: int, method: str, gamma: float, most: int) -> tuple[Grounded, Phrase]:
-        """A phrase grounded again, with its annotation, for drawing. Its maps carry the image.
-
-        Args:
-            image: the image's name.
-            number: of the phrase, from 0.
-            method: the method.
-            gamma: the exponent of the area.
-            most: number of regions.
-        """
+        """A phrase grounded again, with its annotation, for drawing. Its maps carry the image."""
         task = next(task for task in self.tasks if task.name == image)
         picture, phrase = read_image(task.described.path), task.described.phrases[number]
         reading, chosen = read_phrase(phrase.text, self.setup.labels), find_method(method)
@@ -265,8 +251,9 @@ class Grounding:
         return Grounded(phrase.text, rank(Scorer(proposals, self.setup.trust), found, gamma, most), found), phrase
 
     def _records(
-        self, work: PhraseMeasurement, tasks: Sequence[PhraseTask], path: Path, workers: int | Executor
+        self, gammas: Mapping[str, float] | None, tasks: Sequence[PhraseTask], path: Path, workers: int | Executor
     ) -> Iterator[Entry]:
+        work = PhraseMeasurement(self.setup, gammas)
         return image_records(work, tasks, path, FIELDS, workers=workers, failures=self.failures, writes=self.cache)
 
     def _tasks(self) -> Iterator[PhraseTask]:
@@ -278,17 +265,6 @@ class Grounding:
                 continue
             if described.phrases:
                 yield PhraseTask(described)
-
-    def _held(self) -> frozenset[str]:
-        if self.gamma is not None:
-            return frozenset()
-        return held_out((task.name for task in self.tasks), self.share, self.seed)
-
-    def _check_some_were_read(self, records: Sequence[Entry], asked: int, why: str) -> None:
-        """Raise a `DataError` if no image could be read."""
-        if not records:
-            first = f"; the first: {self.failures[0]}" if self.failures else ""
-            raise DataError(f"none of the {asked} images {why}could be read{first}")
 
 
 def _checked_gammas(gammas: Sequence[float], *, searched: bool) -> tuple[float, ...]:
@@ -302,14 +278,10 @@ def _checked_gammas(gammas: Sequence[float], *, searched: bool) -> tuple[float, 
 
 @dataclass(frozen=True)
 class SystemResults:
-    """The ranked boxes of another system.
+    """The ranked boxes of another system."""
 
-    Attributes:
-        name: of the system.
-        answers: by image and folded phrase; several of the same phrase in the order of the file.
-    """
-
-    name: str
+    name: str  # of the system
+    # by image and folded phrase; several of the same phrase in the order of the file
     answers: Mapping[tuple[str, str], Sequence[Ranked]]
 
     def mentions(self, records: Sequence[Entry], truth: str) -> tuple[list[Mention], int]:
@@ -340,10 +312,6 @@ class SystemResults:
 
 def read_results(name: str, path: Path) -> SystemResults:
     """The results of another system: JSON Lines, or one JSON list, of objects with an image, a phrase and boxes.
-
-    Args:
-        name: of the system.
-        path: the file.
 
     Raises:
         DataError: the file cannot be read, or is something else.

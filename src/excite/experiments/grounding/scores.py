@@ -10,6 +10,7 @@ import numpy as np
 
 from excite.errors import DataError
 from excite.experiments.grounding.measure import GAMMAS, OWN
+from excite.experiments.report.tables import estimate_fields
 from excite.grounding.ground import GAMMA
 from excite.metrics.phrases import class_precisions, phrase_class, recall_at
 from excite.metrics.statistics import Estimate, interval, resampled_means
@@ -30,25 +31,15 @@ CURVE = range(1, 11)
 
 @dataclass(frozen=True, eq=False)
 class Mention:
-    """A phrase of an image, and its result by one ranking of boxes.
+    """A phrase of an image, and its result by one ranking of boxes."""
 
-    Attributes:
-        picture: the number of its image, from 0.
-        text: as it was written.
-        groups: the groups it counts for.
-        small: whether it refers to less than a quarter of the image.
-        hit: the rank of the first box that matches, from 1; None where none does.
-        scores: of the first boxes, best first.
-        pointed: whether the map's maximum lies in the object; None where there is no map.
-    """
-
-    picture: int
+    picture: int  # the number of its image, from 0
     text: str
-    groups: tuple[str, ...]
-    small: bool
-    hit: int | None
-    scores: Sequence[float]
-    pointed: bool | None
+    groups: tuple[str, ...]  # the groups it counts for
+    small: bool  # whether it refers to less than a quarter of the image
+    hit: int | None  # the rank of the first box that matches, from 1; None where none does
+    scores: Sequence[float]  # of the first boxes, best first
+    pointed: bool | None  # whether the map's maximum lies in the object; None where there is no map
 
     @property
     def scored_hit(self) -> int | None:
@@ -58,32 +49,21 @@ class Mention:
 
 @dataclass(frozen=True)
 class RankingScores:
-    """The scores of a ranking over some phrases, in percent.
+    """The scores of a ranking over some phrases, in percent."""
 
-    Attributes:
-        phrases: their number.
-        recalls: R@N for each N of `RANKS`: the share of phrases with a right box among the first N.
-        map_group: the mean average precision over groups; None where the data have no groups.
-        map_phrase: the mean average precision over different phrases.
-        pointing: the share of maps whose maximum lies in the object; None where there are no maps.
-        curve: the recall at each number of boxes of `CURVE`.
-    """
-
-    phrases: int
+    phrases: int  # their number
+    # R@N for each N of `RANKS`: the share of phrases with a right box among the first N
     recalls: Mapping[int, Estimate]
-    map_group: float | None
-    map_phrase: float
-    pointing: Estimate | None
-    curve: tuple[float, ...]
+    map_group: float | None  # the mean average precision over groups; None where the data have no groups
+    map_phrase: float  # the mean average precision over different phrases
+    pointing: Estimate | None  # the share of maps whose maximum lies in the object; None where there are no maps
+    curve: tuple[float, ...]  # the recall at each number of boxes of `CURVE`
 
 
 class RankingComparison:
     """Scores of several rankings of the same phrases, and their paired differences.
 
     Phrases of one image are not independent, so the bootstrap draws whole images. All rankings are resampled alike.
-
-    Args:
-        mentions: of each ranking, by its name; all in the same order, at least one.
 
     Raises:
         DataError: the rankings are not of the same phrases.
@@ -165,41 +145,25 @@ def group_recalls(mentions: Sequence[Mention], groups: Iterable[str], rank: int 
 
 @dataclass(frozen=True)
 class ChosenGamma:
-    """The gamma of a method.
+    """The gamma of a method."""
 
-    Attributes:
-        gamma: None where nothing is scored by area.
-        curve: for each of `GAMMAS` the mean of R@1, R@5 and R@10 on the held-out images, in percent; empty where gamma
-            was given.
-    """
-
-    gamma: float | None
+    gamma: float | None  # None where nothing is scored by area
+    # for each of `GAMMAS` the mean of R@1, R@5 and R@10 on the held-out images, in percent; empty where gamma was given
     curve: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class GroundingRow:
-    """The scores of one ranking, on the images that are not held out.
+    """The scores of one ranking, on the images that are not held out."""
 
-    Attributes:
-        model: the network's name; empty for a ranking without one.
-        method: the method's name, "proposals" for the proposals' own scores, or that of another system.
-        layer: the layer at which it is read; empty where there is none.
-        chosen: its gamma.
-        all: over all phrases.
-        small: over those that refer to less than a quarter of the image; None where there are none.
-        groups: recall at 5 of each group, in percent; None for one without phrases.
-        missing: number of phrases without a result (of another system's file): they count as missed.
-    """
-
-    model: str
-    method: str
-    layer: str
-    chosen: ChosenGamma
-    all: RankingScores
-    small: RankingScores | None
-    groups: Mapping[str, float | None]
-    missing: int = 0
+    model: str  # the network's name; empty for a ranking without one
+    method: str  # the method's name, "proposals" for the proposals' own scores, or that of another system
+    layer: str  # the layer at which it is read; empty where there is none
+    chosen: ChosenGamma  # its gamma
+    all: RankingScores  # over all phrases
+    small: RankingScores | None  # over those that refer to less than a quarter of the image; None where there are none
+    groups: Mapping[str, float | None]  # recall at 5 of each group, in percent; None for one without phrases
+    missing: int = 0  # number of phrases without a result (of another system's file): they count as missed
 
     @property
     def group_mean(self) -> float | None:
@@ -233,31 +197,21 @@ class Lead:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         names = {"model": self.model, "method": self.method, "over": self.over}
-        return names | _estimate_fields("r1", self.r1) | _estimate_fields("r1_small", self.r1_small)
+        return names | estimate_fields("r1", self.r1) | estimate_fields("r1_small", self.r1_small)
 
 
 def _plain(scores: RankingScores | None, ending: str) -> dict[str, Any]:
     """The scores as plain values; None for missing ones."""
     line: dict[str, Any] = {f"phrases{ending}": 0 if scores is None else scores.phrases}
     for rank in RANKS:
-        line |= _estimate_fields(f"r{rank}{ending}", None if scores is None else scores.recalls[rank])
+        line |= estimate_fields(f"r{rank}{ending}", None if scores is None else scores.recalls[rank])
     line[f"map_group{ending}"] = None if scores is None or scores.map_group is None else round(scores.map_group, 2)
     line[f"map_phrase{ending}"] = None if scores is None else round(scores.map_phrase, 2)
-    return line | _estimate_fields(f"pointing{ending}", None if scores is None else scores.pointing)
-
-
-def _estimate_fields(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    if estimate is None:
-        return {name: None, f"{name}_interval": None}
-    return {name: round(estimate.value, 2), f"{name}_interval": [round(estimate.low, 2), round(estimate.high, 2)]}
+    return line | estimate_fields(f"pointing{ending}", None if scores is None else scores.pointing)
 
 
 class GroundingTable:
     """The rows of several rankings of the same phrases.
-
-    Args:
-        mentions: of each ranking, by its name.
-        groups: of the data.
 
     Raises:
         DataError: there are no phrases.
@@ -281,17 +235,9 @@ class GroundingTable:
 
     def leads(self, model: str, main: str) -> list[Lead]:
         """The lead of the main method over each other ranking."""
-        return [
-            Lead(
-                model,
-                main,
-                other,
-                self.all.lead(main, other),
-                None if self.small is None else self.small.lead(main, other),
-            )
-            for other in self.mentions
-            if other != main
-        ]
+        others = [other for other in self.mentions if other != main]
+        small = {other: self.small and self.small.lead(main, other) for other in others}
+        return [Lead(model, main, other, self.all.lead(main, other), small[other]) for other in others]
 
 
 def choose(records: Sequence[Entry], truth: str, among: Sequence[float] = GAMMAS) -> dict[str, ChosenGamma]:
@@ -331,21 +277,17 @@ def mentions_of(records: Sequence[Entry], method: str, truth: str) -> list[Menti
     Raises:
         DataError: a phrase has no result by that method.
     """
-    return [
-        _mention(number, record, phrase, method, truth)
-        for number, record in enumerate(records)
-        for phrase in record["phrases"]
-    ]
-
-
-def _mention(number: int, record: Entry, phrase: Entry, method: str, truth: str) -> Mention:
-    facts = (number, phrase["text"], tuple(phrase["groups"]), phrase["small"][truth])
-    if method == OWN:
-        return Mention(*facts, phrase["own_hits"][truth], record["own_scores"], None)
-    found = next((one for one in phrase["found"] if one["method"] == method), None)
-    if found is None:
-        raise DataError(f"these records have nothing of {method}: count those of one experiment at a time")
-    return Mention(*facts, found["hits"][truth], found["scores"], found["pointed"][truth])
+    mentions = []
+    for number, record in enumerate(records):
+        own = {"scores": record["own_scores"], "pointed": {truth: None}}
+        for phrase in record["phrases"]:
+            found = {one["method"]: one for one in phrase["found"]} | {OWN: own | {"hits": phrase["own_hits"]}}
+            if method not in found:
+                raise DataError(f"these records have nothing of {method}: count those of one experiment at a time")
+            facts = (number, phrase["text"], tuple(phrase["groups"]), phrase["small"][truth])
+            its = found[method]
+            mentions.append(Mention(*facts, its["hits"][truth], its["scores"], its["pointed"][truth]))
+    return mentions
 
 
 def unknown_words(records: Sequence[Entry]) -> tuple[int, Counter[str]]:

@@ -1,19 +1,35 @@
-"""Tables and figures of localisation, and how found boxes lie beside the true ones."""
+"""Tables, figures and the page of localisation, and how found boxes lie beside the true ones."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from excite.experiments.base import failures_of, left_out_lines, method_layer
-from excite.experiments.localization.scores import RULES
+from PIL import Image
+
+from excite.experiments.base import failures_of, left_out_lines
+from excite.experiments.localization.pairs import GROUPS, MANNERS, BoxExample, pairs_of, size_groups, whole_picture
+from excite.experiments.localization.scores import RULES, best_layers, difference
 from excite.experiments.published import LOCALIZATION, LOCALIZED_DATA, LOCALIZED_ON, WORDS
 from excite.experiments.report import figures, tables
+from excite.experiments.report.examples import (
+    EXAMPLES,
+    WIDTH,
+    Cases,
+    dashed,
+    framed,
+    map_panels,
+    recomputed_maps,
+    rows_to_show,
+)
+from excite.experiments.report.figures import main_method, methods_of, models_of
+from excite.experiments.report.page import write_page
+from excite.experiments.report.tables import DASH, Cell, Table
 from excite.io.text import markdown_list
-from excite.metrics.boxes import ALPHAS, MATCH, box_iou
 from excite.metrics.statistics import Share
+from excite.readouts.overlay import overlay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +37,14 @@ if TYPE_CHECKING:
 
     from excite.datasets import Box
     from excite.experiments.localization.scores import LocalizationRow, LocalizationRun, RuleResult
+    from excite.experiments.report.examples import Panel, Rating
     from excite.jobs import Entry
 
+    Fits = Sequence[bool]  # of the main method, and then of the others that use the image
+    Rows = Sequence[LocalizationRow]
 
+FILE = "localization.html"
+MAIN = ("extent", "mwp")
 ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 LEVELS = {
@@ -45,10 +66,11 @@ PIECES = {
 WAYS = {rule: f"{level}, {PIECES[rule]}" for level, rules in LEVELS.items() for rule in rules}
 """Both together, for each rule."""
 
-MANNERS = ("fits", "too small", "too large", "elsewhere", "no box")
-MOSTLY = 0.7  # of a box within another
-GROUPS = 5  # of pairs by size
 ACROSS, SMALL = 5, (1.9, 1.75)  # small panels side by side, at most, and the inches of each
+CURVES = {"paper": f"{ALPHA}, in means of the map", "max": "t, in maxima of the map"}
+SEVERAL_LAYERS = (
+    "Of a method that was read at several layers, the one with the smallest error on held-out images is shown."
+)
 
 
 def answer(runs: Sequence[LocalizationRun]) -> dict[str, Any]:
@@ -152,113 +174,134 @@ def _markdown(runs: Sequence[LocalizationRun]) -> str:
     return "\n\n".join([both[0], said, f"The paper's own ({LOCALIZED_ON}):", both[1]]) + "\n"
 
 
-@dataclass(frozen=True)
-class FoundBox:
-    """The box of one method in a pair, at the threshold chosen for it.
+def write(out: Path, runs: Sequence[LocalizationRun], *, command: str = "") -> Path:
+    """Write the page, with the command that makes it again; the same runs give the same bytes."""
+    figures.check_plots()
+    data = runs[0].dataset_name
+    shown = {run.classifier_name: best_layers(run.rows) for run in runs}
+    pairs = {run.classifier_name: pairs_of(run, shown[run.classifier_name]) for run in runs}
+    rows = [row for each in shown.values() for row in each]
+    main = main_method(rows, MAIN)
+    seen = runs[:NETWORKS]
+    drawn, unshown = rows_to_show([row for run in seen for row in shown[run.classifier_name]], main)
+    sizes = {name: sizes_figure(pairs[name], each) for name, each in shown.items()}
+    return write_page(
+        out / FILE,
+        "localization.html",
+        runs=runs,
+        pairs=pairs,
+        left_out=left_out_lines,
+        beside_paper=data == LOCALIZED_DATA,
+        errors=errors_table(rows, {name: whole_picture(each) for name, each in pairs.items()}, data),
+        errors_figure=errors_figure(rows),
+        notes=list(_notes(runs, shown, main)),
+        paper_on=LOCALIZED_ON,
+        paper_alphas=[f"{WORDS[name]} {one.alpha:g}" for name, one in LOCALIZATION.items() if one.alpha is not None],
+        curves={name: {WAYS[rule]: curves_figure(each, rule) for rule in CURVES} for name, each in shown.items()},
+        conventions={name: conventions_table(each) for name, each in shown.items()},
+        manners={name: manners_table(pairs[name], each) for name, each in shown.items()},
+        sizes={name: figure for name, figure in sizes.items() if figure is not None},
+        layers={run.classifier_name: layers_table(run.rows) for run in runs},
+        unshown=unshown,
+        cases=BoxCases().strips(seen, drawn, most=EXAMPLES, named=len(runs) > 1),
+        unseen=[run.classifier_name for run in runs[NETWORKS:]],
+        command=command,
+    )
 
-    Attributes:
-        box: None where nothing is above the threshold.
-        overlap: its IoU with the best true box.
-        manner: one of `MANNERS`.
+
+def _notes(runs: Sequence[LocalizationRun], shown: Mapping[str, Rows], main: str) -> Iterator[str]:
+    """How layers were chosen, the lead of the main method, empty maps, and what else the paper has."""
+    rows = [row for each in shown.values() for row in each]
+    if len(rows) < sum(len(run.rows) for run in runs):
+        yield SEVERAL_LAYERS
+    for run in runs:
+        found = {row.method: row for row in shown[run.classifier_name]}
+        own = found.pop(main, None)
+        if own is not None and found:
+            other = min(found.values(), key=lambda row: row.error.value)
+            gap = difference(run.records, run.reported, (own.method, own.layer), (other.method, other.layer))
+            yield (
+                f"{run.classifier_name}: {main} against {other.method}, the best of the others: "
+                f"{tables.difference_words(gap)} of error (paired over images, 95 % interval; below 0, {main} is "
+                f"better; p = {gap.p:.2g})"
+            )
+    for row in rows:
+        if row.empty:
+            count = f"{row.empty} of {row.error.total}"
+            yield f"{row.model}: {count} maps of {row.method} are empty and have no box: errors"
+    missing = [name for name in LOCALIZATION if name not in methods_of(rows)]
+    if missing and runs[0].dataset_name == LOCALIZED_DATA:
+        others = ", ".join(f"{WORDS.get(name, name.title())} {LOCALIZATION[name].error:.1f}" for name in missing)
+        yield f"The paper also has, with {LOCALIZED_ON}: {others}"
+
+
+def errors_table(rows: Rows, whole: Mapping[str, Share], data: str) -> Table:
+    """The paper's table with methods as rows and networks as columns, its own numbers beside them.
+
+    Args:
+        rows: of each network and method at most one.
+        whole: for each network the error of the whole image as the box.
+        data: the format of the data; the paper's numbers are of one only.
     """
-
-    box: Box | None
-    overlap: float
-    manner: str
-
-
-@dataclass(frozen=True)
-class Pair:
-    """An image and a category in it, with the boxes of some methods.
-
-    Attributes:
-        image: the image's name.
-        size: its width and height.
-        category: of the objects.
-        truth: their boxes.
-        found: for each row, in their order.
-    """
-
-    image: str
-    size: tuple[int, int]
-    category: str
-    truth: tuple[Box, ...]
-    found: tuple[FoundBox, ...]
-
-    @property
-    def share(self) -> float:
-        """The share of the image that the largest object covers by its box."""
-        return max(map(_area, self.truth)) / (self.size[0] * self.size[1])
+    found = {(row.model, row.method): row for row in rows}
+    methods, models = methods_of(rows), models_of(rows)
+    beside = data == LOCALIZED_DATA
+    columns: list[Sequence[Cell | str]] = []
+    for model in models:
+        there = [found.get((model, method)) for method in methods]
+        columns.append(tables.ranked([row and row.error.percent for row in there], highest=False))
+        columns.append([f"{row.alpha:g}" if row else DASH for row in there])
+        columns.append([Cell("", row.layer) if row else DASH for row in there])
+    if beside:
+        paper = [LOCALIZATION.get(method) for method in methods]
+        columns.append([f"{known.error:.1f}" if known else DASH for known in paper])
+        columns.append([DASH if known is None or known.alpha is None else f"{known.alpha:g}" for known in paper])
+    blind = [cell for model in models for cell in (tables.estimate_cell(whole[model].percent), DASH, DASH)]
+    return Table(
+        ["method", *["error", ALPHA, "read at"] * len(models), *["error", ALPHA] * beside],
+        list(zip(methods, *columns, strict=True)),
+        groups=[("", 1), *((model, 3) for model in models), *[(f"paper: {LOCALIZED_ON}", 2)] * beside],
+        foot=[["the whole image", *blind, *[DASH] * 2 * beside]],
+    )
 
 
-def pairs_of(run: LocalizationRun, rows: Sequence[LocalizationRow]) -> list[Pair]:
-    """The reported pairs, with the boxes of these rows at their thresholds."""
-    keys = [((row.method, row.layer), ALPHAS.index(row.alpha)) for row in rows]
-    pairs = []
-    for record in run.records:
-        for target in record["targets"] if record["image"] in run.reported else ():
-            maps = {method_layer(found): found for found in target["maps"]}
-            truth = tuple(_box(box) for box in target["truth"])
-            size = (record["size"][0], record["size"][1])
-            found = tuple(_found(maps[key], at, truth) for key, at in keys)
-            pairs.append(Pair(record["image"], size, target["category"], truth, found))
-    return pairs
+def conventions_table(rows: Rows) -> Table:
+    """The same maps boxed by other rules, and by the measures of other publications; of one network."""
+    enough = list(rows[0].max_box_acc_v2)
+    columns = []
+    for way in WAYS:
+        cells = tables.ranked([100 * row.rules[way].error.value for row in rows], highest=False)
+        chosen = [f"at {row.rules[way].threshold:g}" for row in rows]
+        columns.append([replace(cell, small=at) for cell, at in zip(cells, chosen, strict=True)])
+    columns.append(tables.ranked([row.max_box_acc for row in rows]))
+    columns += [tables.ranked([row.max_box_acc_v2[each] for row in rows]) for each in enough]
+    columns.append(tables.ranked([row.v2_mean for row in rows]))
+    levels = [(level, len(ways)) for level, ways in LEVELS.items()]
+    return Table(
+        ["method", *(PIECES[way] for way in WAYS), "IoU 0.5", *(f"IoU {each:g}" for each in enough), "mean"],
+        list(zip(methods_of(rows), *columns, strict=True)),
+        groups=[("", 1), *levels, ("MaxBoxAcc", 1), ("MaxBoxAccV2", len(enough) + 1)],
+    )
 
 
-def _found(one: Entry, at: int, truth: Sequence[Box]) -> FoundBox:
-    """Whether it fits is as measured: at the limit, rounding must not turn a fit into an error here."""
-    box = None if one["boxes"][at] is None else _box(one["boxes"][at])
-    measured = one["overlaps"]["paper"][at]
-    if box is None or measured >= MATCH:
-        return FoundBox(box, measured, "no box" if box is None else "fits")
-    return FoundBox(box, measured, _miss(box, truth[int(box_iou([box], truth)[0].argmax())]))
+def manners_table(pairs: Sequence[BoxExample], rows: Rows) -> Table:
+    """How the boxes of each method lie relative to the objects, in percent of the pairs; of one network."""
+    body = []
+    for k, row in enumerate(rows):
+        counts = Counter(pair.maps[k]["manner"] for pair in pairs)
+        body.append([row.method, *tables.heated([100 * counts[each] / len(pairs) for each in MANNERS], best=False)])
+    return Table(["method", *MANNERS], body)
 
 
-def manner(box: Box | None, truth: Sequence[Box]) -> str:
-    """How a box lies relative to the true box that it overlaps most: one of `MANNERS`.
-
-    A box that does not fit is too small where most of it lies within the object, too large where most of the object
-    lies within it, and elsewhere otherwise.
-
-    Example:
-        >>> [manner(box, [(0, 0, 10, 10)]) for box in ((0, 0, 9, 9), (0, 0, 3, 3), (0, 0, 30, 9), (8, 8, 20, 20), None)]
-        ['fits', 'too small', 'too large', 'elsewhere', 'no box']
-    """
-    if box is None:
-        return "no box"
-    overlaps = box_iou([box], truth)[0]
-    return "fits" if overlaps.max() >= MATCH else _miss(box, truth[int(overlaps.argmax())])
+def layers_table(rows: Rows) -> Table | None:
+    """The error at every layer; None where each method was read at one. Of one network."""
+    if len(rows) == len(methods_of(rows)):
+        return None
+    body = [[row.method, row.layer, tables.estimate_cell(row.error.percent), f"{row.alpha:g}"] for row in rows]
+    return Table(["method", "read at", "error", ALPHA], body)
 
 
-def _miss(box: Box, true: Box) -> str:
-    width = min(box[2], true[2]) - max(box[0], true[0])
-    shared = max(width, 0.0) * max(min(box[3], true[3]) - max(box[1], true[1]), 0.0)
-    if shared >= MOSTLY * _area(box):
-        return "too small"
-    return "too large" if shared >= MOSTLY * _area(true) else "elsewhere"
-
-
-def _box(values: Sequence[float]) -> Box:
-    x0, y0, x1, y1 = values
-    return x0, y0, x1, y1
-
-
-def _area(box: Box) -> float:
-    return (box[2] - box[0]) * (box[3] - box[1])
-
-
-def whole_picture(pairs: Sequence[Pair]) -> Share:
-    """The error of the whole image as the box: a baseline.
-
-    Example:
-        >>> whole_picture([Pair("1", (10, 10), "cat", ((0, 0, 10, side),), ()) for side in (9, 5, 2)])
-        Share(count=1, total=3)
-    """
-    misses = [manner((0, 0, *pair.size), pair.truth) != "fits" for pair in pairs]
-    return Share(sum(misses), len(misses))
-
-
-def errors_figure(rows: Sequence[LocalizationRow]) -> Any:
+def errors_figure(rows: Rows) -> Any:
     """Each method's error by the paper's rule and by the one that is common today, a panel for each network."""
     series = {
         f"{WAYS['paper']} (the paper's)": lambda row: row.rules["paper"].error.percent,
@@ -267,23 +310,16 @@ def errors_figure(rows: Sequence[LocalizationRow]) -> Any:
     return figures.interval_figure(rows, "error [%]", series, columns=1)
 
 
-def curves_figure(rows: Sequence[LocalizationRow], rule: str, thresholds: Sequence[float], name: str) -> Any:
-    """The error at each threshold, a line for each method with a large open marker at the chosen threshold.
-
-    Args:
-        rows: of one network, at most one for each method; those whose maps are all empty are not drawn.
-        rule: the rule of boxes.
-        thresholds: of that rule.
-        name: of the thresholds.
-    """
+def curves_figure(rows: Rows, rule: str) -> Any:
+    """The error at each threshold of a rule; a large open marker is at the chosen one. Empty maps are not drawn."""
     results = [(k, row.method, row.rules[rule]) for k, row in enumerate(rows) if not row.all_empty]
     curves = [(k, method, result.curve, result.threshold) for k, method, result in results]
-    figure, axes = figures.curves_figure(thresholds, curves, (name, "error [%]"), sparse=True)
+    figure, axes = figures.curves_figure(RULES[rule].thresholds, curves, (CURVES[rule], "error [%]"), sparse=True)
     axes.set_ylim(None, 101)
     return figure
 
 
-def sizes_figure(pairs: Sequence[Pair], rows: Sequence[LocalizationRow]) -> Any:
+def sizes_figure(pairs: Sequence[BoxExample], rows: Rows) -> Any:
     """The error on small and on large objects with 95 % intervals, a panel for each method before all the others.
 
     Args:
@@ -298,7 +334,7 @@ def sizes_figure(pairs: Sequence[Pair], rows: Sequence[LocalizationRow]) -> Any:
     if len(groups) < GROUPS or not drawn:
         return None
     errors = {
-        k: [Share(sum(pair.found[k].manner != "fits" for pair in group), len(group)).percent for _, group in groups]
+        k: [Share(sum(pair.maps[k]["manner"] != "fits" for pair in group), len(group)).percent for _, group in groups]
         for k in drawn
     }
     figure, panels = _small_panels(len(errors))
@@ -317,14 +353,6 @@ def sizes_figure(pairs: Sequence[Pair], rows: Sequence[LocalizationRow]) -> Any:
     return figure
 
 
-def size_groups(pairs: Sequence[Pair]) -> list[tuple[str, Sequence[Pair]]]:
-    """Fifths of the pairs, from the smallest objects to the largest, each with its range of sizes in percent."""
-    ordered = sorted(pairs, key=lambda pair: pair.share)
-    ends = [round(k * len(ordered) / GROUPS) for k in range(GROUPS + 1)]
-    parts = [ordered[start:end] for start, end in pairwise(ends) if end > start]
-    return [(f"{100 * part[0].share:.0f}\N{EN DASH}{100 * part[-1].share:.0f}", part) for part in parts]
-
-
 def _small_panels(count: int) -> tuple[Any, list[Any]]:
     """Panels that share their axes, in rows."""
     down = math.ceil(count / ACROSS)
@@ -336,3 +364,77 @@ def _small_panels(count: int) -> tuple[Any, list[Any]]:
     for above in panels[max(0, count - across) : across * (down - 1)]:
         above.tick_params(labelbottom=True)  # there is no panel below it
     return figure, list(panels[:count])
+
+
+def _all_fit(example: BoxExample, fits: Fits) -> float | None:
+    """The smaller the object, the harder it was."""
+    return example.share if all(fits) else None
+
+
+def _only_main_fits(example: BoxExample, fits: Fits) -> float | None:
+    """The more of the others do not fit, the better; of equals, the better fit."""
+    main, *others = fits
+    return sum(others) - min(example.maps[0]["overlap"], 0.99) if main and not all(others) else None
+
+
+def _misses(manner: str) -> Rating[BoxExample]:
+    """The smaller the IoU, the better the case."""
+
+    def rate(example: BoxExample, _: Fits) -> float | None:
+        main = example.maps[0]
+        return float(main["overlap"]) if main["manner"] == manner else None
+
+    return rate
+
+
+class BoxCases(Cases[BoxExample]):
+    """Boxes that fit, and the ways in which they do not."""
+
+    kinds: ClassVar = {
+        "Every method that looks fits the object": _all_fit,
+        "{main} fits where others do not": _only_main_fits,
+        "{main} finds a part: its box is far too small": _misses("too small"),
+        "{main} finds more than the object: its box is far too large": _misses("too large"),
+        "{main} looks elsewhere": _misses("elsewhere"),
+    }
+
+    def candidates(self, run: LocalizationRun, rows: Rows) -> tuple[list[BoxExample], list[list[bool]]]:
+        """The reported pairs; the centre does not use the image."""
+        found = pairs_of(run, rows)
+        looking = [k for k, row in enumerate(rows) if k == 0 or row.method != "center"]
+        return found, [[example.maps[k]["manner"] == "fits" for k in looking] for example in found]
+
+    def words(self, run: LocalizationRun, example: BoxExample) -> tuple[str, str]:
+        """The network's concept, and the share of the image that the object covers."""
+        name = run.about["concepts"].get(example.category, example.category)
+        return name, f"{example.image}, {100 * example.share:.0f} % of the image"
+
+    def panels(self, run: LocalizationRun, example: BoxExample) -> Iterator[Panel]:
+        """The photograph and each method's map over it: true boxes dashed, the found box solid.
+
+        All are drawn at the width at which they are shown, so that lines look the same on large and on small images.
+        """
+        picture, shown = recomputed_maps(run.show, example)
+        scale = WIDTH / picture.width
+        photograph = picture.resize((WIDTH, max(1, round(scale * picture.height))), Image.Resampling.LANCZOS)
+        truth = [_scaled(box, scale) for box in example.truth]
+        images = [dashed(photograph, truth)]
+        for one, found in zip(shown, example.maps, strict=True):
+            panel = overlay(photograph, one.values)
+            panel = panel if found["box"] is None else framed(panel, _scaled(found["box"], scale))
+            images.append(dashed(panel, truth))
+        return map_panels(example, self.words(run, example), images, _verdict)
+
+
+NETWORKS = EXAMPLES // len(BoxCases.kinds)  # that can have an example of each kind
+
+
+def _verdict(found: Entry) -> str:
+    if found["box"] is None:
+        return "✗ no box"
+    return f"{'✓' if found['manner'] == 'fits' else '✗'} {found['manner']}, IoU {found['overlap']:.2f}"
+
+
+def _scaled(box: Box, scale: float) -> Box:
+    x0, y0, x1, y1 = (scale * side for side in box)
+    return x0, y0, x1, y1

@@ -10,26 +10,22 @@ forward pass.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
-from excite import __version__
 from excite.experiments import HELD_OUT, LOCALIZATION_METHODS
-from excite.experiments.base import Comparison, checked_share, held_out
+from excite.experiments.base import Comparison, Measurement, check_some_were_read, checked_share, held_out
 from excite.experiments.localization.scores import RULES, LocalizationRun, boxes_of, overlaps_of, tally
 from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
 from excite.models import Preprocess
-from excite.models.classifier import identity
-from excite.readouts.box import check_components
 from excite.readouts.overlay import upsample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -45,27 +41,12 @@ CANVAS = (224, 224)
 
 
 @dataclass(frozen=True, eq=False)
-class BoxMeasurement:
-    """Computes the record of an image: the boxes of each map and their IoU with the truth.
+class BoxMeasurement(Measurement):
+    """Computes the record of an image: the boxes of each map and their IoU with the truth."""
 
-    Attributes:
-        classifier: the classifier.
-        layers: for each method, by name, the layers at which it is read.
-        question: all of that as text.
-    """
-
-    classifier: Classifier
-    layers: Mapping[str, tuple[str, ...]]
-    question: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        rules = [asdict(rule) for rule in RULES.values()]
-        facts = ["localization", self.layers, CANVAS, rules, __version__, identity(self.classifier)]
-        object.__setattr__(self, "question", json.dumps(facts))
-
-    def key(self, task: ImageTask) -> str:
-        """A digest of the image, its annotation, the question and the version."""
-        return task.key(self.question)
+    def facts(self) -> list[Any]:
+        """The layers, and the rules of boxes."""
+        return ["localization", self.layers, CANVAS, [asdict(rule) for rule in RULES.values()]]
 
     def __call__(self, task: ImageTask) -> dict[str, Any]:
         """The record of an image."""
@@ -130,20 +111,15 @@ class Localization(Comparison):
     """Boxes the objects of annotated images with several methods, and counts the boxes that fit.
 
     Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        dataset: from `excite.datasets.open_dataset`.
-        methods: names from `excite.METHODS`.
+        classifier, dataset, methods, skip, limit: as for a `Comparison`.
         layers: layers at which to read all methods, where possible; None for each method's own layer. Methods that may
             be read anywhere are then read at the classifier's two best layers, and the better one is chosen on held-out
             images: the best layer for boxes is not that for points.
-        skip: number of images to leave out first.
-        limit: number of images to use at most; None for all.
         own_shape: keep the shape of images instead of squashing them to a square.
         held_out: the share of the images on which thresholds are chosen; the others are reported on.
         seed: of that draw.
 
     Raises:
-        ExciteError: scipy is not installed.
         DataError: the share is not between 0 and 1.
 
     Example:
@@ -165,7 +141,6 @@ class Localization(Comparison):
         held_out: float = HELD_OUT,
         seed: int = 0,
     ) -> None:
-        check_components()
         self.share, self.seed = checked_share(held_out), seed
         self.own_shape = own_shape
         shown = classifier if own_shape else squared(classifier)
@@ -180,7 +155,7 @@ class Localization(Comparison):
 
     def rows(self, records: Sequence[Entry]) -> list[LocalizationRow]:
         """The rows of the table; see `excite.experiments.localization.scores.tally`."""
-        self.check_some_were_read(records)
+        check_some_were_read(records, len(self.names), self.failures)
         return tally(records, self.classifier.name, self.reported(records))
 
     def run(self, records: Sequence[Entry]) -> LocalizationRun:

@@ -40,19 +40,14 @@ NOISE = 1e-6  # of a last decimal: what is exactly a half must not become less b
 
 @dataclass(frozen=True)
 class Rule:
-    """A way from a map to boxes.
+    """A way from a map to boxes."""
 
-    Attributes:
-        name: in records and tables.
-        thresholds: to try.
-        of: the unit of thresholds: the map's mean, its maximum, or its range (as if it were scaled to 0..1 first).
-        region: the boxed pixels: all above the threshold; their largest connected component; or each component, of
-            which the best box counts.
-    """
-
-    name: str
+    name: str  # in records and tables
     thresholds: tuple[float, ...]
+    # the unit of thresholds: the map's mean, its maximum, or its range (as if it were scaled to 0..1 first)
     of: Measure
+    # the boxed pixels: all above the threshold; their largest connected component; or each component, of which the best
+    # box counts
     region: Region
 
 
@@ -88,9 +83,6 @@ LEVELS: Mapping[Measure, Callable[[Tensor, Sequence[float]], Tensor]] = {
 
 def boxes_of(stretched: Tensor) -> dict[str, list[Boxes]]:
     """The boxes ``[n, 4]`` of each rule at each of its thresholds; none where nothing is above it.
-
-    Args:
-        stretched: the map ``[height, width]`` at the size at which boxes are made.
 
     Example:
         >>> found = boxes_of(torch.tensor([[3.0, 0.0, 1.0, 1.0]]))
@@ -131,19 +123,12 @@ def overlaps_of(boxes: Sequence[Boxes], truth: Boxes) -> list[float]:
 
 @dataclass(frozen=True)
 class RuleResult:
-    """The error of one rule for one method.
+    """The error of one rule for one method."""
 
-    Attributes:
-        rule: a name of `RULES`.
-        threshold: with the smallest error on the held-out images; of equals the first.
-        error: the share of pairs on the other images whose box does not fit at that threshold.
-        curve: the error in percent on those other images, at each threshold.
-    """
-
-    rule: str
-    threshold: float
-    error: Share
-    curve: tuple[float, ...]
+    rule: str  # a name of `RULES`
+    threshold: float  # with the smallest error on the held-out images; of equals the first
+    error: Share  # the share of pairs on the other images whose box does not fit at that threshold
+    curve: tuple[float, ...]  # the error in percent on those other images, at each threshold
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without the curve."""
@@ -156,28 +141,18 @@ def _percent(share: Share) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class LocalizationRow:
-    """The errors of one method at one layer of one network, on the images that are not held out.
-
-    Attributes:
-        model: the network's name.
-        method: the method's name.
-        layer: the layer at which it is read.
-        rules: the result of each rule, the paper's first.
-        max_box_acc: MaxBoxAcc: the percentage of fits of the largest component's box at the best of all thresholds. It
-            is chosen on the reported images, so it is a little too good, as in all publications.
-        max_box_acc_v2: the same for the best component's box, for each IoU of `V2_OVERLAPS`.
-        empty: number of maps without any box.
-        chosen: the error by the paper's rule on the held-out images.
-    """
+    """The errors of one method at one layer of one network, on the images that are not held out."""
 
     model: str
     method: str
-    layer: str
-    rules: Mapping[str, RuleResult]
+    layer: str  # the layer at which it is read
+    rules: Mapping[str, RuleResult]  # the result of each rule, the paper's first
+    # MaxBoxAcc: the percentage of fits of the largest component's box at the best of all thresholds. It is chosen on
+    # the reported images, so it is a little too good, as in all publications
     max_box_acc: float
-    max_box_acc_v2: Mapping[float, float]
-    empty: int
-    chosen: Share
+    max_box_acc_v2: Mapping[float, float]  # the same for the best component's box, for each IoU of `V2_OVERLAPS`
+    empty: int  # number of maps without any box
+    chosen: Share  # the error by the paper's rule on the held-out images
 
     @property
     def alpha(self) -> float:
@@ -220,15 +195,10 @@ class LocalizationRow:
 
 @dataclass(frozen=True)
 class LocalizationRun(ComparisonRun):
-    """One network's localisation; its records include the held-out images.
+    """One network's localisation; its records include the held-out images."""
 
-    Attributes:
-        rows: from `tally`.
-        reported: the names of the images that the rows are about.
-    """
-
-    rows: Sequence[LocalizationRow]
-    reported: frozenset[str]
+    rows: Sequence[LocalizationRow]  # from `tally`
+    reported: frozenset[str]  # the names of the images that the rows are about
 
     @property
     def told(self) -> Sequence[LocalizationRow]:
@@ -238,30 +208,19 @@ class LocalizationRun(ComparisonRun):
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """The difference in error of two methods on the same images, in points; below 0, the first is better.
+    """The difference in error of two methods on the same images, in points; below 0, the first is better."""
 
-    Attributes:
-        p: of McNemar's test (`excite.metrics.statistics.paired_test`).
-    """
-
-    p: float
+    p: float  # of McNemar's test (`excite.metrics.statistics.paired_test`)
 
 
 @dataclass(frozen=True)
 class SplitMaps:
-    """The records of the maps of one method at one layer, on the held-out and on the reported images.
+    """The records of the maps of one method at one layer, on the held-out and on the reported images."""
 
-    Attributes:
-        key: the method and the layer.
-        held_out: maps of the held-out images.
-        reported: maps of the reported images.
-        pictures: for each reported map the number of its image.
-    """
-
-    key: MethodLayer
-    held_out: Sequence[Entry]
-    reported: Sequence[Entry]
-    pictures: Sequence[int]
+    key: MethodLayer  # the method and the layer
+    held_out: Sequence[Entry]  # maps of the held-out images
+    reported: Sequence[Entry]  # maps of the reported images
+    pictures: Sequence[int]  # for each reported map the number of its image
 
     def chosen(self, rule: str) -> int:
         """The index of the threshold with the smallest error on held-out images; of equals the first."""
@@ -314,11 +273,6 @@ def split_maps(records: Sequence[Entry], reported: Collection[str]) -> list[Spli
 
 def tally(records: Sequence[Entry], model: str, reported: Collection[str]) -> list[LocalizationRow]:
     """A row for each method and layer, in the order of the records.
-
-    Args:
-        records: from `Localization.records`.
-        model: the network's name.
-        reported: the images to report on; thresholds are chosen on all others.
 
     Raises:
         DataError: the records are of different methods or layers, or all images are on one side.

@@ -7,20 +7,18 @@ pass. The protocols of the published games are compared in docs/pointing.md.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from excite import __version__
 from excite.datasets.difficult import is_difficult
 from excite.errors import DataError
 from excite.experiments import POINTING_METHODS
-from excite.experiments.base import Comparison
+from excite.experiments.base import Comparison, Measurement, check_some_were_read
 from excite.experiments.pointing.scores import PointingRun, tally
 from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
 from excite.metrics.boxes import area_share, distance
-from excite.models.classifier import identity
 from excite.readouts.point import maximum_point
 
 if TYPE_CHECKING:
@@ -37,19 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Protocol:
-    """The conventions in which the published games differ.
+    """The conventions in which the published games differ."""
 
-    Attributes:
-        name: on the command line.
-        mode: interpolation with which a map is stretched over its image before its maximum is taken.
-        inclusive: whether a point at exactly the tolerance from an object is a hit.
-        tolerance: in pixels; None for the data set's own.
-    """
-
-    name: str
-    mode: Mode
-    inclusive: bool
-    tolerance: float | None = None
+    name: str  # on the command line
+    mode: Mode  # interpolation with which a map is stretched over its image before its maximum is taken
+    inclusive: bool  # whether a point at exactly the tolerance from an object is a hit
+    tolerance: float | None = None  # in pixels; None for the data set's own
 
     def tolerance_on(self, dataset: Dataset) -> float:
         """The tolerance on a data set, if a hit is possible."""
@@ -79,29 +70,19 @@ def find_protocol(name: str, tolerance: float | None = None) -> Protocol:
 
 
 @dataclass(frozen=True, eq=False)
-class PointingMeasurement:
-    """Computes the record of an image: the maximum of each map and its distance to the truth.
+class PointingMeasurement(Measurement):
+    """Computes the record of an image: the maximum of each map and its distance to the truth."""
 
-    Attributes:
-        classifier: the classifier.
-        layers: for each method, by name, the layers at which it is read.
-        mode: interpolation of maps.
-        difficult: the Difficult subset as pairs of an image's name and a category; None: by the paper's rule.
-        question: all of that as text.
-    """
-
-    classifier: Classifier
-    layers: Mapping[str, tuple[str, ...]]
-    mode: Mode
+    mode: Mode  # interpolation of maps
+    # the Difficult subset as pairs of an image's name and a category; None: by the paper's rule
     difficult: frozenset[tuple[str, str]] | None = None
-    question: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        facts = ["pointing", self.layers, self.mode, __version__, identity(self.classifier)]
-        object.__setattr__(self, "question", json.dumps(facts))
+    def facts(self) -> list[Any]:
+        """The layers, and how maps are stretched."""
+        return ["pointing", self.layers, self.mode]
 
     def key(self, task: ImageTask) -> str:
-        """A digest of the image, its annotation, its Difficult pairs, the question and the version."""
+        """A digest of the image, its annotation, its Difficult pairs and the question."""
         listed = None if self.difficult is None else [self._listed(task.name, query.target) for query in task.queries]
         return task.key(json.dumps([self.question, listed]))
 
@@ -140,12 +121,7 @@ class PointingGame(Comparison):
     """Points at the objects of annotated images with several methods, and counts the hits.
 
     Args:
-        classifier: from `excite.load` or `excite.wrap`.
-        dataset: from `excite.datasets.open_dataset`.
-        methods: names from `excite.METHODS`.
-        layers: layers at which to read all methods, where possible; None for each method's own layer.
-        skip: number of images to leave out first.
-        limit: number of images to use at most; None for all.
+        classifier, dataset, methods, layers, skip, limit: as for a `Comparison`.
         difficult: the Difficult subset, as pairs of an image's name and a category; None: by the paper's rule.
         protocol: the conventions.
 
@@ -178,7 +154,7 @@ class PointingGame(Comparison):
 
     def rows(self, records: Sequence[Entry]) -> list[PointingRow]:
         """The rows of the table; see `excite.experiments.pointing.scores.tally`."""
-        self.check_some_were_read(records)
+        check_some_were_read(records, len(self.names), self.failures)
         return tally(records, self.classifier.name, self.tolerance, inclusive=self.protocol.inclusive)
 
     def run(self, records: Sequence[Entry]) -> PointingRun:

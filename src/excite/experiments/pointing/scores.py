@@ -20,36 +20,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Score(Estimate):
-    """The mean accuracy over categories in percent, with its bootstrap interval.
+    """The mean accuracy over categories in percent, with its bootstrap interval."""
 
-    Attributes:
-        pairs: number of (image, category) pairs.
-        categories: the share of hits in each category that has a pair; the others are no part of the mean.
-    """
-
-    pairs: int
+    pairs: int  # number of (image, category) pairs
+    # the share of hits in each category that has a pair; the others are no part of the mean
     categories: dict[str, Share]
 
 
 @dataclass(frozen=True)
 class PointingRow:
-    """The scores of one method at one layer of one network.
-
-    Attributes:
-        model: the network's name.
-        method: the method's name.
-        layer: the layer at which it is read.
-        all: the score of all pairs.
-        difficult: that of the Difficult subset; None where there is no such pair.
-        empty: number of empty maps, which have no maximum and count as misses.
-    """
+    """The scores of one method at one layer of one network."""
 
     model: str
     method: str
-    layer: str
-    all: Score
-    difficult: Score | None
-    empty: int
+    layer: str  # the layer at which it is read
+    all: Score  # the score of all pairs
+    difficult: Score | None  # that of the Difficult subset; None where there is no such pair
+    empty: int  # number of empty maps, which have no maximum and count as misses
 
     @property
     def all_empty(self) -> bool:
@@ -90,12 +77,6 @@ class Difference:
 
 def tally(records: Sequence[Entry], model: str, tolerance: float, *, inclusive: bool = True) -> list[PointingRow]:
     """A row for each method and layer, in the order of the records.
-
-    Args:
-        records: from `PointingGame.records`.
-        model: the network's name.
-        tolerance: the largest distance in pixels of a hit.
-        inclusive: whether exactly that distance is a hit.
 
     Raises:
         DataError: the records are of different methods or layers.
@@ -152,17 +133,11 @@ def _difficult(records: Iterable[Entry]) -> list[Entry]:
 
 @dataclass(frozen=True, eq=False)
 class HitTable:
-    """The outcomes of all pairs of an image and a category, without images and categories that have no pair.
+    """The outcomes of all pairs of an image and a category, without images and categories that have no pair."""
 
-    Attributes:
-        categories: their names, sorted.
-        asked: [images, categories], which pairs there are.
-        hits: for each method and layer, which of them it hit; empty without pairs.
-    """
-
-    categories: tuple[str, ...]
-    asked: NDArray[np.bool_]
-    hits: dict[MethodLayer, NDArray[np.bool_]]
+    categories: tuple[str, ...]  # their names, sorted
+    asked: NDArray[np.bool_]  # [images, categories], which pairs there are
+    hits: dict[MethodLayer, NDArray[np.bool_]]  # for each method and layer, which of them it hit; empty without pairs
 
     @classmethod
     def of(cls, records: Iterable[Entry], is_hit: Callable[[float | None], bool]) -> HitTable:

@@ -1,4 +1,4 @@
-"""Example images of an experiment: the choice of best and worst cases, their drawing, and strips of HTML.
+"""Example images of an experiment: the choice of best and worst cases, and their drawing.
 
 Objects are outlined by lines that are light and dark, so that they are visible without colour and on any background.
 """
@@ -6,23 +6,23 @@ Objects are outlined by lines that are light and dark, so that they are visible 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageOps
 
-from excite.errors import DataError
+from excite.errors import DataError, ImageError
 from excite.experiments.base import method_layer
 from excite.experiments.published import WORDS
 from excite.experiments.report.figures import methods_of
-from excite.experiments.report.html import Html, element, picture
 from excite.readouts.overlay import DARK, LIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
 
     from excite.attention import AttentionMap
     from excite.datasets import Box, Instance
@@ -43,21 +43,13 @@ Outline = tuple[Image.Image, Image.Image]  # stencils of its dark and its light 
 
 @dataclass(frozen=True)
 class Example:
-    """The objects of one category in one image.
-
-    Attributes:
-        image: the image's name.
-        size: its width and height.
-        category: of the objects.
-        share: of the image that they cover.
-        maps: the record of each method, the main one first.
-    """
+    """The objects of one category in one image."""
 
     image: str
-    size: tuple[int, int]
-    category: str
-    share: float
-    maps: tuple[Entry, ...]
+    size: tuple[int, int]  # its width and height
+    category: str  # of the objects
+    share: float  # of the image that they cover
+    maps: tuple[Entry, ...]  # the record of each method, the main one first
 
 
 AnyExample = TypeVar("AnyExample", bound=Example)
@@ -69,20 +61,90 @@ The second argument are the successes: of the main method, and then of the other
 
 
 @dataclass(frozen=True)
-class DrawnExample(Generic[AnyExample]):
-    """The images of an example.
+class Panel:
+    """An image of an example with its alternative text, and the caption: a name and further lines."""
+
+    image: Image.Image
+    alt: str
+    name: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """An example as it is shown: the concept's name, the image and its facts, and the panels, or why there are none."""
+
+    name: str
+    about: str
+    panels: tuple[Panel, ...] = ()
+    trouble: str = ""
+
+
+class Cases(ABC, Generic[AnyExample]):
+    """The best and worst cases of an experiment.
 
     Attributes:
-        example: what is drawn.
-        photograph: the image with the objects outlined; None where it is not available any more.
-        panels: the map of each method over it, in the example's order.
-        trouble: why there is no photograph.
+        kinds: ratings by heading, in which ``{main}`` is the main method.
     """
 
-    example: AnyExample
-    photograph: Image.Image | None = None
-    panels: tuple[Image.Image, ...] = ()
-    trouble: str = ""
+    kinds: ClassVar[Mapping[str, Rating[Any]]]
+
+    @abstractmethod
+    def candidates(self, run: Any, rows: Sequence[Any]) -> tuple[Sequence[AnyExample], Sequence[Sequence[bool]]]:
+        """All examples of a run with the successes of the methods; the main row is the first."""
+
+    @abstractmethod
+    def words(self, run: Any, example: AnyExample) -> tuple[str, str]:
+        """The concept's name, and the image with its facts."""
+
+    @abstractmethod
+    def panels(self, run: Any, example: AnyExample) -> Iterator[Panel]:
+        """The images of an example, computed again."""
+
+    def strips(
+        self, runs: Sequence[ExperimentRun], shown: Mapping[str, Sequence[AnyRow]], *, most: int, named: bool
+    ) -> dict[str, list[Strip]]:
+        """By heading the best cases of each kind.
+
+        Args:
+            runs: of the networks.
+            shown: for each network the rows to show, the main one first.
+            most: number of examples in all; of each kind and network there is at least one.
+            named: whether headings name the network.
+        """
+        each = max(1, most // len(self.kinds) // len(runs))
+        found = {}
+        for run in runs:
+            rows = shown[run.classifier_name]
+            if rows:
+                of = f"{run.classifier_name}: " if named else ""
+                for kind, chosen in best_of_each_kind(*self.candidates(run, rows), self.kinds, each).items():
+                    heading = of + kind.format(main=rows[0].method)
+                    found[heading] = [self._strip(run, example) for example in chosen]
+        return found
+
+    def _strip(self, run: ExperimentRun, example: AnyExample) -> Strip:
+        """An image that vanished or changed since it was measured does not prevent the page."""
+        words = self.words(run, example)
+        try:
+            return Strip(*words, tuple(self.panels(run, example)))
+        except (ImageError, DataError) as error:
+            return Strip(*words, trouble=str(error))
+
+
+def rows_to_show(rows: Sequence[AnyRow], main: str) -> tuple[dict[str, list[AnyRow]], list[str]]:
+    """For each network the rows whose maps are shown, the main method first, and the methods that are left out.
+
+    Those without any map (``all_empty``) are left out; of too many, those without published numbers.
+    """
+    shown: dict[str, list[AnyRow]] = {row.model: [] for row in rows}
+    for row in sorted(rows, key=lambda row: row.method != main):
+        if not getattr(row, "all_empty", False):
+            shown[row.model].append(row)
+    for model, several in shown.items():
+        if len(several) > MOST_MAPS:
+            shown[model] = [several[0], *(row for row in several[1:] if row.method in WORDS)][:MOST_MAPS]
+    return shown, methods_of(row for row in rows if row not in shown[row.model])
 
 
 def best_of_each_kind(
@@ -92,12 +154,6 @@ def best_of_each_kind(
     each: int,
 ) -> dict[str, list[AnyExample]]:
     """The best examples of each kind: at most one of an image, and the categories take turns.
-
-    Args:
-        examples: those to choose from.
-        successes: of the methods on each example, the main method first.
-        kinds: ratings by heading.
-        each: number of each kind.
 
     Example:
         >>> examples = [Example(name, (90, 60), "cat", share, ()) for name, share in (("1", 0.5), ("2", 0.1))]
@@ -129,12 +185,26 @@ def _in_turns(rated: Iterable[tuple[float, AnyExample]], taken: set[str], most: 
     return chosen
 
 
-def recomputed_maps(show: Maps, example: Example) -> tuple[Image.Image, list[AttentionMap]]:
-    """The image of an example and its maps, computed again in the example's order.
+def map_panels(
+    example: Example, words: tuple[str, str], images: Sequence[Image.Image], verdict: Callable[[Entry], str]
+) -> Iterator[Panel]:
+    """The photograph with outlines, and the map of each method.
 
     Args:
-        show: computes all maps of an image's name and a category.
-        example: from the records.
+        example: what is drawn.
+        words: the concept's name, and the image with its facts.
+        images: the photograph, and the map of each method over it.
+        verdict: on the record of a map: a sign and words, not a colour.
+    """
+    name, about = words
+    yield Panel(images[0], f"photograph with outlines; {name}: {about}", name, (about,))
+    for found, image in zip(example.maps, images[1:], strict=True):
+        method, text = found["method"], verdict(found)
+        yield Panel(image, f"map for {name}; {method}: {text}", method, (text,))
+
+
+def recomputed_maps(show: Maps, example: Example) -> tuple[Image.Image, list[AttentionMap]]:
+    """The image of an example and its maps, computed again in the example's order.
 
     Raises:
         DataError: the image has changed since it was measured.
@@ -227,72 +297,3 @@ def _dashes(box: Box, size: tuple[int, int]) -> Iterator[tuple[int, int, int, in
     yield from ((x1 - WIDE, y, x1, min(y + DASH, y1)) for y in down)
     yield from ((x, y1 - WIDE, min(x + DASH, x1), y1) for x in reversed(across))
     yield from ((x0, y, x0 + WIDE, min(y + DASH, y1)) for y in reversed(down))
-
-
-def example_strips(
-    runs: Sequence[ExperimentRun],
-    rows: Sequence[AnyRow],
-    main: str,
-    cases: Callable[[Any, Sequence[AnyRow]], Mapping[str, Sequence[Html]]],
-    *,
-    named: bool,
-) -> list[Html]:
-    """Best and worst cases of each network.
-
-    Args:
-        runs: of the networks.
-        rows: of each network and method the one to show; those without any map (``all_empty``) are left out.
-        main: the method whose cases they are.
-        cases: of a run and its rows, the main one first, the strips by heading.
-        named: whether headings name the network.
-    """
-    names = [run.classifier_name for run in runs]
-    shown = {
-        name: _shown_rows([row for row in rows if row.model == name and not getattr(row, "all_empty", False)], main)
-        for name in names
-    }
-    missing = methods_of(row for row in rows if row.model in shown and row not in shown[row.model])
-    parts = [element("p", f"Without the maps of {', '.join(missing)}.", class_="soft")] if missing else []
-    for run in runs:
-        of = f"{run.classifier_name}: " if named else ""
-        if shown[run.classifier_name]:
-            method = shown[run.classifier_name][0].method
-            for kind, strips in cases(run, shown[run.classifier_name]).items():
-                parts += headed_strips(of + kind.format(main=method), strips)
-    return parts
-
-
-def _shown_rows(rows: Sequence[AnyRow], main: str) -> list[AnyRow]:
-    """The rows whose maps are shown, the main method first; of many, those with published numbers."""
-    shown = sorted(rows, key=lambda row: row.method != main)
-    if len(shown) <= MOST_MAPS:
-        return shown
-    return [shown[0], *(row for row in shown[1:] if row.method in WORDS)][:MOST_MAPS]
-
-
-def headed_strips(heading: str, strips: Sequence[Html]) -> list[Html]:
-    """A heading and the examples of a kind, or that there is none."""
-    none = [element("p", "There is no such case among these images.", class_="soft")]
-    return [element("h3", heading), *(strips or none)]
-
-
-def strip(drawn: DrawnExample[AnyExample], name: str, about: str, verdict: Callable[[Entry], str]) -> Html:
-    """An example: the photograph, and the map of each method.
-
-    Args:
-        drawn: its images.
-        name: of the concept.
-        about: the image, and its facts.
-        verdict: on the record of a map: a sign and words, not a colour.
-    """
-    if drawn.photograph is None:
-        return element("p", f"{name} in {about}: cannot be shown ({drawn.trouble})", class_="soft")
-    figures = [_figure(drawn.photograph, "photograph with outlines", name, about)]
-    for found, panel in zip(drawn.example.maps, drawn.panels, strict=True):
-        figures.append(_figure(panel, f"map for {name}", found["method"], verdict(found)))
-    return element("div", *figures, class_="strip")
-
-
-def _figure(image: Image.Image, what: str, name: str, text: str) -> Html:
-    caption = element("figcaption", element("strong", name), Html("<br>"), text)
-    return element("figure", picture(image, f"{what}; {name}: {text}", width=WIDTH), caption)

@@ -1,13 +1,15 @@
-"""Tables as text, for spreadsheets and for documentation, and the files of an experiment."""
+"""Tables of results: cells for pages, text for spreadsheets and documentation, and the files of an experiment."""
 
 from __future__ import annotations
 
 import csv
 import io
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from excite.io.files import save_json, save_text
 from excite.io.text import for_markdown
+from excite.metrics.statistics import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +18,74 @@ if TYPE_CHECKING:
     from excite.experiments.base import ExperimentRun
 
 NOTHING = "-"
+DASH = "\N{EN DASH}"  # on pages: between the ends of an interval, and for a missing value
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table on a page."""
+
+    text: str  # its content
+    small: str = ""  # a second line: an interval, or a layer
+    rank: int = 0  # 1 for the best of a column (bold), 2 for the second best (underlined)
+    heat: float | None = None  # percentage by which it is shaded
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table on a page: headings, rows (the first cell names the row), groups of columns, and rows of totals."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell | str]]
+    groups: Sequence[tuple[str, int]] = ()
+    foot: Sequence[Sequence[Cell | str]] = ()
+
+
+def ranked(values: Sequence[Estimate | float | None], *, highest: bool = True, zeros: bool = True) -> list[Cell]:
+    """A column whose best two values are marked, with intervals; what looks equal is ranked equal.
+
+    Args:
+        values: numbers or estimates; a dash for None.
+        highest: whether high values are good.
+        zeros: whether a zero may be among the best.
+
+    Example:
+        >>> [(cell.text, cell.rank) for cell in ranked([41.61, 38.7, 41.58], highest=False)]
+        [('41.6', 2), ('38.7', 1), ('41.6', 2)]
+    """
+    numbers = [value.value if isinstance(value, Estimate) else value for value in values]
+    shown = {f"{number:.1f}" for number in numbers if number or (zeros and number is not None)}
+    best = sorted(shown, key=float, reverse=highest)[:2] if len(shown) > 1 else []
+    ranks = {text: rank for rank, text in enumerate(best, 1)}
+    return [estimate_cell(value, ranks) for value in values]
+
+
+def estimate_cell(value: Estimate | float | None, ranks: Mapping[str, int] | None = None) -> Cell:
+    """A value and its interval, if it has one; a dash for None."""
+    if value is None:
+        return Cell(DASH)
+    text = f"{value.value if isinstance(value, Estimate) else value:.1f}"
+    small = f"{value.low:.1f}{DASH}{value.high:.1f}" if isinstance(value, Estimate) else ""
+    return Cell(text, small, (ranks or {}).get(text, 0))
+
+
+def heated(values: Sequence[float | None], *, best: bool = True) -> list[Cell]:
+    """Percentages as shades, the highest in bold if ``best``; a dash for None.
+
+    Example:
+        >>> [(cell.text, cell.rank, cell.heat) for cell in heated([50.0, 100.0])]
+        [('50.0', 0, 50.0), ('100.0', 1, 100.0)]
+    """
+    most = max((value or 0.0 for value in values), default=0.0) if best else 0.0
+    return [
+        Cell(DASH) if value is None else Cell(f"{value:.1f}", rank=int(value == most > 0), heat=value)
+        for value in values
+    ]
+
+
+def text_table(lines: Sequence[Mapping[str, str]]) -> Table:
+    """Lines with the same columns as a table on a page."""
+    return Table(list(lines[0]), [list(line.values()) for line in lines])
 
 
 def csv_table(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -55,6 +125,18 @@ def per_network(runs: Sequence[ExperimentRun], *keys: str) -> dict[str, dict[str
     return {key: {run.classifier_name: run.about[key] for run in runs} for key in keys}
 
 
+def estimate_fields(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    """A value and its interval as plain values for JSON, with two decimals.
+
+    Example:
+        >>> estimate_fields("r1", Estimate(5.123, 4.0, 6.0))
+        {'r1': 5.12, 'r1_interval': [4.0, 6.0]}
+    """
+    if estimate is None:
+        return {name: None, f"{name}_interval": None}
+    return {name: round(estimate.value, 2), f"{name}_interval": [round(estimate.low, 2), round(estimate.high, 2)]}
+
+
 def flat(line: Mapping[str, Any], *, last: bool = False) -> dict[str, Any]:
     """A row without lists: each interval becomes two columns, in its place or after all others.
 
@@ -63,14 +145,18 @@ def flat(line: Mapping[str, Any], *, last: bool = False) -> dict[str, Any]:
         {'r1': 5.0, 'r1_low': 4.0, 'r1_high': 6.0}
     """
     cells: dict[str, Any] = {}
-    order = sorted(line, key=lambda name: name.endswith("_interval")) if last else line
-    for name in order:
+    for name in sorted(line, key=lambda name: last and name.endswith("_interval")):
         measure = name.removesuffix("_interval")
         if measure != name:
             cells[f"{measure}_low"], cells[f"{measure}_high"] = line[name] or (None, None)
         else:
             cells[name] = line[name]
     return cells
+
+
+def difference_words(gap: Estimate) -> str:
+    """A difference and its interval in words."""
+    return f"{gap.value:+.1f} points ({gap.low:+.1f} to {gap.high:+.1f})"
 
 
 def shown(value: float | None) -> str:
