@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from excite.errors import ModelError
+from excite.models.caffe.definition import Layer
 from excite.models.caffe.layers import build
-from excite.models.caffe.schema import Layer
 
 
 def layer(kind, bottoms=1, tops=1, **options):

@@ -12,8 +12,8 @@ from writing import chunk, new_blob, new_layer, number, old_blob, old_layer, pac
 
 from excite.errors import ModelError
 from excite.models.caffe import blobs
+from excite.models.caffe.definition import Network
 from excite.models.caffe.reading import read_network, read_network_of_weights, read_weights
-from excite.models.caffe.schema import Network
 
 READERS = [read_network, read_weights, read_network_of_weights]
 BINARY = [read_weights, read_network_of_weights]

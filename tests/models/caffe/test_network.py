@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from excite.errors import ModelError
+from excite.models.caffe.definition import Layer, Network
 from excite.models.caffe.layers import KINDS, InnerProduct
 from excite.models.caffe.network import CaffeNetwork
-from excite.models.caffe.schema import Layer, Network
 from excite.propagation import mwp
 
 SHAPE = (1, 3, 11, 9)

@@ -21,8 +21,8 @@ from writing import (
 )
 
 from excite.errors import ModelError
+from excite.models.caffe.definition import Layer
 from excite.models.caffe.reading import read_network, read_network_of_weights, read_weights
-from excite.models.caffe.schema import Layer, messages
 
 CONVOLUTION, DATA, INNER_PRODUCT, RELU, SOFTMAX_LOSS, SPLIT = 4, 5, 14, 18, 21, 22
 
@@ -209,8 +209,8 @@ def test_opencv_reads_the_same(saved):
 
 def test_without_protobuf(saved, monkeypatch):
     """The weights need none; the rest says what to install."""
-    messages.cache_clear()
-    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    monkeypatch.setitem(sys.modules, "excite.models.caffe.caffe_pb2", None)
+    monkeypatch.delattr("excite.models.caffe.caffe_pb2", raising=False)
     model = saved(new_layer("b", "Bias", blobs=[new_blob((1,), [1.0])]), "model")
     assert list(read_weights(model)) == ["b"]
     for read, path in ((read_network, saved('layer { type: "ReLU" }')), (read_network_of_weights, model)):
