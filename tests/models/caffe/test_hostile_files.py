@@ -136,14 +136,6 @@ def test_models_without_weights_in_them(saved):
     assert read_weights(saved(new_layer("relu", "ReLU"))) == {}
 
 
-@pytest.mark.parametrize("reader", BINARY)
-def test_deep_nesting(reader, saved):
-    inside = b""
-    for _ in range(2000):
-        inside = chunk(100, inside)
-    assert sound(reader, saved(inside)) in ({}, None)
-
-
 @pytest.mark.parametrize("model", [NEW, OLD], ids=["new", "old"])
 def test_cut_off_anywhere(model, saved):
     """Only between two layers can it not be told; then what is there is right."""

@@ -63,11 +63,6 @@ def test_every_way_to_write_numbers(saved, blob):
     torch.testing.assert_close(tensor, torch.tensor([1.0, 2.0, 3.0]), rtol=0, atol=0)
 
 
-def test_a_scalar_has_no_axes(saved):
-    blob = chunk(5, packed([3.0])) + chunk(7, b"")
-    assert read_weights(saved(new_layer("a", "Scale", blobs=[blob])))["a"][0].shape == ()
-
-
 def test_two_layers_of_one_name(saved):
     blob = new_blob((1,), [1.0])
     with_blob = new_layer("a", "Bias", blobs=[blob])
@@ -163,11 +158,6 @@ def test_every_number_is_caffes(kind, saved):
 def test_what_is_not_caffes_in_a_model(saved, model, message):
     with pytest.raises(ModelError, match=message):
         read_network_of_weights(saved(model))
-
-
-def test_other_layers_may_say_what_they_like(saved):
-    model = new_layer("s", "Odd", rest=chunk(321, b"\xff"))
-    assert read_network_of_weights(saved(model)).layers == (Layer("s", "Odd", (), (), {}),)
 
 
 def test_opencv_reads_the_same(saved):
