@@ -1,4 +1,3 @@
-import dataclasses
 import pickle
 
 import numpy as np
@@ -8,7 +7,7 @@ from PIL import Image
 from torch import nn
 
 from excite.errors import ConceptError, ImageError, ModelError
-from excite.models import MODELS, Card, Choice, Classifier, Preprocess, load, wrap
+from excite.models import MODELS, Card, Preprocess, load, wrap
 from excite.vocabulary import Labels
 
 
@@ -51,13 +50,6 @@ def test_the_tensor_is_the_shifted_and_scaled_picture():
     torch.testing.assert_close(swapped, values.flip(0) - torch.tensor([104.0, 117.0, 123.0])[:, None, None])
 
 
-def test_resizing_does_not_alias():
-    stripes = np.zeros((512, 512, 3), dtype=np.uint8)
-    stripes[:, ::2] = 255
-    made = Preprocess(shorter_side=64, mean=0, scale=1)(Image.fromarray(stripes))
-    assert (made[:, :, 4:-4] - 127.5).abs().max() < 4
-
-
 def test_preprocessing_can_be_sent_to_another_process():
     preprocess = Preprocess(shorter_side=32, scale=(1, 2, 3))
     again = pickle.loads(pickle.dumps(preprocess))  # noqa: S301
@@ -69,11 +61,6 @@ def test_preprocessing_can_be_sent_to_another_process():
 def test_a_picture_in_another_mode_is_refused(mode):
     with pytest.raises(ImageError, match=f"mode {mode}"):
         Preprocess()(Image.new(mode, (9, 9)))
-
-
-def test_a_picture_without_pixels_is_refused():
-    with pytest.raises(ImageError, match="0 x 9"):
-        Preprocess()(Image.new("RGB", (0, 9)))
 
 
 @pytest.mark.parametrize("wrong", [{"shorter_side": 0}, {"channels": "gbr"}, {"interpolation": "nearest"}])
@@ -124,22 +111,6 @@ def test_an_output_of_another_shape_is_refused(shape):
         wrap(nn.Identity()).probabilities(torch.zeros(shape))
 
 
-def test_labels_for_a_number_of_outputs():
-    assert wrap(nn.Identity()).labels_for(3) == Labels(["0", "1", "2"])
-    named = wrap(nn.Identity(), labels=["cat", "dog"])
-    assert named.labels_for(2) == Labels(["cat", "dog"])
-    with pytest.raises(ModelError, match="3 outputs but 2 labels"):
-        named.labels_for(3)
-
-
-def test_the_usual_preprocessing_is_the_default_of_wrap():
-    picture = noise(300, 224)
-    values = torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1) / 255
-    mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    expected = (values - mean[:, None, None]) / deviation[:, None, None]
-    torch.testing.assert_close(wrap(nn.Identity()).preprocess(picture), expected)
-
-
 def test_wrap_keeps_what_it_is_given():
     module = nn.Sequential(nn.Conv2d(3, 2, 1), nn.Dropout())
     labels = Labels(["cat", "dog"])
@@ -170,21 +141,6 @@ def test_torchscript_is_refused():
     for model in (scripted, traced, function, nn.Sequential(nn.Flatten(), scripted)):
         with pytest.raises(ModelError, match="TorchScript"):
             wrap(model)
-
-
-@pytest.mark.parametrize("model", [None, "resnet50", torch.relu, nn.Linear, {"weight": 1}])
-def test_what_is_no_module_is_refused(model):
-    with pytest.raises(ModelError, match=r"torch\.nn\.Module"):
-        wrap(model)
-
-
-def test_load_gives_the_embedded_classifier_by_default():
-    classifier = load()
-    assert isinstance(classifier, Classifier)
-    assert classifier.name == Choice().model == "words"
-    assert classifier.labels_for(1545) is classifier.labels
-    assert classifier.preprocess == MODELS["efficientnet-lite0"].preprocess
-    assert dataclasses.replace(classifier, layer="head").module is classifier.module
 
 
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet", "no such thing", ""])

@@ -6,8 +6,7 @@ from torch import nn
 from torch.nn import functional
 from zoo import torchvision_models
 
-from excite.errors import LayerError, ModelError
-from excite.models import load
+from excite.errors import LayerError
 from excite.models.layers import SpatialLayer, default_layer, spatial_layers
 from excite.propagation import mwp
 
@@ -40,20 +39,6 @@ class TestSpatialLayers:
                 return self.last(self.first(pictures)).mean((2, 3))
 
         assert names(Backwards()) == ["first", "last"]
-
-    def test_a_module_called_twice_is_where_its_last_call_is(self):
-        class Twice(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.relu = nn.ReLU()
-                self.one = nn.Conv2d(3, 4, 1)
-                self.two = nn.Conv2d(4, 4, 1, stride=2)
-
-            def forward(self, pictures):
-                return self.relu(self.two(self.relu(self.one(pictures)))).mean((2, 3))
-
-        assert names(Twice()) == ["one", "two", "relu"]
-        assert spatial_layers(Twice(), PICTURE)[-1].height == 32
 
     def test_a_layer_whose_channels_come_last_is_no_map(self):
         class Last(nn.Module):
@@ -90,21 +75,6 @@ class TestSpatialLayers:
         assert all(part.training for part in network.modules())
         assert not any(part._forward_hooks for part in network.modules())
 
-    def test_hooks_go_also_when_the_network_fails(self):
-        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(7, 7))
-        with pytest.raises(RuntimeError):
-            spatial_layers(network, PICTURE)
-        assert not any(part._forward_hooks for part in network.modules())
-
-    @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-    def test_torchscript_is_refused(self):
-        with pytest.raises(ModelError, match="TorchScript"):
-            spatial_layers(torch.jit.script(nn.Conv2d(3, 4, 3)), PICTURE)
-
-    def test_the_recommended_layers_of_the_embedded_classifier_are_among_them(self):
-        classifier = load()
-        assert set(classifier.layers) <= set(names(classifier.module, torch.zeros(1, 3, 224, 224)))
-
 
 class Branches(nn.Module):
     """A block whose branches each see only a part of the signal."""
@@ -127,26 +97,6 @@ class TestDefaultLayer:
         network = nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
         assert default_layer(network, PICTURE) == "3"
 
-    def test_the_coarsest_where_none_is_that_coarse(self):
-        network = nn.Sequential(
-            nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Flatten()
-        )
-        network.append(nn.LazyLinear(2))
-        network(PICTURE)
-        assert default_layer(network, PICTURE) == "4"
-
-    def test_borders_make_no_difference(self):
-        """13 places of 224 pixels are a stride of 16 too, as in AlexNet."""
-        network = nn.Sequential(
-            nn.Conv2d(3, 2, 11, stride=4, padding=2),
-            nn.MaxPool2d(3, 2),
-            nn.MaxPool2d(3, 2),
-            nn.ReLU(),
-            nn.MaxPool2d(3, 2),
-        )
-        network.extend([nn.Flatten(), nn.Linear(72, 2)])
-        assert default_layer(network, torch.zeros(1, 3, 224, 224)) == "3"
-
     @pytest.mark.parametrize("end", [[], [nn.ReLU()], [nn.AdaptiveAvgPool2d(1), nn.Flatten()]])
     def test_below_the_classifiers_own_weights(self, end):
         network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1), *end)
@@ -159,12 +109,6 @@ class TestDefaultLayer:
         network.append(nn.Linear(4, 2))
         assert "2.left" in names(network)  # of stride 16 and computed later
         assert default_layer(network, PICTURE) == "1"
-
-    def test_one_that_has_places(self):
-        network = nn.Sequential(
-            nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Conv2d(4, 4, 1), nn.Flatten(), nn.Linear(4, 2)
-        )
-        assert default_layer(network, PICTURE) == "0"
 
     def test_not_in_one_of_several_streams(self):
         """As in HRNet: no layer of stride 16 is passed by the whole signal, but one of stride 32 is."""
@@ -182,18 +126,6 @@ class TestDefaultLayer:
                 return self.last(self.final(self.fine(x) + self.down(self.coarse(x))).mean((2, 3)))
 
         assert default_layer(Streams(), torch.zeros(1, 3, 128, 128)) == "final"
-
-    def test_a_small_picture_keeps_four_places(self):
-        stages = [nn.Conv2d(3, 4, 3, stride=2, padding=1)]
-        stages += [nn.Conv2d(4, 4, 3, stride=2, padding=1) for _ in range(4)]
-        network = nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
-        assert default_layer(network, torch.zeros(1, 3, 32, 32)) == "2"
-
-    def test_no_dropout(self):
-        network = nn.Sequential(
-            nn.Conv2d(3, 4, 8, stride=8), nn.ReLU(), nn.Dropout(), nn.Identity(), nn.Flatten(), nn.Linear(4 * 64, 2)
-        )
-        assert default_layer(network, PICTURE) == "1"
 
     @pytest.mark.parametrize(
         "network",

@@ -41,16 +41,6 @@ def test_the_size_the_step_and_the_sight_of_each_layer(own):
     }
 
 
-def test_the_recommended_ones(own):
-    prepare = Preprocess(shorter_side=32)
-    assert outline(wrap(own, preprocess=prepare, layer="2"))[1] == ("2",)
-    layers, recommended = outline(wrap(own, preprocess=prepare))
-    assert len(recommended) == 1
-    assert recommended[0] in {layer.name for layer in layers}
-    known = outline(load("squeezenet-caffe", weights="random", size=128))
-    assert known[1] == ("fire8", "fire7")
-
-
 def test_the_papers_networks_have_the_trained_size():
     """They slide over larger images; what is listed is one window."""
     layers, recommended = outline(load("googlenet", weights="random"))

@@ -5,7 +5,6 @@ import pytest
 import torch
 from PIL import Image
 
-from excite.errors import ModelError
 from excite.models import MODELS, Preprocess
 
 
@@ -30,14 +29,6 @@ def picked(values, height, width):
     return upper * (1 - down) + lower * down
 
 
-@pytest.mark.parametrize("size", [(500, 375), (375, 500), (333, 500), (1023, 7), (224, 224), (225, 224), (61, 47)])
-def test_the_longer_side_is_rounded_down(size):
-    """As the paper has it: int(size * 224 / shorter)."""
-    expected = tuple(min(side * 224 // min(size), 4 * 224) for side in size)
-    assert Preprocess().size(size) == expected
-    assert Preprocess()(noise(*size)).shape == (3, expected[1], expected[0])
-
-
 @pytest.mark.parametrize("size", [(90, 60), (33, 47), (20, 21)])
 def test_without_antialiasing_pixels_are_picked(size):
     picture = noise(*size)
@@ -45,26 +36,6 @@ def test_without_antialiasing_pixels_are_picked(size):
     width, height = made.shape[2], made.shape[1]
     expected = picked(np.asarray(picture, dtype=np.float64), height, width)
     np.testing.assert_allclose(made.permute(1, 2, 0).numpy(), expected, atol=1e-3)
-
-
-def test_stripes_survive_picking_and_not_averaging():
-    stripes = np.zeros((192, 192, 3), dtype=np.uint8)
-    stripes[:, 1::3] = 255
-    picture = Image.fromarray(stripes)
-    averaged, kept = (
-        Preprocess(shorter_side=64, mean=0, scale=1, interpolation="bilinear", antialias=antialias)(picture)
-        for antialias in (True, False)
-    )
-    assert kept.min() == 255  # the middle of each three
-    assert averaged[:, :, 4:-4].max() < 150
-
-
-def test_the_same_size_stays_as_it_is():
-    picture = noise(40, 24)
-    pixels = torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1)
-    for antialias in (True, False):
-        made = Preprocess(shorter_side=24, mean=0, scale=1, antialias=antialias)(picture)
-        assert torch.equal(made, pixels)
 
 
 @pytest.mark.parametrize("name", ["cnn-s", "vgg16", "googlenet"])
@@ -77,8 +48,3 @@ def test_the_papers_networks(name):
     torch.testing.assert_close(prepare(picture), expected)
     assert prepare.antialias is False
     assert prepare.interpolation == "bilinear"
-
-
-def test_a_side_of_no_pixels():
-    with pytest.raises(ModelError, match="at least one pixel"):
-        Preprocess(shorter_side=-3)

@@ -236,16 +236,6 @@ def test_single_operations(network, side):
     assert seen(network, PICTURES)[0] == side
 
 
-def test_a_constant_sees_nothing():
-    assert seen(lambda _: torch.ones(2), PICTURES) is None
-
-
-def test_nothing_is_left_on_the_users_tensor():
-    pictures = torch.rand(1, 1, 4, 4)
-    seen(nn.Conv2d(1, 1, 3), pictures)
-    assert view_of(pictures) is None
-
-
 def test_views_of_permuted_activations():
     """A view that torch allows for the activation's layout of memory is followed in that layout."""
 

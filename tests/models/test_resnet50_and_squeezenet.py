@@ -1,7 +1,6 @@
 """The two networks whose weights lie in files: against torchvision's, and the real ones on real images."""
 
 import csv
-from dataclasses import replace
 
 import pytest
 import torch
@@ -65,9 +64,6 @@ class TestResNet50:
             stage[0].conv1.stride, stage[0].conv2.stride = (1, 1), (2, 2)
         torch.testing.assert_close(answers(ours), answers(theirs))
 
-    def test_any_number_of_classes_and_any_size(self):
-        assert answers(lively(ResNet50(7)), (65, 33)).shape == (1, 7)
-
 
 class TestSqueezeNet:
     def test_the_same_as_torchvisions_with_the_same_weights(self):
@@ -79,11 +75,6 @@ class TestSqueezeNet:
         ours.load_state_dict(dict(zip(ours.state_dict(), tensors, strict=True)))
         for size in ((227, 227), (96, 70)):
             torch.testing.assert_close(answers(ours, size), answers(theirs, size))
-
-    def test_pooling_rounds_up(self):
-        network = SqueezeNet(3).eval()
-        assert [network.get_submodule(f"pool{number}").ceil_mode for number in (1, 4, 8)] == [True] * 3
-        assert answers(network, (64, 100)).shape == (1, 3)
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +101,6 @@ def real(request, shared_data):
     if not path.is_file():
         pytest.skip(f"no real weights at {path}")
     return request.param, path, load(path)
-
-
-@pytest.fixture(scope="module")
-def torchvisions(real):
-    """The weights of ResNet-50 in torchvision's network, whose strides are others; None for the other network."""
-    name, path, _ = real
-    return load("torchvision:resnet50", weights=path) if name == "resnet50-caffe" else None
 
 
 @pytest.fixture(scope="module")
@@ -154,25 +138,3 @@ class TestRealWeights:
             hits += any(x0 <= x <= x1 and y0 <= y <= y1 for x0, y0, x1, y1 in boxes)
         assert right >= RIGHT[name]
         assert hits >= HITS[name]
-
-    def test_surer_than_with_another_stride_or_order_of_channels(self, real, torchvisions, samples, scores):
-        """What one might get wrong costs few top answers, but much of their probability."""
-        _, _, classifier = real
-        module, prepare = classifier.module, classifier.preprocess
-        if torchvisions is not None:
-            rival, rival_prepare = torchvisions.module, prepare
-        else:
-            rival, rival_prepare = module, replace(prepare, channels="rgb")
-        gain = 0.0
-        with torch.no_grad():
-            for (_, unit, _), (upright, logits) in list(zip(samples, scores, strict=True))[::2]:
-                gain += logits.softmax(0)[unit].item()
-                gain -= rival(rival_prepare(upright)[None]).softmax(1)[0, unit].item()
-        assert gain / len(samples[::2]) > 0.05
-
-    def test_the_first_published_weights_fit_torchvisions_network(self, real, torchvisions):
-        """By their shapes, that is: which of the two they are for, only the user knows."""
-        if torchvisions is not None:
-            ours, theirs = real[2].module, torchvisions.module
-            assert torch.equal(theirs.fc.weight, ours.fc.weight)
-            assert not torch.allclose(answers(theirs), answers(ours))

@@ -1,23 +1,21 @@
 """Classifiers of torchvision and timm by name, and networks in Caffe's files: none of these tests goes to the net."""
 
-import re
 from urllib.error import URLError
 
 import numpy as np
 import pytest
 import torch
-from caffe.writing import chunk, new_blob, new_layer, number, prototxt
+from caffe.writing import files, row
 from PIL import Image
-from safetensors.torch import save_file
 from torch.nn import functional
 from zoo import timm_models, torchvision_models
 
 import excite
-from excite.errors import FetchError, ModelError
+from excite.errors import ModelError
 from excite.models import cards, find_card, load
 from excite.models.caffe import zoo
+from excite.models.caffe.definition import Network
 from excite.models.caffe.network import CaffeNetwork
-from excite.models.caffe.reading import read_network
 from excite.models.cards import CAFFE_PREPROCESS
 from excite.vocabulary import imagenet_labels
 
@@ -76,13 +74,6 @@ class TestTorchvision:
         classifier = load(f"torchvision:{name}", weights=tmp_path / "x.pth")
         assert torch.equal(answers(classifier.module, 80), answers(network, 80))
 
-    def test_second_heads_need_not_be_in_the_file(self, tmp_path):
-        make = torchvision_models().get_model
-        network = make("googlenet", weights=None, init_weights=False, aux_logits=False, transform_input=True)
-        torch.save(network.state_dict(), tmp_path / "x.pth")
-        classifier = load("torchvision:googlenet", weights=tmp_path / "x.pth")
-        assert torch.equal(answers(classifier.module), answers(network))
-
     def test_the_published_preparation_of_each(self):
         """The same tensor, where torchvision is told to crop nothing."""
         models = torchvision_models()
@@ -96,22 +87,6 @@ class TestTorchvision:
                 picture = noise(size, size)
                 torch.testing.assert_close(card.preprocess(picture), whole(picture), atol=1e-5, rtol=1e-5, msg=name)
             assert published.url in card.source
-
-    def test_labels_are_imagenets_in_torchvisions_order(self):
-        categories = torchvision_models().get_model_weights("resnet18").DEFAULT.meta["categories"]
-        labels = find_card("torchvision:resnet18").labels()
-        assert labels == imagenet_labels()
-        assert len(categories) == len(labels) == 1000
-
-        def spelled(word):
-            return re.sub("[^a-z]", "", word.casefold())
-
-        other = {
-            word: labels.name(unit)
-            for unit, word in enumerate(categories)
-            if spelled(word) not in map(spelled, labels.synonyms(unit))
-        }
-        assert other == {"crane bird": "crane", "maillot tank suit": "maillot"}  # to tell two with one name apart
 
     def test_all_have_these_categories(self):
         models = torchvision_models()
@@ -166,15 +141,6 @@ class TestTorchvision:
 
 
 class TestTimm:
-    @pytest.mark.parametrize("name", ["resnet18.a1_in1k", "test_efficientnet", "test_byobnet.r160_in1k"])
-    def test_answers_of_a_file(self, tmp_path, name):
-        network = lively(timm_models().create_model(name))
-        save_file(network.state_dict(), tmp_path / "x.safetensors")
-        classifier = load(f"timm:{name}", weights=tmp_path / "x.safetensors")
-        assert torch.equal(answers(classifier.module), answers(network))
-        assert classifier.labels == imagenet_labels()
-        assert classifier.name == f"timm:{name}"
-
     @pytest.mark.parametrize(
         "name",
         ["resnet18.a1_in1k", "resnet18.tv_in1k", "test_resnet.r160_in1k", "inception_v3.tf_in1k", "resnet10t"],
@@ -205,9 +171,6 @@ class TestTimm:
         cats = [labels.synonyms(unit) for unit in labels.find("tabby").units]
         assert words in (None, *cats)
         assert any("tabby cat" in synonyms for synonyms in cats)
-
-    def test_no_words_for_other_data(self):
-        assert find_card("timm:convnext_base.clip_laion2b").labels() is None
 
     @pytest.mark.parametrize(
         ("name", "words"),
@@ -252,63 +215,35 @@ class TestTimm:
 
 
 class Handwritten:
-    """A network of one convolution (four 3 x 3 of stride 2), pooling and five outputs, in files written by hand."""
+    """A network of one convolution (four 3 x 3 of stride 2), pooling and five outputs, in files."""
 
     SIDE = 11
 
-    def text(self, classes=5, side=SIDE):
-        fields = [("name", "tiny"), ("input", "data"), *(("input_dim", size) for size in (1, 3, side, side))]
-        layers = [
-            (
-                "conv",
-                "Convolution",
-                "data",
-                ("convolution_param", [("num_output", 4), ("kernel_size", 3), ("stride", 2)]),
-            ),
-            ("relu", "ReLU", "conv", None),
-            ("pool", "Pooling", "relu", ("pooling_param", [("kernel_size", 2), ("stride", 2)])),
-            ("fc", "InnerProduct", "pool", ("inner_product_param", [("num_output", classes)])),
-            ("prob", "Softmax", "fc", None),
-        ]
-        for name, kind, bottom, options in layers:
-            facts = [("name", name), ("type", kind), ("bottom", bottom), ("top", name), *([options] if options else [])]
-            fields.append(("layer", facts))
-        return prototxt(fields)
+    def network(self, classes=5):
+        rows = (
+            row("conv Convolution data", num_output=4, kernel_size=(3,), stride=(2,)),
+            row("relu ReLU conv"),
+            row("pool Pooling relu", kernel_size=2, stride=2),
+            row("fc InnerProduct pool", num_output=classes),
+            row("prob Softmax fc"),
+        )
+        return Network("tiny", {"data": (1, 3, self.SIDE, self.SIDE)}, rows)
+
+    def text(self, classes=5):
+        return files(self.network(classes))[0].decode()
 
     def weights(self, classes=5, seed=0):
+        shapes = {"conv.weight": (4, 3, 3, 3), "conv.bias": (4,), "fc.weight": (classes, 36), "fc.bias": (classes,)}
         chance = np.random.default_rng(seed)
-        shapes = {
-            "conv.weight": (4, 3, 3, 3),
-            "conv.bias": (4,),
-            "fc.weight": (classes, 4 * 3 * 3),
-            "fc.bias": (classes,),
-        }
         return {name: chance.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
-    def model(self, weights, *, alone=False):
-        """The .caffemodel; ``alone`` also with what the definition says."""
-
-        def blobs(name):
-            return [
-                new_blob(weights[f"{name}.{part}"].shape, weights[f"{name}.{part}"].ravel())
-                for part in ("weight", "bias")
-            ]
-
-        classes = len(weights["fc.bias"])
-        options = {
-            "conv": chunk(106, number(1, 4) + number(4, 3) + number(6, 2)),
-            "pool": chunk(121, number(2, 2) + number(3, 2)),
-            "fc": chunk(117, number(1, classes)),
+    def model(self, weights):
+        """The .caffemodel, with what the definition says."""
+        blobs = {
+            name: [torch.from_numpy(weights[f"{name}.{part}"]) for part in ("weight", "bias")]
+            for name in ("conv", "fc")
         }
-        rows = [("conv", "Convolution", "data"), ("relu", "ReLU", "conv"), ("pool", "Pooling", "relu")]
-        rows += [("fc", "InnerProduct", "pool"), ("prob", "Softmax", "fc")]
-        written = chunk(1, "tiny")
-        if alone:
-            written += chunk(3, "data") + b"".join(number(4, size) for size in (1, 3, self.SIDE, self.SIDE))
-        for name, kind, bottom in rows:
-            has = blobs(name) if name in {"conv", "fc"} else ()
-            written += new_layer(name, kind, [bottom], [name], blobs=has, rest=options.get(name, b""))
-        return written
+        return files(self.network(len(weights["fc.bias"])), blobs)[1]
 
     def expected(self, weights, inputs):
         tensors = {name: torch.from_numpy(value) for name, value in weights.items()}
@@ -331,14 +266,13 @@ class Handwritten:
 
 class TestCaffe(Handwritten):
     @pytest.fixture
-    def files(self, tmp_path):
+    def saved(self, tmp_path):
         (tmp_path / "deploy.prototxt").write_text(self.text())
         (tmp_path / "x.caffemodel").write_bytes(self.model(self.weights()))
-        (tmp_path / "alone.caffemodel").write_bytes(self.model(self.weights(), alone=True))
         return tmp_path
 
-    def test_definition_and_weights(self, files):
-        classifier = load(files / "deploy.prototxt", weights=files / "x.caffemodel")
+    def test_definition_and_weights(self, saved):
+        classifier = load(saved / "deploy.prototxt", weights=saved / "x.caffemodel")
         self.check_answers(classifier)
         assert classifier.preprocess.shorter_side == self.SIDE
         assert classifier.preprocess.channels == "bgr"
@@ -348,27 +282,12 @@ class TestCaffe(Handwritten):
         assert found.values.shape == (5, 7)  # the network sees 16 x 11 pixels
         assert found.concept == "2"
 
-    def test_weights_alone(self, files):
-        self.check_answers(load(str(files / "alone.caffemodel")))
-
-    def test_labels_for_it(self, files):
-        """Their number is the definition's; another is told when they are used."""
-        words = ["cat", "dog", "cow", "horse", "sheep"]
-        for name, weights in (("deploy.prototxt", files / "x.caffemodel"), ("alone.caffemodel", None)):
-            classifier = load(files / name, weights=weights, labels=words)
-            self.check_answers(classifier)
-            assert excite.attend(classifier, noise(20, 20), "cow", layer="relu", method="mwp")[0].concept == "cow"
-            wrong = load(files / name, weights=weights, labels=words[:3])
-            with pytest.raises(ModelError, match="has 5 outputs but 3 labels"):
-                excite.attend(wrong, noise(20, 20), "cow", layer="relu")
-
-    def test_random(self, files):
-        first, second = (load(files / "deploy.prototxt", weights="random").module for _ in range(2))
-        assert all(torch.equal(one, other) for one, other in zip(first.parameters(), second.parameters(), strict=True))
+    def test_weights_alone(self, saved):
+        self.check_answers(load(str(saved / "x.caffemodel")))
 
     @pytest.mark.parametrize("sliding", [None, False])
-    def test_a_wide_picture(self, files, sliding):
-        classifier = load(files / "deploy.prototxt", weights=files / "x.caffemodel", fully_convolutional=sliding)
+    def test_a_wide_picture(self, saved, sliding):
+        classifier = load(saved / "deploy.prototxt", weights=saved / "x.caffemodel", fully_convolutional=sliding)
         wide = torch.randn(1, 3, self.SIDE, 3 * self.SIDE)
         if sliding is None:
             assert classifier.module(wide).shape[:3] == (1, 5, 1)
@@ -376,49 +295,27 @@ class TestCaffe(Handwritten):
         else:
             assert isinstance(classifier.module, CaffeNetwork)
 
-    def test_with_a_preparation_of_ones_own(self, files):
-        """The training size is the network's, whatever makes the images."""
-        classifier = load(
-            files / "deploy.prototxt",
-            weights=files / "x.caffemodel",
-            preprocess=lambda picture: torch.zeros(3, self.SIDE, 2 * self.SIDE),
-        )
-        assert excite.attend(classifier, noise(40, 20), 0, layer="relu", method="mwp")[0].values.shape == (5, 10)
-
-    def test_wrong_pairs(self, files):
-        definition, weights = files / "deploy.prototxt", files / "x.caffemodel"
-        (files / "other.caffemodel").write_bytes(self.model(self.weights(classes=7)))
-        (files / "renamed.prototxt").write_text(self.text().replace('"fc"', '"fc8-voc"'))
-        torch.save(torchvision_models().get_model("squeezenet1_1").state_dict(), files / "squeezenet.pth")
+    def test_wrong_pairs(self, saved):
+        definition, weights = saved / "deploy.prototxt", saved / "x.caffemodel"
+        (saved / "other.caffemodel").write_bytes(self.model(self.weights(classes=7)))
+        (saved / "renamed.prototxt").write_text(self.text().replace('"fc"', '"fc8-voc"'))
+        torch.save(torchvision_models().get_model("squeezenet1_1").state_dict(), saved / "squeezenet.pth")
         assert "must be given as a file: --weights FILE" in self.wrong(definition)
-        assert all(part in self.wrong(definition, weights=files / "other.caffemodel") for part in ("fc", "7", "5"))
-        assert "no weights for fc8-voc" in self.wrong(files / "renamed.prototxt", weights=weights)
-        assert "does not fit CaffeNetwork" in self.wrong(definition, weights=files / "squeezenet.pth")
+        assert all(part in self.wrong(definition, weights=saved / "other.caffemodel") for part in ("fc", "7", "5"))
+        assert "no weights for fc8-voc" in self.wrong(saved / "renamed.prototxt", weights=weights)
+        assert "does not fit CaffeNetwork" in self.wrong(definition, weights=saved / "squeezenet.pth")
         assert "of a Caffe network, but ResNet is none" in self.wrong("torchvision:resnet18", weights=weights)
         assert "of a Caffe network, but ResNet50 is none" in self.wrong("resnet50-caffe", weights=weights)
         for swapped in ({"name": weights, "weights": definition}, {"name": definition, "weights": definition}):
             assert "deploy.prototxt" in self.wrong(**swapped)
-
-    def test_no_files(self, files):
-        assert "gone.prototxt" in self.wrong(files / "gone.prototxt")
-        assert "gone.caffemodel" in self.wrong(files / "gone.caffemodel")
-        assert "gone.caffemodel" in self.wrong(files / "deploy.prototxt", weights=files / "gone.caffemodel")
-        (files / "empty.caffemodel").write_bytes(b"")
-        assert "empty.caffemodel" in self.wrong(files / "deploy.prototxt", weights=files / "empty.caffemodel")
 
 
 class TestZoo(Handwritten):
     """The cards of the paper's networks, with a small one in the place of VGG16."""
 
     @pytest.fixture(autouse=True)
-    def small(self, monkeypatch, tmp_path):
-        (tmp_path / "x.prototxt").write_text(self.text())
-
-        def vgg16(classes):
-            (tmp_path / "x.prototxt").write_text(self.text(classes))
-            return CaffeNetwork(read_network(tmp_path / "x.prototxt"))
-
-        monkeypatch.setattr(zoo, "vgg16", vgg16)
+    def small(self, monkeypatch):
+        monkeypatch.setattr(zoo, "vgg16", lambda classes: CaffeNetwork(self.network(classes)))
 
     def test_a_file_for_a_known_network(self, tmp_path):
         """Another number of classes is told by the labels."""
@@ -444,14 +341,3 @@ class TestZoo(Handwritten):
         self.check_answers(classifier, weights)
         assert asked == [("VGG_ILSVRC_16_layers.caffemodel", "weights")]
         assert classifier.labels == imagenet_labels()
-
-    def test_no_network(self, tmp_path, monkeypatch):
-        def nobody(*_, **__):
-            raise URLError("no route to host")
-
-        monkeypatch.setattr("excite.io.fetch.urlopen", nobody)
-        monkeypatch.setenv("EXCITE_HOME", str(tmp_path))
-        for name, file in (("vgg16", "VGG_ILSVRC_16_layers"), ("cnn-s", "VGG_CNN_S"), ("googlenet", "bvlc_googlenet")):
-            with pytest.raises(FetchError, match=rf"Cannot fetch http.*{file}\.caffemodel: no route to host") as caught:
-                load(name)
-            assert str(tmp_path / "weights" / f"{file}.caffemodel") in str(caught.value)

@@ -34,8 +34,3 @@ def test_a_word_that_several_outputs_have_means_all_of_them():
     assert EVERYDAY_UNITS.start <= person[0] < EVERYDAY_UNITS.stop <= person[1]
     assert woman[0] == person[0]
     assert labels.name(woman[1]) == "woman"
-
-
-@pytest.mark.parametrize("word", ["beagle", "vehicle", "grassy", "skier", "dude", "laptops"])
-def test_words_of_all_kinds_are_known(word):
-    assert embedded_labels("everyday", "words").word(word) is not None

@@ -1,4 +1,4 @@
-"""Whole architectures with random weights: nothing lost, nothing gained, the network's own output."""
+"""Architectures of torchvision with random weights, and what is special in some (all are in test_plain_and_fast.py)."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch.nn.utils import parametrize
 from zoo import torchvision_models
 
 from excite.errors import NoRuleError
-from excite.propagation import ExcitationPass, mwp, prior
+from excite.propagation import mwp
 
 try:
     models = torchvision_models()
@@ -59,36 +59,6 @@ def network(name):
 def picture(name):
     size = SIZES.get(name, 64)
     return torch.rand(1, 3, size, size, generator=torch.Generator().manual_seed(1))
-
-
-@pytest.mark.parametrize("name", NON_NEGATIVE)
-def test_nothing_is_lost(name):
-    """Mass 1 at an early layer; the contrastive map sums to 0; the output is the network's own to the bit."""
-    net, x = network(name), picture(name)
-    layer = NON_NEGATIVE[name]
-    excitation = ExcitationPass(net, x, [layer])
-    assert torch.equal(excitation.output, net(x))
-    cued = prior(excitation.output, {7: 1.0})
-    plain = excitation.down(cued)[layer]
-    assert plain.min() >= 0
-    assert abs(float(plain.sum()) - 1) < 1e-5
-    contrast = excitation.down(cued, unit=1.0, dual=-1.0)[layer]
-    assert abs(float(contrast.sum())) < 1e-5
-    assert contrast.abs().sum() > 1e-6  # not the same map twice, though random weights mix everything
-    other = excitation.down(prior(excitation.output, {8: 1.0}))[layer]
-    assert (plain - other).abs().sum() > 1e-6
-
-
-@pytest.mark.parametrize("name", SIGNED)
-def test_signed_networks_keep_most(name):
-    net, x = network(name), picture(name)
-    layer = SIGNED[name]
-    excitation = ExcitationPass(net, x, [layer])
-    assert torch.equal(excitation.output, net(x))
-    plain = excitation.down(prior(excitation.output, {7: 1.0}))[layer]
-    assert torch.isfinite(plain).all()
-    assert plain.min() >= 0
-    assert 0.99 < float(plain.sum()) < 1 + 1e-5
 
 
 def test_fused_attention_is_refused_by_name():

@@ -5,14 +5,11 @@ import pytest
 import torch
 from oracle import (
     Net,
-    Units,
     activated,
     agree,
     batch_norm,
     bounded,
-    descend,
     flat,
-    gated,
     joined,
     layer,
     matrix,
@@ -21,8 +18,6 @@ from oracle import (
     pooled,
     randomise,
     relu,
-    summed,
-    top_of,
 )
 from torch import nn
 from torch.nn import functional as F
@@ -78,40 +73,6 @@ def test_consumers_count_from_lambda(name, signed):
         return bounded(second, values(function, second), least)
 
     agree(net, picture(signed=signed), reference)
-
-
-@pytest.mark.parametrize("name", LAMBDA)
-def test_the_tapped_layer_may_be_the_activation(name):
-    function, least = LAMBDA[name]
-    net = Net(lambda net, h: net.b(net.act(net.a(h))), 48, a=conv(), b=conv(3, 3), act=Wrapped(function))
-    x = picture(1, 1)
-    found = mwp(net, x, 1, layer="act")
-    below = Units(flat(function(net.a(x))), rest=least)
-    expected = descend(top_of(net, layer(below, net.b, OUT)[0]), np.eye(3)[1])[below]
-    np.testing.assert_allclose(flat(found), expected, atol=1e-10)
-
-
-class Wrapped(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
-def test_a_norm_before_the_activation_belongs_to_the_neuron():
-    """Pushed up means: by weights of the sign of the scale, whatever the sign of the normalised response."""
-    net = Net(lambda net, h: net.b(torch.tanh(net.bn(net.a(h)))), 48, a=conv(), b=conv(3, 3), bn=nn.BatchNorm2d(3))
-
-    def reference(lowest):
-        made, shape = layer(lowest, net.a, SHAPE)
-        normed = batch_norm(made, net.bn, shape)
-        return layer(bounded(normed, np.tanh(normed.values), -1.0), net.b, shape)[0]
-
-    for seed in range(3):
-        randomise(net, seed)
-        agree(net, picture(seed), reference)
 
 
 @pytest.mark.parametrize("name", ["tanh", "elu", "relu6", "hardtanh", "clamp"])
@@ -189,22 +150,6 @@ def test_lambda_travels_through_copies_and_pools(name):
     agree(net, picture(2), reference)
 
 
-def test_lambda_of_each_part_of_a_concatenation():
-    """tanh counts from -1, ReLU from 0, ELU with alpha 0.5 from -0.5, side by side."""
-
-    def body(net, h):
-        return net.d(torch.cat([torch.tanh(net.a(h)), F.relu(net.b(h)), F.elu(net.c(h), 0.5)], dim=1))
-
-    net = Net(body, 32, a=conv(), b=conv(), c=conv(), d=conv(9, 2))
-
-    def reference(lowest):
-        a, b, c = (layer(lowest, module, SHAPE)[0] for module in (net.a, net.b, net.c))
-        third = bounded(c, values(lambda h: F.elu(h, 0.5), c), -0.5)
-        return layer(joined(bounded(a, np.tanh(a.values), -1.0), relu(b), third), net.d, (9, 4, 4))[0]
-
-    agree(net, picture(3), reference)
-
-
 @pytest.mark.parametrize("sizes", [(3, 3), (2, 4), (4, 2)])
 @pytest.mark.parametrize("take", [0, 1])
 @pytest.mark.parametrize("way", ["split", "tensor_split"])
@@ -226,53 +171,6 @@ def test_lambda_of_each_part_of_a_split(way, take, sizes):
         return layer(part, net.d, (sizes[take], 4, 4))[0]
 
     agree(net, picture(4), reference)
-
-
-def test_lambda_of_chunks():
-    def body(net, h):
-        first, second = torch.cat([torch.tanh(net.a(h)), F.relu(net.b(h))], dim=1).chunk(2, dim=1)
-        return net.d(first) + net.e(second)
-
-    net = Net(body, 32, a=conv(), b=conv(), d=conv(3, 2), e=conv(3, 2))
-
-    def reference(lowest):
-        a, b = (layer(lowest, module, SHAPE)[0] for module in (net.a, net.b))
-        first = layer(bounded(a, np.tanh(a.values), -1.0), net.d, OUT)[0]
-        return summed(first, layer(relu(b), net.e, OUT)[0])
-
-    agree(net, picture(5), reference)
-
-
-def test_lambda_of_a_sum():
-    """Terms count from their own lambda, and the sum from the sum of them."""
-
-    def body(net, h):
-        return net.d(torch.tanh(net.a(h)) + F.elu(net.b(h)) + F.relu(net.c(h)))
-
-    net = Net(body, 32, a=conv(), b=conv(), c=conv(), d=conv(3, 2))
-
-    def reference(lowest):
-        a, b, c = (layer(lowest, module, SHAPE)[0] for module in (net.a, net.b, net.c))
-        first = summed(bounded(a, np.tanh(a.values), -1.0), bounded(b, values(F.elu, b), -1.0))
-        return layer(summed(first, relu(c)), net.d, OUT)[0]
-
-    agree(net, picture(6), reference)
-
-
-def test_lambda_behind_a_gate():
-    """A gated tanh rests at -1 times its gate."""
-
-    def body(net, h):
-        return net.d(torch.tanh(net.a(h)) * torch.sigmoid(net.b(h)))
-
-    net = Net(body, 32, a=conv(), b=conv(), d=conv(3, 2))
-
-    def reference(lowest):
-        a, b = (layer(lowest, module, SHAPE)[0] for module in (net.a, net.b))
-        gate = 1 / (1 + np.exp(-b.values))
-        return layer(gated(bounded(a, np.tanh(a.values), -1.0), gate), net.d, OUT)[0]
-
-    agree(net, picture(7), reference)
 
 
 SHIFTS = {
@@ -324,59 +222,6 @@ def test_lambda_of_an_earlier_consumer_stays(write):
         return layer(bounded(made, np.tanh(made.values), -1.0), net.d, OUT)[0]
 
     agree(net, picture(11), reference)
-
-
-def test_lambda_ends_at_functions_that_are_not_bounded():
-    """Behind a leaky ReLU the units count from 0 again, with their sign."""
-
-    def body(net, h):
-        return net.d(F.leaky_relu(torch.tanh(net.a(h)), 0.3))
-
-    net = Net(body, 32, a=conv(), d=conv(3, 2))
-
-    def reference(lowest):
-        made, _ = layer(lowest, net.a, SHAPE)
-        acted = bounded(made, np.tanh(made.values), -1.0)
-        leaky = activated(acted, np.where(acted.values > 0, acted.values, 0.3 * acted.values))
-        return layer(leaky, net.d, OUT)[0]
-
-    agree(net, picture(8), reference)
-
-
-def test_lambda_is_not_lost_when_the_activation_is_overwritten_later():
-    """The first consumer has read tanh; a ReLU then overwrites it in place."""
-
-    def body(net, h):
-        acted = torch.tanh(net.a(h))
-        first = net.d(acted)
-        return first + net.e(F.relu(acted, inplace=True))
-
-    net = Net(body, 32, a=conv(), d=conv(3, 2), e=conv(3, 2))
-
-    def reference(lowest):
-        made, _ = layer(lowest, net.a, SHAPE)
-        acted = bounded(made, np.tanh(made.values), -1.0)
-        return summed(layer(acted, net.d, OUT)[0], layer(relu(acted), net.e, OUT)[0])
-
-    agree(net, picture(9), reference)
-
-
-def test_by_hand():
-    """Children tanh -> -0.5 and 0.5 with weights 1 and 1: they compete with 0.5 and 1.5, so 1/4 and 3/4."""
-    net = nn.Sequential(nn.Identity(), nn.Tanh(), nn.Linear(2, 1, bias=False)).double()
-    with torch.no_grad():
-        net[2].weight.fill_(1.0)
-    x = torch.atanh(torch.tensor([[-0.5, 0.5]], dtype=torch.float64))
-    torch.testing.assert_close(mwp(net, x, 0, layer="1"), torch.tensor([[0.25, 0.75]], dtype=torch.float64))
-
-
-def test_saturated_units_pass():
-    """At its most, a bounded activation responds strongly: it passes the signal although its gradient is 0."""
-    net = nn.Sequential(nn.Identity(), nn.ReLU6(), nn.Linear(3, 1, bias=False)).double()
-    with torch.no_grad():
-        net[2].weight.copy_(torch.tensor([[1.0, 1.0, 1.0]]))
-    found = mwp(net, torch.tensor([[9.0, 3.0, -2.0]], dtype=torch.float64), 0, layer="0")
-    torch.testing.assert_close(found, torch.tensor([[2 / 3, 1 / 3, 0.0]], dtype=torch.float64))
 
 
 @pytest.mark.parametrize("logit", [-200.0, -1.0, 0.0, 2.0])

@@ -1,4 +1,4 @@
-"""The hunt of dev/hunt in small: each odd spelling once, a third of torch's functions; and it finds what is wrong."""
+"""The hunt of dev/hunt in small: each odd spelling once, some of torch's functions; and it finds what is wrong."""
 
 import json
 import sys
@@ -6,7 +6,6 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,13 +13,10 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "dev"))
 
 from hunt import __main__ as command  # noqa: E402 - found in the folder above
-from hunt import networks  # noqa: E402
-from hunt.asking import EQUAL, FAULT, REFUSED, RIGHT, UNHELPFUL, WRONG  # noqa: E402
+from hunt.asking import EQUAL, REFUSED, RIGHT, UNHELPFUL, WRONG  # noqa: E402
 from hunt.functions import hunt_function  # noqa: E402
-from hunt.matrices import look  # noqa: E402
-from hunt.networks import SPELLINGS, Plan  # noqa: E402
+from hunt.networks import SPELLINGS  # noqa: E402
 from hunt.pairs import judge, shrunk  # noqa: E402
-from hunt.parts import Spelling  # noqa: E402
 from hunt.samples import functions  # noqa: E402
 from hunt.table import SAMPLES, differences, page, row  # noqa: E402
 
@@ -67,19 +63,14 @@ def tried(name):
 
 @pytest.fixture(scope="session")
 def some_names():
-    return list(by_name())[::3]
+    return list(by_name())[::12]
 
 
 def test_functions_have_the_map_of_their_matrix_or_are_refused(some_names):
     found = [str(one) for name in some_names for one in tried(name) if one.found and name not in KNOWN_FUNCTIONS]
     assert found == [], "\n".join(found)
-    assert len(some_names) > 150
-    assert sum(one.verdict == EQUAL for name in some_names for one in tried(name)) > 300
-
-
-@pytest.mark.parametrize("name", marked(KNOWN_FUNCTIONS, KNOWN_FUNCTIONS))
-def test_functions_with_a_known_mistake(name):
-    assert [str(one) for one in tried(name) if one.found] == []
+    assert len(some_names) > 38
+    assert sum(one.verdict == EQUAL for name in some_names for one in tried(name)) > 75
 
 
 def test_the_page_is_up_to_date(some_names):
@@ -101,12 +92,6 @@ def forgets_alpha(monkeypatch):
 
 
 @pytest.mark.usefixtures("forgets_alpha")
-def test_a_broken_rule_is_found_in_pairs():
-    judged = [judge(seed_of("rsub(h, h, alpha=-2)", turn)) for turn in range(4)]
-    assert WRONG in {each.verdict for each in judged}
-
-
-@pytest.mark.usefixtures("forgets_alpha")
 def test_a_broken_rule_is_found_among_functions():
     assert WRONG in {one.verdict for one in hunt_function(functions()["rsub"], SAMPLES)}
 
@@ -123,11 +108,6 @@ def test_a_refusal_of_what_is_right_is_found(monkeypatch):
     assert UNHELPFUL in {each.verdict for each in judged}
 
 
-def test_a_pair_with_different_outputs_is_a_fault_of_the_hunt(monkeypatch):
-    monkeypatch.setitem(networks.SPELLINGS, "neg, neg", Spelling(lambda _, h: h * 3))
-    assert judge(seed_of("neg, neg")).verdict == FAULT
-
-
 @pytest.mark.usefixtures("forgets_alpha")
 def test_findings_are_shrunk():
     seed = next(seed for turn in range(9) if judge(seed := seed_of("rsub(h, h, alpha=-2)", turn)).found)
@@ -137,32 +117,6 @@ def test_findings_are_shrunk():
 
 
 # --- its parts -------------------------------------------------------------------------------------------------------
-
-
-def test_a_seed_is_always_the_same_network():
-    assert [Plan.of(seed) for seed in range(50)] == [Plan.of(seed) for seed in range(50)]
-    assert len({str(Plan.of(seed)) for seed in range(2000)}) > 1900
-    assert {Plan.of(seed).odd[0] for seed in range(len(SPELLINGS))} == set(SPELLINGS)
-
-
-MATRICES = {
-    "sum": (lambda x: np.array([x.sum()]), [[0.25, 0.0, 0.75]]),
-    "negative sum": (lambda x: np.array([-x.sum()]), [[0.25, 0.0, 0.75]]),
-    "sorted": (np.sort, [[0, 1, 0], [1, 0, 0], [0, 0, 1]]),
-    "element-wise": (lambda x: np.tanh(x[::-1]), [[0, 0, 1], [0, 1, 0], [1, 0, 0]]),
-    "padded": (lambda x: np.array([0.0, x[0]]), [[0, 0, 0], [1, 0, 0]]),
-    "product": (lambda x: x * x[::-1], None),
-}
-
-
-@pytest.mark.parametrize("name", MATRICES)
-def test_matrices_by_brute_force(name):
-    function, expected = MATRICES[name]
-    found = look(function, np.array([1.0, -1.0, 3.0])).matrix()
-    if expected is None:
-        assert found is None
-    else:
-        np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_the_page_can_be_read_back():

@@ -15,8 +15,9 @@ from oracle import Net, randomise
 from torch import nn
 from torch.nn import functional as F
 
-from excite.errors import LayerError, NoRuleError
+from excite.errors import NoRuleError
 from excite.propagation import ExcitationPass, Gradients, mwp
+from excite.propagation.unknown import TRIALS
 
 CONSTANT = torch.linspace(0.1, 0.9, 32, dtype=torch.float64).view(1, 2, 4, 4)
 
@@ -163,15 +164,6 @@ def test_gradients_are_refused_too(way):
         Gradients(network(SEVERED[way], skip=True), image(), ["tap"]).down(torch.eye(3, dtype=torch.float64)[:1])
 
 
-def test_the_operation_and_the_module_are_named():
-    with pytest.raises(NoRuleError, match=r"'to', called in 'inner'.*has no way down to them, and 'add' combines it"):
-        maps(lambda _, h: h.to(torch.int32).to(h.dtype), skip=True)
-    with pytest.raises(NoRuleError, match=r"'bucketize', called in 'inner'.*'add' combines"):
-        maps(SEVERED["bucketize"], skip=True)
-    with pytest.raises(NoRuleError, match=r"'to', called in 'inner'.*reaches the output"):
-        maps(SEVERED["to(int32)"], skip=False)
-
-
 class Rounded(nn.Module):
     """A residual block whose branch is rounded through integers, as in quantisation by hand."""
 
@@ -245,13 +237,13 @@ def test_what_only_selects_and_constants_are_as_their_twins(way, skip):
     assert torch.allclose(maps(odd, skip, contrastive=True), maps(plain, skip, contrastive=True), atol=1e-12)
 
 
-def test_constants_of_unknown_origin_cost_more_runs_once():
+def test_constants_of_unknown_origin_are_tried_once():
     net = network(lambda s, h: h + s.plain, skip=True)
     runs = []
     net.inner.register_forward_hook(lambda *_: runs.append(1))
     for _ in range(3):
         mwp(net, image(), 0, layer="tap")
-    assert len(runs) == 3 + 3  # three images, three trials
+    assert len(runs) == 3 + len(TRIALS)
 
 
 def test_the_network_is_left_as_found():
@@ -262,12 +254,6 @@ def test_the_network_is_left_as_found():
         assert not net.inner.ws.any()
         assert not vars(net.inner.ws)
         torch.save(net.state_dict(), io.BytesIO())
-
-
-def test_a_layer_beside_the_output_is_still_told_apart():
-    net = network(lambda s, h: (aside(s, h), torch.ones_like(h))[1], skip=False)
-    with pytest.raises(LayerError, match="does not feed the output"):
-        mwp(net, image(), 0, layer="tap")
 
 
 # --- 2, 3: rules that were wrong on the only way ---
@@ -328,6 +314,23 @@ TWINS = {  # odd, and a plain twin
     "pow(constant, y)": (lambda _, h: torch.pow(CONSTANT, h), lambda _, h: (h * CONSTANT.log()).exp()),
     "pow(2.0, y)": (lambda _, h: torch.pow(2.0, h), lambda _, h: (h * np.log(2.0)).exp()),
     "2.0 ** y": (lambda _, h: 2.0**h, lambda _, h: (h * np.log(2.0)).exp()),
+    # A norm by the image's own statistics makes something of zeros, of which no baseline is known.
+    "relu6, instance_norm": (
+        lambda _, h: F.instance_norm(F.relu6(h - 0.5)),
+        lambda _, h: F.instance_norm(F.relu(h - 0.5)),
+    ),
+    "dropout, instance_norm": (
+        lambda _, h: F.instance_norm(dropped(h)),
+        lambda _, h: F.instance_norm(h * dropped(torch.ones_like(CONSTANT))),
+    ),
+    "addcmul": (
+        lambda _, h: torch.addcmul(h, CONSTANT, h.flip(1), value=0.5),
+        lambda _, h: h + 0.5 * (CONSTANT * h.flip(1)),
+    ),
+    "addcmul_ to a constant": (
+        lambda _, h: CONSTANT.clone().addcmul_(h, CONSTANT),
+        lambda _, h: CONSTANT + h * CONSTANT,
+    ),
     "addmm of activations": (
         lambda _, h: torch.addmm(h[0, 0], h[0, 1], matrix(), beta=2, alpha=-1)[None, None],
         lambda _, h: (h[0, 1] @ matrix() * -1 + h[0, 0] * 2)[None, None],
@@ -347,6 +350,12 @@ TWINS = {  # odd, and a plain twin
         lambda _, h: torch.cat([torch.tanh(h[:, :1]), torch.zeros_like(h[:, 1:])], 1),
     ),
 }
+
+
+def dropped(h):
+    """The same units each time."""
+    torch.manual_seed(3)
+    return F.dropout(h, 0.5, training=True)
 
 
 def pairs(h):
@@ -401,14 +410,6 @@ def test_the_output_stays_that_of_the_network(way):
     with torch.no_grad():
         expected = net(image())
     assert torch.equal(ExcitationPass(net, image(), ["tap"]).output, expected)
-
-
-def test_an_operator_that_accumulates():
-    with pytest.raises(NoRuleError, match=r"index_put"):
-        maps(
-            lambda _, h: torch.ops.aten.index_put.default(h, [torch.tensor([0]), torch.tensor([1])], h[0, :1], True),
-            skip=True,
-        )
 
 
 def test_a_hidden_write_to_a_slice():

@@ -175,7 +175,7 @@ class Twin:
 
 
 @given(plan=plans(), seed=st.integers(0, 10**6), signed=st.booleans())
-@settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_random_networks(plan, seed, signed):
     channels, steps = plan
     if not steps:

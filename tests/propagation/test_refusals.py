@@ -10,10 +10,8 @@ from torch.nn import functional as F
 
 from excite.errors import LayerError, ModelError, NoRuleError, SignalError, SizeError
 from excite.propagation import (
-    ExcitationPass,
     absorbing_chain,
     mwp,
-    prior,
     sample_winners,
     transition_matrix,
     winner_take_all,
@@ -64,7 +62,6 @@ def compiled(function):
 
 
 UNKNOWN = {
-    "sinc": torch.sinc,
     "fft_fft": lambda h: torch.fft.fft(h).abs(),
     "sin": torch.sin,
     "interpolate": lambda h: F.interpolate(h, scale_factor=1.0, mode="bicubic"),
@@ -150,13 +147,6 @@ def test_hidden_code_below_the_layer_does_not_matter(computed):
     assert ((found > 0) == (pushes > 0)).all()
 
 
-def test_the_layer_above_an_unknown_operation_can_be_read():
-    net = Net(lambda net, h: F.relu(net.a(torch.sinc(h))), 32, **parts())
-    with pytest.raises(NoRuleError):
-        mwp(net, picture(), 0, layer="tap")
-    assert mwp(net, picture(), 0, layer="a").sum() > 0
-
-
 def test_torchscript_networks():
     net = Net(lambda net, h: h, 32, **parts())
     with warnings.catch_warnings():
@@ -167,12 +157,6 @@ def test_torchscript_networks():
         mwp(whole, picture(), 0, layer="tap")
     with pytest.raises(ModelError, match=r"'1'.*TorchScript"):
         mwp(part, picture(), 0, layer="0")
-
-
-@pytest.mark.parametrize("thing", [None, 3, lambda x: x, torch.rand(2)])
-def test_only_modules(thing):
-    with pytest.raises(ModelError, match="Module"):
-        mwp(thing, picture(), 0, layer="tap")
 
 
 def test_outputs_without_units():
@@ -238,16 +222,6 @@ def test_layers_that_do_not_feed_the_output():
         ask("unused")
 
 
-def test_calls_that_did_not_happen():
-    with pytest.raises(LayerError, match="#0"):
-        ask("a#1")
-
-
-def test_layers_that_return_no_tensor():
-    with pytest.raises(LayerError, match="'pair' returns tuple"):
-        ask("pair")
-
-
 def test_contrast_above_the_classifier():
     with pytest.raises(SignalError, match="'fc' lies above"):
         ask("fc", contrastive=True)
@@ -284,14 +258,6 @@ def test_signals_that_do_not_fit(signal):
         mwp(net, torch.rand(1, 4), signal, layer="a")
 
 
-def test_a_sweep_checks_its_signal():
-    excitation = ExcitationPass(Layers(), torch.rand(2, 4), ["a"])
-    with pytest.raises(SignalError, match=r"\(3,\).*\(2, 3\)"):
-        excitation.down(torch.rand(3))
-    with pytest.raises(SignalError):
-        prior(excitation.output, {3: 1.0})
-
-
 def test_walks_need_a_distribution_and_one_picture():
     net = Layers()
     for signal in ({0: 0.5}, {0: 2.0, 1: -1.0}, torch.tensor([0.7, 0.7, 0.7])):
@@ -315,26 +281,3 @@ def test_chains_that_would_not_fit():
     with pytest.raises(SizeError):
         absorbing_chain(net, x, ["2", "0"])
     assert transition_matrix(net, x, None, "2").shape == (2, 32768)
-
-
-def test_no_walk_starts_at_the_lowest_layer():
-    with pytest.raises(LayerError, match="lowest"):
-        transition_matrix(Layers(), torch.rand(1, 4), "a", "fc")
-
-
-def test_weights_changed_after_the_look():
-    """A map of old responses and new weights would be a map of no network."""
-    net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2)).eval()
-    excitation = ExcitationPass(net, torch.rand(1, 2, 2, 2), ["1"])
-    signal = torch.tensor([[1.0, 0.0]])
-    assert float(excitation.down(signal)["1"].sum()) > 0
-    with torch.no_grad():
-        net[3].weight.mul_(2)
-    with pytest.raises(SignalError, match="weights were changed"):
-        excitation.down(signal)
-
-
-def test_no_layer_at_all():
-    net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(), nn.Flatten(), nn.Linear(12, 2)).eval()
-    with pytest.raises(LayerError, match="name at least one"):
-        mwp(net, torch.rand(1, 2, 2, 2), 0, layer=[])

@@ -7,7 +7,7 @@ import torch
 from oracle import randomise
 from torch import nn
 
-from excite.propagation import mwp, sample_winners
+from excite.propagation import mwp
 
 WORKERS = 4
 
@@ -64,17 +64,6 @@ def test_a_thread_that_does_something_else_is_not_seen():
         answers = running.result()
     assert all(torch.allclose(each, expected) for each in found)
     assert all(torch.equal(each, answer) and each.grad_fn is not None for each in answers)
-
-
-def test_walks_in_threads():
-    def walk(seed):
-        x = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
-        return sample_winners(network(seed), x, 0, layers=["2"], count=20, seed=seed).visits["2"]
-
-    serial = [walk(seed) for seed in range(6)]
-    with ThreadPoolExecutor(3) as pool:
-        parallel = list(pool.map(walk, range(6)))
-    assert all(torch.equal(one, other) for one, other in zip(serial, parallel, strict=True))
 
 
 def test_threads_may_share_one_network():

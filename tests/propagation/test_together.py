@@ -63,12 +63,6 @@ def test_some_at_a_time(net, monkeypatch, at_once):
     torch.testing.assert_close(ExcitationPass(net, X, ["norm"]).down(SIGNALS)["norm"], expected, rtol=1e-12, atol=1e-15)
 
 
-def test_mwp_takes_several(net):
-    maps = mwp(net, X, SIGNALS, layer="both", contrastive=True)
-    assert maps.shape == (5, 3, 16, 4, 4)
-    torch.testing.assert_close(maps[2], mwp(net, X, SIGNALS[2], layer="both", contrastive=True), rtol=1e-12, atol=1e-15)
-
-
 @pytest.mark.parametrize("side", [1, 3])
 def test_no_signal_gives_an_empty_map(side):
     """Also where the classifier's own weights are a convolution, of which no row is then needed."""
@@ -80,77 +74,12 @@ def test_no_signal_gives_an_empty_map(side):
     assert not maps.any()
 
 
-def test_one_parameter_in_convolutions_of_other_steps():
-    """Each is a kernel of its own."""
-
-    class Shared(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem, self.top = nn.Conv2d(3, 64, 3), nn.Linear(64, 4)
-            self.weight = nn.Parameter(torch.randn(64, 64, 3, 3) * 0.05)
-
-        def forward(self, x):
-            x = functional.relu(self.stem(x))
-            for stride, padding, dilation in ((1, 1, 1), (1, 2, 2), (2, 1, 1)):
-                x = functional.relu(functional.conv2d(x, self.weight, None, stride, padding, dilation))
-            return self.top(x.mean((2, 3)))
-
-    torch.manual_seed(0)
-    net, x = Shared().eval(), torch.randn(2, 3, 11, 11)
-    found = [mwp(net, x, 1, layer="stem", contrastive=True).double() for _ in range(2)]
-    exact = mwp(net.double(), x.double(), 1, layer="stem", contrastive=True)
-    for each in found:
-        torch.testing.assert_close(each, exact, rtol=0, atol=float(exact.abs().max()) * 5e-5)
-
-
 def test_nothing_depends_on_shortcuts(net):
     """Without a look at any value the same comes out: what a graph for all images relies on."""
     expected = mwp(net, X, SIGNALS[0], layer="norm", contrastive=True)
     with tracing():
         found = mwp(net, X, SIGNALS[0], layer="norm", contrastive=True)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-14)
-
-
-def test_two_norms_of_one_response(net):
-    """Each turns the rows its own way; only one of them can have them turned."""
-
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.top = nn.Conv2d(3, 4, 3), nn.Linear(4, 3)
-            self.norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(2))
-
-        def forward(self, x):
-            x = self.conv(x)
-            return self.top(sum(functional.relu(norm(x)) for norm in self.norms).mean((2, 3)))
-
-    torch.manual_seed(1)
-    net = Twice().double().eval()
-    for norm, signs in zip(net.norms, ([1, -1, 1, -1], [-1, -1, 1, 1]), strict=True):
-        norm.weight.data[:] = torch.tensor(signs) * torch.rand(4).double()
-    x = torch.rand(1, 3, 6, 6, dtype=torch.float64)
-    found = mwp(net, x, 1, layer="input")
-    for norm in net.norms:  # the same network with the norms' signs in the weights
-        norm.running_mean.neg_()
-    twins = [nn.Conv2d(3, 4, 3).double() for _ in range(2)]
-
-    class Apart(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.convs, self.norms, self.top = nn.ModuleList(twins), net.norms, net.top
-
-        def forward(self, x):
-            pairs = zip(self.convs, self.norms, strict=True)
-            return self.top(sum(functional.relu(norm(conv(x))) for conv, norm in pairs).mean((2, 3)))
-
-    for norm in net.norms:
-        norm.running_mean.neg_()
-    for twin, norm in zip(twins, net.norms, strict=True):
-        sign = norm.weight.detach().sign()
-        twin.weight.data = net.conv.weight.detach() * sign[:, None, None, None]
-        twin.bias.data = net.conv.bias.detach() * sign
-        norm.weight.data.abs_()
-    torch.testing.assert_close(mwp(Apart().eval(), x, 1, layer="input"), found, rtol=1e-10, atol=1e-14)
 
 
 def test_held_bytes_are_those_above_the_tap(net, kernels):

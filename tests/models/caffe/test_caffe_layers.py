@@ -6,11 +6,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from excite.errors import ModelError
+from excite.models.caffe.definition import Layer
 from excite.models.caffe.layers import build
-from excite.models.caffe.schema import Layer
 
 
 def layer(kind, bottoms=1, tops=1, **options):
@@ -66,23 +65,6 @@ def test_pooling_equals_the_loop(method, ceiled, kernel, stride, pad, size):
     expected = pooled(x, method, (kernel,) * 2, (stride,) * 2, (pad,) * 2, ceiled=ceiled)
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-def test_the_loop_knows_both_ways_of_rounding():
-    """Or the test above could pass with one of them forgotten."""
-    x = numbers(1, 1, 6, 6)
-    sizes = [pooled(x, "MAX", (3, 3), (2, 2), (0, 0), ceiled=ceiled).shape[-1] for ceiled in (True, False)]
-    assert sizes == [3, 2]
-    clipped, not_clipped = (caffes_size(5, 2, 2, 1, ceiled=True, clips=clips) for clips in (True, False))
-    assert (clipped, not_clipped) == (3, 4)
-
-
-@pytest.mark.parametrize("method", ["MAX", "AVE"])
-def test_pooling_with_other_heights_than_widths(method):
-    x = numbers(1, 2, 8, 9)
-    options = {"kernel_h": 3, "kernel_w": 2, "stride_h": 2, "stride_w": 1, "pad_h": 1, "pad_w": 0}
-    expected = pooled(x, method, (3, 2), (2, 1), (1, 0))
-    np.testing.assert_allclose(answer("Pooling", x, pool=method, **options), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(("method", "reduce"), [("MAX", np.max), ("AVE", np.mean)])
@@ -176,37 +158,12 @@ def test_deconvolution_is_the_transpose_of_a_convolution():
     torch.testing.assert_close((up(small) * large).sum(), (small * down(large)).sum())
 
 
-@pytest.mark.parametrize("kind", ["Convolution", "Deconvolution", "InnerProduct"])
-def test_bias_term(kind):
-    with_bias, without = (
-        build(layer(kind, num_output=2, kernel_size=1, bias_term=term), [(1, 3, 1, 1)])
-        if kind != "InnerProduct"
-        else build(layer(kind, num_output=2, bias_term=term), [(1, 3, 1, 1)])
-        for term in (True, False)
-    )
-    assert with_bias.bias.shape == (2,)
-    assert without.bias is None
-
-
 @pytest.mark.parametrize(("axis", "inputs", "shape"), [(1, 24, (2, 5)), (2, 8, (2, 3, 5)), (-1, 4, (2, 3, 2, 5))])
 def test_inner_product_starts_at_its_axis(axis, inputs, shape):
     x = numbers(2, 3, 2, 4)
     module = build(layer("InnerProduct", num_output=5, axis=axis), [x.shape]).double()
     expected = x.reshape(*shape[:-1], inputs) @ module.weight.detach().numpy().T + module.bias.detach().numpy()
     np.testing.assert_allclose(module(torch.from_numpy(x)).detach().numpy(), expected, atol=1e-12)
-
-
-def test_inner_product_is_a_flatten_and_a_linear_that_a_mode_can_see():
-    class Seen(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            names.append(func.__name__)
-            return func(*args, **(kwargs or {}))
-
-    names = []
-    module = build(layer("InnerProduct", num_output=5), [(1, 3, 2, 2)])
-    with Seen():
-        module(torch.ones(1, 3, 2, 2))
-    assert [name for name in names if name in {"flatten", "linear"}] == ["flatten", "linear"]
 
 
 A, B, C = (numbers(2, 3, 4, 5, seed=seed) for seed in range(3))
@@ -272,31 +229,6 @@ def test_a_norm_with_factor_zero_has_statistics_of_zero():
     torch.testing.assert_close(norm(torch.ones(1, 2, 1, 1)), torch.full((1, 2, 1, 1), 1e-5**-0.5))
 
 
-def test_a_norm_keeps_its_statistics_in_training():
-    norm = build(layer("BatchNorm"), [(4, 2)]).train()
-    torch.testing.assert_close(norm(torch.full((4, 2), 3.0)), torch.full((4, 2), 3.0), atol=1e-4, rtol=0)
-
-
-def test_prelu_has_one_slope_for_each_channel_or_for_all():
-    assert build(layer("PReLU"), [(1, 3, 2, 2)]).weight.shape == (3,)
-    assert build(layer("PReLU", channel_shared=True), [(1, 3, 2, 2)]).weight.shape == (1,)
-
-
-def test_plain_torch_modules_where_there_are_any():
-    kinds = {
-        "Convolution": nn.Conv2d,
-        "Deconvolution": nn.ConvTranspose2d,
-        "InnerProduct": nn.Linear,
-        "LRN": nn.LocalResponseNorm,
-    }
-    for kind, module in kinds.items():
-        options = {} if kind == "LRN" else {"num_output": 2}
-        sizes = {"kernel_size": (1,)} if "onvolution" in kind else {}
-        assert isinstance(build(layer(kind, **options, **sizes), [(1, 3, 4, 4)]), module)
-    assert type(build(layer("ReLU"), [(1, 3)])) is nn.ReLU
-    assert type(build(layer("Pooling", kernel_size=2), [(1, 3, 4, 4)])) is nn.MaxPool2d
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -324,8 +256,3 @@ def test_refusals_name_the_layer_and_the_reason(wrong, message):
     with pytest.raises(ModelError, match=message) as caught:
         build(wrong, [(1, 3, 4, 4)] * len(wrong.bottoms))
     assert f"Layer 'one' ({wrong.kind}) " in str(caught.value)
-
-
-def test_options_for_training_do_no_harm():
-    fillers = {"weight_filler": {"type": "xavier"}, "bias_filler": {"type": "constant"}, "engine": "CAFFE"}
-    assert build(layer("InnerProduct", num_output=2, **fillers), [(1, 3)]).in_features == 3

@@ -1,38 +1,21 @@
 """Whole networks: how blobs go from layer to layer, what comes out, and how weights come in."""
 
-import struct
 from weakref import ref
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from writing import files, row
 
 from excite.errors import ModelError
-from excite.models.caffe.layers import KINDS, InnerProduct
+from excite.models.caffe.definition import Network
+from excite.models.caffe.layers import InnerProduct
 from excite.models.caffe.network import CaffeNetwork
-from excite.models.caffe.schema import Layer, Network
 from excite.propagation import mwp
 
 SHAPE = (1, 3, 11, 9)
 CONV = {"num_output": 4, "kernel_size": (3,), "pad": (1,)}
-PARAMETERS = {
-    "BatchNorm": "batch_norm_param",
-    "Convolution": "convolution_param",
-    "Deconvolution": "convolution_param",
-    "ELU": "elu_param",
-    "InnerProduct": "inner_product_param",
-    "LRN": "lrn_param",
-    "PReLU": "prelu_param",
-    "ReLU": "relu_param",
-}
-
-
-def row(text, **options):
-    """A layer from "name kind bottom,... -> top,...", the top being the name when it is left out."""
-    left, arrow, tops = text.partition("->")
-    name, kind, *bottoms = left.split()
-    return Layer(name, kind, tuple(bottoms), tuple(tops.split()) if arrow else (name,), options)
 
 
 def network(*rows, shape=SHAPE, name="net", **arguments):
@@ -62,51 +45,6 @@ def random_blobs(module, seed=0):
 
 
 # ---------------------------------------------------------------- OpenCV as the judge
-
-
-def text_of(option, value):
-    if option == "shape":
-        return f"shape {{ {' '.join(f'dim: {dim}' for dim in value)} }}"
-    if isinstance(value, tuple):
-        return " ".join(text_of(option, one) for one in value)
-    return f"{option}: {str(value).lower() if isinstance(value, bool) else value}"
-
-
-def prototxt(definition):
-    """The definition as Caffe writes it; the messages of options are named after the kind of layer."""
-    (name, shape), *_ = definition.inputs.items()
-    lines = [f'name: "{definition.name}"', f'input: "{name}"', *(f"input_dim: {size}" for size in shape)]
-    for layer in definition.layers:
-        lines += ["layer {", f'name: "{layer.name}" type: "{layer.kind}"']
-        lines += [f'bottom: "{blob}"' for blob in layer.bottoms] + [f'top: "{blob}"' for blob in layer.tops]
-        fields = [text_of(option, value) for option, value in layer.options.items()]
-        if fields:
-            lines.append(f"{PARAMETERS.get(layer.kind, layer.kind.lower() + '_param')} {{ {' '.join(fields)} }}")
-        lines.append("}")
-    return "\n".join(lines).encode()
-
-
-def varint(value):
-    return bytes([value]) if value < 128 else bytes([value % 128 + 128]) + varint(value // 128)
-
-
-def field(number, content):
-    return varint(number * 8 + 2) + varint(len(content)) + content
-
-
-def caffemodel(definition, blobs):
-    """Weights as Caffe writes them: layers are field 100, with name 1, kind 2, blobs 7; a blob has data 5, shape 7."""
-    layers = []
-    for layer in definition.layers:
-        content = field(1, layer.name.encode()) + field(2, layer.kind.encode())
-        content += b"".join(field(3, blob.encode()) for blob in layer.bottoms)
-        content += b"".join(field(4, blob.encode()) for blob in layer.tops)
-        for blob in blobs.get(layer.name, []):
-            values = blob.flatten().tolist()
-            data = field(5, struct.pack(f"<{len(values)}f", *values))
-            content += field(7, data + field(7, field(1, b"".join(map(varint, blob.shape)))))
-        layers.append(field(100, content))
-    return field(1, definition.name.encode()) + b"".join(layers)
 
 
 POOL = {"pool": "MAX", "kernel_size": 3, "stride": 2}
@@ -171,8 +109,8 @@ def test_whole_networks_answer_as_in_opencv(rows):
     ours = network(*rows)
     blobs = random_blobs(ours)
     assert ours.load_blobs(blobs, "test") == []
-    files = prototxt(ours.definition), caffemodel(ours.definition, blobs)
-    theirs = cv2.dnn.readNetFromCaffe(*(np.frombuffer(file, np.uint8) for file in files))
+    written = files(ours.definition, blobs)
+    theirs = cv2.dnn.readNetFromCaffe(*(np.frombuffer(file, np.uint8) for file in written))
     x = pictures(1)
     theirs.setInput(x.numpy())
     logits = {"prob": ours._answer}.get(rows[-1].tops[0], rows[-1].tops[0])
@@ -181,11 +119,6 @@ def test_whole_networks_answer_as_in_opencv(rows):
     expected = theirs.forward(logits)
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(found, expected.reshape(found.shape), atol=1e-5)
-
-
-def test_opencv_saw_every_kind_it_knows():
-    seen = {layer.kind for rows in (INCEPTION, RESIDUAL, ODD_ENDS) for layer in rows}
-    assert set(KINDS) - seen == {"Bias", "Silence"}
 
 
 # ---------------------------------------------------------------- how blobs go
@@ -202,19 +135,6 @@ def test_in_place_layers_change_what_is_read_after_them_and_not_what_was_read_be
     torch.testing.assert_close(net(x), 2 * x + (2 * x).relu())
 
 
-def test_pictures_are_left_alone_even_by_a_layer_in_place_on_them():
-    x = pictures()
-    before = x.clone()
-    network(row("r ReLU data -> data"), row("p Power data", shift=1.0))(x)
-    assert torch.equal(x, before)
-
-
-def test_children_have_the_names_of_the_layers():
-    net = network(*INCEPTION)
-    assert [name for name, _ in net.named_children()] == [layer.name for layer in INCEPTION[:-1]]
-    assert net.get_submodule("conv1/7x7_s2").kernel_size == (5, 3)
-
-
 def test_names_that_torch_does_not_allow_are_changed():
     rows = [
         row("v1.0.a Convolution data", **CONV),
@@ -229,17 +149,6 @@ def test_names_that_torch_does_not_allow_are_changed():
     net.load_blobs(blobs, "test")
     assert torch.equal(net.get_submodule("v1_0_a_").weight, blobs["v1_0_a"][0])
     assert net(pictures()).shape == (2, 4, 11, 9)
-
-
-def test_shapes_are_those_of_the_run():
-    net = network(*RESIDUAL).initialise()
-    seen = {}
-    for step in net._steps:
-        net.get_submodule(step.module).register_forward_hook(
-            lambda _m, _i, given, step=step: seen.update(dict.fromkeys(step.layer.tops, tuple(given.shape)))
-        )
-    net(pictures(1))
-    assert {"data": SHAPE, **seen} == net.shapes
 
 
 def test_blobs_are_let_go_after_their_last_reader():
@@ -263,11 +172,6 @@ def test_blobs_are_let_go_after_their_last_reader():
     with torch.no_grad():
         net(pictures())
     assert {name for name, there in alive.items() if there} == {"pool2"}
-
-
-def test_a_blob_that_is_written_anew_does_not_need_its_old_writer():
-    net = network(row("old Convolution data -> x", **CONV), row("new Power data -> x", shift=1.0), row("end ReLU x"))
-    assert [name for name, _ in net.named_children()] == ["new", "end"]
 
 
 # ---------------------------------------------------------------- what comes out
@@ -296,11 +200,6 @@ def test_the_answer_is_the_logits(ending):
     assert net.initialise()(pictures()).shape == (2, 5)
 
 
-def test_a_softmax_in_the_middle_stays():
-    net = network(row("parts Softmax data"), row("p Power parts", scale=3.0))
-    torch.testing.assert_close(net(pictures()).sum(1), torch.full((2, 11, 9), 3.0))
-
-
 def test_a_network_that_answers_for_each_place_or_for_one():
     net = network(row("score Convolution data", num_output=5, kernel_size=(11, 9))).initialise()
     assert net(pictures()).shape == (2, 5)
@@ -325,17 +224,6 @@ def test_several_outputs_are_to_be_chosen_from():
 def test_an_unknown_output_is_refused_with_those_there_are():
     with pytest.raises(ModelError, match=r"no blob 'pool9' to answer with; it has fc, other, prob\."):
         network(*TWO, output="pool9")
-
-
-def test_a_network_of_nothing_has_no_output():
-    with pytest.raises(ModelError, match="net has no output"):
-        network()
-
-
-def test_layers_that_do_not_feed_the_output_may_be_of_any_kind():
-    assert network(FC, row("odd Python data"), output="fc")
-    with pytest.raises(ModelError, match=r"Layer 'odd' \(Python\) is of a kind"):
-        network(FC, row("odd Python data"), output="odd")
 
 
 @pytest.mark.parametrize(
@@ -383,20 +271,6 @@ def test_an_input_without_shape_needs_one():
 # ---------------------------------------------------------------- how weights come in
 
 
-def test_old_shapes_with_four_dimensions_are_the_same_weights():
-    net = network(row("conv Convolution data", **CONV), row("fc InnerProduct conv", num_output=5))
-    new = random_blobs(net)
-    old = {name: [blob.reshape((1,) * (4 - blob.dim()) + blob.shape) for blob in blobs] for name, blobs in new.items()}
-    assert old["fc"][0].shape == (1, 1, 5, 396)
-    assert old["conv"][1].shape == (1, 1, 1, 4)
-    net.load_blobs(new, "new")
-    expected = net(pictures())
-    net.initialise(seed=3)
-    assert not torch.allclose(net(pictures()), expected)
-    net.load_blobs(old, "old")
-    assert torch.equal(net(pictures()), expected)
-
-
 def test_a_transposed_inner_product():
     straight, turned = (network(row("fc InnerProduct data", num_output=5, transpose=turn)) for turn in (False, True))
     weight, bias = random_blobs(straight)["fc"]
@@ -414,12 +288,6 @@ def test_two_layers_of_one_name_share_their_weights():
     )
     net.load_blobs(random_blobs(net), "test")
     assert torch.equal(net.get_submodule("c").weight, net.get_submodule("c_").weight)
-
-
-def test_weights_of_other_layers_are_reported():
-    net = network(FC)
-    extra = {**random_blobs(net), "loss1/classifier": [torch.zeros(2, 2)], "relu": []}
-    assert net.load_blobs(extra, "test") == ["loss1/classifier"]
 
 
 def without(blobs, name):
@@ -461,26 +329,9 @@ def test_weights_that_do_not_fit_are_refused_and_nothing_is_changed(change, mess
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
 
 
-def test_loading_leaves_eval_mode_float32_and_trainable_weights():
-    net = network(*RESIDUAL).train()
-    net.load_blobs({name: [blob.double() for blob in blobs] for name, blobs in random_blobs(net).items()}, "test")
-    assert not any(module.training for module in net.modules())
-    assert all(weight.dtype == torch.float32 and weight.requires_grad for weight in net.parameters())
-
-
 def test_without_weights_it_says_so():
     with pytest.raises(ModelError, match=r"net has no weights yet: load_blobs\(...\) or initialise\(seed\) first"):
         network(FC)(pictures())
-
-
-def test_building_and_loading_draw_no_random_number():
-    torch.manual_seed(3)
-    expected = torch.rand(1)
-    torch.manual_seed(3)
-    net = network(*RESIDUAL)
-    net.load_blobs(random_blobs(net), "test")
-    net.initialise(seed=1)
-    assert torch.equal(torch.rand(1), expected)
 
 
 def test_random_weights_depend_on_the_seed_and_keep_the_size_of_activations():
@@ -540,14 +391,3 @@ def test_norm_and_scale_are_explained_as_one_batch_norm():
         expected = mwp(usual, x, 3, layer="1", contrastive=contrastive)
         assert expected.abs().max() > 1e-3
         torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize(("rows", "layer"), [(INCEPTION, "pool1"), (RESIDUAL, "conv1"), (ODD_ENDS[:7], "tanh")])
-def test_whole_networks_are_explained(rows, layer):
-    net = network(*rows, row("top InnerProduct " + rows[-1].bottoms[0], num_output=4), output="top")
-    net.load_blobs(random_blobs(net, seed=1), "test")
-    x = pictures(1)
-    found = mwp(net, x, 2, layer=layer)
-    assert tuple(found.shape) == net.shapes[layer]
-    assert 0.2 < found.sum() <= 1 + 1e-5
-    assert found.min() >= 0

@@ -3,8 +3,8 @@
 import pytest
 
 from excite.errors import ModelError
+from excite.models.caffe.definition import Layer
 from excite.models.caffe.reading import read_network
-from excite.models.caffe.schema import Layer
 
 # The styles of the three networks of the paper's Caffe files, cut down to a few layers.
 CNN_S = """

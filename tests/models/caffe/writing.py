@@ -1,9 +1,17 @@
-"""Caffe's files written by hand: tags, varints and floats byte by byte, with nothing of the reader's in it.
+"""Caffe's files: written by hand, tags, varints and floats byte by byte, with nothing of the reader's in it; and by
+protobuf, for whole networks, which OpenCV reads too.
 
 The numbers are those of Caffe's own format. A message is a list of fields, each made by one of these functions.
 """
 
 import struct
+
+import numpy as np
+from google.protobuf.json_format import ParseDict
+from google.protobuf.text_format import MessageToString
+
+from excite.models.caffe import caffe_pb2
+from excite.models.caffe.definition import PARAMETERS_OF, Layer
 
 LEGACY_AXES = 4
 
@@ -35,7 +43,7 @@ def double(field, value):
 
 
 def packed(values, code="f"):
-    return struct.pack(f"<{len(values)}{code}", *values)
+    return np.asarray(values, f"<{code}").tobytes()
 
 
 def new_blob(shape, values):
@@ -62,6 +70,46 @@ def old_layer(name, kind, bottoms=(), tops=(), *, blobs=(), rest=b""):
     parts = [chunk(2, bottom) for bottom in bottoms] + [chunk(3, top) for top in tops]
     parts += [chunk(4, name), number(5, kind)]
     return chunk(2, b"".join([*parts, *(chunk(6, blob) for blob in blobs), rest]))
+
+
+def messages(definition, blobs=(), *, old=False):
+    """A network as a NetParameter, with the blobs of each layer by its name; ``old``: in the format of 2014."""
+    net = caffe_pb2.NetParameter(name=definition.name)
+    for name, shape in definition.inputs.items():
+        net.input.append(name)
+        net.input_dim.extend(shape)
+    for layer in definition.layers:
+        made = net.layers.add() if old else net.layer.add()
+        made.name, made.type = layer.name, made.LayerType.Value(layer.kind.upper()) if old else layer.kind
+        made.bottom.extend(layer.bottoms)
+        made.top.extend(layer.tops)
+        if layer.options:
+            options = (
+                {**layer.options, "shape": {"dim": layer.options["shape"]}}
+                if "shape" in layer.options
+                else layer.options
+            )
+            ParseDict(options, getattr(made, PARAMETERS_OF[layer.kind.lower()]))
+        for blob in dict(blobs).get(layer.name, ()):
+            values = blob.detach().numpy().astype("<f4")
+            shape = [1] * (LEGACY_AXES - values.ndim) + list(values.shape)
+            made.blobs.append(
+                caffe_pb2.BlobProto.FromString((old_blob if old else new_blob)(shape if old else values.shape, values))
+            )
+    return net
+
+
+def files(definition, blobs=(), *, old=False):
+    """The text of its deploy.prototxt, and the bytes of its .caffemodel."""
+    text = MessageToString(messages(definition, old=old))
+    return text.encode(), messages(definition, blobs, old=old).SerializeToString()
+
+
+def row(text, **options):
+    """A layer from "name kind bottom ... -> top ...", the top being the name when it is left out."""
+    left, arrow, tops = text.partition("->")
+    name, kind, *bottoms = left.split()
+    return Layer(name, kind, tuple(bottoms), tuple(tops.split()) if arrow else (name,), options)
 
 
 def prototxt(fields, indent=""):

@@ -68,15 +68,6 @@ def test_unusual_tensors_are_left_to_torch(change):
             assert torch.equal(ours(x, *options), expected)
 
 
-def test_indices_and_dilation_are_torchs_own():
-    x = torch.randn(1, 2, 7, 7)
-    for found, expected in zip(
-        quick.max_pool2d(x, 2, return_indices=True), functional.max_pool2d(x, 2, return_indices=True), strict=True
-    ):
-        assert torch.equal(found, expected)
-    assert torch.equal(quick.max_pool2d(x, 2, dilation=2), functional.max_pool2d(x, 2, dilation=2))
-
-
 @pytest.mark.parametrize(
     ("size", "channels", "dtype"), list(itertools.product([1, 2, 3, 5, 8], [1, 4, 13], [torch.float32, torch.float64]))
 )

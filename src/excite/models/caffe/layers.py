@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from excite.errors import ModelError
-from excite.models.caffe.schema import Layer
+from excite.models.caffe.definition import Layer
 
 
 class InnerProduct(nn.Linear):

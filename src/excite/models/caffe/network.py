@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from excite.errors import ModelError
+from excite.models.caffe.definition import Layer, Network
 from excite.models.caffe.layers import InnerProduct, build, refusal
-from excite.models.caffe.schema import Layer, Network
 
 ENDINGS = frozenset({"Softmax", "Sigmoid", "Accuracy", "Split"})  # and all losses: what comes after the logits
 

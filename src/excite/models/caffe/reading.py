@@ -14,8 +14,7 @@ from torch import Tensor
 
 from excite.errors import ModelError
 from excite.models.caffe.blobs import MOST_LAYERS, BrokenFile, definition_of, weights_of
-from excite.models.caffe.schema import PARAMETERS_OF, Network, kind_of, messages
-from excite.models.caffe.upgrade import network_of
+from excite.models.caffe.definition import Network, is_supported, messages, network_of
 from excite.models.weights import check_download, check_file
 
 LARGEST_TEXT = 2**22  # the largest networks have a tenth of that
@@ -89,7 +88,7 @@ def parsed(text: str) -> Any:
 
 
 def _parse(text: str, *, lenient: bool = False) -> Any:
-    network = messages()["NetParameter"]()
+    network = messages().NetParameter()
     from google.protobuf import text_format
 
     try:
@@ -137,7 +136,7 @@ def _reduced(block: str) -> str:
     except BrokenFile:
         return block  # the strict reading gives the error
     layers = [*network.layer, *network.layers]
-    if any(kind_of(layer) in PARAMETERS_OF for layer in layers):
+    if any(map(is_supported, layers)):
         return block
     return text_format.MessageToString(network, as_one_line=True) + "\n" * block.count("\n")
 
@@ -182,7 +181,7 @@ def read_weights(path: str | PathLike[str]) -> dict[str, tuple[Tensor, ...]]:
 def read_network_of_weights(path: str | PathLike[str]) -> Network:
     """The network that a .caffemodel describes, as it was trained, so mostly without input sizes; not its weights."""
     model = mapped(path)
-    net = messages()["NetParameter"]
+    net = messages().NetParameter
     from google.protobuf.message import DecodeError
 
     with _named(path, "a Caffe model"):

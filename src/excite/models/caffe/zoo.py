@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from excite.models.caffe.definition import Layer, Network
 from excite.models.caffe.network import CaffeNetwork
-from excite.models.caffe.schema import Layer, Network
 
 Row = tuple[str, str, Mapping[str, Any]]  # name, kind, options
 

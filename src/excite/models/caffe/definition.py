@@ -1,17 +1,90 @@
-"""A NetParameter message, of the V1 or the new format, as a `Network` in its test phase."""
+"""A Caffe network in plain Python, made from a NetParameter message of the V1 or the new format, in its test phase."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from itertools import repeat
 from math import isfinite
 from typing import Any
 
+from excite.errors import ModelError
 from excite.models.caffe.blobs import BrokenFile
-from excite.models.caffe.schema import PARAMETERS_OF, Layer, Network, kind_of
+
+# The supported layers have their options in a field of this name and "_param", spelled as the kind in lower case.
+_OPTIONS = """batch_norm bias concat convolution dropout elu eltwise flatten inner_product input lrn prelu pooling power
+    relu reshape scale sigmoid softmax tanh"""
+PARAMETERS_OF = {name.replace("_", ""): f"{name}_param" for name in _OPTIONS.split()}
+PARAMETERS_OF["deconvolution"] = "convolution_param"
 
 DATA = {"AnnotatedData", "Data", "DummyData", "HDF5Data", "ImageData", "MemoryData", "WindowData"}
 ENDS = {"Accuracy", "HDF5Output", "Silence"}  # and all that end in Loss: they feed nothing
 LARGEST = 2**31 - 1  # Caffe's integers
-TEST = 1
+UNEVEN_NAMES = {  # of V1; the others are the old word in camel case
+    "ABSVAL": "AbsVal", "ARGMAX": "ArgMax", "BNLL": "BNLL", "HDF5_DATA": "HDF5Data", "HDF5_OUTPUT": "HDF5Output",
+    "IM2COL": "Im2col", "LRN": "LRN", "MVN": "MVN", "RELU": "ReLU", "SOFTMAX_LOSS": "SoftmaxWithLoss", "TANH": "TanH",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """One layer of a Caffe network.
+
+    Attributes:
+        name: Its name, which is also that of its weights.
+        kind: Its type, as the new format spells it: "Convolution", "InnerProduct", ...
+        bottoms: The blobs it reads.
+        tops: The blobs it writes; the same as a bottom where it works in place.
+        options: Its parameters under Caffe's names, lists as tuples and enumerations as words:
+            ``{"num_output": 96, "kernel_size": (7,), "stride": (2,)}``.
+    """
+
+    name: str
+    kind: str
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A network in its test phase; ``inputs`` are blobs with their shapes [N, C, H, W], or () where unknown."""
+
+    name: str
+    inputs: Mapping[str, tuple[int, ...]]
+    layers: tuple[Layer, ...]
+
+
+def messages() -> Any:
+    """The generated module of Caffe's messages.
+
+    Raises:
+        ModelError: protobuf is not installed.
+
+    Example:
+        >>> layer = messages().LayerParameter(name="conv1", type="Convolution")
+        >>> layer.convolution_param.kernel_size.append(3)
+        >>> layer.SerializeToString().hex(" ")
+        '0a 05 63 6f 6e 76 31 12 0b 43 6f 6e 76 6f 6c 75 74 69 6f 6e d2 06 02 20 03'
+    """
+    try:
+        from excite.models.caffe import caffe_pb2
+    except ImportError as error:
+        raise ModelError("Reading Caffe's files needs protobuf: pip install 'excite[caffe]'.") from error
+    return caffe_pb2
+
+
+def kind_of(layer: Any) -> str:
+    """The type of a layer message of either format, as the new one spells it; "" where it has none."""
+    if not layer.HasField("type"):
+        return ""
+    if isinstance(layer.type, str | bytes):
+        return _text(layer.type)
+    word: str = layer.LayerType.Name(layer.type)
+    return UNEVEN_NAMES.get(word, word.title().replace("_", ""))
+
+
+def is_supported(layer: Any) -> bool:
+    """Whether the options of a layer message are read, and so have to be right."""
+    return kind_of(layer).lower() in PARAMETERS_OF
 
 
 def network_of(net: Any, *, filtered: bool = False) -> Network:
@@ -89,10 +162,10 @@ def _feed(inputs: dict[str, tuple[int, ...]], name: str, shape: tuple[int, ...])
 
 
 def _layer(message: Any) -> Layer:
-    kind, name = _text(kind_of(message)), _text(message.name)
+    kind, name = kind_of(message), _text(message.name)
     if not kind:
         raise BrokenFile(f"layer '{name}' says no type that Caffe knows")
-    if kind in PARAMETERS_OF:
+    if is_supported(message):
         _check_fields(message, f"layer '{name}'")
     return Layer(
         name=name,
@@ -104,7 +177,7 @@ def _layer(message: Any) -> Layer:
 
 
 def _options(message: Any, kind: str) -> Mapping[str, Any]:
-    parameters = PARAMETERS_OF.get(kind, "")
+    parameters = PARAMETERS_OF.get(kind.lower(), "")
     if parameters not in message.DESCRIPTOR.fields_by_name:
         return {}
     return {
@@ -149,7 +222,7 @@ def _used(message: Any, state: Any) -> bool:
 def _meets(state: Any, rule: Any) -> bool:
     stages = set(state.stage)
     return (
-        (not rule.HasField("phase") or rule.phase == TEST)
+        (not rule.HasField("phase") or rule.phase == messages().TEST)
         and (not rule.HasField("min_level") or state.level >= rule.min_level)
         and (not rule.HasField("max_level") or state.level <= rule.max_level)
         and stages.issuperset(rule.stage)
