@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -170,10 +169,6 @@ class TestBroken:
         ended = measure(*arguments)
         assert ended.code == code
         assert all(word in ended.complaint for word in words)
-
-    def test_without_scipy(self, measure, monkeypatch):
-        monkeypatch.setitem(sys.modules, "scipy", None)
-        assert "pip install 'excite[boxes]'" in measure("--methods", "mwp").complaint
 
 
 def test_killed_again_and_again_it_gives_the_same_bytes(measure, voc):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from excite.errors import ConceptError, DataError, ModelError
 from excite.experiments.readable_layers import ReadableLayers, all_maps
 from excite.images import file_state, read_image
+from excite.io.cache import fingerprint
 from excite.jobs import Executor, open_results
 from excite.jobs.loop import answered
 from excite.methods import METHODS, find_method
@@ -62,7 +62,7 @@ class ImageTask:
 
 def digest(facts: object) -> str:
     """A short digest of plain values."""
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+    return fingerprint(facts)
 
 
 def selected(names: Sequence[str], skip: int, limit: int | None) -> Sequence[str]:
