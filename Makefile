@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
 
-$(VENV)/.demo: pyproject.toml constraints.txt dev/install.py locks/demo.txt locks/cuda.txt
+$(VENV)/.demo: pyproject.toml constraints.txt dev/install.py locks/cpu.txt locks/demo.txt locks/cuda.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) demo
 	touch $@
@@ -75,18 +75,18 @@ wheel: $(VENV)/.demo  ## build the package: a wheel and an sdist, into dist/
 check-wheel: $(VENV)/.demo  ## install the wheel and the sdist in empty environments, and run the demo there
 	$(BIN)/python dev/check_wheel.py --out docs/trust/supply.json
 
-lock: $(VENV)/.dev  ## choose the versions again, and write their hashes into locks/
-	$(BIN)/python dev/lock.py
+lock: $(VENV)/.tools/done  ## choose versions with uv, and write their hashes into locks/ (UPGRADE=yes: the newest)
+	$(VENV)/.tools/bin/python dev/lock.py $(if $(filter yes,$(UPGRADE)),--upgrade)
 
-audit: $(VENV)/.audit/done  ## are there known faults in what is locked? (asks the net)
-	$(VENV)/.audit/bin/python dev/audit.py
+audit: $(VENV)/.tools/done  ## are there known faults in what is locked? (asks the net)
+	$(VENV)/.tools/bin/python dev/audit.py
 
-$(VENV)/.audit/done: locks/audit.txt
-	test -x $(VENV)/.audit/bin/python || $(PYTHON) -m venv $(VENV)/.audit
-	$(VENV)/.audit/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r locks/audit.txt
+$(VENV)/.tools/done: locks/tools.txt
+	test -x $(VENV)/.tools/bin/python || $(PYTHON) -m venv $(VENV)/.tools
+	$(VENV)/.tools/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r locks/tools.txt
 	touch $@
 
-release-check: $(VENV)/.dev  ## what docs/release.md can have checked by a machine, but for the tests
+release-check: $(VENV)/.dev  ## what MAINTAINING.md can have checked by a machine, but for the tests
 	$(BIN)/python dev/release_check.py
 
 clean:           ## forget the environment and what was built

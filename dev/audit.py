@@ -13,45 +13,31 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 LOCKS = Path(__file__).resolve().parents[1] / "locks"
-FILES = ("dev", "cuda", "audit")  # dev has serve and demo in it; the build of torch for CPUs is torch
+FILES = ("dev", "cuda", "tools")  # dev has serve and demo in it; the build of torch for CPUs is torch
 SERVICES = {  # as pip-audit calls them, and an address of each where something must be, with a word of what is there
     "pypi": ("https://pypi.org/pypi/jinja2/2.4.1/json", b"vulnerabilities"),
     "osv": ("https://api.osv.dev/v1/vulns/GHSA-462w-v97r-4m45", b"jinja2"),
 }
-PATIENCE = 20  # seconds
 NOBODY = 3
 
 
 def main() -> int:
-    """Ask the first service that answers.
-
-    Returns:
-        The exit code.
-    """
-    refusals = []
-    for service, (address, word) in SERVICES.items():
-        reason = why_not(address, word)
+    """Ask the first service that answers."""
+    refusals = {service: why_not(*known) for service, known in SERVICES.items()}
+    for service, reason in refusals.items():
         if not reason:
             given = [part for name in FILES for part in ("--requirement", str(LOCKS / f"{name}.txt"))]
             command = [sys.executable, "-m", "pip_audit", "--vulnerability-service", service, "--strict"]
             return subprocess.run([*command, "--require-hashes", "--disable-pip", *given], check=False).returncode  # noqa: S603
-        refusals.append(f"{service} ({reason})")
-    print(f"audit: nobody could be asked, so nothing is known: {'; '.join(refusals)}", file=sys.stderr)
+    told = "; ".join(f"{service} ({reason})" for service, reason in refusals.items())
+    print(f"audit: nobody could be asked, so nothing is known: {told}", file=sys.stderr)
     return NOBODY
 
 
 def why_not(address: str, word: bytes) -> str:
-    """Tell why a service cannot be believed.
-
-    Args:
-        address: of something that it must have.
-        word: a part of what is there.
-
-    Returns:
-        The reason, and nothing if it can.
-    """
+    """Why a service cannot be believed: it does not answer, or without this word of what must be there."""
     try:
-        with urlopen(address, timeout=PATIENCE) as answer:  # noqa: S310 - the addresses are ours
+        with urlopen(address, timeout=20) as answer:  # noqa: S310 - the addresses are ours
             return "" if word in answer.read() else "it answers with something else"
     except (URLError, TimeoutError) as error:
         return str(getattr(error, "reason", None) or error)

@@ -1,4 +1,4 @@
-"""Make every fault of the catalogue in tests/faults, and write down what was seen.
+"""Make every fault of the catalogue in dev/faulting, and write down what was seen.
 
     python dev/faults.py --out docs/trust/faults.json            about half an hour on two cores
     python dev/faults.py --out faults.json --only "tags clean"   one command; what the file says of others stays
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from excite.io.files import save_json
 
-TESTS = Path(__file__).parents[1] / "tests"
+HERE = Path(__file__).parent
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="The file to write.")
     parser.add_argument("--only", help="Only this command.")
     asked = parser.parse_args()
-    sys.path[:0] = [str(TESTS), str(TESTS / "faults")]
+    sys.path[:0] = [str(HERE.with_name("tests")), str(HERE / "faulting")]
     from catalogue import ALL
     from injection import Laboratory
 

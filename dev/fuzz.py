@@ -4,7 +4,7 @@ python dev/fuzz.py --cases 200000 --workers 2 --out docs/trust/fuzz.json   all r
 python dev/fuzz.py --reader "VOC XML" --case 17 --save broken.xml          one case once more, in this process
 python dev/fuzz.py --guided 60 --reader prototxt                           new ways through the code (atheris)
 
-What counts as fine, and which readers there are, is told by tests/fuzz. The record holds no failures, or it says which.
+What counts as fine, and which readers there are, dev/fuzzing says. The record holds no failures, or it says which.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests/fuzz")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "dev/fuzzing")]
 
 from fuzz_catalogue import READERS  # noqa: E402 - found in the folder above
 from fuzzed import BROKEN, HOSTILE, content_of  # noqa: E402
@@ -141,7 +141,7 @@ def _key(task: Task, sign: str) -> str:
 @cache
 def _sign() -> str:
     """Changes with the code that is tried, and with the code that tries it."""
-    files = [path for folder in ("src", "tests/fuzz") for path in sorted((ROOT / folder).rglob("*.py"))]
+    files = [path for folder in ("src", "dev/fuzzing") for path in sorted((ROOT / folder).rglob("*.py"))]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""The part of docs/release.md that a machine can check, but for the tests (`make release-check`). Changes nothing."""
+"""The part of MAINTAINING.md that a machine can check, but for the tests (`make release-check`). Changes nothing."""
 
 import subprocess
 import sys

@@ -1,8 +1,8 @@
 """What the documentation site does beyond mkdocs: pages from files outside of docs/, and links that leave docs/.
 
 The pages must also read well where the repository is shown as files, so they link to each other and to the source by
-relative paths. In the site, README, CHANGELOG and CONTRIBUTING are pages, and a link to any other file of the
-repository is left as its words: the site is read where there may be no repository.
+relative paths. In the site, the files of PAGES are pages, and a link to any other file of the repository is left as its
+words: the site is read where there may be no repository.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-PAGES = {"README.md": "overview.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+PAGES = {
+    "README.md": "overview.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "MAINTAINING.md": "maintaining.md",
+}
 NOTEBOOK, TUTORIAL = "docs/tutorial.ipynb", "tutorial.md"  # dev/site_notebook.py makes the one of the other
 FILES = {page: file for file, page in PAGES.items()}
 CELL = re.compile(r"<td.*?</td>", re.DOTALL)

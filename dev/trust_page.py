@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from excite.experiments.checks.run import CHECKS
-from excite.experiments.report.tables import markdown_table
 from excite.io.files import save_text
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +20,12 @@ PAGE, RECORDS = ROOT / "docs" / "trust.md", ROOT / "docs" / "trust"
 MARK = "<!-- from here on by dev/trust_page.py -->"
 TABLED = {"randomisation", "removal", "stability"}  # checks whose sentences do not say all
 AREAS = {"files": "Files", "faults": "Faults", "numbers": "Numbers", "supply": "Packages"}
+
+
+def table(lines: Sequence[Mapping[str, str]]) -> str:
+    """A Markdown table; the cells are our own text and may hold markup."""
+    cells = [list(lines[0]), ["---"] * len(lines[0]), *(list(line.values()) for line in lines)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def page(before: str) -> str:
@@ -42,7 +47,7 @@ def sanity() -> Iterator[str]:
         for name, check in report["checks"].items():
             yield f"**{CHECKS[name].question}** {check['standing'].capitalize()}. {' '.join(check['said'])}"
             if name in TABLED:
-                yield markdown_table(check["rows"])
+                yield table(check["rows"])
 
 
 def faults() -> Iterator[str]:
@@ -56,13 +61,13 @@ def faults() -> Iterator[str]:
         f"signals sent, disks filled ({record['disk']}), inputs taken away, workers killed. Afterwards the same "
         f"command was given again. Lost or wrong: {record['lost_or_wrong']}."
     )
-    yield markdown_table([_command(command, tried) for command in dict.fromkeys(one["command"] for one in tried)])
+    yield table([_command(command, tried) for command in dict.fromkeys(one["command"] for one in tried)])
 
 
 def _command(command: str, tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     own = [one for one in tried if one["command"] == command]
     return {
-        "command": f"excite {command}",
+        "command": f"`excite {command}`",
         "faults": ", ".join(dict.fromkeys(one["fault"] for one in own)),
         "tried": str(len(own)),
         "as if nothing had happened": str(sum(one["resumed"].startswith("identical") for one in own)),
@@ -81,7 +86,7 @@ def files() -> Iterator[str]:
         f"more than {limits['cpu_seconds']:.0f} s of CPU, more than {limits['memory_mb']} MB, and any other error: "
         f"{len(record['failures'])}."
     )
-    yield markdown_table([_reader(name, facts) for name, facts in record["readers"].items()])
+    yield table([_reader(name, facts) for name, facts in record["readers"].items()])
 
 
 def _reader(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
@@ -112,7 +117,7 @@ def numbers() -> Iterator[str]:
     ]
     rows.append({"map": f"{golden['maps']} golden maps", **_gaps(golden), "of": golden["worst_map"]})
     yield "How much of a map lies elsewhere in float32 than in float64:"
-    yield markdown_table(rows)
+    yield table(rows)
     same = ", ".join(f"`{one['command']}`" for one in record["commands"].values() if one["same_bytes"])
     moved = "; ".join(f"{name} {facts['worst']:.0e}" for name, facts in record["moved_by"].items())
     yield (
@@ -146,7 +151,7 @@ def mended() -> Iterator[str]:
     for area, title in AREAS.items():
         found = _read(RECORDS / f"mended-{area}.json")
         yield f"### {title}: {len(found)}"
-        yield markdown_table([{"what": one["what"], "it did": one["did"], "now": one["now"]} for one in found])
+        yield table([{"what": one["what"], "it did": one["did"], "now": one["now"]} for one in found])
 
 
 def _read(path: Path) -> Any:

@@ -13,7 +13,7 @@ from excite.experiments.published import CONTRAST, LOCALIZATION, POINTING, publi
 from excite.experiments.report.tables import markdown_table
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*ING.md"), ROOT / "README.md"])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NOT_OURS = {"--debug", "--help", "-h"}  # of every command
 FILE = re.compile(r"\b(?:src|tests|recipes|dev|examples|docs)/[\w./-]*\w")

@@ -1,4 +1,4 @@
-"""The code of docs/add-a-rule.md runs as it stands there."""
+"""The code of docs/extend.md about rules runs as it stands there."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from excite.errors import NoRuleError
 from excite.propagation import OPERATIONS, mwp
 
-PAGE = Path(__file__).parents[2] / "docs" / "add-a-rule.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extend.md"
+RULES = PAGE.read_text(encoding="utf-8").partition("## A rule")[2].partition("\n## ")[0]
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def page(monkeypatch):
     for name in ("foo", "bar"):
         monkeypatch.setitem(OPERATIONS, name, None)  # taken out again afterwards
     found = {}
-    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+    for block in re.findall(r"```python\n(.*?)```", RULES, re.DOTALL):
         exec(block, found)  # noqa: S102 - our own page
     return found
 

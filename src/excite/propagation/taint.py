@@ -186,9 +186,9 @@ class Taint:
         trust(subject)
         if isinstance(known, Provenance):
             set_provenance(subject, known)
-            self._written_to = True
+            self._written_to |= known.baseline is not None or known.neuron is not None
             if subject._is_view():  # noqa: SLF001 - it has no public name
-                after_write_to_view(subject)
+                self._written_to |= after_write_to_view(subject)
             return subject
         self.mark_severed(subject, known)
         return subject

@@ -92,17 +92,19 @@ def _polarity(neuron: Neuron | None, tensor: Tensor) -> Tensor:
 # --- views -----------------------------------------------------------------------------------------------------------
 
 
-def after_write_to_view(view: Tensor) -> None:
-    """Record what is known of the base of a view that was written to."""
+def after_write_to_view(view: Tensor) -> bool:
+    """Record what is known of the base of a view that was written to; whether there is anything to know."""
     base = view._base  # noqa: SLF001 - it has no public name
     mark = getattr(base, "_excite_provenance", None)  # as it was before this write
     if base is None:
-        return
+        return False
     known = after_write(
         base, mark.known if mark else UNKNOWN, [view], lambda target, change: _part(target, view).copy_(change(view))
     )
-    if not known.plain:
-        set_provenance(base, known)
+    if known.plain:
+        return False
+    set_provenance(base, known)
+    return True
 
 
 def update_view(view: Tensor) -> None:

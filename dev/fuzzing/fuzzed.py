@@ -9,7 +9,7 @@ from random import Random
 
 from breaking import FORMS, spliced
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2] / "tests"
 sys.path += [str(TESTS), str(TESTS / "web"), str(TESTS / "models/caffe")]  # whose small files are made there
 
 __all__ = ["BROKEN", "HOSTILE", "MARKER", "Reader", "content_of"]
