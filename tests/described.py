@@ -18,7 +18,7 @@ class Said(PhraseDataset):
     layout = "in a test"
 
     def __init__(self, folder, pictures, groups=()):
-        self.pictures, self._groups = pictures, tuple(groups)
+        self.pictures, self.groups = pictures, tuple(groups)
         for name, (squares, _) in pictures.items():
             if not (folder / name).exists():  # the same file, as if it had been there all along
                 picture(folder / name, squares)
@@ -27,20 +27,14 @@ class Said(PhraseDataset):
     def _splits(self):
         return ["val"]
 
-    def _read(self):
+    def _read_samples(self):
         self.left_out["phrases without a box"] += 3
-        return list(self.pictures)
+        for name, (_, phrases) in self.pictures.items():
+            self._samples[name] = PhraseSample(name, Path(self.folder) / name, tuple(phrases), (SIDE, SIDE))
 
     @classmethod
     def is_in(cls, folder):
         return False
-
-    @property
-    def groups(self):
-        return self._groups
-
-    def sample(self, name):
-        return PhraseSample(name, Path(self.folder) / name, tuple(self.pictures[name][1]), (SIDE, SIDE))
 
 
 def two_squares(k):

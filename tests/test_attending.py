@@ -1,7 +1,6 @@
 """The question the package answers: from an image, a classifier and words to maps."""
 
 import copy
-import warnings
 
 import numpy as np
 import pytest
@@ -13,10 +12,8 @@ from torch import nn
 import excite
 from excite.errors import (
     ConceptError,
-    ImageError,
     LayerError,
     LostSignalWarning,
-    MethodError,
     ModelError,
     SignalError,
 )
@@ -117,17 +114,12 @@ class TestPhotographs:
         x, y = point
         return box[0] <= x < box[2] and box[1] <= y < box[3]
 
-    @pytest.mark.parametrize("word", ["cat", "Egyptian cat", "tabby", "tiger cat"])
+    @pytest.mark.parametrize("word", ["cat", "tiger cat"])
     def test_the_cat_is_found_by_its_head(self, classifier, chelsea, word):
         (found,) = excite.attend(classifier, chelsea, word)
         assert self.inside(found.point(), self.HEAD)
 
-    @pytest.mark.parametrize("word", ["cup", "espresso", "coffee mug"])
-    def test_the_coffee_is_found_in_its_cup(self, classifier, word):
-        (found,) = excite.attend(classifier, data.coffee(), word)
-        assert self.inside(found.point(), self.CUP)
-
-    @pytest.mark.parametrize("word", ["rocket", "missile", "space shuttle"])
+    @pytest.mark.parametrize("word", ["rocket", "space shuttle"])
     def test_the_rocket_is_found(self, classifier, word):
         (found,) = excite.attend(classifier, data.rocket(), word)
         assert self.inside(found.point(), self.ROCKET)
@@ -159,14 +151,7 @@ class TestPhotographs:
 class TestOriginalPixels:
     PATCH = (300, 20, 340, 60)
 
-    def test_points_and_boxes_are_in_pixels_of_the_picture(self):
-        (found,) = excite.attend(red_patches(), with_patch((400, 100), self.PATCH), "red")
-        assert found.image_size == (400, 100)
-        assert found.values.shape == (224, 896)  # what the network saw was larger
-        assert found.point() is not None
-        self.near(found, self.PATCH)
-
-    @pytest.mark.parametrize("size", [(40, 30), (224, 224), (300, 1400), (1500, 200)])
+    @pytest.mark.parametrize("size", [(40, 30), (400, 100), (300, 1400)])
     def test_whatever_its_size(self, size):
         width, height = size
         patch = (width // 2, height // 5, width * 3 // 4, height // 2)
@@ -204,17 +189,6 @@ class TestOriginalPixels:
             "tensor": torch.from_numpy(np.array(chelsea)).permute(2, 0, 1),
         }[kind]
         same(excite.attend(classifier, source, "tabby")[0], excite.attend(classifier, chelsea, "tabby")[0], 0)
-
-    def test_a_picture_of_one_pixel(self, classifier):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LostSignalWarning)
-            maps = excite.attend(classifier, Image.new("RGB", (1, 1), "white"))
-        assert len(maps) == 5
-        assert all(found.point() in {None, (0, 0)} for found in maps)
-
-    def test_no_picture(self, classifier, tmp_path):
-        with pytest.raises(ImageError, match=r"nothing\.jpg"):
-            excite.attend(classifier, tmp_path / "nothing.jpg")
 
 
 class TestSignals:
@@ -263,23 +237,9 @@ class TestSignals:
         expected = cat.values - sum(share * other.values for share, other in zip(shares, others, strict=True))
         torch.testing.assert_close(found.values, expected.clamp(min=0), rtol=0, atol=1e-6)
 
-    def test_against_overlapping_words_leaves_out_what_they_share(self, classifier, chelsea):
-        """A tabby is a cat: "tabby, not cat" is against the other cats."""
-        (found,) = excite.attend(classifier, chelsea, "tabby", against="cat")
-        tabby = classifier.labels.find("tabby").units
-        others = [unit for unit in classifier.labels.find("cat").units if unit not in tabby]
-        (expected,) = excite.attend(classifier, chelsea, "tabby", against=Concept("cat", tuple(others)))
-        torch.testing.assert_close(found.values, expected.values)
-
     def test_against_itself(self, classifier, chelsea):
         with pytest.raises(ConceptError, match="'tabby' cannot be contrasted with itself"):
             excite.attend(classifier, chelsea, "tabby", against="tabby")
-
-    @pytest.mark.parametrize("rival", [0, np.int64(0), "0", Concept("zero", (0,))])
-    def test_the_first_unit_is_a_rival_too(self, rival):
-        (found,) = excite.attend(small(), noise(9, 8), 2, against=rival)
-        (plainly,) = excite.attend(small(), noise(9, 8), 2, method="mwp")
-        assert not torch.equal(found.values, plainly.values)
 
     def test_a_unit_that_underflows_shares_evenly(self):
         """Probabilities of exactly zero give no weights: the concept's units are then cued alike."""
@@ -457,14 +417,6 @@ class TestBatches:
                 same(one, other)
                 assert one.image.tobytes() == picture.tobytes()
 
-    def test_equals_one_by_one_against_and_at_several_layers(self, classifier, chelsea):
-        options = {"against": "lynx", "layer": ["blocks.10", "blocks.14"]}
-        pictures = [chelsea, chelsea.rotate(180)]
-        batch = excite.attend_batch(classifier, pictures, [["tabby"], ["cat", "cup"]], **options)
-        for picture, cues, maps in zip(pictures, [["tabby"], ["cat", "cup"]], batch, strict=True):
-            for one, other in zip(maps, excite.attend(classifier, picture, cues, **options), strict=True):
-                same(one, other)
-
     def test_pictures_of_one_size_share_a_forward_pass(self):
         classifier = small(layer="5", verify=False)
         sizes = []
@@ -474,28 +426,12 @@ class TestBatches:
         hook.remove()
         assert sorted(sizes) == [1, 3]
 
-    def test_without_concepts_each_has_its_own_findings(self):
-        pictures = [noise(12, 10), noise(12, 10, seed=1)]
-        batch = excite.attend_batch(small(layer="5"), pictures)
-        for picture, maps in zip(pictures, batch, strict=True):
-            assert [found.units for found in maps] == [
-                found.units for found in excite.attend(small(layer="5"), picture)
-            ]
-
     @pytest.mark.parametrize("concept", ["cat", 1, np.int64(1), Concept("cat", (1,))])
     def test_one_concept_is_looked_for_everywhere(self, concept):
         """Three images and the word "cat": not the letters c, a and t."""
         classifier = small(labels=["c", "cat", "a", "t"], layer="5")
         batch = excite.attend_batch(classifier, [noise(9, 8, seed) for seed in range(3)], concept)
         assert [[found.units for found in maps] for maps in batch] == [[(1,)]] * 3
-
-    def test_one_word_for_each_picture_is_a_word(self):
-        classifier = small(outputs=13, layer="5")
-        batch = excite.attend_batch(classifier, [noise(9, 8), noise(8, 9)], ["12", 3])
-        assert [[found.units for found in maps] for maps in batch] == [[(12,)], [(3,)]]
-
-    def test_no_pictures(self, classifier):
-        assert excite.attend_batch(classifier, []) == []
 
     def test_concepts_for_another_number_of_pictures(self, classifier, chelsea):
         with pytest.raises(ConceptError, match="2 images but concepts for 1"):
@@ -510,16 +446,9 @@ class TestConcepts:
         maps = [excite.attend(classifier, chelsea, cue), excite.attend(classifier, chelsea, [cue])]
         assert [[found.units for found in one] for one in maps] == [[(285,)]] * 2
 
-    @pytest.mark.parametrize("cues", [np.array([281, 285]), torch.tensor([281, 285]), (281, 285)])
-    def test_ways_to_name_several(self, classifier, chelsea, cues):
-        assert [found.units for found in excite.attend(classifier, chelsea, cues)] == [(281,), (285,)]
-
     def test_unknown_ones_say_what_is_near(self, classifier, chelsea):
         with pytest.raises(ConceptError, match=r"No label is called 'egyptian ct'\. Did you mean 'egyptian cat'"):
             excite.attend(classifier, chelsea, "egyptian ct")
-
-    def test_none_asked_none_answered(self, classifier, chelsea):
-        assert excite.attend(classifier, chelsea, []) == []
 
     def test_numbers_are_the_words_of_a_network_without_words(self):
         assert [found.concept for found in excite.attend(small(), noise(12, 10), ["3", 0])] == ["3", "0"]
@@ -544,10 +473,6 @@ class TestConcepts:
         mixed = share * maps[0].values + (1 - share) * maps[2].values
         torch.testing.assert_close(both.values, mixed, rtol=0, atol=1e-6)
 
-    def test_an_unknown_method(self, classifier, chelsea):
-        with pytest.raises(MethodError, match=r"'cmwp' \(did you mean c-mwp\?\): use one of excite, extent, c-mwp"):
-            excite.attend(classifier, chelsea, "tabby", method="cmwp")
-
 
 class TestNetworksOfOnesOwn:
     def test_one_that_answers_for_each_place(self):
@@ -569,27 +494,17 @@ class TestNetworksOfOnesOwn:
         assert found.probability == pytest.approx(probability)
 
     @pytest.mark.parametrize("method", excite.METHODS)
-    @pytest.mark.parametrize("layer", [None, "2"])
-    def test_one_in_training_is_left_as_it_was(self, method, layer):
-        layer = None if method in {"cam", "c-cam"} else layer  # they have one place only
+    def test_one_in_training_is_left_as_it_was(self, method):
         network = small_network().train()
         network[0].eval()
         before = copy.deepcopy(network.state_dict())
         classifier = excite.wrap(network, preprocess=plain)
-        excite.attend(classifier, noise(12, 10), [0, 1], layer=layer, method=method)
+        excite.attend(classifier, noise(12, 10), [0, 1], method=method)
         after = network.state_dict()
         assert all(torch.equal(before[name], after[name]) for name in before)
         assert [part.training for part in network] == [False] + [True] * 8
         assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
         assert not any(part._forward_hooks or part._forward_pre_hooks for part in network.modules())
-
-    def test_the_network_runs_once_for_many_concepts_and_layers(self):
-        classifier = small(layer="5", verify=False)
-        calls = []
-        hook = classifier.module.register_forward_pre_hook(lambda *_: calls.append(1))
-        excite.attend(classifier, noise(12, 10), [0, 1, 2, 3], layer=["2", "5"])
-        hook.remove()
-        assert len(calls) == 1
 
     @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, torch.enable_grad])
     def test_in_whatever_mode_the_user_works(self, context):
@@ -598,23 +513,6 @@ class TestNetworksOfOnesOwn:
             maps = excite.attend(classifier, noise(12, 10), [1, 2])
         for one, other in zip(maps, excite.attend(classifier, noise(12, 10), [1, 2]), strict=True):
             same(one, other, 0)
-
-    def test_one_that_was_made_in_inference_mode(self):
-        with torch.inference_mode():
-            classifier = small()
-        (found,) = excite.attend(classifier, noise(12, 10), 1)
-        same(found, excite.attend(small(), noise(12, 10), 1)[0], 0)
-
-    def test_answers_do_not_hold_on_to_the_network(self):
-        (found,) = excite.attend(small(), noise(12, 10), 1)
-        assert not found.values.requires_grad
-        assert found.values.grad_fn is None
-        assert found.values.dtype is torch.float32
-
-    @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
-    def test_torchscript_is_refused_before_any_picture(self):
-        with pytest.raises(ModelError, match="TorchScript"):
-            excite.wrap(torch.jit.script(small_network()))
 
     def test_contrast_above_the_weights_is_refused(self):
         network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()).double().eval()

@@ -40,50 +40,22 @@ def photograph(size=(63, 45), colour=(90, 120, 150)):
     return Image.new("RGB", size, colour)
 
 
-class TestWhatIsRefused:
-    @pytest.mark.parametrize("shape", [(3,), (1, 3, 3), (0, 3), ()])
-    def test_no_plane(self, shape):
-        with pytest.raises(ExciteError, match="must be a plane"):
-            a_map(torch.zeros(shape))
-
-    @pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
-    def test_no_numbers(self, wrong):
-        with pytest.raises(ExciteError, match="NaN or infinity"):
-            a_map(torch.tensor([[1.0, wrong]]))
-
-    def test_arrays(self):
-        with pytest.raises(ExciteError, match="not ndarray"):
-            a_map(np.zeros((2, 2)))
-
-    def test_integers(self):
-        with pytest.raises(ExciteError, match="floating-point numbers, not torch.int64".replace(".", r"\.")):
-            a_map(torch.ones(2, 2, dtype=torch.int64))
-
-    @pytest.mark.parametrize("size", [(0, 5), (5, -5), (5,), (5.5, 5), None])
-    def test_size(self, size):
-        with pytest.raises(ExciteError, match="size must be"):
-            a_map(image_size=size)
-
-    @pytest.mark.parametrize("mass", [float("nan"), float("inf")])
-    def test_mass(self, mass):
-        with pytest.raises(ExciteError, match="mass of a map must be a finite number"):
-            a_map(mass=mass)
-
-    @pytest.mark.parametrize("probability", [-0.1, 1.1, 17.3, float("nan")])
-    def test_probability(self, probability):
-        with pytest.raises(ExciteError, match="probability must be within"):
-            a_map(probability=probability)
-
-    def test_picture_of_another_size(self):
-        with pytest.raises(ExciteError, match=r"the image has the size \(45, 63\), the map says \(63, 45\)"):
-            a_map(image=photograph((45, 63)))
-
-    def test_change(self):
-        with pytest.raises(AttributeError):
-            a_map().concept = "dog"
-
-    def test_a_probability_may_be_off_by_rounding(self):
-        assert a_map(probability=1.0000001).probability == 1.0000001
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        *(({"values": torch.zeros(shape)}, "must be a plane") for shape in ((3,), (1, 3, 3), (0, 3), ())),
+        *(({"values": torch.tensor([[1.0, wrong]])}, "NaN or infinity") for wrong in (torch.nan, torch.inf)),
+        ({"values": np.zeros((2, 2))}, "not ndarray"),
+        ({"values": torch.ones(2, 2, dtype=torch.int64)}, r"floating-point numbers, not torch\.int64"),
+        *(({"image_size": size}, "size must be") for size in ((0, 5), (5, -5), (5,), (5.5, 5), None)),
+        *(({"mass": mass}, "must be a finite number") for mass in (float("nan"), float("inf"))),
+        *(({"probability": value}, "probability must be within") for value in (-0.1, 1.1, float("nan"))),
+        ({"image": photograph((45, 63))}, r"the image has the size \(45, 63\), the map says \(63, 45\)"),
+    ],
+)
+def test_what_is_refused(changes, reason):
+    with pytest.raises(ExciteError, match=reason):
+        a_map(**changes)
 
 
 class TestReadouts:
@@ -124,19 +96,9 @@ class TestReadouts:
         )
         assert marked.tobytes() == pure.tobytes()
 
-    def test_overlay_of_a_map_without_evidence(self):
-        empty = a_map(torch.zeros(7, 7), image=photograph())
-        assert empty.overlay(point=True, box=True).tobytes() == empty.overlay().tobytes()
-
     def test_overlay_without_a_picture(self):
         with pytest.raises(ExciteError, match="'tabby cat' carries no image to draw on: pass image="):
             a_map().overlay()
-
-    @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
-    def test_numpy(self, kind):
-        array = a_map(spot().to(kind).requires_grad_()).numpy()
-        assert isinstance(array, np.ndarray)
-        assert array.tolist() == spot().tolist()
 
 
 class TestDictionary:
@@ -150,22 +112,6 @@ class TestDictionary:
             "layer": "features.4",
             "method": "c-mwp",
         }
-
-    def test_nothing(self):
-        found = a_map(torch.zeros(3, 3), mass=0.0).to_dict()
-        assert (found["point"], found["box"], found["probability"]) == (None, None, None)
-
-    def test_numbers_of_numpy_become_plain(self):
-        found = a_map(mass=np.float32(0.5), probability=np.float64(0.25), image_size=(np.int64(9), np.int64(9)))
-        assert json.loads(json.dumps(found.to_dict()))["mass"] == 0.5
-        assert type(found.to_dict()["probability"]) is float
-
-
-def test_repr():
-    assert repr(a_map(probability=0.8734)) == (
-        "AttentionMap('tabby cat', layer 'features.4', c-mwp, 7 x 5 over 63 x 45, mass 0.980, probability 0.873)"
-    )
-    assert repr(a_map()).endswith("mass 0.980)")
 
 
 class TestSave:
@@ -196,11 +142,6 @@ class TestSave:
             a_map(image=photograph()).save(tmp_path / name)
         assert list(tmp_path.iterdir()) == []
 
-    def test_png_without_a_picture(self, tmp_path):
-        with pytest.raises(ExciteError, match="no image"):
-            a_map().save(tmp_path / "a.png")
-        assert list(tmp_path.iterdir()) == []
-
 
 class TestLoad:
     @settings(deadline=None, max_examples=40)
@@ -224,16 +165,6 @@ class TestLoad:
             assert getattr(again, name) == getattr(one, name), name
         assert again.to_dict() == one.to_dict()
 
-    def test_missing(self, tmp_path):
-        with pytest.raises(ExciteError, match=r"a\.json' cannot be read: No such file"):
-            AttentionMap.load(tmp_path / "a.json")
-
-    @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"not json"])
-    def test_no_json(self, tmp_path, content):
-        (tmp_path / "a.json").write_bytes(content)
-        with pytest.raises(ExciteError, match="is not JSON"):
-            AttentionMap.load(tmp_path / "a.json")
-
     @pytest.mark.parametrize(
         ("name", "value", "reason"),
         [
@@ -250,27 +181,23 @@ class TestLoad:
             ("image_size", [5], "size must be"),
             ("image_size", 5, "is not a saved map"),
             ("units", None, "is not a saved map"),
+            ("concept", ..., "is not a saved map .it lacks 'concept'"),
         ],
     )
     def test_damaged(self, tmp_path, name, value, reason):
         saved = json.loads(a_map().save(tmp_path / "a.json").read_text())
-        (tmp_path / "a.json").write_text(json.dumps({**saved, name: value}))
+        changed = {key: entry for key, entry in {**saved, name: value}.items() if entry is not ...}
+        (tmp_path / "a.json").write_text(json.dumps(changed))
         with pytest.raises(ExciteError, match=reason):
             AttentionMap.load(tmp_path / "a.json")
 
-    @pytest.mark.parametrize("name", ["values", "dtype", "concept", "layer", "method", "mass", "image_size", "units"])
-    def test_incomplete(self, tmp_path, name):
-        saved = json.loads(a_map().save(tmp_path / "a.json").read_text())
-        del saved[name]
-        (tmp_path / "a.json").write_text(json.dumps(saved))
-        with pytest.raises(ExciteError, match=f"is not a saved map .it lacks '{name}'"):
-            AttentionMap.load(tmp_path / "a.json")
 
-    @pytest.mark.parametrize("content", ["[]", "5", "null", '"text"'])
-    def test_other_json(self, tmp_path, content):
-        (tmp_path / "a.json").write_text(content)
-        with pytest.raises(ExciteError, match="is not a saved map"):
-            AttentionMap.load(tmp_path / "a.json")
+@pytest.mark.parametrize("content", [None, b"", b"{", b"\xff\xfe", b"[]", b"5", b'"text"'])
+def test_files_that_are_no_maps(tmp_path, content):
+    if content is not None:
+        (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(ExciteError, match=r"cannot be read: No such file|is not JSON|is not a saved map"):
+        AttentionMap.load(tmp_path / "a.json")
 
 
 def cells(page, cell_width, gap):
@@ -288,22 +215,11 @@ class TestCompare:
     def is_photograph(self, page, x, y):
         return page.getpixel((x, y)) == (200, 40, 40)
 
-    def test_the_photograph_comes_first(self):
-        page = compare([self.one(), self.one()], cell_width=60)
-        first, second, third = cells(page, 60, 6)
-        assert self.is_photograph(page, first, 40)
-        assert not self.is_photograph(page, second, 40)
-        assert not self.is_photograph(page, third, 40)
-
     def test_many_maps_are_wrapped(self):
         page = compare([self.one()] * 5, columns=2, cell_width=60)
         assert len(cells(page, 60, 6)) == 3
         single = compare([self.one()] * 2, cell_width=60)
         assert page.height == 6 + 3 * (single.height - 6)
-
-    def test_rows_are_of_one_length_as_far_as_possible(self):
-        page = compare([self.one()] * 5, columns=4, cell_width=60)
-        assert len(cells(page, 60, 6)) == 4  # the photograph and three maps; two below them
 
     def test_equal_pictures_are_one(self):
         """Each call of `attend` reads the image anew."""
@@ -319,36 +235,9 @@ class TestCompare:
         assert self.is_photograph(page, middle, 40)
         assert page.getpixel((middle, page.height // 2 + 30)) == (255, 255, 255)  # the photograph is shown once
 
-    def test_several_pictures(self):
-        blue = Image.new("RGB", (60, 60), (40, 40, 200))
-        page = compare([self.one(), self.one(image=blue)], cell_width=60)
-        colours = [colour for _, colour in page.getcolors(10**6)]
-        assert (200, 40, 40) in colours
-        assert (40, 40, 200) in colours
-        assert len(cells(page, 60, 6)) == 2
-
     def test_a_picture_given_for_all(self):
         maps = [self.one(image=None), self.one(image=None, concept="dog")]
         assert compare(maps, image=self.red).tobytes() == compare([self.one(), self.one(concept="dog")]).tobytes()
-
-    def test_marks(self):
-        bare, marked = (compare([self.one()], point=mark, box=mark) for mark in (False, True))
-        assert bare.tobytes() != marked.tobytes()
-
-    def test_captions_differ(self):
-        pages = {
-            compare([one]).tobytes()
-            for one in (
-                self.one(),
-                self.one(concept="dog"),
-                self.one(layer="pool5"),
-                self.one(method="mwp"),
-                self.one(probability=0.87),
-                self.one(probability=0.0874),
-                self.one(probability=0.0001),
-            )
-        }
-        assert len(pages) == 7
 
     @pytest.mark.parametrize(
         ("probability", "expected"), [(1.0, "100%"), (0.874, "87%"), (0.0234, "2.3%"), (0.0004, "<0.1%"), (0, "<0.1%")]
@@ -356,21 +245,19 @@ class TestCompare:
     def test_percentages(self, probability, expected):
         assert _caption(self.one(probability=probability)) == f"tabby cat\n{expected} · features.4 · c-mwp"
 
+    def test_what_cannot_be_compared(self):
+        for maps, options, reason in (
+            ([], {}, "nothing to compare"),
+            ([self.one(image=None)], {}, "carries no image"),
+            ([self.one()], {"rows": "mass"}, "rows cannot be told apart by 'mass'"),
+            ([self.one()], {"columns": 0}, "at least one map"),
+        ):
+            with pytest.raises(ExciteError, match=reason):
+                compare(maps, **options)
+
     def test_a_map_without_evidence_says_so(self):
         assert _caption(self.one(values=torch.zeros(3, 3))) == "tabby cat\nfeatures.4 · c-mwp · no evidence"
 
     def test_nothing(self):
         with pytest.raises(ExciteError, match="nothing to compare"):
             compare([])
-
-    def test_without_a_picture(self):
-        with pytest.raises(ExciteError, match="carries no image"):
-            compare([self.one(image=None)])
-
-    def test_unknown_rows(self):
-        with pytest.raises(ExciteError, match="rows cannot be told apart by 'mass'"):
-            compare([self.one()], rows="mass")
-
-    def test_no_columns(self):
-        with pytest.raises(ExciteError, match="at least one map"):
-            compare([self.one()], columns=0)

@@ -148,10 +148,6 @@ def test_every_way_to_ask():
             ask()
 
 
-def test_no_pictures_no_maps():
-    assert excite.attend_batch(classifier(), []) == []
-
-
 def test_a_map_of_numbers_that_are_none_cannot_be_made():
     """So nothing that draws, compares or saves maps ever meets one."""
     for value in (NAN, float("inf")):

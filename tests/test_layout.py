@@ -28,7 +28,7 @@ MAY_IMPORT = {  # each part, itself and errors aside
     "methods": {"propagation"},
     "models": {"io", "propagation", "vocabulary"},
     "metrics": {"datasets"},
-    "session": {"attention", "images", "methods", "models", "propagation", "vocabulary"},
+    "session": {"attention", "images", "io", "methods", "models", "propagation", "vocabulary"},
     "tags": {"images", "io", "jobs", "vocabulary"},
     "api": {"attention", "images", "methods", "models", "session"},
     "export": {"attention", "images", "io", "methods", "models", "propagation", "session"},

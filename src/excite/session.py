@@ -8,21 +8,20 @@ layers and concepts share these passes. `SessionCache` keeps sessions for images
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import torch
 
 from excite.attention import AttentionMap
 from excite.errors import ConceptError, ExciteError, LayerError, LostSignalWarning, ModelError, UnverifiedWarning
 from excite.images import read_image
+from excite.io.cache import ByteCache, fingerprint
 from excite.methods import find_method
 from excite.methods.extent import JOINT
 from excite.models.layers import default_layer, layer_pair, top_layer
@@ -324,56 +323,6 @@ def as_list(concepts: Any) -> Sequence[Cue] | None:
     return [concepts] if is_cue(concepts) else concepts
 
 
-Item = TypeVar("Item")
-
-
-class ByteCache(Generic[Item]):
-    """A least-recently-used cache with a byte limit, safe for threads.
-
-    Args:
-        most_bytes: the limit for all items; a single one that is larger is not kept.
-
-    Example:
-        >>> cache = ByteCache(most_bytes=10)
-        >>> cache.put("a", "first", 6)
-        >>> cache.put("b", "second", 6)
-        >>> cache.get("a"), cache.get("b"), cache.size
-        (None, 'second', 6)
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
-        self.size = 0
-        self._items: OrderedDict[Hashable, tuple[Item, int]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable) -> Item | None:
-        """The item of this key, or None."""
-        with self._lock:
-            if key not in self._items:
-                return None
-            self._items.move_to_end(key)
-            return self._items[key][0]
-
-    def put(self, key: Hashable, item: Item, size: int) -> None:
-        """Keep an item of so many bytes, in the place of an earlier one with the key."""
-        with self._lock:
-            self.size += size - self._items.pop(key, (None, 0))[1]
-            self._items[key] = item, size
-            while self.size > self.most_bytes:
-                _, (_, gone) = self._items.popitem(last=False)
-                self.size -= gone
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def clear(self) -> None:
-        """Drop all items."""
-        with self._lock:
-            self._items.clear()
-            self.size = 0
-
-
 class SessionCache:
     """`excite.attend` with a cache of sessions: one more concept of a known image costs one top-down pass.
 
@@ -468,7 +417,7 @@ class SessionCache:
     ) -> tuple[Hashable, Session]:
         """The kept session of an image and a method, or a new one; and its key."""
         layers = None if layer is None else tuple(_named(layer))
-        pixels = image.mode, image.size, hashlib.sha256(image.tobytes()).digest()
+        pixels = fingerprint([image.mode, image.size], image.tobytes(), digits=64)
         key = (pixels, method.name, layers, tuple(as_list(against) or ()), weight_versions(self.classifier))
         session = self._sessions.get(key)
         if session is None:

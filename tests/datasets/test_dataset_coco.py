@@ -19,10 +19,6 @@ def test_in_the_order_of_the_pictures_numbers(tmp_path, content):
     assert dataset.names == ("000003.jpg", "000002.jpg", "000001.jpg", "000000.jpg")  # their ids are 96 to 99
 
 
-def test_categories_in_the_order_of_their_numbers(tmp_path, content):
-    assert open_dataset(write_coco(tmp_path, content)).categories == ("red", "green")
-
-
 def test_boxes_and_crowds(tmp_path, content):
     content["annotations"] = [
         {"image_id": 99, "category_id": 20, "bbox": [1.5, 2, 10, 4.25], "iscrowd": 1},
@@ -123,11 +119,6 @@ def test_a_category_without_instances(tmp_path, content):
     assert not any(target.concept == "blue" for sample in dataset for target in sample.targets)
 
 
-def test_a_picture_with_nothing_in_it(tmp_path, content):
-    content["annotations"] = []
-    assert all(sample.targets == () for sample in open_dataset(write_coco(tmp_path, content)))
-
-
 @pytest.mark.parametrize("place", ["val2017", "images/val2017", "images"])
 def test_where_the_pictures_are(tmp_path, content, place):
     (tmp_path / place).mkdir(parents=True)
@@ -164,7 +155,7 @@ class TestBroken:
         with pytest.raises(DataError, match=rf"instances_val2017\.json.*{words}"):
             list(open_dataset(tmp_path))
 
-    @pytest.mark.parametrize("text", ["{", "[1]", "{}", '{"images": 3}', "[" * 100_000])
+    @pytest.mark.parametrize("text", ["{", "[1]", '{"images": 3}', "[" * 100_000, f'{{"images": [{"1" * 5000}]}}'])
     def test_no_such_file(self, tmp_path, content, text):
         write_coco(tmp_path, content)
         (tmp_path / "annotations/instances_val2017.json").write_text(text)

@@ -52,14 +52,6 @@ def test_a_part_is_no_object(folder):
     assert (target.concept, target.boxes) == ("person", ((0, 0, 9, 9),))
 
 
-def test_nothing_annotated(folder):
-    assert annotate(folder, "").targets == ()
-
-
-def test_categories_are_those_that_occur(folder):
-    assert open_dataset(folder).categories == ("green", "red")
-
-
 def test_categories_in_spite_of_a_broken_annotation(folder):
     """Else one broken file would end the run, instead of leaving out its image."""
     (folder / "Annotations/000001.xml").write_text("<annotation>")

@@ -40,10 +40,6 @@ class TestRule:
     def test_never_alone(self):
         assert not is_difficult(sample(self.DOG), self.DOG)
 
-    def test_a_flagged_category_distracts(self):
-        cat = target("cat", (0, 0, 2, 2), difficult=True)
-        assert is_difficult(sample(self.DOG, cat), self.DOG)
-
     def test_segments(self):
         cat = Target("cat", (Instance((0, 0, 10, 10), annotated_area=20.0),))
         assert is_difficult(sample(cat, self.DOG), cat)
@@ -156,10 +152,6 @@ class TestLists:
     def test_broken(self, tmp_path, voc, text, words):
         with pytest.raises(DataError, match=rf"list\.txt.*{words}"):
             self.read(tmp_path, text, voc)
-
-    def test_missing(self, tmp_path, voc):
-        with pytest.raises(DataError, match="cannot read"):
-            read_difficult_list(tmp_path / "nowhere.txt", voc)
 
     def test_a_name_of_two_pictures_names_neither(self, tmp_path):
         content = coco_content(scenes(2), ["red", "green"])

@@ -1,7 +1,6 @@
 """COCO's masks, against pycocotools where that can be trusted."""
 
 import json
-import pickle
 
 import numpy as np
 import pytest
@@ -31,15 +30,6 @@ class TestRuns:
     def test_compressed(self, pixels):
         height, width = pixels.shape
         assert (stored(compressed(pixels)).pixels((width, height)) == pixels).all()
-
-    def test_long_compressed_runs(self):
-        """Differences of both signs, over several characters."""
-        random = np.random.default_rng(0)
-        pixels = np.zeros((300, 400), dtype=bool)
-        for _ in range(40):
-            x, y, side = random.integers(0, 300, 3)
-            pixels[y : y + side // 4, x : x + side // 3] ^= True
-        assert (stored(compressed(pixels)).pixels((400, 300)) == pixels).all()
 
     def test_plain(self):
         """They go down the columns, the first one outside."""
@@ -75,9 +65,6 @@ class TestRuns:
             with pytest.raises(DataError, match=words):
                 look(stored(content), (3, 2))
 
-    def test_without_knowing_the_size(self):
-        stored({"size": [2, 3], "counts": [6]}).check(None)
-
 
 class TestPolygons:
     def test_several_parts(self):
@@ -88,9 +75,6 @@ class TestPolygons:
             [0, 0, 0, 0, 1, 1, 0],
             [0, 0, 0, 0, 0, 0, 0],
         ]
-
-    def test_larger_than_the_picture(self):
-        assert stored([[-10, -10, 30, -10, 30, 30, -10, 30]]).pixels((5, 4)).all()
 
     @pytest.mark.parametrize(
         ("content", "words"),
@@ -119,9 +103,3 @@ class TestPolygons:
             stored([[0, 0, 2, 0, 2, 2]]).pixels((5, 4))
         assert not isinstance(caught.value, DataError)
         assert stored({"size": [1, 1], "counts": [0, 1]}).pixels((1, 1)).all()  # runs need none
-
-
-def test_small_and_comparable():
-    one, other = stored([[0, 0, 2, 0, 2, 2]]), stored([[0, 0, 2, 0, 2, 2]])
-    assert one == other == pickle.loads(pickle.dumps(one))  # noqa: S301 - our own
-    assert hash(one) == hash(other) != hash(stored([[0, 0, 2, 0, 2, 3]]))

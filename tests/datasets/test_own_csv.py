@@ -6,7 +6,7 @@ import pytest
 from annotated import coco_content, picture, scenes, write_coco
 
 from excite.datasets import open_dataset
-from excite.errors import DataError, ImageError
+from excite.errors import DataError
 from excite.images import read_image
 
 HEADER = "image,width,height,concept,probability,x0,y0,x1,y1"
@@ -77,18 +77,6 @@ def test_a_picture_without_boxes(folder):
     assert [target.concept for target in dog.targets] == ["dog"]
 
 
-def test_a_missing_picture(folder):
-    sample = open_dataset(table(folder, "c.jpg,,,cat,,1,2,3,4")).sample("c.jpg")
-    with pytest.raises(ImageError, match=r"there is no file .*c\.jpg"):
-        read_image(sample.path)
-
-
-def test_two_pictures_of_a_name(folder):
-    picture(folder / "copies/b.jpg", [])
-    with pytest.raises(DataError, match=r"boxes\.csv: .* both have the name of its image"):
-        open_dataset(table(folder, "b.jpg,,,cat,,1,2,3,4")).sample("b.jpg")
-
-
 class TestBeside:
     def test_annotations_come_first(self, with_scenes, tmp_path):
         (tmp_path / "truth.json").write_text(json.dumps(coco_content(scenes(2), ["red", "green"])))
@@ -151,12 +139,3 @@ class TestBroken:
     def test_the_file(self, folder, header, line, words):
         with pytest.raises(DataError, match=words):
             open_dataset(table(folder, line, header=header))
-
-    def test_names_do_not_lead_out(self, folder):
-        with pytest.raises(DataError, match="is no name of an image"):
-            list(open_dataset(table(folder, "../a.png,,,cat,,1,2,3,4")))
-
-    def test_no_text(self, folder):
-        (folder / "boxes.csv").write_bytes(b"\xff\xfe")
-        with pytest.raises(DataError, match=r"boxes\.csv': it is no UTF-8 text"):
-            open_dataset(folder)

@@ -5,7 +5,6 @@ import json
 import pytest
 from annotated import SIDE, picture
 
-from excite.datasets import open_dataset
 from excite.datasets.captions import CaptionPhrases
 from excite.datasets.phrases import Phrase
 from excite.errors import DataError
@@ -49,10 +48,6 @@ def test_a_phrase_means_all_instances_of_its_category(tmp_path):
         Phrase("a dog", DOGS, "animal", "A red square and a dog."),
     )
     assert (described.name, described.path, described.size) == ("7.jpg", tmp_path / "val2017/7.jpg", (SIDE, SIDE))
-
-
-def test_groups_in_the_order_of_the_categories(tmp_path):
-    assert CaptionPhrases(write(tmp_path, ["A dog."])).groups == ("person", "vehicle", "animal")
 
 
 def test_what_cannot_be_used_is_counted(tmp_path):
@@ -105,10 +100,6 @@ def test_captions_need_instances_of_the_same_pictures(tmp_path):
     assert CaptionPhrases.is_in(tmp_path)
     (tmp_path / "annotations/captions_val2017.json").rename(tmp_path / "annotations/captions_train2017.json")
     assert not CaptionPhrases.is_in(tmp_path)
-
-
-def test_it_is_still_the_data_set_that_it_was(tmp_path):
-    assert open_dataset(write(tmp_path, ["A dog."])).name == "coco"
 
 
 def test_real_captions(shared_data):

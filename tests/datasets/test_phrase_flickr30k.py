@@ -67,17 +67,6 @@ def test_what_has_no_box_is_counted(tmp_path):
     }
 
 
-def test_the_papers_order_of_groups(tmp_path):
-    kinds = ("people", "clothing", "bodyparts", "animals", "vehicles", "instruments", "scene", "other")
-    assert Flickr30kEntities(add(tmp_path)).groups == kinds
-
-
-def test_a_scene_may_have_a_box(tmp_path):
-    things = (thing(3, box=(1, 1, 40, 40)), thing(3, scene=1))
-    (described,) = Flickr30kEntities(add(tmp_path, things=things))
-    assert [phrase.group for phrase in described.phrases] == ["scene"]
-
-
 class TestBrokenParts:
     """Each is counted, and the rest is read."""
 
@@ -156,11 +145,6 @@ def test_a_name_that_no_file_can_have(tmp_path):
     dataset = Flickr30kEntities(tmp_path)
     assert dataset.names == ("36979",)
     assert dataset.left_out["names whose image is missing"] == 1
-
-
-def test_words_may_hold_rarer_line_breaks(tmp_path):
-    (described,) = Flickr30kEntities(add(tmp_path, sentences="[/EN#1/people Two\u2028young men] .\r\n"))
-    assert [phrase.text for phrase in described.phrases] == ["Two young men"]
 
 
 @pytest.mark.parametrize("content", [b"<annotation", b"\xff\xfe", b"<!DOCTYPE a><annotation/>"])

@@ -6,7 +6,6 @@ import pytest
 from annotated import picture
 
 from excite.datasets.phrase_formats import PHRASE_DATASETS, open_phrases
-from excite.datasets.phrases import Phrase, union
 from excite.errors import DataError
 
 
@@ -57,13 +56,3 @@ def test_other_lines_are_no_phrases(tmp_path, content):
     (tmp_path / "log.jsonl").write_bytes(content)
     with pytest.raises(DataError, match="holds no data set with phrases"):
         open_phrases(tmp_path)
-
-
-def test_a_wrong_split(tmp_path):
-    with pytest.raises(DataError, match=r"no split 'train'.*: its splits are val"):
-        open_phrases(rec(tmp_path), "train")
-
-
-def test_phrases():
-    assert Phrase("a cup", ((0, 0, 1, 1),)).groups == ()
-    assert union(((0, 5, 2, 6), (1, 0, 3, 4))) == (0, 0, 3, 6)

@@ -4,8 +4,7 @@ import pytest
 from annotated import picture
 
 from excite.datasets import open_dataset
-from excite.errors import ConceptError, DataError
-from excite.vocabulary import Labels, imagenet_labels
+from excite.errors import DataError
 
 ONE, TWO = "val/ILSVRC2012_val_00000001.JPEG", "val/ILSVRC2012_val_00000002.JPEG"
 LISTS = {
@@ -65,31 +64,9 @@ def test_the_other_split(folder):
     assert sample.path.is_file()
 
 
-def test_classes_are_mixed(opened, tmp_path):
-    opened()
-    names = [f"val2/{k}/{n}.jpeg" for k in range(3) for n in range(2)]
-    write(tmp_path / "val", image_ids=names, class_labels=[f"{name},{name.split('/')[1]}" for name in names])
-    dataset = open_dataset(tmp_path, "val")
-    assert dataset.names == tuple(f"val2/{k}/{n}.jpeg" for n in range(2) for k in range(3))
-
-
-def test_what_a_classifier_calls_them(folder):
-    dataset = open_dataset(folder, "test")
-    assert dataset.concept("n01751748", imagenet_labels()).units == (65,)
-    assert dataset.concept("n01751748", Labels(["cat", "sea snake"])).units == (1,)
-    with pytest.raises(ConceptError):
-        dataset.concept("n01751748", Labels(["cat", "dog"]))
-
-
 def test_pictures_sorted_into_folders_of_classes(opened, tmp_path):
     picture(tmp_path / "val/n01751748/ILSVRC2012_val_00000001.JPEG", [])
     assert opened().sample(ONE).path == tmp_path / "val/n01751748/ILSVRC2012_val_00000001.JPEG"
-
-
-def test_a_missing_picture(opened, tmp_path):
-    picture(tmp_path / "0.jpeg", [])
-    assert opened().sample(ONE).path == tmp_path / ONE
-    assert open_dataset(tmp_path, "val").sample(SECOND).path == tmp_path / SECOND
 
 
 def test_without_the_lists_that_are_not_needed(opened, tmp_path):
@@ -99,10 +76,6 @@ def test_without_the_lists_that_are_not_needed(opened, tmp_path):
     dataset = open_dataset(tmp_path, "test")
     assert dataset.names == (ONE, TWO)
     assert dataset.sample(ONE).size is None
-
-
-def test_only_some_pictures(opened):
-    assert opened(image_ids=[TWO]).names == (TWO,)
 
 
 def test_a_picture_without_boxes(opened):

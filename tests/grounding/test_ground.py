@@ -1,7 +1,5 @@
 """Phrases to ranked regions."""
 
-import json
-
 import numpy as np
 import pytest
 from learning import TINY, trained
@@ -60,26 +58,9 @@ def test_regions_are_ranked_and_do_not_repeat_each_other(classifier, picture, pr
     assert (shared - np.eye(len(scores)) <= 0.7).all()
 
 
-def test_so_many_at_most(classifier, picture, proposals):
-    (found,) = excite.ground(classifier, picture, "sea", proposals=proposals, most=1, side=56, method="mwp")
-    assert len(found.regions) == 1
-
-
 def test_with_segments_of_the_picture_itself(classifier, picture):
     (found,) = excite.ground(classifier, picture, "the sea", method="mwp", side=56)
     assert box_iou([found.regions[0].box], [BLUE])[0, 0] > 0.7
-
-
-def test_as_plain_values(classifier, picture, proposals):
-    (found,) = excite.ground(
-        classifier, picture, "left blue gizmo by the sea", proposals=proposals, method="mwp", gamma=0.5, side=56
-    )
-    told = json.loads(json.dumps(found.to_json()))
-    assert [word["word"] for word in told["words"]] == ["sea"]
-    assert told["skipped"] == ["gizmo"]
-    assert told["hints"] == ["left", "blue"]
-    assert [tuple(region["box"]) for region in told["regions"]] == [region.box for region in found.regions]
-    assert told["point"] == list(found.map.point)
 
 
 @pytest.mark.parametrize(("hints", "weighed"), [(True, ["left"]), (False, [])])

@@ -12,7 +12,6 @@ from excite.errors import ExciteError
 from excite.grounding import Grounded, PhraseMap, Region
 from excite.grounding.ground import as_map, span_of, unused_spans
 from excite.grounding.phrase_maps import active_hints
-from excite.readouts.figure import percent
 from excite.vocabulary import Labels, read_phrase
 
 LABELS = Labels(["man", "person", "hat", "red", "traffic light", "hot dog"])
@@ -99,10 +98,6 @@ class TestDrawing:
         assert [(word.title, word.spans) for word in drawn["words"]] == [("anything", ())]
         assert drawn["told"].skipped == ((0, 5), (6, 11))
 
-    def test_the_figure_itself(self):
-        page = grounded("the left man in a red hat").figure(width=400)
-        assert page.width == 400
-
     def test_no_picture_to_draw_on(self):
         with pytest.raises(ExciteError, match="no image"):
             grounded("a man", picture=None).figure()
@@ -111,7 +106,3 @@ class TestDrawing:
         found = as_map(grounded("a man in a hat"))
         assert (found.concept, found.mass, found.probability) == ("a man in a hat", 0.5, None)
         assert found.values.shape == (30, 40)
-
-    @pytest.mark.parametrize(("value", "told"), [(1.0, "100%"), (0.1, "10%"), (0.0999, "10.0%"), (0.0009, "<0.1%")])
-    def test_percent(self, value, told):
-        assert percent(value) == told

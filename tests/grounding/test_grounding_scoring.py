@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from excite.grounding.proposals import Proposals, Segments
-from excite.grounding.scoring import SAME, Scorer, area_scores, non_maximum_suppression
+from excite.grounding.scoring import SAME, Scorer
 from excite.metrics.boxes import box_iou
 
 WIDTH, HEIGHT = 23, 17
@@ -54,21 +54,12 @@ class TestSums:
         np.testing.assert_allclose(scorer.sums(plane), expected, atol=1e-9)
         np.testing.assert_array_equal(scorer.areas, [np.isin(segments.parts, one).sum() for one in sets])
 
-    def test_an_empty_last_segment(self, plane):
-        segments = Segments(np.zeros((HEIGHT, WIDTH), np.int32), np.array([0, 1, 1]), np.array([0], np.int32))
-        sums = Scorer(proposals(np.zeros((2, 4), np.float32), segments)).sums(plane)
-        np.testing.assert_allclose(sums, [plane.sum(), 0])
-
     def test_without_proposals(self, plane):
         none = Segments(np.zeros((HEIGHT, WIDTH), np.int32), np.array([0]), np.array([], np.int32))
         for segments in (None, none):
             scorer = Scorer(proposals(np.zeros((0, 4), np.float32), segments))
             assert scorer.sums(plane).shape == (0,)
             assert scorer.ranked(scorer.scores(plane, 0.5)).shape == (0,)
-
-    def test_parts_that_nothing_uses(self, plane):
-        segments = Segments(np.full((HEIGHT, WIDTH), 3, np.int32), np.array([0, 1]), np.array([0], np.int32))
-        assert Scorer(proposals(np.zeros((1, 4), np.float32), segments)).sums(plane).tolist() == [0]
 
     def test_parts_without_a_pixel(self, plane):
         segments = Segments(np.zeros((HEIGHT, WIDTH), np.int32), np.array([0, 1, 3]), np.array([7, 0, 9], np.int32))
@@ -77,13 +68,6 @@ class TestSums:
 
 
 class TestScores:
-    def test_are_the_paper_s(self):
-        assert area_scores(np.array([6.0, 6.0]), np.array([4.0, 9.0]), 0.5).tolist() == [3.0, 2.0]
-
-    @pytest.mark.parametrize("gamma", [0, 0.25, 1])
-    def test_nothing_in_nothing_is_nothing(self, gamma):
-        assert area_scores(np.array([0.0]), np.array([0.0]), gamma).tolist() == [0.0]
-
     def test_gamma_chooses_between_all_and_dense(self, plane):
         plane[:] = 0.01
         plane[4:8, 4:8] = 1
@@ -123,10 +107,6 @@ class TestKept:
         assert Scorer(proposals(boxes)).ranked(scores).tolist() == slow_kept(boxes, scores)
         assert len(slow_kept(boxes, scores)) < 150
 
-    def test_of_the_same_box_twice_the_first(self):
-        boxes = np.array([[0, 0, 2, 2], [0, 0, 2, 2]], np.float32)
-        assert Scorer(proposals(boxes)).ranked(np.array([1.0, 1.0])).tolist() == [0]
-
     def test_exactly_at_the_threshold_both_stay(self):
         boxes = np.array([[0, 0, 10, 1], [0, 0, 7, 1]], np.float32)
         assert box_iou(boxes, boxes)[0, 1] == SAME
@@ -138,9 +118,6 @@ class TestKept:
         Scorer(proposals(boxes)).ranked(np.random.default_rng(5).random(10_000), most=50)
         assert tracemalloc.get_traced_memory()[1] < 20e6
         tracemalloc.stop()
-
-    def test_stops_after_so_many(self):
-        assert non_maximum_suppression(np.eye(5, dtype=bool).__getitem__, np.arange(5.0), most=2).tolist() == [4, 3]
 
     def test_boxes_without_an_area_do_not_hide_others(self):
         boxes = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 3, 3]], np.float32)

@@ -121,12 +121,6 @@ def test_a_map_without_evidence_points_nowhere(classifier, picture):
     assert found.point is None
 
 
-def test_the_point_is_the_maximum(classifier, picture):
-    (found,) = map_phrases(classifier, picture, ["dog"], side=56)
-    x, y = found.point
-    assert found.plane[y, x] == found.plane.max() > 0
-
-
 def test_networks_of_one_size_see_the_picture_as_usual(classifier):
     square = excite.wrap(classifier.module, labels=list("abc"), preprocess=Preprocess(28, square=True))
     own = excite.wrap(classifier.module, labels=list("abc"), preprocess=lambda picture: torch.zeros(3, 28, 28))

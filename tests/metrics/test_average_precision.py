@@ -17,7 +17,7 @@ def counted(scores, truth):
     return sum(precisions) / len(precisions)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_as_counted_out(seed):
     random = np.random.default_rng(seed)
     number = int(random.integers(1, 40))
@@ -25,18 +25,6 @@ def test_as_counted_out(seed):
     truth = random.random(number) < 0.4
     truth[random.integers(number)] = True
     assert average_precision(scores, truth) == pytest.approx(counted(scores.tolist(), truth.tolist()), abs=1e-12)
-
-
-def test_the_order_of_samples_makes_no_difference():
-    scores, truth = [0.5, 0.5, 0.5, 0.2], [True, False, False, True]
-    assert average_precision(scores, truth) == average_precision(scores[::-1], truth[::-1])
-    assert average_precision([0.5] * 4, truth) == 0.5
-
-
-def test_best_and_worst():
-    assert average_precision([3, 2, 1, 0], [True, True, False, False]) == 1
-    assert average_precision([0, 1, 2, 3], [True, False, False, False]) == 0.25
-    assert average_precision([-np.inf, np.inf], [False, True]) == 1
 
 
 def test_without_positives_there_is_none():

@@ -35,10 +35,6 @@ def test_no_boxes_and_flat_boxes():
     assert box_iou([flat], [flat, NEAR]).tolist() == [[0, 0]]
 
 
-def test_boxes_that_only_touch():
-    assert box_iou([NEAR], [(10, 0, 20, 10), (0, 10, 10, 20)]).tolist() == [[0, 0]]
-
-
 def test_the_first_of_several_hits():
     assert first_hit([FAR, NEAR, NEAR], [NEAR]) == 2
     assert first_hit([FAR, FAR], [NEAR]) is None
@@ -84,19 +80,7 @@ def test_small_is_below_a_quarter():
     assert not is_small([NEAR, FAR], (50, 10))
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("A man", "man"),
-        ("the Man .", "man"),
-        ("two men", "two men"),
-        ("a dog and the cat", "dog cat"),
-        ("a man in his hat", "man in hat"),
-        ("one of them", "of"),
-        ("a t-shirt", "t-shirt"),
-        ("they", ""),
-        ("", ""),
-    ],
-)
-def test_phrases_as_classes(text, name):
-    assert phrase_class(text) == name
+def test_phrases_as_classes():
+    said = "A man|the Man .|two men|a dog and the cat|a man in his hat|one of them|a t-shirt|they|"
+    names = ["man", "man", "two men", "dog cat", "man in hat", "of", "t-shirt", "", ""]
+    assert [phrase_class(text) for text in said.split("|")] == names

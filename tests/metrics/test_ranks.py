@@ -17,12 +17,6 @@ def test_it_is_scipys_also_where_many_places_are_equal(levels, seed):
     assert ranks(drawn[0].ravel()).tolist() == stats.rankdata(drawn[0].ravel()).tolist()
 
 
-def test_only_the_order_counts():
-    values = torch.rand(5, 5, generator=torch.Generator().manual_seed(0))
-    assert rank_correlation(values, values**3) == pytest.approx(1)
-    assert rank_correlation(values, -values) == pytest.approx(-1)
-
-
 def test_a_map_without_order_tells_nothing_of_another():
     assert rank_correlation(torch.zeros(3, 3), torch.eye(3)) == 0
     assert rank_correlation(torch.ones(3, 3), torch.ones(3, 3)) == 0

@@ -19,10 +19,6 @@ def test_most_important_pixels_go_first():
     assert steps_between(PICTURE, NOTHING, -PICTURE[0], brightness, steps=4) == [15, 14, 12, 8, 0]
 
 
-def test_insertion_is_the_way_back():
-    assert steps_between(NOTHING, PICTURE, PICTURE[0], brightness, steps=4) == [0, 8, 12, 14, 15]
-
-
 @pytest.mark.parametrize("together", [1, 2, 5, 100])
 def test_how_many_are_asked_about_at_a_time_does_not_matter(together):
     groups = []

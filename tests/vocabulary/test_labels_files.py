@@ -3,11 +3,8 @@
 import json
 
 import pytest
-import torch
-from torch import nn
 
-from excite.errors import ConceptError, ModelError
-from excite.models import wrap
+from excite.errors import ConceptError
 from excite.vocabulary import Labels
 
 WORDS = Labels([["cat", "puss"], ["dog"], ["great white shark"]])
@@ -58,10 +55,6 @@ def test_wordnet_numbers_stay_where_not_all_lines_have_one(read):
     assert list(read("n02121808\nn02084071\n")) == ["n02121808", "n02084071"]
 
 
-def test_years_are_words(read):
-    assert read("2019\n2020\n").find("2020").units == (1,)
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -95,14 +88,3 @@ def test_no_file(tmp_path):
         with pytest.raises(ConceptError, match="Cannot read the labels") as caught:
             Labels.read(path)
         assert str(path) in str(caught.value)
-
-
-def test_another_number_than_outputs_is_told_when_they_are_used(read):
-    from PIL import Image
-
-    from excite import attend
-
-    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5))
-    classifier = wrap(network.eval(), labels=read(TEXT), layer="1", name="mine")
-    with torch.no_grad(), pytest.raises(ModelError, match="mine has 5 outputs but 3 labels: give one for each"):
-        attend(classifier, Image.new("RGB", (32, 32)), "cat")

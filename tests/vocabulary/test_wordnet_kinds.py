@@ -9,7 +9,7 @@ import pytest
 from excite.models.architectures.efficientnet_lite0 import EVERYDAY_UNITS, embedded_labels
 from excite.vocabulary import Labels, imagenet_labels
 from excite.vocabulary.imagenet import EVERYDAY_WORDS, imagenet_groups, imagenet_others, spread
-from excite.vocabulary.labels import coco_categories, person_words, rows
+from excite.vocabulary.labels import rows
 
 DEV = Path(__file__).parents[2] / "dev"
 
@@ -76,11 +76,6 @@ def test_words_that_mostly_mean_something_else_are_no_classes(word):
     assert imagenet_labels().word(word) is None
 
 
-def test_who_asks_for_such_a_label_finds_it():
-    assert imagenet_labels().find("ear").units == (998,)
-    assert imagenet_labels().find("hip").units == (989,)
-
-
 def test_our_own_words_are_needed():
     """Each of them is answered otherwise without them."""
     groups: dict[str, set[int]] = {}
@@ -135,65 +130,3 @@ class TestCategoriesOfCoco:
         table = recipe("make_coco_words").table(synonyms)
         assert [[name, *words] for name, words in table.items()] == rows("coco.txt")
         assert len(table) == 80
-
-    def test_blank_words_are_left_out(self):
-        table = recipe("make_coco_words").table(
-            {"": "", " ": "cat", " motor  bike": "motorcycle ", "Cat": "cat", "x": ""}
-        )
-        assert table == {"cat": [], "motorcycle": ["motor bike"]}
-
-    def test_all_words_are_tidy(self):
-        for word in (*coco_categories(), *person_words()):
-            assert word == " ".join(word.split()).lower()
-            assert word
-
-
-class TestTheRecipeOfKinds:
-    """On a book of a few words, in WordNet's own format."""
-
-    @pytest.fixture
-    def module(self):
-        return recipe("make_wordnet_kinds")
-
-    @pytest.fixture
-    def book(self, tmp_path, module):
-        (tmp_path / "data.noun").write_text(
-            "  1 Some licence.  \n"
-            "00000001 03 n 01 entity 0 000 | all\n"
-            "00000002 05 n 02 dog 0 domestic_dog 0 001 @ 00000001 n 0000 | barks\n"
-            "00000003 05 n 01 beagle 0 002 @ 00000002 n 0000 ~ 00000002 n 0000 | a dog\n"
-            "00000004 20 n 01 ear 0 001 @i 00000001 n 0000 | of corn\n"
-            "00000005 08 n 01 ear 0 001 @ 00000001 n 0000 | on a head\n"
-            "00007846 03 n 01 person 0 001 @ 00000001 n 0000 | somebody\n"
-            "00000007 18 n 02 umpire 0 dog 0 001 @ 00007846 n 0000 | whistles\n"
-        )
-        (tmp_path / "index.noun").write_text(
-            "  1 Some licence.  \n"
-            "beagle n 1 1 @ 1 0 00000003  \n"
-            "dog n 2 1 @ 2 1 00000002 00000007  \n"
-            "domestic_dog n 1 1 @ 1 0 00000002  \n"
-            "ear n 2 1 @ 2 1 00000005 00000004  \n"
-            "umpire n 1 1 @ 1 0 00000007  \n"
-            "person n 1 1 @ 1 0 00007846  \n"
-        )
-        (tmp_path / "cntlist.rev").write_text("dog%1:05:00:: 1 42\near%1:08:00:: 1 36\nbeagle%2:00:00:: 1 1\n")
-        return module.WordNet(tmp_path)
-
-    def test_read(self, book):
-        assert book.licence == ["Some licence."]
-        assert book.above("00000003") == {"00000003", "00000002", "00000001"}
-        assert book.met("dog") == {"00000002": 42, "00000007": 0}
-
-    def test_kinds(self, module, book):
-        classes = ["00000003", "00000004"]
-        told = module.told_kinds(book, classes)
-        assert told == {"00000002": [0], "00000003": [0], "00000004": [1]}  # all of them is no kind
-        assert module.said_words(book, "00000002", told) == ["dog", "domestic dog"]
-        assert module.is_other(book, "ear", {"00000004"})
-        assert not module.is_other(book, "beagle", {"00000003"})
-
-    def test_persons(self, module, book):
-        assert module.persons(book) == ["person", "umpire"]  # a dog is one too, but hardly ever
-
-    def test_spans(self, module):
-        assert module.spans([0, 1, 2, 5, 7, 8]) == "0-2 5 7-8"

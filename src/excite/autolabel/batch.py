@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import glob
-import hashlib
-import json
 import os
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +15,7 @@ from excite.api import attend
 from excite.attention import compare
 from excite.errors import ConceptError, ExciteError, ImageError, MethodError
 from excite.images import PICTURE_SUFFIXES, file_state, find_images, is_picture_argument, read_image
+from excite.io.cache import fingerprint
 from excite.io.drawn import draw, file_names, is_drawn, map_names
 from excite.io.files import save_npy
 from excite.jobs import Executor, open_results
@@ -181,7 +180,7 @@ class AttendWork:
         """Changes when the image, the query or the program does."""
         query = {**asdict(self.query), "model": self.query.model.key()}
         facts = [query, self.overlays, self.arrays, *file_state(task.photo), __version__]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        return fingerprint(facts)
 
     def __call__(self, task: AttendTask) -> dict[str, Any]:
         """The maps of an image as plain values, and the files written for them."""

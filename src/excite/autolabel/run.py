@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import warnings
@@ -22,6 +21,7 @@ from excite.autolabel.inputs import category_name, find_inputs, find_targets
 from excite.errors import ConceptError, ImageError, LostSignalWarning
 from excite.images import file_state, read_image
 from excite.images.reading import ORIENTATION_TAG, UPRIGHT
+from excite.io.cache import fingerprint
 from excite.jobs import Executor
 from excite.jobs.loop import run
 from excite.models.classifier import identity
@@ -292,7 +292,7 @@ class BoxWork:
     def key(self, task: BoxTask) -> str:
         """Changes when the image, the concepts, the classifier or the program does."""
         facts = [self.question, [asdict(one) for one in task.targets], *file_state(task.picture.path)]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        return fingerprint(facts)
 
     def __call__(self, task: BoxTask) -> dict[str, Any]:
         """One forward pass, and a box for each concept with evidence."""

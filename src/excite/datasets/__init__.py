@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import Dataset, single_dataset
+from excite.datasets.base import Dataset, folders_below, open_found
 from excite.datasets.coco import Coco
 from excite.datasets.imagenet import ImageNet, Wsol
 from excite.datasets.own import CsvFolder, JsonFolder, XmlFolder
@@ -17,6 +16,7 @@ from excite.errors import DataError
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 __all__ = ["DATASETS", "Box", "Dataset", "Instance", "Mask", "Sample", "Target", "open_dataset"]
 
@@ -48,30 +48,22 @@ def open_dataset(folder: str | os.PathLike[str], split: str | None = None) -> Da
         >>> for sample in open_dataset("VOCdevkit", "val"):  # doctest: +SKIP
         ...     print(sample.path, [target.concept for target in sample.targets])
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise DataError(f"there is no folder {str(folder)!r}: name the folder of a data set")
-    found = _candidates(folder)
-    alone = next((folder / name for name in BOX_FILES if not found and (folder / name).is_file()), None)
+    return open_found(folder, split, _search, DATASETS)
+
+
+def _search(folder: Path) -> list[tuple[Path, type[Dataset]]]:
+    """The data sets in this folder itself, or else in the folders just below it."""
+    below = [*folders_below(folder), *sorted(folder.glob("VOCdevkit/*"))]
+    for roots, ranks in product(([folder], below), (RANKS[:-1], RANKS[-1:])):
+        found = [(root, kind) for root in roots for kind in _formats_of(root, ranks)]
+        if found:
+            return found
+    alone = next((folder / name for name in BOX_FILES if (folder / name).is_file()), None)
     if alone is not None:
         raise DataError(
             f"{str(alone)!r} has boxes, but no images are with it: "
             "put the file, or a link to it, into the folder of the images, and name that"
         )
-    root, kind = single_dataset(folder, found, DATASETS, "data set")
-    return kind(root, split)
-
-
-def _candidates(folder: Path) -> list[tuple[Path, type[Dataset]]]:
-    """The data sets in this folder itself, or else in the folders just below it."""
-    try:
-        below = [*sorted(path for path in folder.iterdir() if path.is_dir()), *sorted(folder.glob("VOCdevkit/*"))]
-        for roots, ranks in product(([folder], below), (RANKS[:-1], RANKS[-1:])):
-            found = [(root, kind) for root in roots for kind in _formats_of(root, ranks)]
-            if found:
-                return found
-    except OSError as error:
-        raise DataError(f"cannot read {str(folder)!r}: {error.strerror or error}") from None
     return []
 
 

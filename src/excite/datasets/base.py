@@ -142,17 +142,29 @@ def chosen_split(split: str | None, splits: Sequence[str], folder: Path) -> str:
     raise DataError(f"{str(folder)!r} has no split {wanted!r}{hint}: its splits are {known}")
 
 
-def single_dataset(
-    folder: Path, found: Sequence[tuple[Path, type[Format]]], formats: Mapping[str, type[Format]], what: str
-) -> tuple[Path, type[Format]]:
-    """The only data set found in a folder, with its format.
+def open_found(
+    folder: str | os.PathLike[str],
+    split: str | None,
+    search: Callable[[Path], list[tuple[Path, type[Format]]]],
+    formats: Mapping[str, type[Format]],
+    what: str = "data set",
+) -> Format:
+    """Open the only data set that a search finds in a folder.
 
     Args:
-        folder: The folder that was searched.
-        found: The folders of data sets in it, with their formats.
+        folder: The folder.
+        split: Name of the split, or None.
+        search: Gives the folders of data sets in a folder, with their formats.
         formats: All formats by name, for the error without any.
-        what: What was searched for, such as "data set".
+        what: What is searched for.
     """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {str(folder)!r}: name the folder of a {what}")
+    try:
+        found = search(folder)
+    except OSError as error:
+        raise DataError(f"cannot read {str(folder)!r}: {error.strerror or error}") from None
     if not found:
         expected = "; ".join(f"{kind.name} ({kind.layout})" for kind in formats.values())
         raise DataError(f"{str(folder)!r} holds no {what} that is known: {expected}")
@@ -160,7 +172,13 @@ def single_dataset(
         choices = ", ".join(f"{str(root)!r} ({kind.name})" for root, kind in found)
         several = what.replace("data set", "data sets")
         raise DataError(f"{str(folder)!r} holds {len(found)} {several}: name one of {choices}")
-    return found[0]
+    ((root, kind),) = found
+    return kind(root, split)
+
+
+def folders_below(folder: Path) -> list[Path]:
+    """The folders in a folder, by name."""
+    return sorted(path for path in folder.iterdir() if path.is_dir())
 
 
 # Files of annotations.
@@ -182,6 +200,17 @@ def read_lines(path: Path) -> Iterator[str]:
     ``str.splitlines`` breaks also at rarer characters, such as U+2028, which JSON and captions may have in their words.
     """
     return (line.removesuffix("\n") for line in io.StringIO(read_text(path), newline=None))
+
+
+def read_names(path: Path, columns: int, expected: str) -> list[str]:
+    """The first word of each line that is not blank, each once; an error for a line of more than ``columns`` words."""
+    names = []
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        words = line.split()
+        if len(words) > columns:
+            raise DataError(f"{path}, line {number}: {expected} was expected, not {line[:80]!r}")
+        names += words[:1]
+    return list(dict.fromkeys(names))
 
 
 def parse_json(text: str, path: Path, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:

@@ -14,6 +14,7 @@ from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
 from excite.errors import DataError
 from excite.vocabulary.inflection import singular
 from excite.vocabulary.labels import coco_categories
+from excite.vocabulary.word_lists import lines_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,13 +43,13 @@ class CaptionPhrases(PhraseDataset):
     def _splits(self) -> list[str]:
         return _splits_in(self.folder)
 
-    def _read(self) -> list[str]:
+    def _read_samples(self) -> None:
         coco = Coco(self.folder, self.split)
         self._kinds = coco.supercategories
         own = {category.lower(): category for category in self._kinds}
         self._meanings = {word: own[name] for word, name in coco_categories().items() if name in own} | own
+        self.groups = tuple(dict.fromkeys(kind for kind in self._kinds.values() if kind))
         captions = self._captions_by_number()
-        self._samples: dict[str, PhraseSample] = {}
         for name in coco.names:
             texts = captions.pop(coco.also_called(name)[-1], [])
             try:
@@ -58,21 +59,11 @@ class CaptionPhrases(PhraseDataset):
                 continue
             self._add(sample, texts)
         self._count("captions of images without instances", sum(map(len, captions.values())))
-        return list(self._samples)
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether there are captions and instances of the same images."""
         return bool(_splits_in(folder))
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The supercategories, in the order of the file's categories."""
-        return tuple(dict.fromkeys(kind for kind in self._kinds.values() if kind))
-
-    def sample(self, name: str) -> PhraseSample:
-        """An image and the phrases of its captions."""
-        return self._samples[name]
 
     def _captions_by_number(self) -> dict[str, list[str]]:
         """The captions of each image, by its number."""
@@ -138,6 +129,16 @@ def _splits_in(folder: Path) -> list[str]:
 # A phrase goes from its determiner, over its attributes, to its noun: "a large brown teddy bear", "two dogs". Counting
 # words are part of it: "a bunch of bananas", "a group of people". The noun has to be the last of its phrase (a car door
 # is no car), which is certain only where the next word cannot be a noun.
+
+
+# Words by their function in a sentence, gathered by hand from captions of COCO's training images.
+
+DETERMINERS, BARE_VERBS, NOUNS_LIKE_VERBS = map(words_of, ("determiners", "verbs of plurals", "nouns like verbs"))
+FOLLOWERS = DETERMINERS.union(*map(words_of, ("prepositions", "other function words", "verbs")))  # end a noun phrase
+COLOURS = words_of("colours in captions")
+QUALITIES = COLOURS | words_of("qualities")
+GROUP_WORDS, LIKENESSES = map(words_of, ("group words", "likenesses"))
+MISLEADING = frozenset(pair.strip() for pair in " ".join(lines_of("misleading pairs")).split(","))
 
 
 @dataclass(frozen=True)
@@ -262,113 +263,3 @@ def _is_fruit(words: Sequence[str], start: int, at: int, end: int) -> bool:
     counted = words[end - 1] == "oranges" or bool({"a", "an", "the", "one", "single"} & set(words[start:at]))
     and_colour = end + 1 < len(words) and words[end] in {"and", ",", "or"} and words[end + 1] in COLOURS
     return counted and not and_colour
-
-
-# Words by their function in a sentence, gathered by hand from captions of COCO's training images.
-
-DETERMINERS = frozenset(
-    """
-    a an the this that these those his her its their my our your some any no every each another other both all several
-    many few various multiple numerous different assorted one two three four five six seven eight nine ten eleven twelve
-    dozen
-    """.split()
-)
-
-PREPOSITIONS = frozenset(
-    """
-    about above across after against ahead along alongside amid among amongst around as aside at atop away before behind
-    below beneath beside besides between beyond by down during for from in inside into like near nearby next of off on
-    onto opposite out outside outdoors over overhead past through throughout to together toward towards under underneath
-    until up upon via with within without
-    """.split()
-)
-
-OTHER_FUNCTION_WORDS = frozenset(
-    """
-    and or but while where when who whom whose which what that if then than because so yet nor how is are was were be
-    been being am has have had do does did can could may might must shall should will would he she it they them him we i
-    you there here not also just still only even too it's that's he's she's who's there's isn't aren't himself herself
-    itself themselves
-    """.split()
-)
-
-VERBS = frozenset(
-    """
-    sits stands holds looks walks lays lies rides jumps flies flys plays eats takes watches drives smiles prepares pulls
-    moves passes rests swings poses hits throws uses hangs makes gets wears goes puts leans carries catches runs sleeps
-    reaches shows performs travels works follows talks feeds grazes tries cuts waits adjusts helps grabs points yawns
-    hides covers leads checks stares climbs peers sneaks chases brushes appears contains pushes crosses speeds hugs naps
-    lounges serves pets reads licks drinks cooks kneels stretches approaches attempts surfs skates swims races lands
-    floats pours slides tosses kicks sails dives comes enjoys touches bends faces kisses sniffs bites chews blows rolls
-    glides perches relaxes teaches laughs cleans paddles dips dries wades wanders stops turns begins starts keeps gives
-    sells sings dances fixes repairs opens closes tends seems features includes displays overlooks rounds spins guides
-    sat stood held made seen built caught shown taken given hung lit laid worn kept ridden driven thrown hid full ready
-    upside asleep alone afloat
-    """.split()
-)
-"""Verbs, and adjectives that follow their noun: words that may come after a noun phrase."""
-
-BARE_VERBS = frozenset(
-    """
-    sit stand hold look walk lay lie ride jump fly play eat take watch drive smile prepare pull move pass rest pose hit
-    throw use hang make get wear go put lean carry catch run sleep reach show perform travel work follow talk feed graze
-    try cut wait gather share wade swim relax enjoy compete cross roam wander race line mill fill surround participate
-    perch float face crowd come huddle drink cook kneel stretch approach attempt surf skate snuggle laugh kiss cuddle
-    """.split()
-)
-"""Verbs of plurals. After a singular, many of them are nouns: "a cake stand", "a ski pass"."""
-
-FOLLOWERS = PREPOSITIONS | OTHER_FUNCTION_WORDS | DETERMINERS | VERBS
-"""Words that end a noun phrase."""
-
-NOUNS_LIKE_VERBS = frozenset(
-    """
-    building ceiling painting clothing parking wedding railing awning setting drawing frosting icing dressing topping
-    bedding ring string king wing swing sling spring thing morning evening housing boarding padding lighting flooring
-    siding outing grooming bed shed sled red seed weed feed breed shaped themed sized flavored coloured colored printed
-    eyed powered headed legged striped hundred
-    """.split()
-)
-"""Words in -ing and -ed that are nouns, or part of a description: "a bear shaped cake"."""
-
-COLOURS = frozenset(
-    """
-    black white red green blue yellow orange brown gray grey pink purple tan beige gold golden silver dark light
-    """.split()
-)
-
-QUALITIES = COLOURS | frozenset(
-    """
-    big small large little tiny huge tall short long old young new fat thin giant cute beautiful pretty nice fluffy
-    furry wooden metal empty wet dirty clean bright colorful colourful modern vintage antique fancy
-    round square plain male female adult baby electric
-    """.split()
-)
-
-GROUP_WORDS = frozenset(
-    """
-    bunch bunches group groups couple pair pairs herd herds flock flocks crowd row rows line lines lot lots number pile
-    piles stack stacks team pack fleet set variety assortment collection family dozens hundreds swarm cluster array gang
-    """.split()
-)
-"""A bowl of oranges is a bowl, but a bunch of bananas is bananas."""
-
-LIKENESSES = frozenset(
-    """
-    toy toys fake cartoon inflatable lego ceramic statue statues sculpture sculptures painting paintings drawing
-    drawings poster posters figurine figurines mural costume mannequin
-    """.split()
-)
-"""Words for images and models of an object."""
-
-MISLEADING = frozenset(
-    " ".join(pair.split())
-    for pair in """
-    toilet bowl, toilet seat, toilette seat, train car, cable car, trolley car, street car, subway car, rail car,
-    box car, jet ski, pit bull, microwave oven, toaster oven, flower bed, truck bed, river bed, lake bed, love seat,
-    corn dog, chili dog, chilli dog, prairie dog, cd player, dvd player, record player, mp3 player, music player,
-    screw driver, bike seat, bicycle seat, motorcycle seat, car seat, front seat, back seat, window seat, rocking horse,
-    saw horse, sea horse, rubber duck, shipping container, trash container, trash liner, ultimate frisbee
-    """.split(",")
-)
-"""Two words whose last one is not of its usual category."""

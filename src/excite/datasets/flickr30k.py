@@ -34,6 +34,7 @@ class Flickr30kEntities(PhraseDataset):
 
     name = "flickr30k"
     layout = "Sentences/*.txt, Annotations/*.xml, SPLIT.txt, flickr30k-images/*.jpg"
+    groups = GROUPS
 
     def __init__(self, folder: Path, split: str | None = None) -> None:
         self.folder = folder
@@ -42,33 +43,22 @@ class Flickr30kEntities(PhraseDataset):
     def _splits(self) -> list[str]:
         return sorted(path.stem for path in self.folder.glob("*.txt"))
 
-    def _read(self) -> list[str]:
+    def _read_samples(self) -> None:
         names = (self.folder / name for name in IMAGE_FOLDERS)
-        self._pictures = next((folder for folder in names if folder.is_dir()), None)
-        if self._pictures is None:  # they come from elsewhere than the annotations, and may be forgotten
+        pictures = next((folder for folder in names if folder.is_dir()), None)
+        if pictures is None:  # they come from elsewhere than the annotations, and may be forgotten
             raise DataError(
                 f"{str(self.folder)!r} has no images: put them, or a link to their folder, into "
                 f"{str(self.folder / IMAGE_FOLDERS[0])!r}"
             )
-        self._samples: dict[str, PhraseSample] = {}
         for line in dict.fromkeys(read_text(self.folder / f"{self.split}.txt").split()):
             path = PurePosixPath(line)
-            self._add(path.stem if path.suffix.lower() in PICTURE_SUFFIXES else line, self._pictures)
-        return list(self._samples)
+            self._add(path.stem if path.suffix.lower() in PICTURE_SUFFIXES else line, pictures)
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether there are sentences and annotations."""
         return any(folder.glob("Sentences/*.txt")) and any(folder.glob("Annotations/*.xml"))
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The eight kinds of objects."""
-        return GROUPS
-
-    def sample(self, name: str) -> PhraseSample:
-        """An image and the phrases of its sentences."""
-        return self._samples[name]
 
     def _add(self, name: str, images: Path) -> None:
         """Add an image with its phrases, or count the reason against it."""

@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import Dataset, image_path, parse_box, read_rows, read_text
+from excite.datasets.base import Dataset, image_path, parse_box, read_names, read_rows, read_text
 from excite.datasets.sample import Instance, Sample, Target, check_begin, group_targets, parse_int, parse_size
 from excite.datasets.voc import AnnotatedObject, read_objects
 from excite.errors import DataError
@@ -291,7 +291,10 @@ class XmlBoxes:
     @property
     def names(self) -> Collection[str]:
         """The images: those of the challenge's list if there is one, or else all that have a file."""
-        return self._folders.keys() if self._listed is None else _read_list(self._listed)
+        if self._listed is None:
+            return self._folders.keys()
+        lines = read_names(self._listed, 2, "an image with its number")  # such as n01440764/n01440764_10040 1
+        return [PurePosixPath(name).name for name in lines]
 
     def of(self, name: str) -> Annotation:
         """The objects and the size of an image."""
@@ -307,17 +310,6 @@ class XmlBoxes:
 
 def _table(folder: Path, split: str) -> Path:
     return folder / f"LOC_{split}_solution.csv"
-
-
-def _read_list(path: Path) -> list[str]:
-    """Images from lines like "n01440764/n01440764_10040 1": name, with or without a class's folder, and number."""
-    names = []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        words = line.split()
-        if len(words) > 2:
-            raise DataError(f"{path}, line {number}: an image and its number were expected, not {line[:80]!r}")
-        names += [PurePosixPath(word).name for word in words[:1]]  # one, or none on a blank line
-    return list(dict.fromkeys(names))
 
 
 def _xml_folder(folder: Path, split: str) -> Path | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from excite.datasets.base import single_dataset
+from excite.datasets.base import folders_below, open_found
 from excite.datasets.captions import CaptionPhrases
 from excite.datasets.flickr30k import Flickr30kEntities
 from excite.datasets.refcoco import ReferringExpressions
-from excite.errors import DataError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
+    from pathlib import Path
 
     from excite.datasets.phrases import PhraseDataset
 
@@ -38,14 +37,13 @@ def open_phrases(folder: str | os.PathLike[str], split: str | None = None) -> Ph
         >>> for sample in open_phrases("refcoco", "val"):  # doctest: +SKIP
         ...     print(sample.path, [phrase.text for phrase in sample.phrases])
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise DataError(f"there is no folder {str(folder)!r}: name the folder of a data set with phrases")
-    found: list[tuple[Path, type[PhraseDataset]]] = []
-    try:
-        for roots in ([folder], sorted(path for path in folder.iterdir() if path.is_dir())):
-            found = found or [(root, kind) for root in roots for kind in PHRASE_DATASETS.values() if kind.is_in(root)]
-    except OSError as error:
-        raise DataError(f"cannot read {str(folder)!r}: {error.strerror or error}") from None
-    root, kind = single_dataset(folder, found, PHRASE_DATASETS, "data set with phrases")
-    return kind(root, split)
+    return open_found(folder, split, _search, PHRASE_DATASETS, "data set with phrases")
+
+
+def _search(folder: Path) -> list[tuple[Path, type[PhraseDataset]]]:
+    """The data sets in this folder itself, or else in the folders just below it."""
+    found = (
+        [(root, kind) for root in roots for kind in PHRASE_DATASETS.values() if kind.is_in(root)]
+        for roots in ([folder], folders_below(folder))
+    )
+    return next(filter(None, found), [])

@@ -66,20 +66,31 @@ class PhraseDataset(BaseDataset[PhraseSample]):
 
     Attributes:
         left_out: Reason -> number of unusable entries: "phrases without a box", "lines that are no JSON", ...
+        groups: The kinds of objects that phrases may refer to, in the data set's own order; empty without any.
     """
+
+    groups: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, split: str | None = None) -> None:
         self.left_out: Counter[str] = Counter()
+        self._samples: dict[str, PhraseSample] = {}
         super().__init__(folder, split)
+
+    def _read(self) -> list[str]:
+        self._read_samples()
+        return list(self._samples)
+
+    @abstractmethod
+    def _read_samples(self) -> None:
+        """Read the images of the split that have phrases, and count what cannot be used."""
+
+    def sample(self, name: str) -> PhraseSample:
+        """An image and its phrases."""
+        return self._samples[name]
 
     def _nothing(self) -> str:
         reasons = "; ".join(f"{why}: {count}" for why, count in self.left_out.items())
         return f"has no phrases{f' ({reasons})' if reasons else ''}"
-
-    @property
-    @abstractmethod
-    def groups(self) -> tuple[str, ...]:
-        """The kinds of objects that phrases may refer to, in the data set's own order; empty without any."""
 
 
 def union(boxes: tuple[Box, ...]) -> Box:

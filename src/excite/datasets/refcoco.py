@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,7 @@ from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
 from excite.datasets.sample import checked_box, is_coordinate, is_outside
 from excite.errors import DataError
 from excite.images import readable_formats
+from excite.images.reading import ORIENTATION_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +39,6 @@ PHRASE_KEYS = ("phrase", "expression", "sent", "sentence")
 FIRST_LINES = 20  # that are read to recognise a file: any of them may be broken
 
 TURNED = {5, 6, 7, 8}  # the EXIF orientations that lie on their side
-ORIENTATION = 0x0112
 
 Line = dict[str, Any]
 
@@ -55,31 +56,16 @@ class ReferringExpressions(PhraseDataset):
     def _splits(self) -> list[str]:
         return sorted(path.stem for path in self.folder.glob("*.jsonl"))
 
-    def _read(self) -> list[str]:
-        self._files: dict[str, Path | None] = {}
-        self._sizes: dict[str, tuple[int, int] | None] = {}
-        self._phrases: dict[str, list[Phrase]] = {}
+    def _read_samples(self) -> None:
+        self._files: dict[str, tuple[Path, tuple[int, int]] | None] = {}
         for text in read_lines(self.folder / f"{self.split}.jsonl"):
             if text.strip():
                 self._add(text)
-        return list(self._phrases)
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:
         """Whether the first lines of a file have an image, words and a box."""
         return any(_is_referring(path) for path in sorted(folder.glob("*.jsonl")))
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Empty: the format has no kinds of objects."""
-        return ()
-
-    def sample(self, name: str) -> PhraseSample:
-        """An image and its referring expressions."""
-        path = self._files[name]
-        if path is None:
-            raise DataError(f"{str(self.folder)!r} has no image {name!r}")
-        return PhraseSample(name, path, tuple(self._phrases[name]), self._sizes[name])
 
     def _add(self, text: str) -> None:
         """Add the phrase of a line, or count the reason against it."""
@@ -92,24 +78,26 @@ class ReferringExpressions(PhraseDataset):
             self.left_out["lines without an image"] += 1
         elif words is None:
             self.left_out["lines without a phrase"] += 1
-        elif (size := self._size(name)) is None:
+        elif (image := self._image(name)) is None:
             self.left_out["lines whose image is missing or broken"] += 1
-        elif {"width", "height"} <= line.keys() and (line["width"], line["height"]) != size:
+        elif {"width", "height"} <= line.keys() and (line["width"], line["height"]) != image[1]:
             self.left_out["lines annotated for another size of their image"] += 1
         else:
             try:
-                phrase = Phrase(words, (corners(line, size),))
+                phrase = Phrase(words, (corners(line, image[1]),))
             except BoxProblem as problem:
                 self.left_out[str(problem)] += 1
             else:
-                self._phrases.setdefault(name, []).append(phrase)
+                sample = self._samples.get(name) or PhraseSample(name, image[0], (), image[1])
+                self._samples[name] = replace(sample, phrases=(*sample.phrases, phrase))
 
-    def _size(self, name: str) -> tuple[int, int] | None:
-        """Width and height of an image; None where it is missing or broken."""
+    def _image(self, name: str) -> tuple[Path, tuple[int, int]] | None:
+        """The file of an image, with its width and height; None where it is missing or broken."""
         if name not in self._files:
-            path = self._files[name] = self._file(name)
-            self._sizes[name] = None if path is None else _size_of(path)
-        return self._sizes[name]
+            path = self._file(name)
+            size = None if path is None else _size_of(path)
+            self._files[name] = None if path is None or size is None else (path, size)
+        return self._files[name]
 
     def _file(self, name: str) -> Path | None:
         """The file of an image within the folder: the lines' paths are those of somebody else's computer."""
@@ -176,7 +164,7 @@ def _size_of(path: Path) -> tuple[int, int] | None:
             warnings.simplefilter("error", Image.DecompressionBombWarning)  # too large to be read
             with Image.open(path, formats=readable_formats()) as picture:
                 width, height = picture.size
-                turned = picture.getexif().get(ORIENTATION) in TURNED
+                turned = picture.getexif().get(ORIENTATION_TAG) in TURNED
     except Exception:  # noqa: BLE001 - Pillow raises errors of all kinds for a damaged file
         return None
     return (height, width) if turned else (width, height)

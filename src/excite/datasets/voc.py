@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
-from excite.datasets.base import Dataset, image_path, image_with_stem, read_text
+from excite.datasets.base import Dataset, image_path, image_with_stem, read_names, read_text
 from excite.datasets.sample import Instance, Sample, Target, checked_box, group_targets, parse_size
 from excite.errors import ConceptError, DataError
 
@@ -35,14 +35,7 @@ class Voc(Dataset):
 
     def _read(self) -> list[str]:
         """The images of the split, one a line."""
-        path = self.folder / LISTS / f"{self.split}.txt"
-        names = []
-        for number, line in enumerate(read_text(path).splitlines(), 1):
-            words = line.split()
-            if len(words) > 1:
-                raise DataError(f"{path}, line {number}: the name of one image was expected, not {line[:80]!r}")
-            names += words  # one, or none on a blank line
-        return list(dict.fromkeys(names))
+        return read_names(self.folder / LISTS / f"{self.split}.txt", 1, "the name of one image")
 
     @classmethod
     def is_in(cls, folder: Path) -> bool:

@@ -14,6 +14,7 @@ from excite import __version__
 from excite.errors import ConceptError, DataError, ModelError
 from excite.experiments.readable_layers import ReadableLayers, all_maps
 from excite.images import file_state, read_image
+from excite.io.cache import fingerprint
 from excite.jobs import Executor, open_results
 from excite.jobs.loop import answered
 from excite.methods import METHODS, find_method
@@ -65,7 +66,7 @@ class ImageTask:
 
 def digest(facts: object) -> str:
     """A short digest of plain values."""
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+    return fingerprint(facts)
 
 
 def selected(names: Sequence[str], skip: int, limit: int | None) -> Sequence[str]:

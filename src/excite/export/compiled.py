@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import replace
 from functools import partial
@@ -14,6 +12,7 @@ import torch
 
 from excite.errors import MethodError, ModelError
 from excite.images import read_image
+from excite.io.cache import fingerprint
 from excite.io.fetch import cache_folder
 from excite.methods import find_method
 from excite.models import Preprocess
@@ -221,5 +220,4 @@ def _fitting(classifier: Classifier, sizes: Sizes) -> Classifier:
 def _graph_path(classifier: Classifier, layer: str, method: str, size: tuple[int, int] | None) -> Path:
     """The file of the graph, named by a digest of all that it depends on."""
     facts: list[Any] = [*identity(classifier), layer, method, size, FORM, [version(maker) for maker in MAKERS]]
-    name = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
-    return cache_folder() / "compiled" / f"{name}.onnx"
+    return cache_folder() / "compiled" / f"{fingerprint(facts, digits=32)}.onnx"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -13,6 +11,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from excite.errors import ExciteError
+from excite.io.cache import fingerprint
 from excite.io.files import atomic_write
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def draw(picture: Image.Image, path: Path, question: object = None) -> Path:
         path: its name; that of a drawing for another question gets a hash of this question at its end.
         question: all that the drawing depends on, as plain values; without it an older drawing is replaced.
     """
-    mark = hashlib.blake2b(json.dumps(question).encode(), digest_size=5).hexdigest()
+    mark = fingerprint(question, digits=10)
     if question is not None and is_drawn(path) and _marks(path).get("Question") != mark:
         path = path.with_stem(f"{path.stem}-{mark}")
     if path.exists() and not is_drawn(path):

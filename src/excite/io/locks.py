@@ -20,7 +20,7 @@ def locked(file: BinaryIO | int, *, wait: bool = False) -> bool | None:
 
     Returns:
         True if this call locked it; False if another process, or another opening of the file, holds the lock; None
-        where there are no such locks (Windows, some network file systems).
+        on a file system without locks.
 
     Example:
         >>> from pathlib import Path
@@ -29,17 +29,12 @@ def locked(file: BinaryIO | int, *, wait: bool = False) -> bool | None:
         ...     locked(first), locked(second)
         (True, False)
     """
+    from filelock import lock_descriptor
+
     try:
-        import fcntl
-    except ImportError:
+        return lock_descriptor(file if isinstance(file, int) else file.fileno(), blocking=wait)
+    except OSError:
         return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except OSError:  # this file system has no locks
-        return None
-    return True
 
 
 class Lock:
@@ -70,12 +65,10 @@ class Lock:
         """
         if self._file is not None:
             return False
+        path, flags = (self._folder / ".lock", os.O_RDWR | os.O_CREAT) if self._trace else (self._folder, os.O_RDONLY)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            if self._trace:
-                self._file = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-            else:
-                self._file = os.open(self._folder, os.O_RDONLY)
+            self._file = os.open(path, flags, 0o666)
         except OSError as error:
             reason = error.strerror or error
             raise ExciteError(f"cannot write to {str(self._folder)!r}: {reason}; choose another --out") from None

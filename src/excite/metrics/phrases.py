@@ -23,6 +23,7 @@ import numpy as np
 
 from excite.errors import DataError
 from excite.metrics.boxes import MATCH, as_boxes, box_areas, box_iou
+from excite.metrics.ranking import hits_by_score
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -157,12 +158,8 @@ def _precision(scores: Sequence[ArrayLike], first_hits: Sequence[int | None], po
     """`ranked_precision` of at least one mention."""
     if points not in get_args(Points):
         raise DataError(f"points must be one of {', '.join(get_args(Points))}, not {points!r}")
-    values, right = _pooled(scores, first_hits)
-    order = np.argsort(-values, kind="stable")
-    ranked = values[order]
-    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], np.ones(min(len(ranked), 1), bool)))  # of equal scores
-    found = np.cumsum(right[order])[last]
-    best_from_here = np.maximum.accumulate((found / (last + 1))[::-1])[::-1]
+    found, seen = hits_by_score(*_pooled(scores, first_hits))
+    best_from_here = np.maximum.accumulate((found / seen)[::-1])[::-1]
     if points == "all":
         return float((np.diff(found, prepend=0) * best_from_here).sum() / len(first_hits))
     reached = np.searchsorted(10 * found, np.arange(11) * len(first_hits))  # whole numbers: exact

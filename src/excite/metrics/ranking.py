@@ -41,11 +41,21 @@ def average_precision(scores: ArrayLike, truth: ArrayLike) -> float | None:
         raise DataError("some scores are no numbers: nothing can be ranked by them")
     if not positive.any():
         return None
-    order = np.argsort(-values, kind="stable")
-    hits = np.cumsum(positive[order])
-    last = np.flatnonzero(np.append(np.diff(values[order]) != 0, True))  # of those with the same score
-    found = np.diff(hits[last], prepend=0)
-    return float((found * hits[last] / (last + 1)).sum() / hits[-1])
+    hits, seen = hits_by_score(values, positive)
+    return float((np.diff(hits, prepend=0) * hits / seen).sum() / hits[-1])
+
+
+def hits_by_score(scores: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    """For each distinct score, best first: the hits, and the samples, that are scored at least as high.
+
+    Example:
+        >>> [counts.tolist() for counts in hits_by_score(np.array([3, 5, 3]), np.array([True, True, False]))]
+        [[1, 2], [1, 3]]
+    """
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], np.ones(min(len(ranked), 1), bool)))  # of equal scores
+    return np.cumsum(right[order])[last], last + 1
 
 
 def mean_average_precision(each: Sequence[float | None]) -> float | None:
@@ -66,9 +76,10 @@ def ranks(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         >>> ranks(np.array([0.5, 0.0, 0.5, 9.0]))
         array([2.5, 1. , 2.5, 4. ])
     """
-    _, groups, counts = np.unique(values, return_inverse=True, return_counts=True)
-    means: np.ndarray[Any, Any] = (np.cumsum(counts) - (counts - 1) / 2)[groups]
-    return means
+    from scipy.stats import rankdata
+
+    found: np.ndarray[Any, Any] = rankdata(values)
+    return found
 
 
 def rank_correlation(one: Tensor, other: Tensor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -80,18 +80,6 @@ TOUCHING = np.ones((3, 3), dtype=bool)
 """8-connectivity."""
 
 
-def check_components() -> None:
-    """Check before a long run that connected regions can be found.
-
-    Raises:
-        ExciteError: scipy is not installed.
-
-    Example:
-        >>> check_components()
-    """
-    _ndimage()
-
-
 def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """The tightest box around each connected region, largest region first; of equals, the upper and then the left one.
 
@@ -103,15 +91,13 @@ def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     Returns:
         Half-open boxes ``(x0, y0, x1, y1)`` as ``[regions, 4]``, and how many pixels each region has.
 
-    Raises:
-        ExciteError: scipy is not installed.
-
     Example:
         >>> boxes, sizes = component_boxes(np.array([[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], dtype=bool))
         >>> boxes.tolist(), sizes.tolist()
         ([[2, 1, 4, 3], [0, 0, 1, 1]], [2, 1])
     """
-    ndimage = _ndimage()
+    from scipy import ndimage
+
     rows, columns = np.flatnonzero(strong.any(axis=1)), np.flatnonzero(strong.any(axis=0))
     if len(rows) == 0:
         return np.empty((0, 4), np.int64), np.empty(0, np.int64)
@@ -139,11 +125,3 @@ def _runs(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers, Numbers]:
     edges = np.flatnonzero(framed[1:] != framed[:-1])
     row, start = np.divmod(edges[::2], width + 1)
     return row, start, edges[1::2] - row * (width + 1)
-
-
-def _ndimage() -> Any:
-    try:
-        from scipy import ndimage
-    except ImportError:
-        raise ExciteError("separate regions of a map need scipy: pip install 'excite[boxes]'") from None
-    return ndimage

@@ -27,7 +27,8 @@ import numpy as np
 from excite.errors import DataError, visible
 from excite.jobs.parquet import arrow
 from excite.tags.statistics import Statistics, TagColumn, TextCounter, dictionary_of
-from excite.vocabulary.labels import fold, singulars
+from excite.vocabulary.inflection import singulars
+from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping

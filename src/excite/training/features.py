@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -14,6 +13,7 @@ import torch
 
 from excite.errors import DataError, ExciteError, ModelError
 from excite.images import file_state, read_image
+from excite.io.cache import fingerprint
 from excite.io.locks import Lock
 from excite.jobs import JsonLinesStore
 from excite.jobs.loop import run
@@ -165,4 +165,4 @@ def extract_features(
 
 def job_key(*facts: Any) -> str:
     """A hash of all facts that a result depends on."""
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+    return fingerprint(facts, digits=32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import shutil
@@ -15,6 +14,7 @@ import torch
 
 from excite.errors import DataError, ModelError
 from excite.images import file_state, read_image
+from excite.io.cache import fingerprint
 from excite.jobs import Executor, open_results
 from excite.jobs.executor import one_thread
 from excite.jobs.loop import no_progress, run
@@ -168,7 +168,7 @@ class FineTuning:
             [picture.name, sorted(picture.present), sorted(picture.unsure)] for picture in self.examples.pictures
         ]
         facts = [extractor.identity, asdict(self.sgd), self.examples.categories, pictures]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return fingerprint(facts, digits=64)
 
     def _facts(self, trainer: OutputTrainer) -> dict[str, Any]:
         seen = Counter(category for picture in self.examples.pictures for category in picture.present)

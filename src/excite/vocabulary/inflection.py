@@ -9,72 +9,19 @@ from __future__ import annotations
 from functools import lru_cache
 
 from excite.errors import ExciteError
+from excite.vocabulary.word_lists import words_of
 
 LEAST = 3  # letters of a singular: "gas" and "bus" are no plurals
 
-IRREGULAR = dict(
+IRREGULAR = dict(pair.split(":") for pair in words_of("irregular plurals"))
+SAME = words_of("no plurals")
+
+ENDINGS = dict(  # of plurals, and their singular; the first match counts
     pair.split(":")
-    for pair in """
-    children:child grandchildren:grandchild schoolchildren:schoolchild feet:foot teeth:tooth geese:goose mice:mouse
-    lice:louse cacti:cactus fungi:fungus octopi:octopus hippopotami:hippopotamus alumni:alumnus
-    leaves:leaf loaves:loaf calves:calf halves:half scarves:scarf thieves:thief elves:elf hooves:hoof wharves:wharf
-    dwarves:dwarf sheaves:sheaf lives:life selves:self
-    shoes:shoe horseshoes:horseshoe snowshoes:snowshoe toes:toe tiptoes:tiptoe foes:foe hoes:hoe canoes:canoe oboes:oboe
-    woes:woe floes:floe does:doe aloes:aloe mistletoes:mistletoe
-    ties:tie pies:pie lies:lie dies:die magpies:magpie neckties:necktie bowties:bowtie movies:movie cookies:cookie
-    zombies:zombie brownies:brownie smoothies:smoothie selfies:selfie calories:calorie hoodies:hoodie rookies:rookie
-    prairies:prairie genies:genie pixies:pixie veggies:veggie hippies:hippie collies:collie foodies:foodie
-    goalies:goalie groupies:groupie newbies:newbie budgies:budgie menageries:menagerie rotisseries:rotisserie
-    patisseries:patisserie brasseries:brasserie birdies:birdie onesies:onesie doggies:doggie
-    uses:use fuses:fuse muses:muse excuses:excuse recluses:recluse ruses:ruse
-    gases:gas lenses:lens irises:iris canvases:canvas atlases:atlas biases:bias trellises:trellis pelvises:pelvis
-    thermoses:thermos rhinoceroses:rhinoceros christmases:christmas
-    analyses:analysis crises:crisis oases:oasis theses:thesis diagnoses:diagnosis hypotheses:hypothesis
-    skis:ski taxis:taxi bikinis:bikini kiwis:kiwi safaris:safari zucchinis:zucchini alibis:alibi
-    menus:menu emus:emu gnus:gnu gurus:guru tutus:tutu haikus:haiku
-    axes:axe pickaxes:pickaxe quizzes:quiz phenomena:phenomenon
-    aches:ache headaches:headache toothaches:toothache backaches:backache stomachaches:stomachache caches:cache
-    niches:niche avalanches:avalanche quiches:quiche cliches:cliche brioches:brioche mustaches:mustache
-    moustaches:moustache
-    """.split()
+    for pair in "men:man shelves:shelf wolves:wolf knives:knife wives:wife ies:y oes:o sses:ss shes:sh ches:ch xes:x "
+    "tzes:tz zzes:zz auses:ause ouses:ouse uses:us s:".split()
 )
-
-SAME = frozenset(
-    """
-    series species news gas lens canvas atlas bias christmas chaos cosmos thermos rhinoceros asbestos pampas pancreas
-    rabies scabies means alas overseas always perhaps besides sometimes towards afterwards backwards forwards upwards
-    downwards upstairs downstairs outdoors indoors headquarters crossroads barracks gallows innings clothes
-    jeans pants shorts trousers scissors pliers tongs tweezers pajamas pyjamas binoculars tights leggings overalls
-    sunglasses eyeglasses knickers suspenders thanks
-    mathematics physics politics economics athletics gymnastics aerobics acrobatics electronics ceramics olympics
-    paralympics graphics optics robotics genetics ethics logistics classics cosmetics statistics
-    billiards cards darts checkers dominoes mumps measles herpes diabetes
-    texas kansas arkansas dallas vegas las los angeles honduras bahamas maldives seychelles netherlands philippines
-    wales naples athens brussels cannes alps andes himalayas pyrenees mars hercules james charles thomas lucas
-    omen semen specimen abdomen acumen regimen ramen yemen amen cyclamen stamen hymen bitumen lumen bremen carmen
-    catechumen
-    """.split()
-)
-
-ENDINGS = (  # of plurals, and their singular; the first match counts
-    ("men", "man"),
-    ("shelves", "shelf"),
-    ("wolves", "wolf"),
-    ("knives", "knife"),
-    ("wives", "wife"),
-    ("ies", "y"),
-    ("oes", "o"),
-    ("sses", "ss"),
-    ("shes", "sh"),
-    ("ches", "ch"),
-    ("xes", "x"),
-    ("tzes", "tz"),
-    ("zzes", "zz"),
-    ("auses", "ause"),
-    ("ouses", "ouse"),
-    ("uses", "us"),
-    ("s", ""),
-)
+LOOSE_ENDINGS = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))  # of any word that is looked up
 NO_PLURAL = ("ss", "us", "is")  # glass, bus, tennis
 LAST_LETTERS = frozenset("sn") | {plural[-1] for plural in IRREGULAR}  # of plurals
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -106,7 +53,7 @@ def _singular(word: str) -> str:
         return known
     if word.endswith(NO_PLURAL) or not word.endswith(("s", "men")):
         return word
-    ending, instead = next(pair for pair in ENDINGS if word.endswith(pair[0]))
+    ending, instead = next(pair for pair in ENDINGS.items() if word.endswith(pair[0]))
     folded = word.removesuffix(ending) + instead
     return folded if len(folded) >= LEAST else word
 
@@ -141,6 +88,17 @@ def noun_forms(word: str) -> tuple[str, ...]:
     if one == word and word.endswith("s") and not word.endswith(NO_PLURAL):
         one = word[:-1]
     return tuple(dict.fromkeys((word, one)))
+
+
+def singulars(word: str) -> tuple[str, ...]:
+    """The candidates for the singular of a word that is looked up, likeliest first; not all of them are words.
+
+    Example:
+        >>> singulars("oranges"), singulars("corgis"), singulars("cat")
+        (('orange', 'orang'), ('corgi',), ())
+    """
+    stripped = (word.removesuffix(plural) + one for plural, one in LOOSE_ENDINGS if word.endswith(plural))
+    return tuple(dict.fromkeys((*noun_forms(word)[1:], *stripped)))
 
 
 def _lemma(word: str) -> str:

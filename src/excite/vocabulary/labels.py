@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Self, SupportsIndex
 
 from excite.errors import ConceptError
-from excite.vocabulary.inflection import forms, noun_forms
+from excite.vocabulary.inflection import forms, noun_forms, singulars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,6 @@ WORDNET_ID = re.compile(r"n\d{8}\s+")
 BETWEEN_WORDS = re.compile(r"[\s_-]+")
 NEGATIVE = re.compile(r"[\s_]*-[\s_-]*\d")
 LETTER = re.compile(r"[^\s_-]")
-PLURAL_ENDINGS = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
 MAX_LISTED = 8  # candidates named in an error
 MAX_GUESSES, MIN_SIMILARITY = 5, 0.65  # of the words suggested for an unknown one
 MAX_GUESSED = 200  # letters of an unknown word: a longer one is not compared with all others
@@ -236,11 +235,10 @@ class Labels:
             if number.startswith("-") or len(number) > MAX_DIGITS:
                 raise ConceptError(f"There is no output unit {wanted[:40]}: the units are 0 to {len(self) - 1}.")
             return self._concept(wanted, self._indices([int(number)]))
-        for form in (wanted, *singulars(wanted)):
-            units = self._called(form) or self._groups.get(form) or self._last_words.get(form)
-            if units:
-                return self._concept(form, units)
-        return self._completed(query, wanted)
+        if units := self._any(wanted):
+            return self._concept(wanted, units)
+        form = next(filter(self._any, singulars(wanted)), None)
+        return self._completed(query, wanted) if form is None else self._concept(form, self._any(form))
 
     def word(self, text: str) -> Concept | None:
         """The concept for a word of a sentence, or for several words that belong together; None if it is unknown.
@@ -301,6 +299,10 @@ class Labels:
     def _called(self, word: str) -> Sequence[int]:
         """Steps 2 to 4 of ``find``."""
         return self._preferred_words.get(word) or self._names.get(word) or self._synonyms.get(word) or ()
+
+    def _any(self, word: str) -> Sequence[int]:
+        """Steps 2 to 6 of ``find``."""
+        return self._called(word) or self._groups.get(word) or self._last_words.get(word) or ()
 
     def _completed(self, query: str, wanted: str) -> Concept:
         """Step 8 of ``find``, or the error that lists the nearest words."""
@@ -396,11 +398,6 @@ def fold(text: str) -> str:
     """The spelling that words are compared by: "Tabby_cat" and " tabby-cat" are "tabby cat", but "-1" is not "1"."""
     folded = BETWEEN_WORDS.sub(" ", text.casefold()).strip()
     return f"-{folded}" if NEGATIVE.match(text) else folded
-
-
-def singulars(word: str) -> list[str]:
-    """The candidates for the singular of a word, likeliest first; not all of them are words."""
-    return [word.removesuffix(plural) + singular for plural, singular in PLURAL_ENDINGS if word.endswith(plural)]
 
 
 def listed(things: Sequence[str]) -> str:

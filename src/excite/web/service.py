@@ -15,9 +15,10 @@ from PIL import Image
 from excite.errors import ConceptError, ExciteError, LayerError, ModelError
 from excite.grounding.ground import GAMMA, METHOD, MOST, GroundingSession
 from excite.grounding.proposals import find_proposer
+from excite.io.cache import ByteCache
 from excite.methods import find_method
 from excite.models.layers import candidate_layers, default_layer, spatial_layers
-from excite.session import ByteCache, SessionCache
+from excite.session import SessionCache
 from excite.web.uploads import Limits, UploadStore
 
 if TYPE_CHECKING:

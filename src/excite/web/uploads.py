@@ -13,8 +13,8 @@ from PIL import Image
 
 from excite.errors import ExciteError, ImageError, visible
 from excite.images import decode_image, find_images, read_image
+from excite.io.cache import ByteCache
 from excite.readouts.notebook import data_address, jpeg
-from excite.session import ByteCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from excite.errors import ExciteError, ProposalError
+from excite.errors import ProposalError
 from excite.grounding.proposals import Cached, Hierarchy, Proposals, find_proposer
 
 PICTURE = Image.fromarray(np.random.default_rng(3).integers(0, 255, (40, 60, 3), np.uint8))
@@ -113,21 +113,6 @@ def test_damaged_files_are_made_again(tmp_path, counting):
     assert Cached(counting, tmp_path).of(PICTURE, "a").scores[0] == -len(counting.calls), "it was written again"
 
 
-def test_a_whole_file_of_another_picture_is_damage_too(tmp_path, counting):
-    source = Cached(counting, tmp_path)
-    source.of(PICTURE, "a")
-    (file,) = files_in(tmp_path)
-    np.savez(file, size=[9, 9], boxes=np.ones((1, 4)), scores=[1.0])
-    source.of(PICTURE, "a")
-    assert source.damaged == 1
-
-
-def test_no_room(tmp_path, counting):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ExciteError, match="cannot write"):
-        Cached(counting, tmp_path / "file").of(PICTURE, "a")
-
-
 def test_no_proposals_are_told_each_time(tmp_path, counting):
     source = Cached(replace(counting, count=0), tmp_path)
     for _ in range(2):
@@ -156,10 +141,3 @@ def test_boxes_alone(tmp_path, name):
     made, read = (find_proposer(name, cache=tmp_path).of(PICTURE.resize((333, 100)), "a") for _ in range(2))
     assert len(made) > 5
     assert same(made, read)
-
-
-def test_found_by_name(tmp_path):
-    source = find_proposer("hierarchy", cache=tmp_path)
-    first = source.of(PICTURE, "a")
-    assert same(find_proposer("hierarchy", cache=tmp_path).of(PICTURE, "a"), first)
-    assert same(find_proposer("hierarchy").of(PICTURE, "a"), first)

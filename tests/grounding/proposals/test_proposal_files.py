@@ -87,17 +87,6 @@ def test_edge_boxes(save):
     assert found.scores.tolist() == pytest.approx([0.3, 0.05])
 
 
-def test_npz_of_ours(save):
-    from excite.grounding.proposals import Hierarchy
-
-    pixels = np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8)
-    picture = Image.fromarray(pixels)
-    made = Hierarchy(count=30)(picture)
-    found = save("a.npz", made.arrays()).of(picture, "a.jpg")
-    for name, array in made.arrays().items():
-        assert np.array_equal(found.arrays()[name], array), name
-
-
 def test_npz_of_a_shrunk_picture(save):
     content = {"parts": [[0, 1, -1]], "starts": [0, 1, 3], "members": [1, 0, 1], "scores": [0.5, 1.0]}
     found = save("a.npz", content).of(PICTURE, "a.jpg")
@@ -162,16 +151,6 @@ def test_coco_masks(save):
     assert found.boxes.tolist() == [[1, 1, 4, 3], [1, 0, 2, 2]]
     assert mask(found, 1).sum() == 2
     assert mask(found, 0).sum() == 6
-
-
-def test_the_picture_beside_does_not_count(tmp_path):
-    """An image's whole path names it, but not a file that lies beside it."""
-    folder = tmp_path / "proposals"
-    folder.mkdir()
-    np.savez(folder / "b.npz", boxes=[[0, 0, 1, 1]])
-    np.savez(tmp_path / "a.npz", boxes=[[0, 0, 1, 1]])
-    with pytest.raises(ProposalError):
-        ProposalFiles(folder).of(PICTURE, str(tmp_path / "a.jpg"))
 
 
 def test_a_folder(tmp_path):
@@ -270,8 +249,8 @@ def test_broken_proposals(save, name, content, message):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("1.json", b"{", "as JSON"),
-        ("1.json", b"\xff\xfe", "as JSON"),
+        ("1.json", b"{", "broken JSON"),
+        ("1.json", b"\xff\xfe", "no UTF-8 text"),
         ("1.json", {"images": []}, "list of results"),
         ("1.json", {"images": [1], "annotations": []}, "'images' must be"),
         ("1.json", [{"bbox": []}], "result 0 has no 'image_id'"),

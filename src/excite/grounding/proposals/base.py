@@ -190,15 +190,25 @@ def segments_of_pixels(shape: tuple[int, int], regions: Sequence[Array]) -> Segm
 
 def segment_boxes(segments: Segments) -> NDArray[np.float32]:
     """The half-open box around each region [regions, 4]."""
-    count = int(segments.parts.max(initial=-1)) + 1
-    rows, columns = np.nonzero(segments.parts >= 0)
-    inside = segments.parts[rows, columns]
-    sides = []
-    for at, grow in ((columns, np.minimum), (rows, np.minimum), (columns + 1, np.maximum), (rows + 1, np.maximum)):
-        of_parts = np.full(count, max(segments.parts.shape) if grow is np.minimum else 0, np.int64)
-        grow.at(of_parts, inside, at)
-        sides.append(grow.reduceat(of_parts[segments.members], segments.starts[:-1]) if len(segments) else of_parts[:0])
-    return np.stack(sides, axis=1).astype(np.float32)
+    if not len(segments):
+        return np.zeros((0, 4), np.float32)
+    boxes, starts = part_boxes(segments.parts)[segments.members], segments.starts[:-1]
+    ends = np.minimum.reduceat(boxes[:, :2], starts), np.maximum.reduceat(boxes[:, 2:], starts)
+    return np.concatenate(ends, axis=1).astype(np.float32)
+
+
+def part_boxes(parts: Array) -> NDArray[np.int64]:
+    """The half-open box around each part of an image [height, width], whose parts are numbered from 0.
+
+    Example:
+        >>> part_boxes(np.array([[0, 0, 1], [-1, 1, 1]])).tolist()
+        [[0, 0, 2, 1], [1, 0, 3, 2]]
+    """
+    from scipy import ndimage
+
+    far = max(parts.shape)  # of a number that no pixel has
+    places = (place or (slice(far, 0), slice(far, 0)) for place in ndimage.find_objects(parts + 1))
+    return np.array([(x.start, y.start, x.stop, y.stop) for y, x in places], np.int64).reshape(-1, 4)
 
 
 def _signatures(count: int, regions: Sequence[Array]) -> NDArray[np.uint64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from excite.datasets.base import parse_json, read_text
 from excite.datasets.sample import Mask
 from excite.errors import DataError, ProposalError
 from excite.grounding.proposals.base import (
@@ -31,6 +31,7 @@ from excite.grounding.proposals.base import (
     sorted_proposals,
 )
 from excite.grounding.proposals.mat import read_mat
+from excite.io.cache import fingerprint
 from excite.io.files import atomic_write
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ class CocoResults:
     """
 
     def __init__(self, path: Path) -> None:
-        content = _read_results(path)
+        content = parse_json(read_text(path), path)
         entries = content.get("annotations") if isinstance(content, dict) else content
         if not isinstance(entries, list):
             raise DataError(f"{str(path)!r} must be a list of results, or a dictionary with 'images' and 'annotations'")
@@ -274,13 +275,6 @@ class CocoResults:
             return [self._ids.get(name, self._ids.get(file.name, name))]
         digits = re.search(r"\d+$", file.stem)
         return [name, file.name, file.stem, *([int(digits.group())] if digits else [])]
-
-
-def _read_results(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {str(path)!r} as JSON: {' '.join(str(error).split())}") from None
 
 
 def _ids(images: Any, path: Path) -> dict[str, int | str]:
@@ -382,9 +376,7 @@ class Cached:
 
     def _file(self, picture: Image.Image) -> Path:
         facts = [FORMAT, self.proposer.name, self.proposer.version, repr(self.proposer), picture.mode, picture.size]
-        digest = hashlib.sha256(repr(facts).encode())
-        digest.update(picture.tobytes())
-        key = digest.hexdigest()[:40]
+        key = fingerprint(facts, picture.tobytes(), digits=40)
         return self.folder / self.proposer.name / key[:2] / f"{key[2:]}.npz"
 
     def _load(self, file: Path, size: tuple[int, int]) -> Proposals | None:

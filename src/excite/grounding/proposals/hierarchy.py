@@ -24,10 +24,12 @@ from excite.grounding.proposals.base import (
     Segments,
     enlarge_boxes,
     enlarge_parts,
+    part_boxes,
     segments_of_pieces,
     shrink,
 )
 from excite.grounding.proposals.edges import edge_strength
+from excite.metrics.boxes import box_iou
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,19 +134,11 @@ def suppress_overlapping(boxes: Array, scores: Array, count: int, most: float) -
     """
     order = np.argsort(-scores, kind="stable")
     first = np.unique(boxes[order], axis=0, return_index=True)[1]  # equal boxes are many, and quick to remove
-    order = order[np.sort(first)]
-    x0, y0, x1, y1 = boxes[order].astype(np.float32).T
-    area = (x1 - x0) * (y1 - y0)
-    left = np.arange(len(order))
+    left = order[np.sort(first)]
     kept: list[int] = []
     while len(left) and len(kept) < count:
-        here = left[0]
-        kept.append(int(order[here]))
-        left = left[1:]
-        wide = np.minimum(x1[left], x1[here]) - np.maximum(x0[left], x0[here])
-        high = np.minimum(y1[left], y1[here]) - np.maximum(y0[left], y0[here])
-        common = np.maximum(wide, 0) * np.maximum(high, 0)
-        left = left[common <= most * (area[left] + area[here] - common)]
+        kept.append(int(left[0]))
+        left = left[1:][box_iou(boxes[left[:1]], boxes[left[1:]])[0] <= most]
     return np.array(kept, np.int64)
 
 
@@ -366,14 +360,9 @@ def _measured(higra: Any, tree: Any, heights: Array, strength: Array, shape: tup
 
 
 def _node_boxes(higra: Any, tree: Any, labels: Array) -> NDArray[np.int64]:
-    rows, columns = np.indices(labels.shape)
-    flat, leaves = labels.ravel(), tree.num_leaves()
-    sides = []
-    for at, grows in ((columns, False), (rows, False), (columns + 1, True), (rows + 1, True)):
-        at_leaves = np.full(leaves, 0 if grows else max(labels.shape), np.int64)
-        (np.maximum if grows else np.minimum).at(at_leaves, flat, at.ravel())
-        accumulator = higra.Accumulators.max if grows else higra.Accumulators.min
-        sides.append(higra.accumulate_sequential(tree, at_leaves.astype(np.float64), accumulator))
+    leaves = part_boxes(labels).astype(np.float64)
+    kinds = [higra.Accumulators.min] * 2 + [higra.Accumulators.max] * 2
+    sides = [higra.accumulate_sequential(tree, leaves[:, k].copy(), kind) for k, kind in enumerate(kinds)]
     return np.stack(sides, axis=1).astype(np.int64)
 
 

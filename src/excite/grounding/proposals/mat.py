@@ -151,8 +151,8 @@ def _without_boxes(size: tuple[int, int]) -> Proposals:
 
 # MATLAB files of the versions 5 to 7: numbers, cells and structs.
 #
-# Compiled readers of this format crash on damaged files. Here every length is checked against the available bytes
-# before it is used, and all that is decompressed together has a limit.
+# Not by scipy.io.loadmat: its compiled reader (1.17) ended the process on 13 of 400 files with a few wrong bytes. Here
+# every length is checked against the available bytes before it is used, and all that is decompressed has a limit.
 
 
 def read_variables(path: Path) -> dict[str, Value]:

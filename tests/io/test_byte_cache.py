@@ -6,23 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excite.session import ByteCache
-
-
-def test_the_least_recently_used_is_forgotten_first():
-    cache = ByteCache(most_bytes=3)
-    for key in "abc":
-        cache.put(key, key.upper(), 1)
-    assert cache.get("a") == "A"
-    cache.put("d", "D", 1)
-    assert [cache.get(key) for key in "abcd"] == ["A", None, "C", "D"]
-
-
-def test_what_is_too_large_is_not_kept():
-    cache = ByteCache(most_bytes=3)
-    cache.put("a", "A", 4)
-    assert cache.get("a") is None
-    assert (len(cache), cache.size) == (0, 0)
+from excite.io.cache import ByteCache
 
 
 def test_a_thing_may_grow():
