@@ -1,12 +1,9 @@
 """Connected regions against a flood fill that goes from pixel to pixel."""
 
-import sys
-
 import numpy as np
 import pytest
 
-from excite.errors import ExciteError
-from excite.readouts.box import check_components, component_boxes
+from excite.readouts.box import component_boxes
 
 
 def flooded(strong):
@@ -55,19 +52,7 @@ def test_corners_touch():
     assert component_boxes(np.array([[1, 0, 1], [0, 0, 0], [1, 0, 1]], dtype=bool))[1].tolist() == [1, 1, 1, 1]
 
 
-def test_a_row_does_not_go_on_in_the_next():
-    strong = np.array([[0, 0, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]], dtype=bool)
-    assert component_boxes(strong)[0].tolist() == [[3, 0, 4, 1], [0, 2, 1, 3]]
-
-
 def test_everything_and_nothing():
     assert component_boxes(np.ones((3, 7), dtype=bool))[0].tolist() == [[0, 0, 7, 3]]
     boxes, sizes = component_boxes(np.zeros((3, 7), dtype=bool))
     assert (boxes.shape, sizes.shape) == ((0, 4), (0,))
-
-
-def test_without_scipy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    for ask in (check_components, lambda: component_boxes(np.ones((2, 2), dtype=bool))):
-        with pytest.raises(ExciteError, match=r"pip install 'excite\[boxes\]'"):
-            ask()

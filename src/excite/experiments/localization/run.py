@@ -25,7 +25,6 @@ from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
 from excite.models import Preprocess
 from excite.models.classifier import identity
-from excite.readouts.box import check_components
 from excite.readouts.overlay import upsample
 
 if TYPE_CHECKING:
@@ -165,7 +164,6 @@ class Localization(Comparison):
         held_out: float = HELD_OUT,
         seed: int = 0,
     ) -> None:
-        check_components()
         self.share, self.seed = checked_share(held_out), seed
         self.own_shape = own_shape
         shown = classifier if own_shape else squared(classifier)
