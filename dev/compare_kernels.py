@@ -1,4 +1,4 @@
-"""Compare the maps of the plain and the fast kernels on every architecture of `excite bench conservation`.
+"""Compare the maps of the plain and the fast kernels on every architecture of `python dev/conservation`.
 
     python dev/compare_kernels.py --out kernels.jsonl [--source timm] [--family resnet]
 
@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from conservation.networks import architectures, randomise
 from torch import Tensor, nn
 
 from excite.errors import ExciteError
-from excite.experiments.conservation.networks import architectures, randomise
-from excite.experiments.conservation.run import passes_everything
-from excite.models.layers import spatial_layers
+from excite.models.layers import passes_everything, spatial_layers
 from excite.propagation import ExcitationPass, plain_kernels, prior
 
 BOUNDS = {"float32": 1e-6, "float64": 1e-12}

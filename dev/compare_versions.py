@@ -7,7 +7,7 @@ The package of the other checkout is copied and renamed to ``excite_before``, so
 round both compute the same contrastive map of the same network and image, in turns; printed are the median ratio of
 times (this checkout over the other one) with its 95 % interval, and the largest difference of the maps.
 
-With ``--architectures`` the maps themselves are compared, on every architecture of `excite bench conservation` with
+With ``--architectures`` the maps themselves are compared, on every architecture of `python dev/conservation` with
 random weights: what was explained before must be explained now, with the same map. Resumes from the file.
 """
 
@@ -27,12 +27,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from conservation.networks import architectures, randomise
 from skimage import data
 
 import excite
-from excite.experiments.conservation.networks import architectures, randomise
-from excite.experiments.conservation.run import passes_everything
-from excite.models.layers import spatial_layers
+from excite.models.layers import passes_everything, spatial_layers
 
 NAME = "excite_before"
 NETWORKS = ("efficientnet-lite0", "resnet50-caffe", "googlenet", "vgg16")

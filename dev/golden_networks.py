@@ -6,10 +6,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import torch
+from conservation.networks import randomise
 from torch import Tensor, nn
 from torch.nn import functional
-
-from excite.experiments.conservation.networks import randomise
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ python dev/trust_numbers.py [PART ...] [--ledger excite-out/conservation.jsonl] 
 
 All parts, or those that are named; the others stay as they were.
 
-- architectures: float32 against float64, from the ledger of `excite bench conservation --seed 0`
+- architectures: float32 against float64, from the ledger of `python dev/conservation --seed 0`
 - golden: the same for the golden maps, as `python dev/golden_maps.py --exact` prints it
 - commands: `excite attend` and `excite bench pointing` in processes of their own, with 1 and 2 threads and workers
 - moved_by: how far maps move with two threads, and in a batch
@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from conservation.page import record
+from conservation.run import FIELDS
 from golden_maps import exact_gaps, moved
 from PIL import Image
 from skimage import data
 
 import excite
-from excite.experiments.conservation.page import record
-from excite.experiments.conservation.run import FIELDS
 from excite.io.files import save_text
 from excite.jobs import open_results
 from excite.propagation import ExcitationPass, prior
@@ -54,7 +54,7 @@ Facts = dict[str, Any]
 def architectures(store: Path) -> Facts:
     """Worst and median gap over all architectures of a run."""
     rows = list(open_results(store, FIELDS).read().values())
-    return {"command": "excite bench conservation --seed 0", "rows": len(rows), **record(rows)}
+    return {"command": "python dev/conservation --seed 0", "rows": len(rows), **record(rows)}
 
 
 def golden() -> Facts:

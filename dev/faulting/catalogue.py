@@ -5,7 +5,7 @@ from long_commands import COMMANDS
 
 __all__ = ["ALL", "QUICK"]
 
-SLOW = ("bench conservation", "bench speed", "export")
+SLOW = ("bench speed", "export")
 """Seconds for each run, so fewer moments are tried."""
 
 EVERY = {

@@ -99,11 +99,6 @@ COMMANDS = {
         "out/records.jsonl",
         ((".jsonl", r'"seconds": \{[^}]*\}'),),
     ),
-    "bench conservation": Long(
-        "bench conservation --family test_efficientnet --out out --markdown out/page.md",
-        store="out/conservation.jsonl",
-        vague=((".jsonl", rf'"seconds": {NUMBER}'),),
-    ),
     "bench speed": Long(
         "bench speed --model tiny --quick --batches 1,2 --seconds 0 --no-memory --out out",
         store="out/speed.jsonl",

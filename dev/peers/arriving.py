@@ -8,10 +8,9 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
+from conservation.networks import fold_norms
 from peers.cells import NONE, Row, attempt, mass_cell, number
 from peers.networks import KNOWN, known, picture
-
-from excite.experiments.conservation.networks import fold_norms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from conservation.networks import randomise
+from speed_peers import private_copy
 from torch import Tensor, nn
 from torch.nn import functional
 
-from excite.experiments.conservation.networks import randomise
-from excite.experiments.speed.networks import private_copy
 from excite.models import load
 from excite.models.sources import torchvision_models
 

@@ -13,7 +13,6 @@ LONG = {
     "finetune": ("finetune", "--data", "voc", "--out", "new"),
     "pointing": ("bench", "pointing", "--data", "voc"),
     "localization": ("bench", "localization", "--data", "voc"),
-    "conservation": ("bench", "conservation"),
 }
 
 

@@ -52,11 +52,6 @@ def test_corners_touch():
     assert component_boxes(np.array([[1, 0, 1], [0, 0, 0], [1, 0, 1]], dtype=bool))[1].tolist() == [1, 1, 1, 1]
 
 
-def test_a_row_does_not_go_on_in_the_next():
-    strong = np.array([[0, 0, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]], dtype=bool)
-    assert component_boxes(strong)[0].tolist() == [[3, 0, 4, 1], [0, 2, 1, 3]]
-
-
 def test_everything_and_nothing():
     assert component_boxes(np.ones((3, 7), dtype=bool))[0].tolist() == [[0, 0, 7, 3]]
     boxes, sizes = component_boxes(np.zeros((3, 7), dtype=bool))

@@ -1,4 +1,4 @@
-"""Pictures side by side with captions."""
+"""Images side by side with captions, and text that fits."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFont
 
 from excite.errors import ExciteError
-from excite.readouts.figure import CAPTION_LINES, _caption_lines, figure
+from excite.readouts.figure import CAPTION_LINES, GREY, INK, _caption, drawable, figure, lines_of
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
+FONT = ImageFont.load_default(size=16)
 
 
 def where(page, colour):
@@ -28,13 +29,17 @@ def test_cells_stand_side_by_side():
 
 def test_rows_stand_below_each_other_and_captions_between():
     red, blue = Image.new("RGB", (80, 40), RED), Image.new("RGB", (80, 40), BLUE)
-    page = figure([[(red, "above")], [(blue, "below")]], cell_width=160)
-    (left, _, right, bottom), _ = where(page, RED)
-    (left_below, top_below, _, bottom_below), _ = where(page, BLUE)
+    page = figure([[(red, "above")], [(blue, "below"), None, (red, "")]], cell_width=160)
+    (left, _, _, _), _ = where(page, RED)
+    (left_below, top_below, right_below, bottom_below), _ = where(page, BLUE)
     assert left == left_below
-    captions = np.asarray(page)[bottom:top_below, left:right]
-    assert (captions < 128).any()
-    assert (np.asarray(page)[bottom_below:] < 128).any()
+    drawn = np.asarray(page)
+    assert (drawn[top_below - 30 : top_below, left:160] < 128).any()
+    assert (drawn[bottom_below:] < 128).any()
+    assert (drawn[top_below:, right_below : right_below + 160] == 255).all()  # the empty cell
+    for margin in (drawn[:10], drawn[-5:], drawn[:, :10], drawn[:, -10:]):
+        assert (margin == 255).all()
+    assert page.tobytes() == figure([[(red, "above")], [(blue, "below"), None, (red, "")]], cell_width=160).tobytes()
 
 
 def test_pictures_of_other_shapes_are_centred_and_not_distorted():
@@ -48,87 +53,61 @@ def test_pictures_of_other_shapes_are_centred_and_not_distorted():
     assert bottom - top == 60
 
 
-def test_an_empty_cell_stays_white_and_keeps_its_place():
-    red = Image.new("RGB", (40, 40), RED)
-    page = figure([[(red, ""), (red, "")], [None, (red, "")]], cell_width=60)
-    lower = np.asarray(page)[-60:]
-    assert (lower[:, : 5 + 60] == 255).all()
-    assert (lower[:30, 2 * 6 + 60 : -6, 1] == 0).all()
-
-
-def test_rows_of_different_lengths():
-    red = Image.new("RGB", (40, 40), RED)
-    assert figure([[(red, "")], [(red, ""), (red, ""), (red, "")]], cell_width=60).width == 3 * 60 + 4 * 6
-
-
-def test_margins_are_white():
-    red = Image.new("RGB", (40, 40), RED)
-    page = np.asarray(figure([[(red, "a caption")]], cell_width=120))
-    for margin in (page[:10], page[-5:], page[:, :10], page[:, -10:]):
-        assert (margin == 255).all()
-
-
-def test_is_the_same_every_time():
-    cells = [[(Image.new("RGB", (40, 40), RED), "a caption")]]
-    assert figure(cells).tobytes() == figure(cells).tobytes()
-
-
 @pytest.mark.parametrize("size", [(1, 1), (1, 1000), (1000, 1)])
-def test_extreme_shapes(size):
-    page = figure([[(Image.new("RGB", size, RED), "thin")]], cell_width=100)
-    assert where(page, RED)[1] > 0
+@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "1"])
+def test_extreme_shapes_and_modes(size, mode):
+    page = figure([[(Image.new(mode, size), "thin")]], cell_width=100)
+    assert page.mode == "RGB"
     assert page.height <= 100 * 1.5 + 60
 
 
-@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "1"])
-def test_other_modes(mode):
-    assert figure([[(Image.new(mode, (20, 20)), "")]], cell_width=60).mode == "RGB"
+@pytest.mark.parametrize(
+    ("caption", "lines"),
+    [
+        ("tabby cat", [("tabby cat", INK)]),
+        ("tabby\n87% · pool2", [("tabby", INK), ("87% · pool2", GREY)]),
+        ("gâteau — Őszi\nköln", [("gateau - Oszi", INK), ("koln", GREY)]),  # accents that the font lacks
+        ("a wire-haired fox terrier in the grass", [("a wire-haired fox", INK), ("terrier in the grass", INK)]),
+        ("word " * 100 + "\n87%", [("word word word word", INK), ("word word word wor…", INK), ("87%", GREY)]),
+    ],
+)
+def test_captions(caption, lines):
+    """The second paragraph is told apart, and a long first one leaves room for it."""
+    assert [(line.text, line.looks[0][0]) for line in _caption(caption, FONT, 165)] == lines
 
 
-FONT = ImageFont.load_default(size=16)
+@settings(deadline=None, max_examples=60)
+@given(st.text(max_size=80), st.integers(30, 300), st.integers(1, 4))
+def test_every_text_fits_and_none_of_it_is_lost(text, width, most):
+    lines = lines_of(text, FONT, width, most=most)
+    assert len(lines) <= most
+    assert all(len(line.text) == len(line.looks) for line in lines)
+    assert all(len(line.text) == 1 or FONT.getlength(line.text) <= width for line in lines)
+    drawn = " ".join("".join(" " if letter.isspace() else drawable(letter) for letter in text).split())
+    shown = "".join(line.text for line in lines)
+    if shown.endswith("…") and not drawn.endswith("…"):
+        assert drawn.replace(" ", "").startswith(shown[:-1].replace(" ", ""))
+    else:
+        assert shown.replace(" ", "") == drawn.replace(" ", "")
 
 
-def test_a_short_caption_is_one_line():
-    assert _caption_lines("tabby cat", FONT, 320) == [("tabby cat", True)]
+def test_an_endless_word_is_cut():
+    first, second = (line.text for line in lines_of("x" * 5000, FONT, 200, most=2))
+    assert (set(first), set(second)) == ({"x"}, {"x", "…"})
+    assert FONT.getlength(first) <= 200 < FONT.getlength(first + "x")
 
 
-def test_the_second_paragraph_is_told_apart():
-    assert _caption_lines("tabby\n87% · pool2", FONT, 320) == [("tabby", True), ("87% · pool2", False)]
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [("cafe\N{COMBINING ACUTE ACCENT}", "cafe"), ("straße", "strasse"), ("犬", "犬"), ("\udc80\x1b", "\\udc80\\x1b")],
+)
+def test_letters_that_the_font_lacks(text, drawn):
+    assert "".join(map(drawable, text)) == drawn
+    assert figure([[(Image.new("RGB", (20, 20)), text)]], cell_width=60).width == 72
 
 
-def test_a_long_caption_is_wrapped_between_words():
-    caption = "a wire-haired fox terrier in the grass of a garden"
-    (first, _), (second, _) = _caption_lines(caption, FONT, 200)
-    assert f"{first} {second}" == caption
-    assert FONT.getlength(first) <= 200 < FONT.getlength(f"{first} {second.split()[0]}")  # not one word more fits
-
-
-def test_a_very_long_first_paragraph_leaves_room_for_the_second():
-    lines = _caption_lines("word " * 100 + "\n87%", FONT, 200)
-    assert len(lines) == CAPTION_LINES
-    assert [first for _, first in lines] == [True, True, False]
-    assert lines[0][0].endswith("word")
-    assert lines[1][0].endswith("…")
-    assert lines[2][0] == "87%"
-
-
-def test_an_endless_word_is_shortened():
-    ((text, _),) = _caption_lines("x" * 500, FONT, 200)
-    assert text.endswith("x…")
-    assert FONT.getlength(text) <= 200 < FONT.getlength("x" + text)
-
-
-@settings(deadline=None)
-@given(st.text(max_size=80), st.integers(30, 300))
-def test_every_caption_fits(caption, width):
-    lines = _caption_lines(caption, FONT, width)
-    assert len(lines) <= CAPTION_LINES
-    for text, _ in lines:
-        assert text == "…" or FONT.getlength(text) <= width
-
-
-def test_a_caption_no_font_can_draw():
-    assert figure([[(Image.new("RGB", (20, 20)), "odd \udcff 猫 \x00\t")]], cell_width=60).width == 72
+def test_caption_lines_are_few():
+    assert len(_caption("\n".join("abcdef"), FONT, 200)) == CAPTION_LINES
 
 
 @pytest.mark.parametrize("cells", [[], [[]], [[None]]])
@@ -140,8 +119,3 @@ def test_no_pictures(cells):
 def test_cells_too_small():
     with pytest.raises(ExciteError, match="39 pixels wide cannot hold a caption"):
         figure([[(Image.new("RGB", (20, 20)), "")]], cell_width=39)
-
-
-def test_accents_that_the_font_lacks_are_left_out():
-    font = ImageFont.load_default(size=12)
-    assert _caption_lines("gâteau — Őszi\nköln", font, 500) == [("gateau - Oszi", True), ("koln", False)]

@@ -6,25 +6,22 @@ import torch
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.readouts.figure import GREY, INK, PAPER, Headed, draw_row, drawable, fitted
+from excite.readouts.figure import GREY, INK, PAPER, Headed, draw_row
 from excite.readouts.grounded_figure import (
     BEST,
-    MOST_BOXES,
-    MOST_LINES,
     MOST_MAPS,
     OTHERS,
     PALE,
     WORD_COLOURS,
-    Mark,
     Told,
     WordMap,
+    _sentence,
     draw_boxes,
-    draw_sentence,
     grounded_figure,
 )
 from excite.readouts.overlay import DARK, LIGHT
 
-GREEN = (90, 120, 60)
+GREEN, BLUE = (90, 120, 60), (0, 0, 255)
 MAP = torch.eye(5)
 
 
@@ -57,54 +54,18 @@ def _long_runs(row):
     return int((edges[1::2] - edges[::2] > 60).sum())
 
 
-class TestSentence:
-    def test_only_what_is_marked_has_its_colour(self):
-        page = draw_sentence("red hat", [Mark(4, 7, (0, 0, 255))], 300, 30)
-        blue, ink = around(page, (0, 0, 255)), around(page, INK)
-        assert ink[2] <= blue[0]
-        assert (page.width, page.height) == (300, 45)
-
-    def test_a_line_below_and_not_through_the_letters(self):
-        plain, lined = (draw_sentence("oxo cat", [Mark(0, 3, underlined=on)], 300, 30) for on in (False, True))
-        changed = np.nonzero((np.asarray(plain) != np.asarray(lined)).any(axis=2))
-        assert changed[0].min() > around(plain, INK)[3]
-        assert changed[1].max() < 80
-
-    def test_marks_that_meet_do_what_each_says(self):
-        both = draw_sentence("red", [Mark(0, 3, (0, 0, 255)), Mark(0, 3, underlined=True)], 100, 30)
-        coloured = draw_sentence("red", [Mark(0, 3, (0, 0, 255))], 100, 30)
-        assert having(both, (0, 0, 255)).sum() > having(coloured, (0, 0, 255)).sum()
-        assert not having(both, INK).any()
-
-    def test_many_words_are_many_lines(self):
-        one, many = (draw_sentence("word " * count, [], 200, 20) for count in (1, 20))
-        assert one.height < many.height <= MOST_LINES * 30
-        assert draw_sentence("word " * 2000, [], 200, 20).height == MOST_LINES * 30
-
-    def test_a_long_word_is_cut_and_none_of_it_lost(self):
-        page = draw_sentence("x" * 60, [Mark(0, 60, (0, 0, 255))], 200, 20)
-        letters = draw_sentence("x" * 10, [Mark(0, 10, (0, 0, 255))], 200, 20)
-        assert having(page, (0, 0, 255)).sum() == pytest.approx(6 * having(letters, (0, 0, 255)).sum(), rel=0.05)
-
-    @pytest.mark.parametrize("text", ["", "   ", "\n", "\udc80", "犬", "a\x00b"])
-    def test_odd_texts(self, text):
-        assert draw_sentence(text, [Mark(0, 99, (0, 0, 255)), Mark(-5, 1)], 100, 20).width == 100
+def test_underlines_are_below_the_letters_and_in_their_colour():
+    text = "oxo cat"
+    plain, lined = (_sentence(text, [(BLUE, on)] * 3 + [(INK, False)] * 4, 300, 30) for on in (False, True))
+    changed = np.nonzero((np.asarray(plain) != np.asarray(lined)).any(axis=2))
+    assert changed[0].min() > around(plain, BLUE)[3]
+    assert changed[1].max() < around(plain, INK)[0]
+    assert having(lined, BLUE).sum() > having(plain, BLUE).sum()
 
 
-class TestLetters:
-    @pytest.mark.parametrize(
-        ("text", "drawn"),
-        [
-            ("plain", "plain"),
-            ("jalapeño", "jalapeno"),
-            ("cafe\N{COMBINING ACUTE ACCENT}", "cafe"),
-            ("straße", "strasse"),
-            ("犬", "犬"),
-            ("\udc80\x1b", "\\udc80\\x1b"),
-        ],
-    )
-    def test_accents_are_left_out_and_nothing_else(self, text, drawn):
-        assert drawable(text) == drawn
+@pytest.mark.parametrize("text", ["", "   ", "\n", "\udc80", "犬", "a\x00b"])
+def test_odd_texts(text):
+    assert _sentence(text, [(INK, False)] * len(text), 100, 20).size == (100, 30)
 
 
 class TestBoxes:
@@ -114,9 +75,6 @@ class TestBoxes:
         assert around(drawn, OTHERS) == (201, 61, 299, 219)
         row = np.asarray(drawn)[130]
         assert (row == BEST).all(axis=1).sum() == 2 * (row == OTHERS).all(axis=1).sum()
-
-    def test_scaled(self):
-        assert around(draw_boxes(photograph(), [(10, 20, 50, 70)], scale=2), BEST) == (21, 41, 99, 139)
 
     def test_the_right_one_is_dashed(self):
         drawn = draw_boxes(photograph(), [], true_boxes=[(20, 30, 150, 200)])
@@ -130,10 +88,6 @@ class TestBoxes:
         one, three = (draw_boxes(photograph(), [(20, 30, 150, 200)] * count) for count in (1, 3))
         assert having(three, OTHERS).sum() > 100  # the edges are below the best's: only numbers are seen
         assert having(three, BEST)[30:60, 20:40].sum() == having(one, BEST)[30:60, 20:40].sum()
-
-    def test_more_than_can_be_told_apart_are_left_out(self):
-        boxes = [(20, 30, 150 + k, 200 + k) for k in range(MOST_BOXES)]
-        assert draw_boxes(photograph(), boxes) == draw_boxes(photograph(), [*boxes, (0, 0, 320, 240)])
 
     @pytest.mark.parametrize("box", [(-50, -50, 900, 900), (5, 5, 5, 5), (400, 300, 500, 400), (319.6, 0, 320, 0.2)])
     def test_boxes_beyond_the_picture(self, box):
@@ -152,11 +106,6 @@ class TestHeaded:
         assert (long.width, having(long, GREY).sum()) == (80, having(short, GREY).sum())
         assert having(long, (0, 0, 255)).sum() > having(short, (0, 0, 255)).sum() > 0
 
-    def test_towers_are_narrower(self):
-        width, height = fitted((100, 1000), 200)
-        assert height <= 1.2 * 200
-        assert width == 24
-
 
 class TestFigure:
     def test_frames_and_words_share_their_colours(self):
@@ -169,10 +118,6 @@ class TestFigure:
             assert having(marked, colour)[-40:].any()
         assert not having(marked, WORD_COLOURS[2]).any()
 
-    def test_what_is_skipped_is_pale(self):
-        assert not having(page(Told("a word")), PALE).any()
-        assert having(page(Told("a word", skipped=((2, 6),))), PALE).any()
-
     def test_hints_are_underlined_in_their_own_colour(self):
         pages = [page(Told("w0 w1", hints=hints), words(2)) for hints in ((), ((0, 2),))]
         plain, lined = ([having(each, colour).sum() for colour in WORD_COLOURS[:2]] for each in pages)
@@ -180,7 +125,9 @@ class TestFigure:
         assert lined[1] == plain[1]
 
     def test_boxes_are_on_the_left_and_the_map_on_the_right(self):
-        drawn = page(Told("a"), boxes=[(0, 0, 160, 120)])
+        drawn = page(Told("a word", skipped=((2, 6),)), boxes=[(0, 0, 160, 120)])
+        assert having(drawn, PALE).any()
+        assert not having(page(Told("a word")), PALE).any()
         left, top, right, bottom = around(drawn, BEST)
         assert (left, right) == (13, 13 + 282 // 2 - 2)  # half of the image, within a dark line
         assert bottom - top == 212 // 2 - 2
@@ -199,7 +146,7 @@ class TestFigure:
         fewer, more = (page(Told("a"), words(count)) for count in (MOST_MAPS, MOST_MAPS + 7))
         assert fewer.height < more.height < fewer.height + 50
 
-    @pytest.mark.parametrize("size", [(1, 1), (1, 900), (900, 1), (30, 20), (1600, 1200)])
+    @pytest.mark.parametrize("size", [(1, 1), (1, 900), (900, 1), (30, 20)])
     def test_any_size_of_picture_is_a_page_of_one_width(self, size):
         whole = [(0, 0, *size)]
         drawn = grounded_figure(photograph(*size), Told("dog " * 50), MAP, words(3), whole, true_boxes=whole)
@@ -215,10 +162,6 @@ class TestFigure:
         shown, empty = (page(Told("dog"), plane=plane) for plane in (MAP, torch.zeros(3, 3)))
         assert having(shown, LIGHT)[40:230, 306:588].any()
         assert not having(empty, LIGHT)[40:230, 306:588].any()
-
-    def test_is_the_same_every_time(self):
-        pages = [page(Told("w0"), words(1), [(0, 0, 9, 9)]).tobytes() for _ in range(2)]
-        assert pages[0] == pages[1]
 
     def test_too_narrow(self):
         with pytest.raises(ExciteError, match="at least 400"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from excite.errors import ExciteError
-from excite.readouts.overlay import evidence_colours, lightness, overlay, signed_colours
+from excite.readouts.overlay import TABLES, lightness, overlay, signed_colours
 
 
 def plain(colour=(120, 120, 120), size=(90, 60)):
@@ -28,13 +28,8 @@ def array(image):
 def test_the_strongest_evidence_is_a_mix_of_yellow_and_the_dimmed_picture():
     """Grey 120 dimmed by 0.8 is 96; covered by 0.6 of the last colour."""
     drawn = overlay(plain(), spot(), mode="nearest")
-    expected = 0.6 * evidence_colours()[255] + 0.4 * 96
+    expected = 0.6 * TABLES["evidence"]()[255] + 0.4 * 96
     assert np.abs(array(drawn)[30, 45] - expected).max() <= 1
-
-
-def test_without_evidence_the_dimmed_picture_shows():
-    drawn = array(overlay(plain(), spot(), mode="nearest"))
-    assert drawn[5, 5].tolist() == [96, 96, 96]
 
 
 def test_an_empty_map_dims_the_picture_and_keeps_its_detail():
@@ -50,25 +45,11 @@ def test_is_normalised_by_its_maximum():
     assert np.array_equal(array(small), array(large))
 
 
-def test_tiny_double_precision_is_not_lost():
-    double = overlay(plain(), spot().double() * 1e-200)
-    assert np.abs(array(double) - array(overlay(plain(), spot()))).max() <= 1
-
-
-def test_more_evidence_covers_more():
-    values = torch.linspace(0, 1, 32)[None].repeat(4, 1)
-    row = array(overlay(plain((128, 128, 128), (320, 4)), values, mode="bilinear"))[2]
-    table = evidence_colours().astype(int)
-    covered = [np.abs(row[x] - 102).sum() for x in (40, 160, 310)]
-    assert covered == sorted(covered)
-    assert np.abs(row[310] - (0.6 * table[255] + 0.4 * 102)).max() < 12
-
-
 def test_opacity():
     values = spot()
     nothing, everything = (array(overlay(plain(), values, opacity=o, mode="nearest")) for o in (0, 1))
     assert (nothing == 96).all()
-    assert everything[30, 45].tolist() == evidence_colours()[255].tolist()
+    assert everything[30, 45].tolist() == TABLES["evidence"]()[255].tolist()
     assert everything[5, 5].tolist() == [96] * 3
 
 
@@ -95,7 +76,7 @@ def test_the_swing_of_the_cubic_below_zero_stays_invisible():
     assert drawn[25, 36].tolist() == [96] * 3  # where the curve is below zero
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(st.integers(0, 255), st.integers(20, 400), st.integers(20, 400))
 def test_marks_show_on_any_background(grey, width, height):
     picture, nothing = plain((grey,) * 3, (width, height)), torch.zeros(3, 3)
@@ -130,14 +111,6 @@ def test_the_box_is_drawn_on_its_outermost_pixels():
     assert (marked[101:] == 96).all()
 
 
-def test_marks_grow_with_the_picture():
-    small, large = (
-        (array(overlay(plain(size=size), torch.zeros(3, 3), point=(size[0] // 2, size[1] // 2))) != 96).sum()
-        for size in ((250, 250), (1000, 1000))
-    )
-    assert 10 < large / small < 20  # 4 times as wide, about 16 times the area
-
-
 @pytest.mark.parametrize("point", [(0, 0), (89, 0), (89, 59)])
 def test_marks_at_the_border(point):
     drawn = overlay(plain(), torch.zeros(3, 3), point=point, box=(0, 0, 90, 60))
@@ -156,26 +129,15 @@ def test_the_picture_is_not_changed():
     assert picture.getcolors() == [(5400, (120, 120, 120))]
 
 
-def test_a_map_that_needs_gradients():
-    assert overlay(plain(), spot().requires_grad_()).size == (90, 60)
-
-
-@pytest.mark.parametrize("opacity", [-0.1, 1.1, float("nan")])
-def test_opacity_that_makes_no_sense(opacity):
-    with pytest.raises(ExciteError, match="opacity must be within 0..1".replace(".", r"\.")):
-        overlay(plain(), spot(), opacity=opacity)
-
-
-def test_point_outside():
-    with pytest.raises(ExciteError, match=r"point \(90, 0\) is outside the image of 90 x 60"):
-        overlay(plain(), spot(), point=(90, 0))
-
-
-def test_box_without_a_pixel():
-    with pytest.raises(ExciteError, match=r"holds no pixel"):
-        overlay(plain(), spot(), box=(5, 5, 5, 9))
-
-
-def test_map_without_numbers():
-    with pytest.raises(ExciteError, match="NaN"):
-        overlay(plain(), torch.full((2, 2), torch.nan))
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"opacity": -0.1}, "opacity must be within"),
+        ({"opacity": float("nan")}, "opacity must be within"),
+        ({"point": (90, 0)}, r"point \(90, 0\) is outside the image of 90 x 60"),
+        ({"box": (5, 5, 5, 9)}, "holds no pixel"),
+    ],
+)
+def test_options_that_make_no_sense(options, said):
+    with pytest.raises(ExciteError, match=said):
+        overlay(plain(), spot().requires_grad_(), **options)

@@ -39,16 +39,8 @@ def test_cubic_equals_the_slow_twin():
     np.testing.assert_allclose(upsample(values, (30, 23)).numpy(), slow, atol=1e-12)
 
 
-def test_linear_by_hand():
-    assert upsample(torch.tensor([[0.0, 1.0]]), (4, 1), "bilinear").tolist() == [[0, 0.25, 0.75, 1]]
-
-
 def test_nearest_by_hand():
     assert upsample(torch.tensor([[1.0, 2.0, 3.0]]), (5, 1), "nearest").tolist() == [[1, 1, 2, 3, 3]]
-
-
-def test_width_comes_first():
-    assert upsample(torch.ones(2, 3), (8, 5)).shape == (5, 8)
 
 
 def test_the_same_size_changes_nothing():
@@ -80,11 +72,6 @@ def test_shrinking_averages(mode):
     assert upsample(values, (2, 1), mode).tolist() == [[6.5, 8.5]]
 
 
-def test_shrinking_one_side_stretches_the_other():
-    values = torch.tensor([[0.0, 2.0], [2.0, 4.0]])
-    assert upsample(values, (1, 4), "bilinear").tolist() == [[1.0], [1.5], [2.5], [3.0]]
-
-
 @pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
 def test_shrinking_loses_no_evidence(mode):
     for y in range(7):
@@ -99,16 +86,6 @@ def test_is_computed_in_float32(kind):
     assert upsample(torch.ones(2, 2).to(kind), (4, 4)).dtype == torch.float32
 
 
-def test_float64_stays():
-    assert upsample(torch.ones(2, 2, dtype=torch.float64), (4, 4)).dtype == torch.float64
-
-
-def test_gradients_pass():
-    values = torch.ones(2, 2, requires_grad=True)
-    upsample(values, (4, 4)).sum().backward()
-    assert values.grad.sum().item() == pytest.approx(16)
-
-
 @pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
 def test_no_numbers(wrong):
     with pytest.raises(ExciteError, match="NaN or infinity"):
@@ -121,16 +98,6 @@ def test_no_plane(shape):
         upsample(torch.zeros(shape), (4, 4))
 
 
-def test_no_tensor():
-    with pytest.raises(ExciteError, match="not ndarray: use"):
-        upsample(np.zeros((2, 2)), (4, 4))
-
-
-def test_complex():
-    with pytest.raises(ExciteError, match="real numbers"):
-        upsample(torch.zeros(2, 2, dtype=torch.complex64), (4, 4))
-
-
 @pytest.mark.parametrize("size", [(0, 4), (4, -1), (4,), (4, 4, 3), (4.5, 4), None, "ab", (float("inf"), 4)])
 def test_no_size(size):
     with pytest.raises(ExciteError, match="size must be"):
@@ -140,3 +107,12 @@ def test_no_size(size):
 def test_unknown_interpolation():
     with pytest.raises(ExciteError, match="no interpolation 'area': use one of bicubic, bilinear, nearest"):
         upsample(torch.zeros(2, 2), (4, 4), "area")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [(np.zeros((2, 2)), "not ndarray: use"), (torch.zeros(2, 2, dtype=torch.complex64), "real numbers")],
+)
+def test_no_map(values, said):
+    with pytest.raises(ExciteError, match=said):
+        upsample(values, (4, 4))

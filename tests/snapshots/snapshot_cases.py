@@ -119,12 +119,6 @@ CASES = {
         f"{GROUNDING} --gamma 0.5 --truth any --trust 0.5 --no-hints --no-page --out two --json",
         masks=(("", r"proposals [\d.]+ %, looking [\d.]+ %, scoring [\d.]+ %"), CODE_KEY),
     ),
-    "bench conservation": case(
-        "bench conservation --family test_efficientnet --out out --markdown out/page.md --json",
-        "bench conservation --family squeezenet --source torchvision --out out",
-        "bench conservation --family resnet --source torchvision --list --json",
-        masks=(("", r"(?<= 0 )[0-9a-f]{12}$"),),
-    ),
     "bench speed": case(
         "bench speed --model tiny --quick --batches 1,2 --seconds 0 --no-memory --out out --json",
         masks=(("", r'(?<="basis": ")\w+'),),

@@ -15,7 +15,7 @@ from excite.models.head import Recording, Window, step_of
 from excite.models.receptive_field import Receptive, view_of
 from excite.propagation import ExcitationPass, prior
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import as_found, plain_network
+from excite.propagation.taps import as_found, main_output, plain_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -121,6 +121,26 @@ def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
         ('1',)
     """
     return tuple(dict.fromkeys([top_layer(module, inputs), default_layer(module, inputs)]))
+
+
+def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
+    """Whether the output depends on the inputs through that layer only.
+
+    Example:
+        >>> network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())
+        >>> passes_everything(network, torch.rand(1, 1, 4, 4), "0")
+        True
+    """
+    asked = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    hook = network.get_submodule(layer).register_forward_hook(lambda _module, _arguments, answer: answer.detach())
+    try:
+        network.requires_grad_(False)
+        with torch.enable_grad():
+            return not main_output(network(inputs.clone().requires_grad_())).requires_grad
+    finally:
+        hook.remove()
+        for parameter in asked:
+            parameter.requires_grad_()
 
 
 def _preferred_stride(layers: list[SpatialLayer], side: int) -> float:

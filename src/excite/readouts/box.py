@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 
-DEFAULT_ALPHA = 1.0
-"""Evidence is strong above this many times the map's mean (the paper's alpha, there chosen per method)."""
+DEFAULT_ALPHA = 1.0  # times the map's mean: evidence is strong above (the paper's alpha, there chosen per method)
+TOUCHING = np.ones((3, 3), dtype=bool)  # 8-connectivity
 
 
 def threshold_box(
@@ -74,16 +74,8 @@ def checked_alpha(alpha: float) -> float:
     return alpha
 
 
-# The boxes of the connected regions of a map, one for each.
-
-TOUCHING = np.ones((3, 3), dtype=bool)
-"""8-connectivity."""
-
-
 def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """The tightest box around each connected region, largest region first; of equals, the upper and then the left one.
-
-    Vectorised: there may be thousands of regions.
 
     Args:
         strong: ``[height, width]``, the pixels above the threshold; neighbours at a corner are connected too.
@@ -96,32 +88,11 @@ def component_boxes(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
         >>> boxes.tolist(), sizes.tolist()
         ([[2, 1, 4, 3], [0, 0, 1, 1]], [2, 1])
     """
-    from scipy import ndimage
+    from scipy import ndimage  # not needed to draw a map
 
-    rows, columns = np.flatnonzero(strong.any(axis=1)), np.flatnonzero(strong.any(axis=0))
-    if len(rows) == 0:
-        return np.empty((0, 4), np.int64), np.empty(0, np.int64)
-    top, left = rows[0], columns[0]
-    inside = strong[top : rows[-1] + 1, left : columns[-1] + 1]  # little, at high thresholds
-    labels, count = ndimage.label(inside, structure=TOUCHING)
-    row, start, end = _runs(inside)
-    region = labels[row, start] - 1
-    boxes = np.zeros((count, 4), np.int64)
-    boxes[:, :2] = max(strong.shape)
-    np.minimum.at(boxes[:, 0], region, start)
-    np.minimum.at(boxes[:, 1], region, row)
-    np.maximum.at(boxes[:, 2], region, end)
-    np.maximum.at(boxes[:, 3], region, row + 1)
-    sizes = np.bincount(region, weights=end - start).astype(np.int64)
+    labels, _ = ndimage.label(strong, structure=TOUCHING)
+    found = [(x.start, y.start, x.stop, y.stop) for y, x in ndimage.find_objects(labels)]
+    boxes = np.array(found, np.int64).reshape(-1, 4)
+    sizes = np.bincount(labels.ravel())[1:]
     order = np.lexsort((boxes[:, 0], boxes[:, 1], -sizes))
-    return boxes[order] + np.array([left, top, left, top]), sizes[order]
-
-
-def _runs(strong: NDArray[np.bool_]) -> tuple[Numbers, Numbers, Numbers]:
-    """The row, the first pixel and one past the last pixel of each unbroken run: far fewer than there are pixels."""
-    height, width = strong.shape
-    framed = np.zeros(height * (width + 1) + 1, dtype=bool)  # with a gap before each row and at the end, to break runs
-    framed[:-1].reshape(height, width + 1)[:, 1:] = strong
-    edges = np.flatnonzero(framed[1:] != framed[:-1])
-    row, start = np.divmod(edges[::2], width + 1)
-    return row, start, edges[1::2] - row * (width + 1)
+    return boxes[order], sizes[order]

@@ -1,13 +1,19 @@
-"""Figures: images with captions in a grid, or with a heading in a row, in Pillow's own font."""
+"""Figures: text in Pillow's own font, and images with captions in a grid or with headings in a row.
+
+They need no extra: comparisons and grounded phrases are drawn where matplotlib is not installed.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 from unicodedata import combining, normalize
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from excite.errors import ExciteError, visible
 
@@ -15,38 +21,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     Colour = tuple[int, int, int]
+    Look = tuple[Colour, bool]  # of a letter: its colour, and whether it is underlined
 
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+Cell = tuple[Image.Image, str]
+"""An image and its caption, whose first line is darker than the others."""
 
-NO_LETTER = "\uffff"
-"""A letter that no font has."""
-
-INSTEAD = {
-    "\N{EN DASH}": "-",
-    "\N{EM DASH}": "-",
-    "ß": "ss",
-    "æ": "ae",
-    "Æ": "AE",
-    "œ": "oe",
-    "Œ": "OE",
-    "ø": "o",
-    "Ø": "O",
-}
-"""Replacements of letters that are no plain letter with an accent."""
-
-
-def drawable(text: str) -> str:
-    """The text without accents that the font lacks; letters of other scripts stay, and are drawn as empty boxes.
-
-    Example:
-        >>> drawable("two jalapeños — 5 °C, a straße")
-        'two jalapenos - 5 °C, a strasse'
-    """
-    return "".join(map(_drawable, text))
+PAPER, INK, GREY = (255, 255, 255), (24, 24, 28), (104, 104, 112)
+ELLIPSIS = "…"
+NO_LETTER = "\uffff"  # which no font has
+INSTEAD = dict(zip("–—ßæÆœŒøØ", ("-", "-", "ss", "ae", "AE", "oe", "OE", "o", "O"), strict=True))  # noqa: RUF001
+TALLEST = 1.5  # the largest ratio of a cell's height to its width
+HEADED_TALLEST = 1.2  # the same in a row of headed images
+CAPTION_LINES = 3  # longer captions end in an ellipsis
 
 
 @cache
-def _drawable(letter: str) -> str:
-    """The letter, or its plain form."""
+def drawable(letter: str) -> str:
+    """A letter without an accent that the font lacks; one of another script stays, and is drawn as an empty box.
+
+    Example:
+        >>> "".join(map(drawable, "two jalapeños — 5 °C, a straße"))
+        'two jalapenos - 5 °C, a strasse'
+    """
     if not (letter.isprintable() or letter.isspace()):
         return visible(letter)
     if letter.isascii() or not _is_missing(letter):
@@ -61,18 +58,89 @@ def _is_missing(letter: str) -> bool:
     return bytes(font.getmask(letter)) == bytes(font.getmask(NO_LETTER))
 
 
-Cell = tuple[Image.Image, str]
-"""An image and its caption, whose first line is darker than the others."""
+@dataclass(frozen=True)
+class Line:
+    """The letters of one line, and the look of each."""
 
-Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+    text: str
+    looks: tuple[Look, ...]
 
-PAPER, INK, GREY = (255, 255, 255), (24, 24, 28), (104, 104, 112)
 
-TALLEST = 1.5
-"""The largest ratio of a cell's height to its width."""
+def lines_of(text: str, font: Font, width: int, *, most: int = 1, looks: Sequence[Look] | None = None) -> list[Line]:
+    """A text in at most ``most`` lines no wider than ``width`` pixels; each run of blanks is drawn as one.
 
-CAPTION_LINES = 3
-"""Longer captions end in an ellipsis."""
+    A line ends at a blank, or within a word that is wider than a line. The last one ends in an ellipsis if text is
+    left.
+
+    Args:
+        text: of any letters.
+        font: in which it will be drawn.
+        width: of a line.
+        most: number of lines.
+        looks: of each letter of the text; dark ink without them.
+
+    Example:
+        >>> [line.text for line in lines_of("a red hat of straw", ImageFont.load_default(size=20), 70, most=2)]
+        ['a red', 'hat of…']
+    """
+    letters, styles = _single_blanks(text, looks or [(INK, False)] * len(text))
+    lines: list[Line] = []
+    start = 0
+    while start < len(letters) and len(lines) < most:
+        end, rest = max(_fitting(letters, start, font, width), start + 1), ""
+        if end < len(letters):
+            if len(lines) == most - 1:
+                end, rest = _fitting(letters, start, font, width, ELLIPSIS), ELLIPSIS
+            else:
+                blank = letters.rfind(" ", start, end + 1)
+                end = blank if blank > start else end
+        shown = letters[start:end].rstrip() + rest
+        lines.append(Line(shown, (*styles[start:end], (INK, False))[: len(shown)]))
+        start = end + (letters[end : end + 1] == " ")
+    return lines
+
+
+def _single_blanks(text: str, looks: Sequence[Look]) -> tuple[str, list[Look]]:
+    """The drawable letters and their looks, without blanks at the ends and with single ones between words."""
+    letters, styles = "", []
+    for letter, look in zip(text, looks, strict=True):
+        drawn = " " if letter.isspace() else drawable(letter)
+        if drawn != " " or letters[-1:] not in {"", " "}:
+            letters += drawn
+            styles += [look] * len(drawn)
+    return letters.rstrip(), styles
+
+
+def _fitting(letters: str, start: int, font: Font, width: int, after: str = "") -> int:
+    """The last end of a line that begins at ``start`` and fits with the text ``after`` it."""
+    ends = range(start, min(len(letters), start + max(width, 0)) + 1)  # no letter is narrower than a pixel
+    fit = bisect_right(ends, width, key=lambda end: font.getlength(letters[start:end] + after))
+    return start + max(0, fit - 1)
+
+
+def write(page: Image.Image, lines: Sequence[Line], corner: tuple[float, float], font: Font, step: int) -> None:
+    """Draw lines below each other, ``step`` pixels apart, underlines clear of the letters."""
+    draw, low = ImageDraw.Draw(page), font.getbbox("x")[3] + 3
+    for number, line in enumerate(lines):
+        x, y = corner[0], corner[1] + number * step
+        for (colour, underlined), letters in groupby(zip(line.looks, line.text, strict=True), key=itemgetter(0)):
+            text = "".join(letter for _, letter in letters)
+            draw.text((x, y), text, fill=colour, font=font)
+            wide = font.getlength(text)
+            if underlined:
+                draw.rectangle((x, y + low, x + wide, y + low + 1), fill=colour)
+            x += wide
+
+
+def stacked(strips: Sequence[Image.Image], gap: int = 0) -> Image.Image:
+    """Images below each other on white."""
+    height = sum(strip.height + gap for strip in strips) - gap
+    page = Image.new("RGB", (max(strip.width for strip in strips), height), PAPER)
+    top = 0
+    for strip in strips:
+        page.paste(strip, (0, top))
+        top += strip.height + gap
+    return page
 
 
 def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> Image.Image:
@@ -92,82 +160,51 @@ def figure(cells: Sequence[Sequence[Cell | None]], *, cell_width: int = 320) -> 
         >>> figure([[(cat, "photograph"), (cat, "tabby cat\n87 %")]], cell_width=100).width
         224
     """
-    pictures = [cell[0] for row in cells for cell in row if cell is not None]
-    if not pictures:
+    rows = [row for row in cells if any(cell is not None for cell in row)]
+    if not rows:
         raise ExciteError("a figure needs at least one image: pass rows of (image, caption).")
     if cell_width < 40:
         raise ExciteError(f"a cell {cell_width} pixels wide cannot hold a caption: use at least 40.")
     font = ImageFont.load_default(size=max(9, round(cell_width / 20)))
     gap = max(6, cell_width // 12)
-    strips = [_strip(row, cell_width, gap, font) for row in cells if any(cell is not None for cell in row)]
-    width, height = max(strip.width for strip in strips), gap + sum(strip.height for strip in strips)
-    page = Image.new("RGB", (width, height), PAPER)
-    top = gap
-    for strip in strips:
-        page.paste(strip, (0, top))
-        top += strip.height
-    return page
+    return ImageOps.expand(stacked([_strip(row, cell_width, gap, font) for row in rows]), (0, gap, 0, 0), PAPER)
 
 
 def _strip(row: Sequence[Cell | None], width: int, gap: int, font: Font) -> Image.Image:
     """One row of the figure with the gaps between, beside and below its cells."""
-    pictures = [cell[0] for cell in row if cell is not None]
-    tallest = max(round(picture.height * width / picture.width) for picture in pictures)
+    tallest = max(round(cell[0].height * width / cell[0].width) for cell in row if cell is not None)
     height = min(round(TALLEST * width), max(1, tallest))
-    captions = [_caption_lines(cell[1], font, width) if cell else [] for cell in row]
-    line, below = _line_height(font), height + gap // 2
-    strip_height = below + line * max(len(lines) for lines in captions) + gap
+    captions = [_caption(cell[1], font, width) if cell else [] for cell in row]
+    _, top, _, bottom = font.getbbox("Åg")
+    step, below = round(1.35 * (bottom - top)), height + gap // 2
+    strip_height = below + step * max(map(len, captions)) + gap
     strip = Image.new("RGB", (gap + len(row) * (width + gap), strip_height), PAPER)
-    for column, (cell, lines) in enumerate(zip(row, captions, strict=True)):
+    for column, (cell, caption) in enumerate(zip(row, captions, strict=True)):
         left = gap + column * (width + gap)
         if cell is not None:
-            _place(strip, cell[0], (left, 0, left + width, height))
-            _write(strip, lines, (left, below), font)
+            scale = min(width / cell[0].width, height / cell[0].height)
+            picture = at_size(cell[0], (round(cell[0].width * scale), round(cell[0].height * scale)))
+            strip.paste(picture, (left + (width - picture.width) // 2, (height - picture.height) // 2))
+            write(strip, caption, (left, below), font, step)
     return strip
 
 
-def _place(page: Image.Image, picture: Image.Image, cell: tuple[int, int, int, int]) -> None:
-    """Paste the image at the largest size that fits, centred in its cell."""
-    x0, y0, x1, y1 = cell
-    scale = min((x1 - x0) / picture.width, (y1 - y0) / picture.height)
-    size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
-    smooth = Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.BICUBIC
-    left, top = x0 + (x1 - x0 - size[0]) // 2, y0 + (y1 - y0 - size[1]) // 2
-    page.paste(picture.convert("RGB").resize(size, smooth), (left, top))
-
-
-def _line_height(font: Font) -> int:
-    _, top, _, bottom = font.getbbox("Åg")
-    return round(1.35 * (bottom - top))
-
-
-def _write(page: Image.Image, lines: list[tuple[str, bool]], corner: tuple[int, int], font: Font) -> None:
-    """Write the lines of a caption; those of its first paragraph in dark ink."""
-    draw, line = ImageDraw.Draw(page), _line_height(font)
-    for number, (text, first) in enumerate(lines):
-        draw.text((corner[0], corner[1] + number * line), text, fill=INK if first else GREY, font=font)
-
-
-def _caption_lines(caption: str, font: Font, width: int) -> list[tuple[str, bool]]:
-    """The lines of a caption, each with whether it is of the first paragraph; every paragraph keeps at least one."""
-    paragraphs = [paragraph for paragraph in drawable(caption).splitlines() if paragraph.strip()][:CAPTION_LINES]
-    lines: list[tuple[str, bool]] = []
+def _caption(text: str, font: Font, width: int) -> list[Line]:
+    """The lines of a caption, its first paragraph in dark ink; every paragraph keeps at least one line."""
+    paragraphs = [paragraph for paragraph in text.splitlines() if paragraph.strip()][:CAPTION_LINES]
+    lines: list[Line] = []
     for number, paragraph in enumerate(paragraphs):
         allowed = CAPTION_LINES - len(lines) - (len(paragraphs) - number - 1)
-        lines += [(text, number == 0) for text in _wrapped(paragraph.split(), font, width, allowed)]
+        looks = [(GREY if number else INK, False)] * len(paragraph)
+        lines += lines_of(paragraph, font, width, most=allowed, looks=looks)
     return lines
 
 
-def _wrapped(words: list[str], font: Font, width: int, allowed: int) -> list[str]:
-    """Words in at most ``allowed`` lines, the last with an ellipsis where they do not fit."""
-    lines: list[str] = []
-    while words and len(lines) < allowed - 1:
-        count = min(len(words), width)
-        while count > 1 and font.getlength(" ".join(words[:count])) > width:
-            count -= 1
-        lines.append(shortened(" ".join(words[:count]), font, width))
-        words = words[count:]
-    return [*lines, shortened(" ".join(words), font, width)] if words else lines
+def at_size(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """The image in RGB at another size of at least one pixel."""
+    smooth = Image.Resampling.LANCZOS if size[0] < picture.width else Image.Resampling.BICUBIC
+    within = max(1, size[0]), max(1, size[1])
+    return picture.convert("RGB").resize(within, smooth, reducing_gap=3.0)  # much faster for a large one
 
 
 def percent(probability: float | None) -> str:
@@ -184,22 +221,6 @@ def percent(probability: float | None) -> str:
     return f"{probability:.0%}" if probability >= 0.1 else f"{probability:.1%}"
 
 
-def shortened(text: str, font: Font, width: int) -> str:
-    """The text, or as much of its beginning as fits before an ellipsis."""
-    if len(text) <= width and font.getlength(text) <= width:  # a letter is a pixel wide, and a label may have thousands
-        return text
-    kept = min(len(text), max(width, 0))
-    while kept > 0 and font.getlength(text[:kept].rstrip() + "…") > width:
-        kept -= 1
-    return text[:kept].rstrip() + "…"
-
-
-# A row of images of one size, each with a heading.
-
-HEADED_TALLEST = 1.2
-"""The largest ratio of an image's height to the width of its column; a taller one is drawn narrower."""
-
-
 @dataclass(frozen=True, eq=False)
 class Headed:
     """An image at its final size, with a heading: the title in a colour, the note in grey."""
@@ -211,7 +232,7 @@ class Headed:
 
 
 def fitted(size: tuple[int, int], width: int) -> tuple[int, int]:
-    """The size of an image in a column of that width.
+    """The size of an image in a column of that width; a tall one is narrower.
 
     Example:
         >>> fitted((640, 480), 320), fitted((100, 1000), 100)
@@ -224,30 +245,23 @@ def fitted(size: tuple[int, int], width: int) -> tuple[int, int]:
 def draw_row(row: Sequence[Headed], width: int, gap: int, size: int) -> Image.Image:
     """The images side by side on white, in columns of ``width`` with a ``gap`` between, letters of ``size`` pixels.
 
+    A long title is shortened before its note.
+
     Example:
         >>> draw_row([Headed(Image.new("RGB", (80, 60)), "cat", "87%")] * 2, 80, 10, 12).width
         170
     """
-    above = round(1.6 * size)
+    font, above = ImageFont.load_default(size=size), round(1.6 * size)
     height = above + max(cell.picture.height for cell in row)
     strip = Image.new("RGB", (len(row) * (width + gap) - gap, height), PAPER)
     for column, cell in enumerate(row):
         left = column * (width + gap)
         strip.paste(cell.picture, (left, above))
-        _write_heading(strip, cell, left, width, size)
+        note = lines_of(cell.note, font, width, looks=[(GREY, False)] * len(cell.note))
+        beside = font.getlength("  " + note[0].text) if note else 0
+        looks = [(cell.colour, False)] * len(cell.title)
+        title = lines_of(cell.title, font, int(width - beside), looks=looks)
+        write(strip, title, (left, 0), font, above)
+        after = font.getlength(title[0].text + "  ") if title else 0
+        write(strip, note, (left + after, 0), font, above)
     return strip
-
-
-def _write_heading(strip: Image.Image, cell: Headed, left: int, width: int, size: int) -> None:
-    """The heading of an image; a long title is shortened before its note."""
-    font = ImageFont.load_default(size=size)
-    note = shortened(_in_a_line(cell.note), font, width)
-    blank = font.getlength("  ") if note else 0
-    title = shortened(_in_a_line(cell.title), font, int(width - font.getlength(note) - blank))
-    draw = ImageDraw.Draw(strip)
-    draw.text((left, 0), title, fill=cell.colour, font=font)
-    draw.text((left + font.getlength(title) + blank, 0), note, fill=GREY, font=font)
-
-
-def _in_a_line(text: str) -> str:
-    return " ".join(drawable(text).split())

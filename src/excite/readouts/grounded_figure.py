@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from excite.errors import ExciteError
-from excite.readouts.figure import GREY, INK, PAPER, Headed, draw_row, drawable, fitted
+from excite.readouts.figure import GREY, INK, PAPER, Headed, at_size, draw_row, fitted, lines_of, stacked, write
 from excite.readouts.overlay import DARK, LIGHT, overlay
 from excite.readouts.point import maximum_point
 
@@ -18,119 +17,13 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.readouts.figure import Font
+    from excite.readouts.figure import Look
 
     Colour = tuple[int, int, int]
     Box = tuple[float, float, float, float]
     Pixels = tuple[int, int, int, int]
     Span = tuple[int, int]
-    Shown = tuple["WordMap", tuple[int, int, int]]
-
-
-# A sentence as an image: words in colours or underlined, wrapped to fit.
-
-MOST_LINES = 12  # a longer text ends in an ellipsis
-ELLIPSIS = "…"
-
-
-@dataclass(frozen=True)
-class Mark:
-    """The style of the letters from ``start`` to ``end`` (exclusive) of a sentence; overlapping marks combine."""
-
-    start: int
-    end: int
-    colour: Colour | None = None
-    underlined: bool = False
-
-
-@dataclass(frozen=True)
-class Run:
-    """Letters of one style."""
-
-    text: str
-    colour: Colour
-    underlined: bool
-
-
-def draw_sentence(text: str, marks: Iterable[Mark], width: int, size: int) -> Image.Image:
-    """The sentence on white, wrapped to ``width``, in letters of ``size`` pixels; each run of blanks is drawn as one.
-
-    Example:
-        >>> draw_sentence("a red hat", [Mark(6, 9, (200, 80, 0))], 200, 20).width
-        200
-    """
-    font = ImageFont.load_default(size=size)
-    lines = _lines(_tokens(text, marks), font, width)
-    step = round(1.5 * size)
-    page = Image.new("RGB", (width, max(1, len(lines)) * step), PAPER)
-    for number, line in enumerate(lines):
-        _write(page, line, number * step, font)
-    return page
-
-
-def _tokens(text: str, marks: Iterable[Mark]) -> Iterator[list[Run]]:
-    """The words between blanks, each as runs of letters of one style."""
-    looks: list[tuple[Colour, bool]] = [(INK, False)] * len(text)
-    for mark in marks:
-        for at in range(max(0, mark.start), min(mark.end, len(text))):
-            colour, underlined = looks[at]
-            looks[at] = mark.colour or colour, underlined or mark.underlined
-    for word in re.finditer(r"\S+", text):
-        begins = [at for at in range(*word.span()) if at == word.start() or looks[at] != looks[at - 1]]
-        ends = [*begins[1:], word.end()]
-        yield [Run(drawable(text[begin:end]), *looks[begin]) for begin, end in zip(begins, ends, strict=True)]
-
-
-def _lines(tokens: Iterable[list[Run]], font: Font, width: int) -> list[list[list[Run]]]:
-    """The words in lines; a word that is wider than a line is cut into pieces."""
-    lines: list[list[list[Run]]] = []
-    blank, filled = font.getlength(" "), 0.0
-    for piece in (piece for token in tokens for piece in _cut(token, font, width)):
-        wide = _length(piece, font)
-        if not lines or filled + blank + wide > width:
-            if len(lines) == MOST_LINES:
-                lines[-1].append([Run(ELLIPSIS, INK, underlined=False)])
-                break
-            lines.append([])
-            filled = -blank
-        lines[-1].append(piece)
-        filled += blank + wide
-    return lines
-
-
-def _cut(token: list[Run], font: Font, width: int) -> Iterator[list[Run]]:
-    """The word itself, or pieces of it that fit into a line."""
-    if _length(token, font) <= width:
-        yield token
-        return
-    line: list[Run] = []
-    filled = 0.0
-    for letter in (replace(run, text=letter) for run in token for letter in run.text):
-        wide = _length([letter], font)
-        if line and filled + wide > width:
-            yield line
-            line, filled = [], 0.0
-        line.append(letter)
-        filled += wide
-    yield line
-
-
-def _length(token: Sequence[Run], font: Font) -> float:
-    return sum(font.getlength(run.text) for run in token)
-
-
-def _write(page: Image.Image, line: Sequence[Sequence[Run]], top: int, font: Font) -> None:
-    """Draw the words of a line, underlines clear of the letters."""
-    draw, x, blank = ImageDraw.Draw(page), 0.0, font.getlength(" ")
-    low = top + font.getbbox("x")[3] + 3
-    for token in line:
-        for run in token:
-            draw.text((x, top), run.text, fill=run.colour, font=font)
-            wide = font.getlength(run.text)
-            if run.underlined:
-                draw.rectangle((x, low, x + wide, low + 1), fill=run.colour)
-            x += wide
-        x += blank
+    Shown = tuple["WordMap", Colour]
 
 
 # Ranked boxes on an image, with their numbers.
@@ -237,6 +130,7 @@ def _meet(one: Pixels, other: Pixels) -> bool:
 WORD_COLOURS = ((0, 104, 178), (204, 82, 0), (0, 132, 96), (170, 52, 128), (150, 108, 0), (84, 76, 190), (120, 66, 46))
 """Blue, vermilion, green, purple, ochre, violet, brown: legible on white, and of different lightness."""
 
+MOST_LINES = 12  # of the phrase; a longer one ends in an ellipsis
 MOST_MAPS, IN_A_ROW, FEWEST_IN_A_ROW = 20, 5, 4
 FRAME = 4  # pixels around the map of a word
 NARROWEST = 400  # pixels
@@ -316,18 +210,7 @@ def grounded_figure(
     strips = [_overview(picture, plane, boxes, true_boxes, inner)]
     strips += _word_rows(picture, shown, inner)
     strips.append(_phrase(told, shown, len(words) - len(shown), inner))
-    return ImageOps.expand(_below(strips, gap), gap, PAPER)
-
-
-def _below(strips: Sequence[Image.Image], gap: int = 0) -> Image.Image:
-    """Strips below each other on white."""
-    height = sum(strip.height + gap for strip in strips) - gap
-    page = Image.new("RGB", (max(strip.width for strip in strips), height), PAPER)
-    top = 0
-    for strip in strips:
-        page.paste(strip, (0, top))
-        top += strip.height + gap
-    return page
+    return ImageOps.expand(stacked(strips, gap), gap, PAPER)
 
 
 def _overview(
@@ -336,7 +219,7 @@ def _overview(
     """The boxes and the map of the phrase side by side."""
     gap = inner // 48
     width = (inner - gap) // 2
-    shown = _at_size(picture, fitted(picture.size, width))
+    shown = at_size(picture, fitted(picture.size, width))
     drawn = draw_boxes(shown, boxes, scale=shown.width / picture.width, true_boxes=true_boxes)
     mapped = overlay(shown, plane, point=maximum_point(plane, shown.size))
     found = "regions, best first" if boxes else "no region"
@@ -351,7 +234,7 @@ def _word_rows(picture: Image.Image, shown: Sequence[Shown], inner: int) -> list
     gap = inner // 48
     columns = -(-len(shown) // -(-len(shown) // IN_A_ROW))
     width = (inner + gap) // max(columns, FEWEST_IN_A_ROW) - gap
-    small = _at_size(picture, fitted(picture.size, width - 2 * FRAME))
+    small = at_size(picture, fitted(picture.size, width - 2 * FRAME))
     cells = []
     for word, colour in shown:
         framed = ImageOps.expand(overlay(small, word.values), FRAME, colour)
@@ -362,24 +245,30 @@ def _word_rows(picture: Image.Image, shown: Sequence[Shown], inner: int) -> list
 
 def _phrase(told: Told, shown: Sequence[Shown], more: int, inner: int) -> Image.Image:
     """The phrase with its words in their colours, and below it the key of its styles."""
-    marks = [Mark(*span, colour=PALE) for span in told.skipped]
-    marks += [Mark(*span, colour=colour) for word, colour in shown for span in word.spans]
-    marks += [Mark(*span, underlined=True) for span in told.hints]
+    colours = [INK] * len(told.text)
+    spans = [(span, PALE) for span in told.skipped] + [(span, colour) for word, colour in shown for span in word.spans]
+    for (start, end), colour in spans:
+        colours[start:end] = [colour] * len(colours[start:end])
+    underlined = {at for span in told.hints for at in range(*span)}
     keys = [
         "underlined: weighs the map" if told.hints else "",
         "grey: skipped" if told.skipped else "",
         f"{more} more words have maps" if more else "",
     ]
     key = " · ".join(filter(None, keys))
-    sentence = draw_sentence(told.text, marks, inner, round(1.5 * _letters(inner)))
-    whole = Mark(0, len(key), colour=GREY)
-    return _below([sentence, draw_sentence(key, [whole], inner, _letters(inner))]) if key else sentence
+    looks = [(colour, at in underlined) for at, colour in enumerate(colours)]
+    sentence = _sentence(told.text, looks, inner, round(1.5 * _letters(inner)))
+    return stacked([sentence, _sentence(key, [(GREY, False)] * len(key), inner, _letters(inner))]) if key else sentence
+
+
+def _sentence(text: str, looks: Sequence[Look], width: int, size: int) -> Image.Image:
+    """The text on white, in letters of ``size`` pixels."""
+    font, step = ImageFont.load_default(size=size), round(1.5 * size)
+    lines = lines_of(text, font, width, most=MOST_LINES, looks=looks)
+    page = Image.new("RGB", (width, max(1, len(lines)) * step), PAPER)
+    write(page, lines, (0, 0), font, step)
+    return page
 
 
 def _letters(inner: int) -> int:
     return max(10, inner // 64)
-
-
-def _at_size(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
-    smooth = Image.Resampling.LANCZOS if size[0] < picture.width else Image.Resampling.BICUBIC
-    return picture.resize(size, smooth, reducing_gap=3.0)  # much faster for a large one

@@ -7,7 +7,7 @@ red-green colour blindness.
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -19,8 +19,7 @@ from torch.nn.functional import interpolate
 
 from excite.errors import ExciteError
 
-Mode = Literal["bicubic", "bilinear", "nearest"]
-"""The interpolation."""
+Mode = Literal["bicubic", "bilinear", "nearest"]  # the interpolation
 
 
 def upsample(values: Tensor, size: tuple[int, int], mode: Mode = "bicubic") -> Tensor:
@@ -95,32 +94,17 @@ def checked_size(size: tuple[int, int]) -> tuple[int, int]:
     return width, height
 
 
-EVIDENCE_ANCHORS = ((16, 18, 64), (28, 74, 140), (16, 138, 146), (120, 196, 104), (255, 238, 110))
-"""Dark blue, blue, teal, green, yellow."""
-
-EMBER_ANCHORS = ((12, 10, 30), (92, 24, 110), (196, 60, 78), (246, 150, 40), (255, 246, 190))
-"""Nearly black, purple, red, orange, pale yellow: for images that are blue or green themselves."""
-
-GREY_ANCHORS = ((0, 0, 0), (255, 255, 255))
-"""Black to white: for print and for colour blindness."""
-
-AGAINST_ANCHORS = ((0, 94, 196), (100, 165, 230), (244, 243, 240))
-"""Blue to nearly white: negative evidence, strongest first."""
-
-FOR_ANCHORS = ((174, 58, 0), (240, 150, 60), (244, 243, 240))
-"""Deep orange to nearly white: positive evidence, strongest first."""
-
-SATURATION, BRIGHTNESS = 0.15, 0.8
-"""Of the image where there is no evidence, so that the colours of the map stand out."""
-
-GAMMA = 0.6
-"""Below 1, half the evidence covers more than half of the image."""
-
-FINER = 4
-"""Marks are drawn this many times larger and reduced, which smooths their edges."""
-
-DARK, LIGHT = (12, 12, 20), (255, 255, 255)
-"""A light line between dark ones shows on any background."""
+ANCHORS = {
+    "evidence": ((16, 18, 64), (28, 74, 140), (16, 138, 146), (120, 196, 104), (255, 238, 110)),  # blue, teal, yellow
+    "ember": ((12, 10, 30), (92, 24, 110), (196, 60, 78), (246, 150, 40), (255, 246, 190)),  # for blue or green images
+    "grey": ((0, 0, 0), (255, 255, 255)),  # for print and for colour blindness
+}
+AGAINST_ANCHORS = ((0, 94, 196), (100, 165, 230), (244, 243, 240))  # blue to nearly white: negative evidence
+FOR_ANCHORS = ((174, 58, 0), (240, 150, 60), (244, 243, 240))  # deep orange to nearly white: positive evidence
+SATURATION, BRIGHTNESS = 0.15, 0.8  # of the image without evidence, so that the colours of the map stand out
+GAMMA = 0.6  # below 1, half the evidence covers more than half of the image
+FINER = 4  # marks are drawn this many times larger and reduced, which smooths their edges
+DARK, LIGHT = (12, 12, 20), (255, 255, 255)  # a light line between dark ones shows on any background
 
 
 def overlay(
@@ -167,7 +151,7 @@ def overlay(
         strength = strength.clamp(min=0)  # cubic interpolation dips below zero beside a peak
     largest = strength.abs().max()
     scaled = (strength / largest if largest > 0 else strength).float().cpu().numpy()
-    table = signed_colours() if signed else evidence_colours()
+    table = signed_colours() if signed else TABLES["evidence"]()
     index = np.rint((scaled + 1) * 127.5 if signed else scaled * 255).astype(np.uint8)
     cover = Image.fromarray(np.rint(np.abs(scaled) ** GAMMA * (opacity * 255)).astype(np.uint8))
     dimmed = ImageEnhance.Brightness(ImageEnhance.Color(image.convert("RGB")).enhance(SATURATION)).enhance(BRIGHTNESS)
@@ -221,26 +205,28 @@ def _ring_stencil(reach: int, outside: float, thick: float, *, dot: float) -> Im
 
 
 @cache
-def evidence_colours() -> NDArray[np.uint8]:
-    """The 256 colours for evidence: dark blue for none, over teal, to yellow for the most; read-only.
-
-    Example:
-        >>> evidence_colours().shape
-        (256, 3)
-    """
-    return _even_steps(EVIDENCE_ANCHORS, 256)
-
-
-@cache
-def ember_colours() -> NDArray[np.uint8]:
-    """The 256 colours of a glow: nearly black for no evidence, over purple and orange, to pale yellow; read-only."""
-    return _even_steps(EMBER_ANCHORS, 256)
+def _even_steps(anchors: tuple[tuple[int, int, int], ...], count: int = 256) -> NDArray[np.uint8]:
+    """``count`` colours at equal steps of lightness on the path through the anchors, dark to light; read-only."""
+    corners = np.array(anchors, dtype=np.float64)
+    along = np.linspace(0, len(corners) - 1, 4096)
+    path = np.stack([np.interp(along, np.arange(len(corners)), channel) for channel in corners.T], axis=1)
+    light = lightness(path)
+    wanted = np.linspace(light[0], light[-1], count)
+    picked = np.stack([np.interp(wanted, light, channel) for channel in path.T], axis=1)
+    table: NDArray[np.uint8] = np.rint(picked).astype(np.uint8)
+    table.setflags(write=False)
+    return table
 
 
-@cache
-def grey_colours() -> NDArray[np.uint8]:
-    """The 256 greys, at equal steps of lightness; read-only."""
-    return _even_steps(GREY_ANCHORS, 256)
+TABLES: Mapping[str, Callable[[], NDArray[np.uint8]]] = {
+    name: partial(_even_steps, anchors) for name, anchors in ANCHORS.items()
+}
+"""The colour tables to choose from: 256 colours, dark for no evidence and light for the most; read-only.
+
+Example:
+    >>> TABLES["evidence"]().shape
+    (256, 3)
+"""
 
 
 @cache
@@ -258,14 +244,6 @@ def signed_colours() -> NDArray[np.uint8]:
     return table
 
 
-TABLES: Mapping[str, Callable[[], NDArray[np.uint8]]] = {
-    "evidence": evidence_colours,
-    "ember": ember_colours,
-    "grey": grey_colours,
-}
-"""The colour tables to choose from."""
-
-
 def lightness(colours: NDArray[np.generic]) -> NDArray[np.float64]:
     """The perceived lightness (CIE L*, 0 black to 100 white) of sRGB colours ``[..., 3]`` in 0..255.
 
@@ -280,16 +258,3 @@ def lightness(colours: NDArray[np.generic]) -> NDArray[np.float64]:
         luminance > (6 / 29) ** 3, 116 * np.cbrt(luminance) - 16, luminance * (29 / 3) ** 3
     )
     return light
-
-
-def _even_steps(anchors: tuple[tuple[int, int, int], ...], count: int) -> NDArray[np.uint8]:
-    """``count`` colours at equal steps of lightness on the path through the anchors, dark to light; read-only."""
-    corners = np.array(anchors, dtype=np.float64)
-    along = np.linspace(0, len(corners) - 1, 4096)
-    path = np.stack([np.interp(along, np.arange(len(corners)), channel) for channel in corners.T], axis=1)
-    light = lightness(path)
-    wanted = np.linspace(light[0], light[-1], count)
-    picked = np.stack([np.interp(wanted, light, channel) for channel in path.T], axis=1)
-    table: NDArray[np.uint8] = np.rint(picked).astype(np.uint8)
-    table.setflags(write=False)
-    return table

@@ -30,15 +30,12 @@ def command(
     layers: Annotated[
         str | None, typer.Option(help="`all`: the cost at each layer, too (the paper's figure); or `default`.")
     ] = None,
-    peers: Annotated[bool | None, typer.Option("--peers/--no-peers", help="Other packages, too.")] = None,
+    peers: Annotated[bool, typer.Option("--peers/--no-peers", hidden=True)] = False,
     memory: Annotated[bool | None, typer.Option("--memory/--no-memory", help="Peak memory, too.")] = None,
     compiled: Annotated[
         bool | None,
         typer.Option("--compiled/--no-compiled", help="Maps by onnxruntime (excite.compile), too; not if not asked."),
     ] = None,
-    endurance: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Memory over a run of so many images, too; 0: not.")
-    ] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="The headline only: all of the above at its least.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="How many threads; torch's own choice if none.")] = None,
     seconds: Annotated[
@@ -51,7 +48,7 @@ def command(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line for each row.")] = False,
 ) -> None:
-    """How long does a map take, and how much memory, beside the plain forward pass, the gradient and other packages?
+    """How long does a map take, and how much memory, beside the plain forward pass and the gradient?
 
     Everything that is compared takes turns in one process. Each time is divided by the plain forward pass of the same
     round; the tables give the median of the rounds with its 95 % interval.
@@ -60,20 +57,15 @@ def command(
 
     from excite.errors import DataError
     from excite.experiments.report.figures import check_plots
-    from excite.experiments.speed.candidates import (
-        QUICK,
-        QUICK_SECONDS,
-        SECONDS,
-        Plan,
-        checked_device,
-        numbers,
-    )
+    from excite.experiments.speed.plan import QUICK, QUICK_SECONDS, SECONDS, Plan, checked_device, numbers
     from excite.experiments.speed.report import merged, speed_figure, write_tables
     from excite.experiments.speed.run import REQUIRED, SpeedBench
     from excite.jobs import JsonLinesStore
     from excite.models import find_card
 
     check_plots()
+    if peers:
+        raise DataError("other packages are timed by a tool of the repository: run `python dev/speed_peers.py` there")
     if layers not in {None, *LAYERS}:
         raise DataError(f"--layers {layers}: give one of {', '.join(LAYERS)}")
     asked = {
@@ -81,9 +73,7 @@ def command(
         "batches": None if batches is None else numbers(batches, "--batches"),
         "concepts": None if concepts is None else numbers(concepts, "--concepts"),
         "all_layers": None if layers is None else layers == "all",
-        "peers": peers,
         "memory": memory,
-        "endurance": endurance or None,
         "compiled": compiled,
     }
     plan = Plan(**{**(QUICK if quick else {}), **{name: value for name, value in asked.items() if value is not None}})

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from excite.experiments.checks.base import Check, Panel, Verdict, worst
-from excite.experiments.conservation.run import passes_everything
 from excite.metrics.statistics import mean
-from excite.models.layers import spatial_layers
+from excite.models.layers import passes_everything, spatial_layers
 from excite.propagation import ExcitationPass, prior, verify
 from excite.propagation.taps import main_output
 from excite.propagation.verify import Response

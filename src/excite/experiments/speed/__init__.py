@@ -1,1 +1,1 @@
-"""What a map costs, in forward passes and in memory, beside other packages."""
+"""What a map costs, in forward passes and in memory."""

@@ -7,9 +7,8 @@ share of the forward pass above the layer.
 
 from __future__ import annotations
 
-import copy
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from statistics import median
 from typing import TYPE_CHECKING
@@ -20,12 +19,10 @@ from PIL import Image
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from excite.experiments.conservation.run import passes_everything
 from excite.models import Preprocess, find_card, load
 from excite.models.folder import files_of
-from excite.models.layers import candidate_layers, default_layer, spatial_layers
+from excite.models.layers import candidate_layers, default_layer, passes_everything, spatial_layers
 from excite.models.loading import RANDOM
-from excite.models.sources import torchvision_models
 from excite.propagation.taps import find_layer, main_output
 
 if TYPE_CHECKING:
@@ -41,12 +38,6 @@ WITH_WEIGHTS = ("efficientnet-lite0", "everyday")  # inside packages; other weig
 PAPERS_SIZE = {"googlenet": (224, 335)}  # height and width of the paper's speed figure
 USUAL_SIDE = 224
 
-# The same architectures of torchvision, for peers that cannot run ours: the name, and the same layer there
-TWINS = {
-    "googlenet": ("googlenet", "maxpool2", {"aux_logits": False, "init_weights": False}),
-    "vgg16": ("vgg16", "features.23", {}),
-    "resnet50-caffe": ("resnet50", "layer3", {}),
-}
 MOST_LAYERS = 12  # of the figure
 ALL = 10_000
 RUNS = 5
@@ -122,42 +113,6 @@ def open_network(model: str, device: str = "cpu") -> TimedNetwork:
     )
 
 
-def open_twin(network: TimedNetwork) -> TimedNetwork:
-    """The network for peers: torchvision's of the same architecture with random weights, or else a copy.
-
-    Activations are modules and not in place, because most peers hook modules.
-
-    Example:
-        >>> open_twin(open_network("efficientnet-lite0")).name
-        'copy of efficientnet-lite0'
-    """
-    if network.name not in TWINS:
-        return replace(network, name=f"copy of {network.name}", module=private_copy(network.module))
-    name, layer, options = TWINS[network.name]
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        module: nn.Module = torchvision_models().get_model(name, weights=None, **options)
-    module = _in_modules(module).to(network.device).eval()
-    picture = (network.picture - network.picture.mean()) / network.picture.std()
-    return TimedNetwork(f"torchvision:{name}", private_copy(module), layer, picture, RANDOM)
-
-
-def private_copy(module: nn.Module) -> nn.Module:
-    """A copy of a network that shares its weights, for hooks; without in-place activations.
-
-    Example:
-        >>> network = nn.Sequential(nn.ReLU(inplace=True))
-        >>> private_copy(network)[0].inplace, network[0].inplace
-        (False, True)
-    """
-    shared = {id(weight): nn.Parameter(weight.detach(), weight.requires_grad) for weight in module.parameters()}
-    private = copy.deepcopy(module, shared)
-    for child in private.modules():
-        if getattr(child, "inplace", False):
-            child.inplace = False  # type: ignore[assignment]  # modules type all their attributes as tensors
-    return private
-
-
 def photograph(size: tuple[int, int]) -> Image.Image:
     """A photograph of this height and width: scikit-image's cat, or noise without that package."""
     height, width = size
@@ -166,16 +121,6 @@ def photograph(size: tuple[int, int]) -> Image.Image:
         return Image.fromarray(noise)
     chelsea = importlib.import_module("skimage.data").chelsea
     return Image.fromarray(chelsea()).resize((width, height), Image.Resampling.BICUBIC)
-
-
-def _in_modules(module: nn.Module) -> nn.Module:
-    """Replace the units of torchvision's GoogLeNet, whose ReLU is a function, by sequences of modules."""
-    for name, child in module.named_children():
-        if type(child).__name__ == "BasicConv2d":
-            setattr(module, name, nn.Sequential(child.get_submodule("conv"), child.get_submodule("bn"), nn.ReLU()))
-        else:
-            _in_modules(child)
-    return module
 
 
 def figure_layers(network: TimedNetwork, most: int = MOST_LAYERS) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import fmean, median
+from dataclasses import asdict, fields
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import visible
-from excite.experiments.report.figures import INK, error_bars, legend, line_style, new_figure, save_png, style_axes
+from excite.experiments.report.figures import INK, legend, line, line_style, new_figure, save_png, style_axes
 from excite.experiments.report.tables import csv_table, markdown_table
 from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case
 from excite.io.files import save_json, save_text
@@ -19,43 +20,42 @@ if TYPE_CHECKING:
     from excite.experiments.speed.networks import TimedNetwork
     from excite.experiments.speed.timing import Rounds, Timing
 
-
 TableRow = dict[str, Any]
 
 FIELDS = tuple(
     """
     network layer method concepts batch ratio_to_forward peak_mb low high confidence rounds seconds forward_seconds
-    each_further times_c_mwp times_low times_high times_compiled limit above above_time group size weights note
+    each_further times_c_mwp times_low times_high limit above above_time group size weights note
     """.split()
 )
 SURE = 0.95
 OURS = (FORWARD, MWP, C_MWP, COMPILED)
 LINES = (C_MWP, MWP)  # of the figure
-CROWDS = ("pictures", "compiled", "concepts", "endurance")
+TITLES = {"layers": "Layer by layer", "peers": "Beside other packages"}  # of groups; all others have one table
 WORDS = """\
 Times are multiples of the plain forward pass in the same round: the median of rounds, with its 95 % interval.
 limit: 1 + 2 x the share of the forward pass's multiply-adds above the layer.
 x c-mwp: how many times as long as excite's c-MWP for as many concepts, in the same rounds.
-x compiled: the same beside its compiled maps (excite.compile).
 MB: the most memory beside the loaded network after its plain forward pass.
 Weights named random do not change what is computed.
-Peers run on torchvision's network of the same kind, or a copy of ours; excite beside them on that same network.
 """.splitlines()
 
 
 def row(case: Case, network: TimedNetwork, group: str, **values: object) -> TableRow:
     """A row with all `FIELDS`; those that are not given are None."""
-    known: TableRow = {"network": case.network, "layer": case.layer, "method": case.method}
-    known |= {"concepts": case.concepts, "batch": case.batch}
-    known |= {"group": group, "size": network.size, "weights": network.weights, **values}
+    known = {**asdict(case), "group": group, "size": network.size, "weights": network.weights, **values}
     return {field: known.get(field) for field in FIELDS}
+
+
+def case_of(row: Mapping[str, Any]) -> Case:
+    """The case of a row."""
+    return Case(*(row[field.name] for field in fields(Case)))
 
 
 def group_rows(rounds: Rounds, network: TimedNetwork, group: str, batch: int) -> list[TableRow]:
     """The rows of one group: the forward pass, each case, and those that failed."""
     timings = rounds.timings
-    forward = Case(network.name, "", FORWARD, batch=batch)
-    rows = [row(forward, network, group, **_numbers(rounds.forwards))]
+    rows = [row(Case(network.name, "", FORWARD, batch=batch), network, group, **_numbers(rounds.forwards))]
     for case, timing in timings.items():
         values = _numbers(timing) | _further(case, timings) | _beside(case, timings)
         rows.append(row(case, network, group, **values))
@@ -63,25 +63,13 @@ def group_rows(rounds: Rounds, network: TimedNetwork, group: str, batch: int) ->
 
 
 def merged(rows: Iterable[TableRow]) -> list[TableRow]:
-    """All rows in order, with memory joined to the times of the same cases."""
-    rows = list(rows)
-    found = {case_of(each): dict(each) for each in reversed(rows) if each["group"] not in {"memory", "endurance"}}
-    timed = dict(reversed(found.items()))
-    alone = [each for each in rows if each["group"] == "endurance"]
-    for each in rows:
+    """All rows in order, each case once, with memory joined to the times of the same cases."""
+    found: dict[Case, TableRow] = {}
+    for each in sorted(rows, key=lambda row: row["group"] == "memory"):
+        known = found.setdefault(case_of(each), dict(each))
         if each["group"] == "memory":
-            match = timed.get(case_of(each))
-            if match is None:
-                alone.append(each)
-            else:
-                match["peak_mb"] = each["peak_mb"]
-                match["note"] = match["note"] or each["note"]
-    return [*timed.values(), *alone]
-
-
-def case_of(each: Mapping[str, Any]) -> Case:
-    """The case of a row."""
-    return Case(each["network"], each["layer"], each["method"], each["concepts"], each["batch"])
+            known |= {"peak_mb": each["peak_mb"], "note": known["note"] or each["note"]}
+    return list(found.values())
 
 
 def _numbers(timing: Timing) -> TableRow:
@@ -93,7 +81,7 @@ def _numbers(timing: Timing) -> TableRow:
         "confidence": round(interval.confidence, 3),
         "rounds": len(timing.seconds),
         "seconds": round(median(timing.seconds), 5),
-        "forward_seconds": round(median(fmean(pair) for pair in timing.forwards), 5),
+        "forward_seconds": round(median(timing.forwards), 5),
     }
 
 
@@ -106,27 +94,15 @@ def _further(case: Case, timings: Mapping[Case, Timing]) -> TableRow:
 
 
 def _beside(case: Case, timings: Mapping[Case, Timing]) -> TableRow:
-    """The time relative to our c-MWP for as many concepts, where that was timed in the same rounds."""
-    found: TableRow = {}
-    times = _times_ours(case, C_MWP, timings)
-    if times:
-        interval = median_interval(times)
-        found = {
-            "times_c_mwp": round(median(times), 3),
-            "times_low": round(interval.low, 3),
-            "times_high": round(interval.high, 3),
-        }
-    compiled = _times_ours(case, COMPILED, timings)
-    return found | {"times_compiled": round(median(compiled), 3)} if compiled else found
-
-
-def _times_ours(case: Case, method: str, timings: Mapping[Case, Timing]) -> list[float]:
-    ours = [
-        timing
-        for other, timing in timings.items()
-        if (other.method, other.concepts, other.batch) == (method, case.concepts, case.batch)
-    ]
-    return timings[case].times(ours[0]) if len(ours) == 1 else []
+    """The time relative to our c-MWP for as many concepts, where exactly one such was timed in the same rounds."""
+    asked = (C_MWP, case.concepts, case.batch)
+    ours = [timing for other, timing in timings.items() if (other.method, other.concepts, other.batch) == asked]
+    if len(ours) != 1:
+        return {}
+    times = timings[case].times(ours[0])
+    interval = median_interval(times)
+    found = {"times_c_mwp": median(times), "times_low": interval.low, "times_high": interval.high}
+    return {name: round(value, 3) for name, value in found.items()}
 
 
 def headline(rows: Sequence[TableRow]) -> list[dict[str, str]]:
@@ -134,10 +110,11 @@ def headline(rows: Sequence[TableRow]) -> list[dict[str, str]]:
     lines = []
     for ours in rows:
         if (ours["group"], ours["method"], ours["concepts"], ours["batch"]) == ("pictures", C_MWP, 1, 1):
-            same = {case_of(row): row for row in rows if row["network"] == ours["network"] and row["batch"] == 1}
-            gradient = next((row for case, row in same.items() if case.method == GRADIENT), None)
-            compiled = next((row for case, row in same.items() if (case.method, case.concepts) == (COMPILED, 1)), None)
-            further = [row for row in same.values() if row["method"] == C_MWP and row["each_further"] is not None]
+            same = [row for row in rows if row["network"] == ours["network"] and row["batch"] == 1]
+            single = {row["method"]: row for row in reversed(same) if row["concepts"] == 1}
+            further = [
+                row["each_further"] for row in same if row["method"] == C_MWP and row["each_further"] is not None
+            ]
             lines.append(
                 {
                     "network": ours["network"],
@@ -145,14 +122,14 @@ def headline(rows: Sequence[TableRow]) -> list[dict[str, str]]:
                     "picture": ours["size"],
                     "weights": ours["weights"],
                     "c-mwp": _ratio(ours),
-                    "compiled": _ratio(compiled) if compiled else "",
+                    "compiled": _ratio(single.get(COMPILED)),
                     "limit": _number(ours["limit"]),
                     "x limit": _number(ours["ratio_to_forward"] and ours["ratio_to_forward"] / ours["limit"]),
                     "limit in time": _number(ours["above_time"] and 1 + 2 * ours["above_time"]),
-                    "input gradient": _ratio(gradient) if gradient else "",
-                    "each further concept": _number(further[0]["each_further"]) if further else "",
+                    "input gradient": _ratio(single.get(GRADIENT)),
+                    "each further concept": _number(further[0]) if further else "",
                     "MB": _megabytes(ours),
-                    "MB of gradient": _megabytes(gradient) if gradient else "",
+                    "MB of gradient": _megabytes(single.get(GRADIENT)),
                 }
             )
     return lines
@@ -168,8 +145,7 @@ def columns(row: Mapping[str, object]) -> dict[str, str]:
         "batch": str(row["batch"]),
         "x forward": _ratio(row),
         "rounds": str(row["rounds"] or ""),
-        "x c-mwp": _times(row),
-        "x compiled": "" if row["method"] in OURS or row["times_compiled"] is None else f"{row['times_compiled']:.1f}",
+        "x c-mwp": "" if row["method"] in OURS else _interval(row, "times_c_mwp", "times_low", "times_high", 1),
         "each further": _number(row["each_further"]),
         "limit": _number(row["limit"]),
         "MB": _megabytes(row),
@@ -189,18 +165,12 @@ def about(rows: Sequence[TableRow], facts: Mapping[str, object]) -> list[str]:
 
 def page(rows: Sequence[TableRow], facts: Mapping[str, object]) -> str:
     """All tables as Markdown."""
-    groups = {
-        "Many concepts and images": [row for row in rows if row["group"] in CROWDS],
-        "Layer by layer": [row for row in rows if row["group"] == "layers"],
-        "Beside other packages": [row for row in rows if row["group"] == "peers"],
-    }
+    tables = {"One image, one concept": headline(rows)}
+    for title in ("Many concepts and images", *TITLES.values()):
+        tables[title] = [columns(row) for row in rows if TITLES.get(row["group"], "Many concepts and images") == title]
     parts = ["# Speed", *about(rows, facts)]
-    top = headline(rows)
-    if top:
-        parts += ["## One image, one concept", markdown_table(top)]
-    for title, chosen in groups.items():
-        if chosen:
-            parts += [f"## {title}", markdown_table([columns(row) for row in chosen])]
+    for title, lines in tables.items():
+        parts += [f"## {title}", markdown_table(lines)] if lines else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -213,29 +183,24 @@ def write_tables(rows: Sequence[TableRow], facts: Mapping[str, object], out: Pat
     ]
 
 
-def _ratio(row: Mapping[str, object]) -> str:
-    if row["ratio_to_forward"] is None:
-        return "-"
-    return f"{row['ratio_to_forward']:.2f} ({_mark(row)}{row['low']:.2f}-{row['high']:.2f})"
+def _ratio(row: Mapping[str, object] | None) -> str:
+    return "" if row is None else _interval(row, "ratio_to_forward", "low", "high", 2) or "-"
 
 
-def _times(row: Mapping[str, object]) -> str:
-    if row["times_c_mwp"] is None or row["method"] in OURS:
+def _interval(row: Mapping[str, object], value: str, low: str, high: str, digits: int) -> str:
+    """A value with its interval, which has a mark if its confidence is below 95 %."""
+    if row[value] is None:
         return ""
-    return f"{row['times_c_mwp']:.1f} ({_mark(row)}{row['times_low']:.1f}-{row['times_high']:.1f})"
+    mark = "" if float(str(row["confidence"])) >= SURE else "~"
+    return f"{row[value]:.{digits}f} ({mark}{row[low]:.{digits}f}-{row[high]:.{digits}f})"
 
 
 def _number(value: object) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def _megabytes(row: Mapping[str, object]) -> str:
-    return "" if row["peak_mb"] is None else f"{row['peak_mb']:.0f}"
-
-
-def _mark(row: Mapping[str, object]) -> str:
-    """The mark of an interval with a confidence below 95 %."""
-    return "" if float(str(row["confidence"])) >= SURE else "~"
+def _megabytes(row: Mapping[str, object] | None) -> str:
+    return "" if row is None or row["peak_mb"] is None else f"{row['peak_mb']:.0f}"
 
 
 def speed_figure(rows: Sequence[TableRow], path: Path) -> Path | None:
@@ -267,7 +232,8 @@ def _panel(axes: Any, network: str, rows: Sequence[TableRow]) -> None:
     layers = sorted(above, key=lambda layer: above[layer])
     for number, method in enumerate(LINES):
         chosen = sorted((row for row in rows if row["method"] == method), key=lambda row: layers.index(row["layer"]))
-        _line(axes, [layers.index(row["layer"]) for row in chosen], chosen, method, number)
+        values = [Estimate(row["ratio_to_forward"], row["low"], row["high"]) for row in chosen]
+        line(axes, [layers.index(row["layer"]) for row in chosen], values, method, number)
     for row in rows:
         if row["method"] == GRADIENT:
             style = {**line_style(2), "marker": None, "label": "input gradient"}
@@ -285,9 +251,3 @@ def _panel(axes: Any, network: str, rows: Sequence[TableRow]) -> None:
     axes.set_ylim(bottom=0)
     style_axes(axes)
     axes.tick_params(axis="x", labelsize=8)
-
-
-def _line(axes: Any, places: Sequence[int], rows: Sequence[TableRow], label: str, number: int) -> None:
-    values = [Estimate(row["ratio_to_forward"], row["low"], row["high"]) for row in rows]
-    heights, style = [value.value for value in values], line_style(number)
-    axes.errorbar(places, heights, yerr=error_bars(values), label=label, elinewidth=1, capsize=2, **style)

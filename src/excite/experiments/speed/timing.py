@@ -11,7 +11,7 @@ import gc
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +19,7 @@ import torch
 from excite.metrics.statistics import median_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from excite.metrics.statistics import MedianInterval
 
@@ -36,7 +36,7 @@ class Case:
     Attributes:
         network: its name.
         layer: at which the map ends; empty for the forward pass.
-        method: its name; those of peers begin with their package.
+        method: its name.
         concepts: number on each image.
         batch: number of images.
     """
@@ -50,15 +50,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Timing:
-    """The seconds of one case in each round, and a pair of plain forward passes for each round."""
+    """The seconds of one case in each round, and those of the plain forward pass right before it."""
 
     seconds: tuple[float, ...]
-    forwards: tuple[tuple[float, float], ...]
+    forwards: tuple[float, ...]
 
     @property
     def ratios(self) -> list[float]:
         """The ratio to the forward pass, in each round."""
-        return [one / fmean(pair) for one, pair in zip(self.seconds, self.forwards, strict=True)]
+        return [one / forward for one, forward in zip(self.seconds, self.forwards, strict=True)]
 
     @property
     def value(self) -> float:
@@ -155,16 +155,12 @@ class Rounds:
     def timings(self) -> dict[Case, Timing]:
         """The timing of each case, in the given order."""
         cases = [case for case in self._done[0][1] if case not in self.failed]
-        both = {case: [taken[case] for _, taken, _ in self._done] for case in cases}
-        return {
-            case: Timing(tuple(seconds for _, seconds in pairs), tuple((before, before) for before, _ in pairs))
-            for case, pairs in both.items()
-        }
+        return {case: _timing(taken[case] for _, taken, _ in self._done) for case in cases}
 
     @property
     def forwards(self) -> Timing:
         """The last forward pass of each round relative to the first: the noise of the machine."""
-        return Timing(tuple(last for _, _, last in self._done), tuple((first, first) for first, _, _ in self._done))
+        return _timing((first, last) for first, _, last in self._done)
 
     def _prepared(self, candidates: Sequence[Candidate]) -> Iterator[tuple[Case, Callable[[], object]]]:
         for candidate in candidates:
@@ -189,6 +185,12 @@ class Rounds:
         return self.stopwatch.clock() - begin
 
 
+def _timing(pairs: Iterable[tuple[float, float]]) -> Timing:
+    """From the seconds of a forward pass and of the call after it, in each round."""
+    forwards, seconds = zip(*pairs, strict=True)
+    return Timing(seconds, forwards)
+
+
 def reason_of(error: BaseException) -> str:
     """An error in one line."""
     said: Any = next(iter(str(error).splitlines()), "")
@@ -198,10 +200,8 @@ def reason_of(error: BaseException) -> str:
 @contextmanager
 def _no_collecting() -> Iterator[None]:
     gc.collect()
-    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
+        gc.enable()

@@ -7,7 +7,7 @@ from operator import sub
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from excite.experiments.conservation.run import CAUSES, STATUSES, versions
+from conservation.run import CAUSES, STATUSES, versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +99,7 @@ INTRODUCTION = """# Architectures
 
 Which networks can be explained, and how much of the top-down signal arrives? Made by
 
-    excite bench conservation --seed {seed} --markdown docs/architectures.md
+    python dev/conservation --seed {seed} --markdown docs/architectures.md
 
 with {versions}.
 

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import _get_sequence_nr as _nodes_made  # type: ignore[attr-defined]  # it has no public name
 
+from conservation.networks import fold_norms, randomise
 from excite import propagation
 from excite.errors import ExciteError, LayerError
-from excite.experiments.conservation.networks import fold_norms, randomise
-from excite.models.layers import default_layer, spatial_layers
+from excite.models.layers import default_layer, passes_everything, spatial_layers
 from excite.propagation import ExcitationPass
 from excite.propagation.graph import rule_of
 from excite.propagation.rules import Affine, Tap
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from excite.experiments.conservation.networks import Architecture
+    from conservation.networks import Architecture
 
 
 Span = tuple[int, int, str]
@@ -302,26 +302,6 @@ def _layers(network: nn.Module, picture: Tensor) -> dict[str, str]:
     except LayerError:  # no spatial layer below the classifier's weights
         return layers
     return layers
-
-
-def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
-    """Whether the output depends on the inputs through that layer only.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())
-        >>> passes_everything(network, torch.rand(1, 1, 4, 4), "0")
-        True
-    """
-    asked = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    hook = network.get_submodule(layer).register_forward_hook(lambda _module, _arguments, answer: answer.detach())
-    try:
-        network.requires_grad_(False)
-        with torch.enable_grad():
-            return not main_output(network(inputs.clone().requires_grad_())).requires_grad
-    finally:
-        hook.remove()
-        for parameter in asked:
-            parameter.requires_grad_()
 
 
 def _read(network: nn.Module, picture: Tensor, layers: dict[str, str]) -> TableRow:

@@ -242,7 +242,7 @@ def architectures(source: str | None = None, family: str | None = None) -> list[
         and (wanted in architecture.family.lower() or wanted in architecture.name)
     ]
     if not found:
-        raise ModelError(f"no family contains {family!r}: `excite bench conservation --list` lists them")
+        raise ModelError(f"no family contains {family!r}: `python dev/conservation --list` lists them")
     return found
 
 
