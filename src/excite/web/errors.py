@@ -83,6 +83,8 @@ def _invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ValidationError | RequestValidationError)  # noqa: S101 - how it was registered
     first: Any = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"] if part not in {"body", "query", "path"})[:80] or "the question"
+    if first["type"] == "json_invalid":
+        return error_response(HTTPStatus.BAD_REQUEST, NOT_UNDERSTOOD)
     if first["type"] == "extra_forbidden":
         return error_response(HTTPStatus.BAD_REQUEST, f"there is no field {name!r}: see /docs for those there are")
     message, given = str(first["msg"]), json.dumps(first.get("input"), default=str)
@@ -91,25 +93,16 @@ def _invalid(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _refused(request: Request, error: Exception) -> JSONResponse:
+    """An error of starlette, of which only the status is of use."""
     assert isinstance(error, HTTPException)  # noqa: S101 - how it was registered
-    answer = plain_error(error.status_code, request.method, request.url.path)
+    path = request.url.path[:200]
+    messages: dict[int, str] = {
+        HTTPStatus.NOT_FOUND: f"there is nothing at {path!r}: see /docs",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method[:20]} cannot be asked of {path!r}: see /docs",
+    }
+    answer = error_response(error.status_code, messages.get(error.status_code, NOT_UNDERSTOOD))
     answer.headers.update(error.headers or {})
     return answer
-
-
-def plain_error(status: int, method: str, path: str) -> JSONResponse:
-    """An error of which only the status is known.
-
-    Example:
-        >>> print(plain_error(404, "GET", "/cat").body.decode())
-        {"error":"there is nothing at '/cat': see /docs"}
-    """
-    messages: dict[int, str] = {
-        HTTPStatus.NOT_FOUND: f"there is nothing at {path[:200]!r}: see /docs",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{method[:20]} cannot be asked of {path[:200]!r}: see /docs",
-        HTTPStatus.INTERNAL_SERVER_ERROR: UNEXPECTED,
-    }
-    return error_response(status, messages.get(status, NOT_UNDERSTOOD))
 
 
 def _unexpected(_request: Request, _error: Exception) -> JSONResponse:

@@ -64,7 +64,7 @@ class _Handler(logging.Handler):
 
 
 class _Printed(io.TextIOBase):
-    """In place of standard error: gradio prints traces of errors there."""
+    """In place of standard error: a package may print a trace there, which quotes what was sent."""
 
     def write(self, text: str) -> int:
         LOG.warning("a package has printed something, which is left out: it may hold a user's text")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import io
 import json
-import threading
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from anyio import CapacityLimiter, to_thread
 from fastapi.responses import JSONResponse
 from PIL import Image
 
@@ -21,7 +19,7 @@ from excite.web.errors import RefusedError, collected_notes
 from excite.web.schemas import AttendQuestion, GroundQuestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
@@ -30,13 +28,11 @@ if TYPE_CHECKING:
     from excite.web.service import Service
     from excite.web.uploads import Upload
 
-Result = TypeVar("Result")
-
 MOST_DRAWN = 10  # maps of an answer
 MOST_NUMBERS = 500_000  # of an answer
 MOST_LABELS = 200
 DRAWN_SIDE = 1024  # pixels of the longer side
-SPARE_THREADS = 4
+KEY_LETTERS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,62 +91,37 @@ class AsciiJSON(JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-class RequestRunner:
-    """Runs requests in threads, so that the event loop stays free.
-
-    Images are decoded within the concurrency limit: a small file may be a large image.
-    """
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        limits = service.limits
-        self._threads = CapacityLimiter(limits.at_once + limits.waiting + SPARE_THREADS)  # waiting requests hold one
-        self._drawing = threading.Semaphore(limits.at_once)  # drawing takes as long as computing
-
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """Run in a thread."""
-        return await to_thread.run_sync(work, limiter=self._threads)
-
-    def draw(self, work: Callable[[], Result]) -> Result:
-        """Run within the limit of drawings."""
-        with self._drawing:
-            return work()
-
-    def take(self, image: bytes) -> Upload:
-        """Decode and keep an image."""
-        with self.service.concurrency.slot():
-            return self.service.uploads.take(image)
-
-    def upload(self, image: bytes | None, key: str | None) -> Upload:
-        """The image of a request: sent with it, or before."""
-        if (image is None) == (key is None):
-            raise RefusedError(
-                HTTPStatus.BAD_REQUEST, "send the image as `image`, or the key of one sent before as `picture`"
-            )
-        return self.find(key) if image is None else self.take(image)
-
-    def find(self, key: str | None) -> Upload:
-        """The image of a key."""
-        if key is None or len(key) != 32 or not key.isascii() or not key.isalnum():
-            raise RefusedError(HTTPStatus.NOT_FOUND, "this is no image's key: send the image to POST /pictures first")
-        return self.service.uploads.find(key)
+def take_image(service: Service, image: bytes | None, key: str | None) -> Upload:
+    """The image of a request: sent with it, or before."""
+    if (image is None) == (key is None):
+        raise RefusedError(
+            HTTPStatus.BAD_REQUEST, "send the image as `image`, or the key of one sent before as `picture`"
+        )
+    return find_image(service, key) if image is None else service.uploads.take(image)
 
 
-def picture_answer(runner: RequestRunner, image: bytes) -> dict[str, Any]:
+def find_image(service: Service, key: str | None) -> Upload:
+    """The image of a key."""
+    if key is None or len(key) != KEY_LETTERS or not key.isascii() or not key.isalnum():
+        raise RefusedError(HTTPStatus.NOT_FOUND, "this is no image's key: send the image to POST /pictures first")
+    return service.uploads.find(key)
+
+
+def picture_answer(service: Service, image: bytes) -> dict[str, Any]:
     """Keep an image."""
     with collected_notes() as notes:
-        upload = runner.take(image)
+        upload = service.uploads.take(image)
     return _about(upload, notes)
 
 
-def attend_answer(runner: RequestRunner, image: bytes | None, fields: dict[str, Any]) -> dict[str, Any]:
+def attend_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> dict[str, Any]:
     """The maps of an image."""
     asked = AttendQuestion.model_validate(fields)
     _check_drawn(len(asked.concept or ()) if asked.overlay else 0)
-    served_model = runner.service.served_model(asked.model)
+    served_model = service.served_model(asked.model)
     with collected_notes() as notes:
-        upload = runner.upload(image, asked.picture)
-        maps = runner.service.attend(
+        upload = take_image(service, image, asked.picture)
+        maps = service.attend(
             upload,
             asked.concept or None,
             model=served_model.name,
@@ -160,18 +131,18 @@ def attend_answer(runner: RequestRunner, image: bytes | None, fields: dict[str, 
         )
     if asked.values:
         _check_numbers(maps)
-    told = runner.draw(lambda: [_map(upload, one, values=asked.values, overlay=asked.overlay) for one in maps])
+    told = [_map(upload, one, values=asked.values, overlay=asked.overlay) for one in maps]
     return {**_about(upload, notes), "model": served_model.name, "maps": told}
 
 
-def ground_answer(runner: RequestRunner, image: bytes | None, fields: dict[str, Any]) -> dict[str, Any]:
+def ground_answer(service: Service, image: bytes | None, fields: dict[str, Any]) -> dict[str, Any]:
     """The regions of phrases."""
     asked = GroundQuestion.model_validate(fields)
     _check_drawn(len(asked.phrase) if asked.figure else 0)
-    served_model = runner.service.served_model(asked.model)
+    served_model = service.served_model(asked.model)
     with collected_notes() as notes:
-        upload = runner.upload(image, asked.picture)
-        found = runner.service.ground(
+        upload = take_image(service, image, asked.picture)
+        found = service.ground(
             upload,
             asked.phrase,
             model=served_model.name,
@@ -180,22 +151,21 @@ def ground_answer(runner: RequestRunner, image: bytes | None, fields: dict[str, 
             gamma=asked.gamma,
             most=asked.most,
         )
-    told = runner.draw(lambda: [_phrase(upload, one, figure=asked.figure) for one in found])
+    told = [_phrase(upload, one, figure=asked.figure) for one in found]
     return {**_about(upload, notes), "model": served_model.name, "phrases": told}
 
 
 def models_answer(service: Service) -> dict[str, Any]:
     """All classifiers, which are loaded if they are not yet."""
-    with service.concurrency.slot():
-        models = [
-            {
-                "name": served_model.name,
-                "words": served_model.classifier.labels is not None,
-                "layer": served_model.layer,
-                "layers": list(served_model.layers),
-            }
-            for served_model in service.models.values()
-        ]
+    models = [
+        {
+            "name": served_model.name,
+            "words": served_model.classifier.labels is not None,
+            "layer": served_model.layer,
+            "layers": list(served_model.layers),
+        }
+        for served_model in service.models.values()
+    ]
     return {"default": service.default, "models": models}
 
 
