@@ -263,7 +263,7 @@ class TestDescription:
         assert references == set(document["components"]["schemas"])
 
     def test_answers_are_as_described(self, asked):
-        from excite.web.schemas import AttendAnswer, GroundAnswer, ModelsAnswer, PictureAnswer
+        from excite.web.answers import AttendAnswer, GroundAnswer, ModelsAnswer, PictureAnswer
 
         key = sent(asked)
         fields = {"picture": key, "values": True, "overlay": True, "concept": "red"}

@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from excite.web import guard
+from excite.web.errors import LOG, bounded_log
 from excite.web.guard import FORM_AROUND, Guard, Token
-from excite.web.log import LOG, bounded_log
 from excite.web.uploads import Limits
 
 SECRET = "correct-horse-battery"  # noqa: S105 - nobody's

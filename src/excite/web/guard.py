@@ -23,8 +23,7 @@ from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.responses import HTMLResponse
 
 from excite.web.assets import filled_in
-from excite.web.errors import RefusedError, error_response
-from excite.web.log import LOG
+from excite.web.errors import LOG, RefusedError, error_response
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -24,9 +24,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from excite.errors import ExciteError, visible
 from excite.web.api import create_api
-from excite.web.errors import error_response, warnings_as_notes
+from excite.web.errors import LOG, bounded_log, error_response, warnings_as_notes
 from excite.web.guard import CONTENT, SECURITY, Guard, Token, respond_and_drain, with_security_headers
-from excite.web.log import LOG, bounded_log
 from excite.web.page import page_routes
 from excite.web.reports import find_reports, report_routes
 from excite.web.uploads import find_examples
