@@ -2,7 +2,7 @@
 
     python recipes/page_people.py --pictures FOLDER [--people 10] [--seconds 60]
 
-People speak as the page in the browser does: an image goes to POST /pictures, questions go through gradio's queue.
+People speak as the page in the browser does: an image goes to POST /pictures, questions to POST /page/look.
 Each drops an image, asks for six concepts and a phrase with half a second in between, and takes the next image.
 """
 
@@ -55,28 +55,21 @@ class Person:
 
     def __init__(self, place: SplitResult, name: str) -> None:
         self.place, self.name = place, name
-        config = json.loads(self.send("GET", "/config"))
-        self.functions = {one["api_name"]: one["id"] for one in config["dependencies"] if one["api_name"]}
 
     def drop(self, content: bytes) -> None:
         """Send an image and wait for what the classifier finds."""
         self.picture = json.loads(self.send("POST", "/pictures", content))["picture"]
-        self._event("arrived", "")
+        self._look("", findings=True)
 
     def ask(self, question: str) -> None:
         """Ask for a concept or a phrase."""
-        self._event("asked", question)
+        self._look(question, findings=False)
 
-    def _event(self, function: str, question: str) -> None:
-        number = next(number for name, number in self.functions.items() if name.startswith(function))
-        data = [{"picture": self.picture}, "words", question, "", "usual", 15]
-        asked = {"data": data, "fn_index": number, "session_hash": self.name}
-        self.send("POST", "/gradio_api/queue/join", json.dumps(asked).encode(), "application/json")
-        said = self.send("GET", f"/gradio_api/queue/data?session_hash={self.name}").decode()
-        told = [json.loads(line[5:]) for line in said.splitlines() if line.startswith("data:")]
-        done = next((one for one in told if one["msg"] == "process_completed"), None)
-        if done is None or not done["success"] or done["output"]["data"][-1]["error"]:
-            raise RuntimeError(f"{data}: {str(done)[:300]}")
+    def _look(self, question: str, *, findings: bool) -> None:
+        asked = {"picture": self.picture, "model": "words", "question": question, "findings": findings}
+        said = json.loads(self.send("POST", "/page/look", json.dumps(asked).encode(), "application/json"))
+        if said["error"]:
+            raise RuntimeError(f"{asked}: {said['error']}")
 
     def send(self, method: str, path: str, body: bytes | None = None, kind: str = "image/jpeg") -> bytes:
         """One request over HTTP."""

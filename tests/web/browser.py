@@ -79,7 +79,7 @@ class Visitor:
 
     def questions(self):
         """How often the server was asked something, or for an image."""
-        return sum("/gradio_api/queue/join" in address or "/pictures" in address for address in self.requests)
+        return sum("/page/" in address or "/pictures" in address for address in self.requests)
 
     def says(self, selector, text):
         self.page.wait_for_function(

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import types
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -118,7 +117,7 @@ class Running:
 
 @contextmanager
 def running(limits=None, **options):
-    """A real server that has to end well; as `excite serve`, but without the page, which takes seconds to import."""
+    """A real server that has to end well."""
     folders = [str(TESTS), str(TESTS / "web")]
     script = SCRIPT.format(folders=folders, limits=limits or {}, options=options)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -148,16 +147,12 @@ def check_ends_well(process, number=signal.SIGTERM):
 
 def run(limits, options):
     """In that process: serve until told to end, with little patience."""
-    from excite.web import http as limited
+    from excite.web import guard as limited
     from excite.web import server
     from excite.web.server import serve
 
     limited.PATIENCE, limited.LINGER, server.IDLE = 1.5, 0.5, 1.5
     server.CONNECTIONS = 20
-
-    page = types.ModuleType("excite.web.page")
-    page.mount_page = lambda app, *_: app
-    sys.modules["excite.web.page"] = page
     serve(
         colour_service("slow", seconds=1, **limits),
         port=0,

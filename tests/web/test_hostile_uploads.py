@@ -203,12 +203,13 @@ PATHS = [
     ("GET", "/../../etc/passwd", 404),
     ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404),
     ("GET", "/assets/..%2f..%2f..%2fetc/passwd", 404),
-    ("GET", "/gradio_api/file=/etc/passwd", 404),
-    ("GET", "/gradio_api/file=..%2f..%2fetc/passwd", 404),
+    ("GET", "/static/..%2f..%2fserver.py", 404),
+    ("GET", "/static/%00", 404),
+    ("GET", "/static/page.html", 404),
     ("GET", "/file=/etc/passwd", 404),
-    ("GET", "/gradio_api/proxy=http://evil.example/", 404),
-    ("POST", "/gradio_api/upload", 404),
-    ("POST", "/gradio_api/component_server", 404),
+    ("POST", "/upload", 404),
+    ("POST", "/static/page.js", 405),
+    ("GET", "/docs/", 404),
     ("GET", "/reports/../../etc/passwd", 404),
     ("GET", "/reports/x/..%2f..%2fetc%2fpasswd", 404),
     ("GET", "/pictures/..%2f..%2fetc%2fpasswd", 404),
@@ -270,7 +271,7 @@ def wires():
 def check_second_request(server):
     """What follows the body is another request, and is no way round the guard."""
     first = HEAD + b"Content-Length: 2\r\n\r\nno"
-    second = b"GET /gradio_api/file=/etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    second = b"GET /etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with socket.create_connection((server.host, server.port), timeout=PATIENCE) as wire:
         say(wire, first + second)
         heard = b"".join(iter(lambda: wire.recv(65536), b""))

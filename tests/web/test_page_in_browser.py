@@ -13,7 +13,7 @@ from PIL import Image
 import excite
 from excite.readouts.figure import percent
 
-if find_spec("gradio") is None:  # it is slow to import, and only the server needs it
+if find_spec("fastapi") is None:
     pytest.skip("the page needs excite[serve]", allow_module_level=True)
 api = pytest.importorskip("playwright.sync_api", reason="the page is driven with playwright")
 data = pytest.importorskip("skimage.data")
@@ -100,7 +100,7 @@ def test_from_a_dropped_photograph_to_its_files(visit, photograph, viewport, tmp
     visitor.page.keyboard.press("ArrowLeft")
     visitor.page.keyboard.press("ArrowLeft")
     visitor.says(".stage-about", "layer blocks.12")
-    visitor.page.wait_for_function("document.querySelector('#layer').textContent.includes('Layer blocks.12')")
+    visitor.page.wait_for_function("() => document.querySelector('#layer').textContent.includes('Layer blocks.12')")
     visitor.redrawn(chosen)
     assert not visitor.page.locator("#layer input[type=number], #layer .reset-button").first.is_visible()
 
@@ -145,8 +145,7 @@ def test_opacity_and_colours_follow_without_asking(visit):
     visitor.page.locator("#opacity input[type=range]").focus()
     visitor.page.keyboard.press("End")
     seen.append(visitor.redrawn(*seen))
-    visitor.page.click("#colours input")
-    visitor.page.get_by_role("option", name="ember").click()
+    visitor.page.select_option("#colours select", "ember")
     seen.append(visitor.redrawn(*seen))
     visitor.page.get_by_label("box").click()
     visitor.redrawn(*seen)
@@ -176,8 +175,7 @@ def test_a_link_brings_the_settings_back(visit, photograph):
     visitor.ask("spoon")
     visitor.shows("spoon")
     seen = [visitor.drawn()]
-    visitor.page.click("#method input")
-    visitor.page.get_by_role("option", name="mwp", exact=True).click()
+    visitor.page.select_option("#method select", "mwp")
     visitor.says(".stage-about", "· mwp")
     seen.append(visitor.redrawn(*seen))
     for mark in ("point", "box"):
@@ -185,7 +183,7 @@ def test_a_link_brings_the_settings_back(visit, photograph):
         seen.append(visitor.redrawn(*seen))
     visitor.page.get_by_label("regions").click()  # a word has none
     visitor.page.click("#share")
-    visitor.page.wait_for_function("location.search.includes('question=spoon')")
+    visitor.page.wait_for_function("() => location.search.includes('question=spoon')")
     other = visit(query="?" + visitor.page.url.split("?")[1])
     other.shows("spoon")
     other.says(".stage-about", "· mwp")
@@ -214,11 +212,11 @@ def test_what_was_dropped_last_is_shown(visit, photograph):
 def test_that_there_is_no_answer_is_told(visit):
     visitor = visit()
     visitor.shows("cat")
-    visitor.page.route("**/gradio_api/queue/join*", lambda route: route.fulfill(status=503, body='{"detail": "full"}'))
+    visitor.page.route("**/page/look", lambda route: route.fulfill(status=503, body='{"detail": "full"}'))
     visitor.ask("dog")
     visitor.says(".stage-error", "The server gave no answer")
     assert visitor.page.locator(".stage.is-busy").count() == 0
-    visitor.page.unroute("**/gradio_api/queue/join*")
+    visitor.page.unroute("**/page/look")
     visitor.ask("dog")
     visitor.shows("dog")
     assert visitor.page.inner_text(".stage-error") == ""

@@ -14,7 +14,7 @@ import excite
 from excite.errors import ConceptError, ImageError, LayerError, LostSignalWarning, ModelError
 from excite.models import Choice
 from excite.web.errors import warnings_as_notes
-from excite.web.handlers import PageAnswers, Settings
+from excite.web.page import CompareQuestion, LookQuestion, PageAnswers, page_html
 from excite.web.service import BusyError, ConcurrencyLimit, Service
 from excite.web.uploads import GoneError, Limits, UploadStore, find_examples
 
@@ -36,11 +36,6 @@ def service():
 @pytest.fixture(scope="module")
 def upload(service):
     return service.uploads.put(Image.fromarray(data.coffee()))
-
-
-@pytest.fixture(scope="module")
-def answers(service):
-    return PageAnswers(service, find_examples())
 
 
 class TestDesk:
@@ -80,34 +75,29 @@ class TestDesk:
             UploadStore(Limits(pixels=9999)).take(b"P6 100 100 255 ")  # its pixels are not even there
 
 
-def test_a_gate_lets_so_many_through_and_has_so_many_wait():
-    concurrency = ConcurrencyLimit(at_once=1, waiting=1)
-    inside, leave, order = threading.Event(), threading.Event(), []
+def test_so_many_run_so_many_wait_and_phrases_leave_a_thread_free():
+    async def crowd():
+        limit, leave, order = ConcurrencyLimit(at_once=2, waiting=2), threading.Event(), []
 
-    def first():
-        with concurrency.slot():
-            inside.set()
-            leave.wait(10)
-            order.append("first")
+        async def ask(name, **kind):
+            await limit.run(lambda: (leave.wait(10), order.append(name)) if kind else order.append(name), **kind)
 
-    def second():
-        with concurrency.slot():
-            order.append("second")
+        async with asyncio.TaskGroup() as group:
+            for name in ("first", "second"):
+                group.create_task(ask(name, is_phrase=True))
+            await asyncio.sleep(0.05)
+            await ask("a word")  # while one phrase runs and the other waits
+            assert order == ["a word"]
+            group.create_task(ask("third", is_phrase=True))
+            group.create_task(ask("fourth", is_phrase=True))
+            await asyncio.sleep(0.05)
+            with pytest.raises(BusyError, match="try again"):
+                await ask("fifth")
+            assert await limit.run_short(lambda: "drawn") == "drawn"
+            leave.set()
+        return order
 
-    threads = [threading.Thread(target=first), threading.Thread(target=second)]
-    threads[0].start()
-    assert inside.wait(10)
-    threads[1].start()
-    while concurrency._admitted._value:  # until the second waits
-        pass
-    with pytest.raises(BusyError, match="try again"), concurrency.slot():
-        pass
-    leave.set()
-    for thread in threads:
-        thread.join(10)
-    assert order == ["first", "second"]
-    with concurrency.slot(), concurrency.slot():  # everybody has left, and who is inside may ask again
-        pass
+    assert asyncio.run(crowd()) == ["a word", "first", "second", "third", "fourth"]
 
 
 class TestService:
@@ -159,112 +149,120 @@ class TestService:
         assert served_model is service.models["words"]
 
 
-class TestAnswers:
-    def test_a_word_a_phrase_and_nothing_said(self, answers, upload):
-        word = answers.view(upload, Settings("words", "spoon"))
-        assert (word["title"], word["about"][1:]) == ("spoon", ["layer blocks.14", "c-mwp"])
-        phrase = answers.view(upload, Settings("words", "the spoon on the right"))
-        assert phrase["about"] == ["phrase", "layer blocks.14", "excite"]
-        assert [word["word"] for word in phrase["words"]] == ["spoon"]
-        nothing = answers.view(upload, Settings("words"))
-        assert nothing["title"] == "cup"
+@pytest.fixture(scope="module")
+def answers(service):
+    return PageAnswers(service, find_examples())
 
-    def test_places_are_shares_and_numbers_are_pixels_as_sent(self, answers, upload):
+
+@pytest.fixture(scope="module")
+def look(answers, upload):
+    """Ask the page a question."""
+    asked = {"model": "words", "picture": upload.key}
+    return lambda question="", **more: answers.look(LookQuestion(**asked, question=question, **more))
+
+
+class TestPage:
+    @pytest.mark.parametrize(
+        ("question", "title", "about"),
+        [
+            ("spoon", "spoon", ["layer blocks.14", "c-mwp"]),
+            ("", "cup", ["layer blocks.14", "c-mwp"]),
+            ("the spoon on the right", "the spoon on the right", ["phrase", "layer blocks.14", "excite"]),
+            ("umpire", "umpire", ["phrase", "layer blocks.14", "excite"]),  # no label, but words of one
+            ("surf board", "surf board", ["phrase", "layer blocks.14", "excite"]),
+        ],
+    )
+    def test_a_word_a_phrase_and_nothing_said(self, look, question, title, about):
+        view = look(question)["view"]
+        assert view["title"] == title
+        assert view["about"][-len(about) :] == about
+
+    def test_places_are_shares_and_numbers_are_pixels_as_sent(self, look, upload):
         assert upload.size != upload.picture.size
-        view = answers.view(upload, Settings("words", "cup"))
+        view = look("cup")["view"]
         told = json.loads(view["json"])
         assert told["image_size"] == [600, 400]
         assert np.allclose(np.multiply(view["point"], upload.size), told["point"], atol=2.1)
         assert np.allclose(np.multiply(view["box"], [*upload.size, *upload.size]), told["box"], atol=0.1)
         assert max(view["box"]) <= 1
 
-    def test_an_unknown_word_is_told_beside_the_picture(self, answers, upload):
-        shown = answers.stage(upload, Settings("words", "flurb"))
-        assert shown["view"] is None
-        assert shown["picture"]["key"] == upload.key
-        assert shown["error"].startswith("No label is called 'flurb'")
+    @pytest.mark.parametrize(
+        ("asked", "error"),
+        [
+            ({"question": "flurb"}, "No label is called 'flurb'"),
+            ({"question": "cat " * 100_000}, "write at most 1000."),
+            ({"question": "cat", "against": "dog" * 400}, "write at most 1000."),
+            ({"question": "a small spoon", "against": "cup"}, "a single concept"),
+            ({"method": "mwq"}, "mwp"),
+        ],
+    )
+    def test_what_cannot_be_answered_is_told_beside_the_picture(self, look, upload, asked, error):
+        shown = look(**asked)
+        assert (shown["view"], shown["picture"]["key"]) == (None, upload.key)
+        assert error in shown["error"]
 
-    @pytest.mark.parametrize("text", ["umpire", "surf board"])
-    def test_words_that_are_no_labels_are_phrases(self, answers, upload, text):
-        assert answers.view(upload, Settings("words", text))["about"][0] == "phrase"
+    def test_the_layer_is_found_by_its_place(self, answers, look):
+        told = answers.layers("words")
+        assert told["layers"][told["usual"]] == "blocks.14"
+        place = told["layers"].index("blocks.10")
+        assert look("cup", layer=place)["view"]["about"][1] == "layer blocks.10"
+        assert look("cup", layer=999)["view"]["about"][1] == "layer blocks.14"
 
-    def test_endless_text_is_refused_before_it_is_read(self, answers, upload):
-        assert answers.stage(upload, Settings("words", "cat " * 100_000))["error"].endswith("write at most 1000.")
-        assert answers.stage(upload, Settings("words", "cat", "dog" * 400))["error"].endswith("write at most 1000.")
+    def test_maps_side_by_side(self, answers, upload):
+        def compare(concepts, methods, layers=()):
+            asked = {
+                "concepts": concepts,
+                "methods": methods,
+                "layers": layers,
+                "model": "words",
+                "picture": upload.key,
+            }
+            return answers.compare(CompareQuestion(**asked))
 
-    def test_an_example_is_read_once(self, answers):
-        first = answers.find_upload({"example": "rocket"})
-        assert answers.find_upload({"example": "rocket"}) is first
-
-    def test_a_phrase_has_no_contrast(self, answers, upload):
-        assert "a single concept" in answers.stage(upload, Settings("words", "a small spoon", "cup"))["error"]
-
-    def test_the_layer_is_found_by_its_place(self, answers, service, upload):
-        place = service.served_model().layers.index("blocks.10")
-        assert answers.view(upload, Settings("words", "cup", layer=place))["about"][1] == "layer blocks.10"
-        for odd in (-1, 999):
-            assert answers.layer(Settings("words", layer=odd)) is None
-
-    def test_too_many_maps_side_by_side_are_refused(self, answers, upload):
-        told = answers.grid(upload, "words", "cat, dog, cup", ["mwp"] * 9, [])
-        assert told["error"] == "These are 27 maps: choose fewer, at most 24."
-        assert answers.grid(upload, "words", "cup", [], [])["error"] == "Choose at least one method."
-        rows = answers.grid(upload, "words", "cup, spoon", ["mwp", "c-mwp"], ["blocks.10"])["rows"]
+        assert compare("cat, dog, cup", ["mwp"] * 9)["error"] == "These are 27 maps: choose fewer, at most 24."
+        assert compare("cup", [])["error"] == "Choose at least one method."
+        rows = compare("cup, spoon", ["mwp", "c-mwp"], [3])["rows"]
         assert [[view["title"] for view in row] for row in rows] == [["cup", "cup"], ["spoon", "spoon"]]
 
     def test_pictures_by_example_by_key_and_not_at_all(self, answers, upload):
-        assert answers.find_upload({"example": "chelsea"}).size == (451, 300)
-        assert answers.find_upload({"picture": upload.key}).key == upload.key
-        assert answers.find_upload(None) is answers.find_upload({}) is None
-        with pytest.raises(GoneError):
-            answers.find_upload({"picture": "../../etc/passwd"})
+        first = answers.find_upload(LookQuestion(model="words", example="chelsea"))
+        assert first.size == (451, 300)
+        assert answers.find_upload(LookQuestion(model="words", example="chelsea")) is first  # read once
+        assert answers.find_upload(LookQuestion(model="words", picture=upload.key)).key == upload.key
+        for other in ({}, {"picture": "../../etc/passwd"}, {"example": "nothing"}):
+            assert "send it again" in answers.look(LookQuestion(model="words", **other))["error"]
 
-    def test_warnings_are_told_beside_the_map_and_not_in_the_log(self, answers, service, upload, monkeypatch, capsys):
+    def test_warnings_are_told_beside_the_map_and_not_in_the_log(
+        self, answers, look, service, upload, monkeypatch, capsys
+    ):
         def attend(*asked, **more):
             warnings.warn("hardly anything arrived", LostSignalWarning, stacklevel=1)
             return Service.attend(service, *asked, **more)
 
         monkeypatch.setattr(service, "attend", attend)
         with warnings_as_notes():
-            assert answers.stage(upload, Settings("words", "cup"))["view"]["notes"] == ["Hardly anything arrived."]
-            told = answers.grid(upload, "words", "cup", ["mwp", "c-mwp"], [])
+            shown = look("cup", findings=True)
+            assert (shown["view"]["notes"], len(shown["findings"])) == (["Hardly anything arrived."], 8)
+            asked = CompareQuestion(model="words", picture=upload.key, concepts="cup", methods=["mwp", "c-mwp"])
+            told = answers.compare(asked)
             assert (told["error"], len(told["rows"])) == ("Hardly anything arrived.", 1)
-            assert len(answers.findings(upload, Settings("words"))["findings"]) == 8
         assert capsys.readouterr().err == ""
 
     def test_an_example_that_cannot_be_read_is_told(self, service, tmp_path):
         Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
-        handlers = pytest.importorskip("excite.web.handlers").Handlers(
-            PageAnswers(service, find_examples(tmp_path)), ()
-        )
+        answers = PageAnswers(service, find_examples(tmp_path))
         (tmp_path / "a.png").write_bytes(b"broken")
-        _, _, shown = handlers.show_image({"example": "a", "turn": 3}, "words", "", "", "usual", None)
+        shown = answers.look(LookQuestion(model="words", example="a"))
         assert "not an image excite can read" in shown["error"]
-        assert shown["turn"] == 3
-
-    def test_gradio_forgets_what_pages_have_shown(self, service, monkeypatch):
-        page = pytest.importorskip("excite.web.page")
-        monkeypatch.setattr(page.gr, "mount_gradio_app", lambda app, blocks, **_: blocks)
-
-        async def mounted():  # gradio wants a loop, and would leave one of its own open
-            return page.mount_page(None, service)
-
-        assert asyncio.run(mounted()).state_session_capacity == page.SESSIONS
 
 
-def test_examples_of_ones_own(tmp_path):
-    Image.new("RGB", (300, 100), "red").save(tmp_path / "mine.png")
-    (example,) = find_examples(tmp_path).values()
-    assert (example.name, example.read().size) == ("mine", (300, 100))
-    assert example.thumbnail().startswith("data:image/jpeg;base64,")
-
-
-def test_examples_of_the_same_name_and_of_odd_names(tmp_path):
+def test_examples_of_the_same_name_and_of_odd_names(tmp_path, service):
     (tmp_path / "b").mkdir()
-    for name in ("cat.jpg", "cat.png", "b/cat.png", "${alert(1)}.png", "{{#each}}.png", "\udcff.png"):
+    for name in ("cat.jpg", "cat.png", "b/cat.png", "${alert(1)}.png", "<b>{{x}}.png", "\udcff.png"):
         Image.new("RGB", (9, 9)).save(tmp_path / name)
     found = find_examples(tmp_path)
-    assert sorted(found) == ["${alert(1)}", "\\udcff", "cat", "cat (2)", "cat (3)", "{{#each}}"]
-    drop = pytest.importorskip("excite.web.page").drop_area(found)
-    assert "{{" not in drop.html_template  # gradio would run it
-    assert "${" not in drop.html_template
+    assert sorted(found) == ["${alert(1)}", "<b>{{x}}", "\\udcff", "cat", "cat (2)", "cat (3)"]
+    page = page_html(service, [], found)
+    assert 'data-example="&lt;b&gt;{{x}}"' in page
+    assert "<b>{{" not in page
+    assert page.isascii() or all(letter.isprintable() or letter == "\n" for letter in page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from excite.cli.console import say_json
 from excite.cli.options import MODEL_HELP, FullyConvolutional, LabelsFile, Size, Weights
-from excite.errors import visible
+from excite.errors import ExciteError, visible
 from excite.models.cards import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ Examples:
 
 OFFERED = (DEFAULT_MODEL, "everyday", "efficientnet-lite0")
 REPORTS = Path("excite-out")
+PACKAGES = ("fastapi", "python_multipart", "uvicorn")
 MB = 2**20
 MOST_PIXELS = 89_000_000  # Pillow refuses more by itself, whatever is said here
 
@@ -86,12 +88,12 @@ def command(
 
     It ends with Ctrl-C. Images stay in memory and are forgotten; nothing is fetched from elsewhere.
     """
+    _check_installed()
     from excite.models import Choice
-    from excite.web.server import check_installed, serve
+    from excite.web.server import serve
     from excite.web.service import Service
     from excite.web.uploads import Limits
 
-    check_installed()
     one = Choice("", weights, labels, size, fully_convolutional)
     changed = {"upload": max_upload and max_upload * MB, "pixels": max_pixels, "waiting": waiting}
     limits = Limits(**{name: value for name, value in changed.items() if value is not None})
@@ -108,6 +110,13 @@ def command(
         open_browser=open_browser,
         announce=_announce if as_json else None,
     )
+
+
+def _check_installed() -> None:
+    """Raise an `ExciteError` if packages are missing that only the page needs."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise ExciteError(f"the page needs {', '.join(missing)}: pip install 'excite[serve]'")
 
 
 def _choices(models: Sequence[str], one: Choice) -> Mapping[str, Choice]:

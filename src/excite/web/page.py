@@ -1,284 +1,377 @@
-"""The page: its controls and components, and the handlers of their events."""
+"""The page: its HTML, and the answers that its script draws.
+
+An answer is a picture and views of maps: plain values with coordinates as shares of the image's sides, so that the
+browser colours and draws them at any size without asking again.
+"""
 
 from __future__ import annotations
 
+import io
 import json
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
-import gradio as gr
+import numpy as np
+import torch
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
+from PIL import Image
+from pydantic import BaseModel, ConfigDict
+from torch.nn.functional import interpolate
 
-from excite.io.text import for_html
+from excite.errors import ConceptError, ExciteError, MethodError
+from excite.grounding.ground import METHOD as PHRASE
+from excite.io.files import to_numpy
 from excite.methods import METHODS
+from excite.readouts.figure import percent
+from excite.readouts.notebook import data_address
 from excite.readouts.overlay import TABLES
-from excite.web.errors import UNEXPECTED
-from excite.web.handlers import CHOICES, MARKS, OPACITY, Handlers, PageAnswers, method_info
-from excite.web.log import LOG
+from excite.vocabulary import read_phrase
+from excite.web.answers import AsciiJSON, UpsampledMap, map_json, phrase_json, rounded
+from excite.web.assets import filled_in
+from excite.web.errors import collected_notes
+from excite.web.uploads import GoneError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fastapi import FastAPI
+    from torch import Tensor
 
+    from excite.attention import AttentionMap
+    from excite.grounding import Grounded
     from excite.web.reports import Report
-    from excite.web.service import Service
-    from excite.web.uploads import Example
+    from excite.web.service import ServedModel, Service
+    from excite.web.uploads import Example, Upload
+
+USUAL, WORD = "usual", "c-mwp"  # the default methods of the commands
+SIDE_BY_SIDE = ("mwp", "c-mwp")
+MARKS = ("point", "box", "regions")
+OPACITY = 60  # per cent
+FINDINGS = 8
+MOST_CELLS = 24
+REGIONS = 5
+SIDE = 420  # pixels of a map as it is sent: it is smooth, and the browser enlarges it
 
 
-SIDE_BY_SIDE = ["mwp", "c-mwp"]
-LINKED = ["model", "question", "against", "method", "layer", "opacity", "colours", "show"]
-MOST_EVENTS = 200  # in gradio's queue; the service has a limit of its own
-SESSIONS = 100  # gradio keeps the state of each page, also when it is closed
-MEANING = (
-    "A map shows where the classifier's evidence for a word lies, not what is true. Images are kept in the server's "
-    "memory only, for a while."
-)
-QUIET: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "always_last", "api_visibility": "private"}
-ASKED = "(...values) => excite.asked(values)"  # adds the latest image and the number of the event
-FAILED = "() => { excite.failed() }"
-SET_LOOK = "(...looks) => { excite.setLook(...looks) }"
-TEMPLATE_SIGNS = "$`{}\\@"  # of JavaScript's templates, of Handlebars, and of @children
+class Selection(BaseModel):
+    """The image and the classifier that are chosen: the key of an upload or the name of an example."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    picture: str = ""
+    example: str = ""
 
 
-def mount_page(
-    app: FastAPI, service: Service, reports: Sequence[Report] = (), examples: Mapping[str, Example] | None = None
-) -> FastAPI:
-    """Put the page at ``/`` of a web application, beside its other addresses."""
-    blocks = _Page(Handlers(PageAnswers(service, examples or {}), reports)).build()
-    blocks.queue(default_concurrency_limit=service.limits.at_once + service.limits.waiting, max_size=MOST_EVENTS)
-    blocks.state_session_capacity = SESSIONS
-    mounted: FastAPI = gr.mount_gradio_app(
-        app,
-        blocks,
-        path="/",
-        css=style(),
-        head=script(),
-        theme=gr.themes.Default(
-            primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
-        ),
-        footer_links=[],
-        show_error=False,  # errors of excite are shown by the page itself
-        ssr_mode=False,
-        allowed_paths=[],
-        pwa=False,
+class LookQuestion(Selection):
+    """The values of the controls.
+
+    Attributes:
+        question: a concept or a phrase; blank for the classifier's most probable finding.
+        against: concepts to contrast with, separated by commas.
+        method: the method; "usual" for the default of `excite attend` for a word, of `excite ground` for a phrase.
+        layer: the index of the layer among those of the classifier; None for the default.
+        findings: whether the findings and their maps are wanted too: the image, the method or the layer has changed.
+    """
+
+    question: str = ""
+    against: str = ""
+    method: str = USUAL
+    layer: int | None = None
+    findings: bool = False
+
+    def method_for(self, usual: str) -> str:
+        """The method, or the usual one."""
+        return usual if self.method == USUAL else self.method
+
+
+class CompareQuestion(Selection):
+    """Maps side by side: of concepts, separated by commas, by methods, at layers given by their indices."""
+
+    concepts: str = ""
+    methods: list[str] = []
+    layers: list[int] = []
+
+
+def page_routes(service: Service, reports: Sequence[Report], examples: Mapping[str, Example]) -> APIRouter:
+    """The page at ``/``, and what its script asks for."""
+    router, answers, concurrency = (
+        APIRouter(include_in_schema=False),
+        PageAnswers(service, examples),
+        service.concurrency,
     )
-    return mounted
+    html = page_html(service, reports, examples)
+
+    @router.api_route("/", methods=["GET", "HEAD"])
+    async def page() -> HTMLResponse:
+        return HTMLResponse(html, headers={"Cache-Control": "no-cache"})
+
+    @router.get("/page/layers")
+    async def layers(model: Annotated[str, Query(max_length=1000)]) -> AsciiJSON:
+        return AsciiJSON(await concurrency.run(partial(answers.layers, model)))
+
+    @router.post("/page/look")
+    async def look(asked: LookQuestion) -> AsciiJSON:
+        is_phrase = await concurrency.run_short(partial(answers.is_phrase, asked))
+        return AsciiJSON(await concurrency.run(partial(answers.look, asked), is_phrase=is_phrase))
+
+    @router.post("/page/compare")
+    async def compare(asked: CompareQuestion) -> AsciiJSON:
+        return AsciiJSON(await concurrency.run(partial(answers.compare, asked)))
+
+    return router
 
 
-class _Blocks(gr.Blocks):  # type: ignore[misc]  # gradio has no types
-    """Logs errors of events as all others: gradio would print the values of the controls."""
+def page_html(service: Service, reports: Sequence[Report], examples: Mapping[str, Example]) -> str:
+    """The page. The names in it may hold anything: they are texts there."""
+    return filled_in(
+        "page.html",
+        models=list(service.models),
+        methods=[
+            (USUAL, f"{WORD} for a word, {PHRASE} for a phrase"),
+            *((m.name, m.description) for m in METHODS.values()),
+        ],
+        side_by_side=[*SIDE_BY_SIDE, *(name for name in METHODS if name not in SIDE_BY_SIDE)],
+        compared=SIDE_BY_SIDE,
+        tables={name: table().ravel().tolist() for name, table in TABLES.items()},
+        marks=MARKS,
+        opacity=OPACITY,
+        reports=reports,
+        examples=[(one.name, one.title, one.thumbnail()) for one in examples.values()],
+    )
 
-    async def process_api(self, *arguments: Any, **more: Any) -> Any:
-        """Handle an event."""
+
+class PageAnswers:
+    """The answers to the page, without HTTP. An error is a sentence beside what could be answered."""
+
+    def __init__(self, service: Service, examples: Mapping[str, Example]) -> None:
+        self.service = service
+        self.examples = examples
+        self._keys: dict[str, str] = {}  # of examples that were read
+
+    def layers(self, model: str) -> dict[str, Any]:
+        """The layers of a classifier, and the index of the usual one."""
+        served_model = self.service.served_model(model)
+        return {"layers": list(served_model.layers), "usual": served_model.layers.index(served_model.layer)}
+
+    def look(self, asked: LookQuestion) -> dict[str, Any]:
+        """The image with the map of the question, and the findings if they are wanted."""
+        shown: dict[str, Any] = {"picture": None, "view": None, "error": None, "findings": []}
         try:
-            return await super().process_api(*arguments, **more)
-        except Exception:  # noqa: BLE001 - logged
-            LOG.exception("unexpected error")
-            raise gr.Error(UNEXPECTED, visible=False, print_exception=False) from None
+            upload = self.find_upload(asked)
+            shown["picture"] = picture_view(upload)
+            if asked.findings:
+                shown["findings"] = self.findings(upload, asked)
+            with collected_notes() as notes:
+                view = self.view(upload, asked)
+        except ExciteError as error:
+            return {**shown, "error": sentence(error)}
+        return {**shown, "view": {**view, "notes": [*view["notes"], *map(sentence, notes)]}}
+
+    def compare(self, asked: CompareQuestion) -> dict[str, Any]:
+        """Maps side by side: a row for each concept, a column for each method and layer."""
+        shown: dict[str, Any] = {"picture": None, "rows": [], "error": None}
+        try:
+            upload = self.find_upload(asked)
+            with collected_notes() as notes:
+                rows = self._rows(upload, asked)
+        except ExciteError as error:
+            return {**shown, "error": sentence(error)}
+        return {"picture": picture_view(upload), "rows": rows, "error": " ".join(map(sentence, notes)) or None}
+
+    def find_upload(self, asked: Selection) -> Upload:
+        """The image that was dropped or picked; a `GoneError` if it is no longer kept."""
+        uploads, example = self.service.uploads, self.examples.get(asked.example)
+        if example is None:
+            return uploads.find(asked.picture)
+        try:
+            return uploads.find(self._keys.get(example.name, ""))
+        except GoneError:
+            upload = uploads.put(example.read())
+        self._keys[example.name] = upload.key
+        return upload
+
+    def findings(self, upload: Upload, asked: LookQuestion) -> list[dict[str, Any]]:
+        """The classifier's findings, each with its map; without maps where there are none at this layer."""
+        method = asked.method_for(WORD)
+        with collected_notes():  # the answer has the notes of its own map
+            found = self.service.findings(upload, asked.model, FINDINGS, method)
+            try:
+                concepts = [one.concept for one in found]
+                maps = self.service.attend(upload, concepts, model=asked.model, method=method, layer=self.layer(asked))
+                views: list[dict[str, Any] | None] = [map_view(upload, one) for one in maps]
+            except ExciteError:
+                views = [None] * len(found)
+        return [
+            {"concept": one.concept, "probability": one.probability, "sure": percent(one.probability), "view": view}
+            for one, view in zip(found, views, strict=True)
+        ]
+
+    def view(self, upload: Upload, asked: LookQuestion) -> dict[str, Any]:
+        """The map of a concept or of a phrase."""
+        question, rivals, layer = asked.question.strip(), listed(asked.against), self.layer(asked)
+        self.service.check_texts([question, *rivals])  # before they are parsed
+        if question and not _is_concept(self.service.served_model(asked.model), question):
+            if rivals:
+                raise ConceptError("a phrase has no contrast: ask for a single concept, or leave `but not` blank")
+            method = asked.method_for(PHRASE)
+            (found,) = self.service.ground(upload, [question], model=asked.model, method=method, layer=layer)
+            return phrase_view(upload, found, asked.model)
+        method = asked.method_for(WORD)
+        concept = question or self.service.findings(upload, asked.model, 1, method)[0].concept
+        (one,) = self.service.attend(upload, [concept], model=asked.model, method=method, layer=layer, against=rivals)
+        return map_view(upload, one)
+
+    def is_phrase(self, asked: LookQuestion) -> bool:
+        """Whether the question is a phrase, which takes longer than a concept."""
+        try:
+            self.service.check_texts([asked.question])
+            return bool(asked.question) and not _is_concept(self.service.served_model(asked.model), asked.question)
+        except ExciteError:  # told by `look`
+            return False
+
+    def layer(self, asked: LookQuestion) -> str | None:
+        """The name of the layer; None for the default one."""
+        served_model = self.service.served_model(asked.model)
+        if asked.layer is None or not 0 <= asked.layer < len(served_model.layers):
+            return None
+        name = served_model.layers[asked.layer]
+        return None if name == served_model.layer else name
+
+    def _rows(self, upload: Upload, asked: CompareQuestion) -> list[list[dict[str, Any]]]:
+        concepts = listed(asked.concepts) or [one.concept for one in self.service.findings(upload, asked.model, 2)]
+        known = self.service.served_model(asked.model).layers
+        layers = [known[k] for k in asked.layers if 0 <= k < len(known)] or [None]
+        cells = len(concepts) * len(asked.methods) * len(layers)
+        if not asked.methods:
+            raise MethodError("choose at least one method")
+        if cells > MOST_CELLS:
+            raise ConceptError(f"these are {cells} maps: choose fewer, at most {MOST_CELLS}")
+        columns = [
+            self.service.attend(upload, concepts, model=asked.model, method=method, layer=layer)
+            for method in asked.methods
+            for layer in layers
+        ]
+        return [[map_view(upload, column[k]) for column in columns] for k in range(len(concepts))]
 
 
-class _Page:
-    """The layout, and the events of its controls."""
-
-    def __init__(self, handlers: Handlers) -> None:
-        self.handlers = handlers
-        self.service = handlers.service
-
-    def build(self) -> gr.Blocks:
-        blocks = _Blocks(title="excite", analytics_enabled=False, fill_width=True)
-        with blocks:
-            gr.Markdown("# excite\nWhere in this image is the evidence for that concept?", elem_id="headline")
-            with gr.Tabs():
-                with gr.Tab("Look"), gr.Row(elem_id="look"):
-                    with gr.Column(scale=2, min_width=300):
-                        self._questions()
-                    with gr.Column(scale=3, min_width=320):
-                        self._answer()
-                with gr.Tab("Side by side") as self.beside:
-                    self._side_by_side()
-                if self.handlers.reports:
-                    with gr.Tab("Reports"):
-                        self._reports()
-            gr.Markdown(f"{MEANING} [For programs](docs)")
-            self._connect(blocks)
-        return blocks
-
-    def _questions(self) -> None:
-        names = list(self.service.models)
-        self.drop = drop_area(self.handlers.answers.examples)
-        self.question = gr.Textbox(
-            label="Look for",
-            placeholder="a word or a phrase: cat, the left dog, a man in a red hat",
-            elem_id="question",
-        )
-        self.against = gr.Textbox(label="But not", placeholder="another concept to contrast with", elem_id="against")
-        self.go = gr.Button("Show me", variant="primary", size="sm", elem_id="go")
-        gr.Markdown("**What the classifier finds**", elem_id="findings-title")
-        self.findings = finding_list()
-        with gr.Row(elem_classes="settings"):
-            self.model = gr.Dropdown(
-                names, value=names[0], label="Classifier", interactive=len(names) > 1, elem_id="model"
-            )
-
-    def _answer(self) -> None:
-        self.stage = stage()
-        with gr.Row(elem_classes="settings"):
-            self.method = gr.Dropdown(
-                CHOICES, value=CHOICES[0], label="Method", info=method_info(CHOICES[0]), elem_id="method"
-            )
-            self.layer = gr.Slider(
-                **self.handlers.layer_slider(self.service.default), precision=0, buttons=[], elem_id="layer"
-            )
-        with gr.Row(elem_classes="settings"):
-            self.opacity = gr.Slider(0, 100, value=OPACITY, step=1, label="Opacity, %", elem_id="opacity")
-            self.colours = gr.Dropdown(list(TABLES), value=next(iter(TABLES)), label="Colours", elem_id="colours")
-            self.marks = gr.CheckboxGroup(MARKS, value=MARKS, label="Show", elem_id="marks")
-        with gr.Row(elem_classes="settings"):
-            self.share = gr.Button("Copy a link to this", size="sm", elem_id="share")
-            self.address = gr.Textbox(label="Link", visible=False, interactive=False, elem_id="address")
-
-    def _side_by_side(self) -> None:
-        with gr.Row():
-            self.concepts = gr.Textbox(
-                label="Concepts", placeholder="cat, dog; the first two findings if none", elem_id="concepts"
-            )
-            self.methods = gr.Dropdown(
-                list(METHODS), value=SIDE_BY_SIDE, multiselect=True, label="Methods", elem_id="methods"
-            )
-            layers = self.handlers.layer_choices(self.service.default)
-            self.layers = gr.Dropdown(layers, value=[], multiselect=True, label="Layers", elem_id="layers")
-        self.compare = gr.Button("Compare", variant="primary", elem_id="compare")
-        self.grid = map_grid()
-
-    def _reports(self) -> None:
-        titles = [(report.title, report.name) for report in self.handlers.reports.values()]
-        chosen = gr.Dropdown(titles, value=titles[0][1], label="Report", elem_id="report")
-        shown = gr.HTML(self.handlers.report_frame(titles[0][1]))
-        chosen.input(self.handlers.report_frame, chosen, shown, **QUIET)
-
-    def _connect(self, blocks: gr.Blocks) -> None:
-        do = self.handlers
-        settings = [self.drop, self.model, self.question, self.against, self.method, self.layer]
-        looks = [self.opacity, self.colours, self.marks]
-        whole = [self.drop, self.findings, self.stage]
-        opened = blocks.load(do.load, None, [*settings, *looks], **QUIET)
-        shown = opened.then(do.show_image, settings, whole, js=ASKED, **QUIET)
-        shown.then(None, looks, None, js=SET_LOOK)
-        dropped = self.drop.upload(lambda: ("", ""), None, [self.question, self.against], **QUIET)
-        taken = dropped.then(do.show_image, settings, whole, js=ASKED, **QUIET)
-        changed = self.model.input(do.change_model, self.model, [self.layer, self.layers], **QUIET)
-        seen = changed.then(do.show_image, settings, whole, js=ASKED, **QUIET)
-        chosen = self.findings.select(do.select, None, self.question, **QUIET)
-        picked = chosen.then(do.ask, settings, self.stage, js=ASKED, **QUIET)
-        asking = [self.question.submit, self.against.submit, self.go.click]
-        asked = gr.on(asking, do.ask, settings, self.stage, js=ASKED, **QUIET)
-        gr.on([self.method.input, self.layer.input], do.describe, settings, [self.method, self.layer], **QUIET)
-        other = [self.method.input, self.layer.input]
-        again = gr.on(other, do.update_maps, settings, [self.findings, self.stage], js=ASKED, **QUIET)
-        gr.on([self.opacity.change, self.colours.change, self.marks.change], None, looks, None, js=SET_LOOK)
-        beside = [self.drop, self.model, self.concepts, self.methods, self.layers]
-        comparing = [self.beside.select, self.compare.click, self.concepts.submit]
-        compared = gr.on(comparing, do.compare, beside, self.grid, js=ASKED, **QUIET)
-        for each in (shown, taken, seen, picked, asked, again, compared):
-            each.failure(None, None, None, js=FAILED)
-        linked = f"(drop, ...values) => excite.link(drop, {LINKED}, values)"
-        shared = self.share.click(None, [*settings, *looks], self.address, js=linked)
-        shared.then(lambda: gr.update(visible=True), None, self.address, **QUIET)
-
-
-# Components that gradio does not have.
-
-
-def script() -> str:
-    """The page's own script, with the tables of colours."""
-    tables = {name: table().ravel().tolist() for name, table in TABLES.items()}
-    code = _asset("page.js").replace("/*TABLES*/ {}", json.dumps(tables, separators=(",", ":")))
-    return f"<script>{code}</script>"
-
-
-def style() -> str:
-    """The page's own style."""
-    return _asset("page.css")
-
-
-def drop_area(examples: Mapping[str, Example]) -> gr.HTML:
-    """The area to drop or pick images; its value names the image, its event is ``upload``."""
-    return _component(
-        f"""
-        <label class="drop"><input type="file" accept="image/*" aria-label="Choose an image">
-          <b>Drop an image here</b> or choose a file, or paste one</label>
-        <p class="drop-told" role="status"></p>
-        <ul class="examples" aria-label="Examples">{"".join(_example(one) for one in examples.values())}</ul>""",
-        "excite.drop(element, trigger)",
-        elem_id="drop",
-    )
-
-
-def finding_list() -> gr.HTML:
-    """The classifier's findings; the event is ``select``, with the concept."""
-    return _component(
-        '<ul class="findings" aria-label="What the classifier finds"></ul>',
-        "watch('value', excite.findings(element, props, trigger))",
-        elem_id="findings",
-    )
-
-
-def stage() -> gr.HTML:
-    """The image with its map, its caption, and files to download."""
-    return _component(
-        """
-        <div class="stage">
-          <canvas role="img" aria-label="No image yet" width="900" height="600"></canvas>
-          <div class="stage-caption" role="status">
-            <div><span class="stage-title"></span> <span class="stage-about"></span></div>
-            <div class="stage-notes"></div>
-            <div class="stage-error"></div>
-          </div>
-          <div class="stage-words" hidden>Words: <span class="chips"></span></div>
-          <div class="stage-regions" hidden>Regions, best first: <span class="chips"></span></div>
-          <div class="stage-files" hidden>Download:
-            <button type="button" data-file="overlay">overlay</button>
-            <button type="button" data-file="map">map</button>
-            <button type="button" data-file="npy">values</button>
-            <button type="button" data-file="json">JSON</button>
-          </div>
-        </div>""",
-        "watch('value', excite.stage(element, props))",
-        elem_id="stage",
-    )
-
-
-def map_grid() -> gr.HTML:
-    """Maps side by side."""
-    return _component(
-        '<p class="grid-error" role="status"></p><div class="grid"></div>',
-        "watch('value', excite.grid(element, props))",
-        elem_id="grid",
-    )
-
-
-def _component(template: str, on_load: str, **more: Any) -> gr.HTML:
-    """A component that is drawn once, and updated by its own script."""
-    return gr.HTML(html_template=template, js_on_load=on_load, apply_default_css=False, **more)
-
-
-def _example(example: Example) -> str:
-    name, title = inert(example.name), inert(example.title)
-    return (
-        f'<li><button type="button" data-example="{name}" title="{title}">'
-        f'<img src="{example.thumbnail()}" alt="Example: {title}"></button></li>'
-    )
-
-
-def inert(text: str) -> str:
-    """Text for a template of gradio, which would evaluate ``${...}`` and ``{{...}}``.
+def listed(text: str) -> list[str]:
+    """Concepts, separated by commas.
 
     Example:
-        >>> inert("${a} <b>")
-        '&#36;&#123;a&#125; &lt;b&gt;'
+        >>> listed("cat, red apple,")
+        ['cat', 'red apple']
     """
-    return "".join(f"&#{ord(sign)};" if sign in TEMPLATE_SIGNS else sign for sign in for_html(text))
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _asset(name: str) -> str:
-    return files("excite.web").joinpath("assets", name).read_text(encoding="utf-8")
+def sentence(error: Exception | str) -> str:
+    """An error or a note as a sentence.
+
+    Example:
+        >>> sentence(ValueError("there is no cat"))
+        'There is no cat.'
+    """
+    text = str(error).strip()
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
+def _is_concept(served_model: ServedModel, text: str) -> bool:
+    """Whether a text is a concept of the classifier, or else a phrase; a `ConceptError` if no word of it is known."""
+    labels = served_model.classifier.labels
+    if labels is None:
+        return True  # a number
+    try:
+        labels.find(text)
+    except ConceptError:
+        if not read_phrase(text, labels).words:  # a phrase has words that are no labels: "umpire", "surf board"
+            raise
+        return False
+    return True
+
+
+# Views.
+
+
+def picture_view(upload: Upload) -> dict[str, Any]:
+    """The address of an image, and its size as it was sent."""
+    return {"key": upload.key, "url": f"pictures/{upload.key}", "width": upload.size[0], "height": upload.size[1]}
+
+
+def map_view(upload: Upload, found: AttentionMap) -> dict[str, Any]:
+    """The map of a concept: drawing, text, and files to download."""
+    one = UpsampledMap.of(found)
+    loadable = {"units": list(found.units), "image_size": list(upload.size), "dtype": "float32"}  # by AttentionMap.load
+    about = [f"layer {found.layer}", found.method]
+    if found.probability is not None:
+        about.insert(0, f"the classifier says {percent(found.probability)}")
+    return {
+        "title": found.concept,
+        "about": about,
+        "strength": _strength(one.plane),
+        "point": _middle(one.point, upload),
+        "box": None if one.box is None else _shares(one.box, upload),
+        "regions": [],
+        "words": [],
+        "notes": [] if one.point else ["There is no evidence for it at this layer."],
+        "json": json.dumps({**map_json(upload, one), **loadable, "values": rounded(found.values)}),
+        "npy": _npy(found.values),
+    }
+
+
+def phrase_view(upload: Upload, found: Grounded, model: str) -> dict[str, Any]:
+    """The map of a phrase with its regions, best first, and the map of each of its words."""
+    reading = found.map.reading
+    notes = []
+    if not found.map.known:
+        notes.append(f"{model} knows no word of this: the map shows whatever it finds.")
+    elif reading.skipped:
+        notes.append(f"Words that {model} does not know: {', '.join(reading.skipped)}.")
+    if found.map.hints:
+        notes.append(f"Words that weigh the map: {', '.join(word.text for word in found.map.hints)}.")
+    plane = torch.from_numpy(np.asarray(found.map.plane, dtype=np.float32))
+    first = found.map.words[0]
+    return {
+        "title": found.phrase,
+        "about": ["phrase", f"layer {first.layer}", first.method],
+        "strength": _strength(plane),
+        "point": _middle(found.map.point, upload),
+        "box": None,
+        "regions": [{"box": _shares(region.box, upload), "score": region.score} for region in found.regions[:REGIONS]],
+        "words": [
+            {"word": word.text, "strength": _strength(one.upsample())}
+            for word, one in zip(reading.words, found.map.words, strict=found.map.known)
+        ],
+        "notes": notes,
+        "json": json.dumps({**phrase_json(upload, found), "image_size": list(upload.size)}),
+        "npy": _npy(plane),
+    }
+
+
+def _middle(point: tuple[int, int] | None, upload: Upload) -> list[float] | None:
+    """The middle of a pixel, as shares of the sides."""
+    return None if point is None else _shares([at + 0.5 for at in point], upload)
+
+
+def _shares(places: Sequence[float], upload: Upload) -> list[float]:
+    """Pixels of the kept image, x and y in turn, as shares of its sides."""
+    return [round(float(at) / upload.picture.size[k % 2], 5) for k, at in enumerate(places)]
+
+
+def _strength(stretched: Tensor) -> str:
+    """An upsampled map, divided by its maximum, as a small grey PNG in a data: URL."""
+    height, width = stretched.shape
+    share = min(1, SIDE / max(width, height))
+    plane = stretched.float().clamp(min=0)[None, None]
+    small = interpolate(plane, (max(1, round(height * share)), max(1, round(width * share))), mode="area")[0, 0]
+    largest = small.max()
+    grey = to_numpy((small / largest if largest > 0 else small).mul(255).round()).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(grey).save(file, "PNG", compress_level=1)
+    return data_address("image/png", file.getvalue())
+
+
+def _npy(values: Tensor) -> str:
+    file = io.BytesIO()
+    np.save(file, to_numpy(values), allow_pickle=False)
+    return data_address("application/octet-stream", file.getvalue())

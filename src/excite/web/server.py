@@ -6,7 +6,6 @@ import errno
 import ipaddress
 import json
 import logging
-import os
 import re
 import secrets
 import signal
@@ -16,7 +15,6 @@ import threading
 import webbrowser
 from contextlib import contextmanager
 from http import HTTPStatus
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -25,9 +23,12 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from excite.errors import ExciteError, visible
-from excite.web.errors import error_response, warnings_as_notes
-from excite.web.http import CONTENT, SECURITY, respond_and_drain, with_security_headers
-from excite.web.log import LOG, bounded_log
+from excite.web.api import create_api
+from excite.web.errors import LOG, bounded_log, error_response, warnings_as_notes
+from excite.web.guard import CONTENT, SECURITY, Guard, Token, respond_and_drain, with_security_headers
+from excite.web.page import page_routes
+from excite.web.reports import find_reports, report_routes
+from excite.web.uploads import find_examples
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import Receive, Scope, Send
 
-    from excite.web.guard import Guard
     from excite.web.service import Service
 
 
@@ -56,15 +56,6 @@ IDLE = 30.0  # seconds for a whole head
 LAST_WORDS = 1.0  # seconds to read the reason why a connection is closed
 KEEP_ALIVE = 15  # seconds between two requests
 LAST_ANSWERS = 5  # seconds for pending requests when the server ends
-QUIET = {  # gradio shall send, fetch, keep and start nothing
-    "GRADIO_ANALYTICS_ENABLED": "False",
-    "GRADIO_MCP_SERVER": "False",
-    "GRADIO_RUN_HISTORY": "False",
-    "GRADIO_SHARE": "False",
-    "GRADIO_SSR_MODE": "False",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_OFFLINE": "1",
-}
 
 
 def serve(  # noqa: PLR0913 - all but one may be left out
@@ -91,14 +82,13 @@ def serve(  # noqa: PLR0913 - all but one may be left out
         announce: called with the address and the token when the server is ready; without, one line is printed.
 
     Raises:
-        ExciteError: the port is in use, the host is not this machine's, the token is too short, gradio is missing.
+        ExciteError: the port is in use, the host is not this machine's, the token is too short.
 
     Example:
         >>> from excite.models import Choice
         >>> from excite.web.service import Service
         >>> serve(Service({"words": Choice("words")}), port=8000)                    # doctest: +SKIP
     """
-    check_installed()
     token = _checked_token(host, token)
     with _listening_socket(host, port) as listening:
         url = _url(host, listening.getsockname()[1], token)
@@ -114,23 +104,11 @@ def serve(  # noqa: PLR0913 - all but one may be left out
 
 def build_app(service: Service, reports: Path | None = None, examples: Path | None = None) -> FastAPI:
     """The app: the HTTP interface, the reports, and the page."""
-    os.environ.update(QUIET)  # read when gradio is imported
-    from excite.web.api import create_api
-    from excite.web.page import mount_page
-    from excite.web.reports import find_reports, report_routes
-    from excite.web.uploads import find_examples
-
     found = find_reports(reports) if reports is not None else []
     app = create_api(service)
     app.include_router(report_routes(found))
-    return mount_page(app, service, found, find_examples(examples))
-
-
-def check_installed() -> None:
-    """Raise an `ExciteError` if packages are missing that only the page needs."""
-    missing = [name for name in ("gradio", "fastapi", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise ExciteError(f"the page needs {', '.join(missing)}: pip install 'excite[serve]'")
+    app.include_router(page_routes(service, found, find_examples(examples)))
+    return app
 
 
 def _run(
@@ -141,8 +119,6 @@ def _run(
     listening: socket.socket,
     started: Callable[[], None],
 ) -> None:
-    from excite.web.guard import Guard, Token
-
     guard = Guard(
         app,
         limits=service.limits,
@@ -313,18 +289,13 @@ class Server(uvicorn.Server):
                 h11_max_incomplete_event_size=HEAD,
             )
         )
-        self._guard, self._on_start = app, started
+        self._on_start = started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen."""
         await super().startup(sockets)
         if self.started:
             self._on_start()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer pending requests, and end connections that would stay."""
-        self._guard.close()
-        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

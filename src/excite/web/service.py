@@ -1,15 +1,16 @@
-"""The queries about an image, for the page and for programs; independent of HTTP and gradio."""
+"""The queries about an image, for the page and for programs; independent of HTTP."""
 
 from __future__ import annotations
 
 import ctypes
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from PIL import Image
 
 from excite.errors import ConceptError, ExciteError, LayerError, ModelError
@@ -22,7 +23,7 @@ from excite.session import SessionCache
 from excite.web.uploads import Limits, UploadStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from excite.web.uploads import Upload
 
 
+Result = TypeVar("Result")
+
 MOST_LAYERS = 24
 ARENA_MAX, ARENAS = -8, 2  # as in malloc.h; each thread would have an arena of its own
 
@@ -42,39 +45,38 @@ class BusyError(ExciteError):
 
 
 class ConcurrencyLimit:
-    """Limits the number of threads in a block; refuses at once when too many wait. A thread may enter repeatedly.
+    """Runs work in threads, so many at once; refuses at once when too many wait. Used in one event loop.
 
     Args:
-        at_once: the number of threads in the block.
-        waiting: the number of threads that may wait.
+        at_once: the number of threads.
+        waiting: the number of requests that may wait for one.
 
     Example:
-        >>> concurrency = ConcurrencyLimit(at_once=1, waiting=0)
-        >>> with concurrency.slot(), concurrency.slot():
-        ...     print("inside")
-        inside
+        >>> import asyncio
+        >>> asyncio.run(ConcurrencyLimit(at_once=1, waiting=0).run(lambda: "answered"))
+        'answered'
     """
 
     def __init__(self, at_once: int, waiting: int) -> None:
-        self._admitted = threading.BoundedSemaphore(at_once + waiting)
-        self._running = threading.BoundedSemaphore(at_once)
-        self._local = threading.local()  # whether this thread has a slot
+        self._most, self._admitted = at_once + waiting, 0
+        self._threads = CapacityLimiter(at_once)
+        self._phrases = CapacityLimiter(max(1, at_once - 1))  # phrases take long: one thread is free of them
+        self._drawing = CapacityLimiter(at_once)
 
-    @contextmanager
-    def slot(self) -> Iterator[None]:
-        """Wait for a slot, and hold it for the block; a `BusyError` if too many wait."""
-        if getattr(self._local, "inside", False):
-            yield
-            return
-        if not self._admitted.acquire(blocking=False):
+    async def run(self, work: Callable[[], Result], *, is_phrase: bool = False) -> Result:
+        """Wait for a thread and run the work there; a `BusyError` if too many wait."""
+        if self._admitted >= self._most:
             raise BusyError("too many people are asking at the moment: try again in a few seconds")
+        self._admitted += 1
         try:
-            with self._running:
-                self._local.inside = True
-                yield
+            async with self._phrases if is_phrase else nullcontext():
+                return await to_thread.run_sync(work, limiter=self._threads)
         finally:
-            self._local.inside = False
-            self._admitted.release()
+            self._admitted -= 1
+
+    async def run_short(self, work: Callable[[], Result]) -> Result:
+        """Run work that takes a moment, beside the others: an image that is sent again, a word that is looked up."""
+        return await to_thread.run_sync(work, limiter=self._drawing)
 
 
 class Trimmer:
@@ -184,9 +186,6 @@ class Service:
         self.default = next(iter(self.models))
         self.uploads = UploadStore(self.limits)
         self.concurrency = ConcurrencyLimit(self.limits.at_once, self.limits.waiting)
-        self._phrase_concurrency = ConcurrencyLimit(
-            max(1, self.limits.at_once - 1), self.limits.waiting
-        )  # phrases take long: one turn is free
         self._proposals: ByteCache[Proposals] = ByteCache(self.limits.pictures)
         self._trimmer = Trimmer()
 
@@ -209,10 +208,9 @@ class Service:
         The forward pass is the one that `attend` needs for this method next.
         """
         served_model, chosen = self.served_model(model), find_method(method)
-        with self.concurrency.slot():
-            found = self._findings(upload, served_model, most, chosen.name)
-            self._trimmer.trim()
-            return found
+        found = self._findings(upload, served_model, most, chosen.name)
+        self._trimmer.trim()
+        return found
 
     def attend(
         self,
@@ -231,18 +229,17 @@ class Service:
         """
         self.check_texts([*(concepts or ()), *against])
         served_model, chosen = self.served_model(model), find_method(method)
-        with self.concurrency.slot():
-            wanted = (
-                [one.concept for one in self._findings(upload, served_model, 5, chosen.name)]
-                if concepts is None
-                else list(concepts)
-            )
-            self._check_layer(served_model, layer)
-            maps = served_model.cache.attend(
-                upload.picture, wanted, method=chosen.name, layer=layer, against=list(against) or None
-            )
-            self._trimmer.trim()
-            return maps
+        wanted = (
+            [one.concept for one in self._findings(upload, served_model, 5, chosen.name)]
+            if concepts is None
+            else list(concepts)
+        )
+        self._check_layer(served_model, layer)
+        maps = served_model.cache.attend(
+            upload.picture, wanted, method=chosen.name, layer=layer, against=list(against) or None
+        )
+        self._trimmer.trim()
+        return maps
 
     def ground(
         self,
@@ -262,18 +259,17 @@ class Service:
         """
         self.check_texts(phrases)
         served_model, chosen = self.served_model(model), find_method(method)
-        with self._phrase_concurrency.slot(), self.concurrency.slot():
-            self._check_layer(served_model, layer)
-            key = upload.key, chosen.name, layer
-            session = served_model.sessions.get(key)
-            if session is None:
-                session = GroundingSession(
-                    served_model.classifier, upload.picture, self._proposals_of(upload), method=chosen.name, layer=layer
-                )
-            found = session.ground(phrases, gamma=gamma, most=most)
-            served_model.sessions.put(key, session, session.size)
-            self._trimmer.trim()
-            return found
+        self._check_layer(served_model, layer)
+        key = upload.key, chosen.name, layer
+        session = served_model.sessions.get(key)
+        if session is None:
+            session = GroundingSession(
+                served_model.classifier, upload.picture, self._proposals_of(upload), method=chosen.name, layer=layer
+            )
+        found = session.ground(phrases, gamma=gamma, most=most)
+        served_model.sessions.put(key, session, session.size)
+        self._trimmer.trim()
+        return found
 
     @staticmethod
     def _findings(upload: Upload, served_model: ServedModel, most: int, method: str) -> list[Finding]:

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PIL import Image
@@ -18,7 +19,6 @@ from excite.readouts.notebook import data_address, jpeg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from excite.readouts.grounded_figure import Box
 
@@ -28,10 +28,10 @@ MB = 2**20
 MOST = 12  # examples
 THUMBNAIL = 128
 PHOTOGRAPHS = {  # of scikit-image: those with free licences that need no download
-    "chelsea": "a cat",
-    "coffee": "a cup of coffee",
-    "astronaut": "an astronaut",
-    "rocket": "a rocket",
+    "chelsea.png": "a cat",
+    "coffee.png": "a cup of coffee",
+    "astronaut.png": "an astronaut",
+    "rocket.jpg": "a rocket",
 }
 
 
@@ -171,9 +171,14 @@ def find_examples(folder: Path | None = None) -> Mapping[str, Example]:
     if folder is not None:
         files = find_images(str(folder))[:MOST]
         return {name: Example(name, name, partial(read_image, file)) for name, file in _named(files).items()}
-    if find_spec("skimage") is None:
+    package = find_spec("skimage")
+    if package is None or package.origin is None:
         return {}
-    return {name: Example(name, title, partial(_photograph, name)) for name, title in PHOTOGRAPHS.items()}
+    shipped = Path(package.origin).parent / "data"  # read as files: importing the package takes a second
+    return {
+        Path(name).stem: Example(Path(name).stem, title, partial(read_image, shipped / name))
+        for name, title in PHOTOGRAPHS.items()
+    }
 
 
 def _named(files: Sequence[Path]) -> dict[str, Path]:
@@ -193,9 +198,3 @@ def _named(files: Sequence[Path]) -> dict[str, Path]:
             name = f"{stem} ({number})"
         found[name] = file
     return found
-
-
-def _photograph(name: str) -> Image.Image:
-    from skimage import data
-
-    return Image.fromarray(getattr(data, name)())
