@@ -34,7 +34,7 @@ NEEDS = {  # a command that needs an extra, as somebody without it types it, and
     "ground photo.png 'the cat'": "ground",
     "ground photo.png 'the cat' --proposals edge-boxes": "proposals",
     "serve": "serve",
-    "tags generate 10 --out corpus": "tags",
+    "tags stats corpus.parquet": "tags",
     "train tags corpus.parquet --out trained --tensorboard": "tensorboard",
 }
 

@@ -1,6 +1,6 @@
 """Whether a generated corpus was cleaned exactly as it was made to be: every row, and every count of the dictionary.
 
-excite tags generate 17000000 --out made
+python dev/generate_tags.py 17000000 --out made
 excite tags clean made/corpus.parquet --out kept.parquet --workers 2
 python recipes/check_cleaning.py made kept.parquet
 """

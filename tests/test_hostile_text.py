@@ -122,10 +122,7 @@ CASES = {
     "tags clean": ["tags", "clean", CORPUS, "--out", f"{OUT}/kept.parquet", "--min-count", "1", "--min-tags", "1"],
     "tags captions": ["tags", "captions", CAPTIONS, "--out", f"{OUT}/corpus.parquet"],
     "tags stats": ["tags", "stats", KEPT, "--min-count", "1", "--pictures", PHOTOS, "--out", OUT],
-    "tags show": ["tags", "show", HOSTILE["script"], KEPT, "--pictures", PHOTOS, "--out", f"{OUT}.png"],
-    "tags show title": ["tags", "show", HOSTILE["title"], KEPT],
     "tags shards": ["tags", "shards", KEPT, "--pictures", PHOTOS, "--rows", "9", "--out", OUT],
-    "tags generate": ["tags", "generate", "20", "--tags", "100", "--out", OUT],
     "train tags": [*TRAIN, "--min-count", "1", "--epochs", "1", "--held-out", "0.5", "--out", OUT],
 }
 REFUSED = {
@@ -163,7 +160,6 @@ REFUSED = {
     "tags clean": ["tags", "clean", UNKNOWN, "--out", OUT],
     "tags captions": ["tags", "captions", UNKNOWN, "--out", OUT],
     "tags stats": ["tags", "stats", KEPT, "--columns", UNKNOWN],
-    "tags show": ["tags", "show", UNKNOWN, KEPT],
     "tags shards": ["tags", "shards", UNKNOWN, "--pictures", PHOTOS, "--out", OUT],
     "train tags": ["train", "tags", UNKNOWN, "--out", OUT],
 }
@@ -276,7 +272,7 @@ def test_errors_are_one_line(excite, arguments):
     check_terminal(err)
 
 
-JSON = ["attend", "boxes", "ground", "check", "layers", "ls labels", "ls layers", "tags stats", "tags show"]
+JSON = ["attend", "boxes", "ground", "check", "layers", "ls labels", "ls layers", "tags stats"]
 
 
 @pytest.mark.parametrize("name", JSON)
@@ -286,7 +282,7 @@ def test_json_is_exact(excite, name):
     assert out.isascii()
     check_terminal(out.replace("\n", "")[:10] + err)
     said = json.dumps([json.loads(line) for line in out.splitlines()])
-    exact = {"tags show": "script", "boxes": "direction", "ground": "link"}.get(name, "title")
+    exact = {"boxes": "direction", "ground": "link"}.get(name, "title")
     wanted = UNUSUAL if name in {"check", "layers", "ls layers"} else HOSTILE[exact]
     assert json.dumps(wanted)[1:-1] in said
 

@@ -141,10 +141,8 @@ COMMANDS = {
         "tags clean corpus.csv --out out/kept.parquet --min-count 1 --min-tags 1 --keep-alphabetical",
         "corpus.csv",
     ),
-    "tags clean near": Long(
-        "tags clean corpus.csv --out out/kept.parquet --min-count 1 --min-tags 1 --near 2 --pictures photos --choices",
-        "corpus.csv",
-        "photos",
+    "tags clean choices": Long(
+        "tags clean corpus.csv --out out/kept.parquet --min-count 1 --min-tags 1 --choices", "corpus.csv"
     ),
     "tags captions": Long("tags captions captions.csv --out out/corpus.parquet", "captions.csv"),
     "tags shards": Long(
@@ -154,7 +152,6 @@ COMMANDS = {
         "out/shard-000001.tar",
         ((".index", IN_INDEX),),
     ),
-    "tags generate": Long("tags generate 300 --tags 100 --out out"),
     "tags stats": Long(
         "tags stats kept.parquet --min-count 1 --pictures photos --out out", "photos/000004.png", "photos"
     ),

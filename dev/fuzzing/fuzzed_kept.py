@@ -15,7 +15,9 @@ from torch import nn
 from excite.autolabel.files import open_own_results
 from excite.jobs import open_results
 from excite.jobs.parquet import Columns, arrow
-from excite.tags.cleaning.survey import Survey, survey
+from excite.tags.cleaning.rules import CorpusSurvey, Rules
+from excite.tags.cleaning.steps import SurveyStore, survey
+from excite.tags.database import database
 from excite.tags.dictionary import TagNormaliser
 from excite.tags.images.shards import Shards, make_index, read_index
 from excite.training.features import FeatureStore
@@ -68,8 +70,19 @@ def _index(folder):
 
 
 def _survey_bytes():
-    seen = survey(arrow().RecordBatch.from_pydict(ROWS), TagNormaliser())
-    return [_saved_by(seen.save)]
+    images, _ = survey(arrow().RecordBatch.from_pydict(ROWS), TagNormaliser())
+    return [parquet_of(images)]
+
+
+def _survey(folder):
+    """The images of a survey, beside good counts."""
+    _, counts = survey(arrow().RecordBatch.from_pydict(ROWS), TagNormaliser())
+    store = SurveyStore(folder)
+    arrow().parquet.write_table(counts, store.path("key", "counts"))
+    store.check(["key"])
+    with database() as tables:
+        merged = CorpusSurvey(tables, [store.path("key", "images")], [store.path("key", "counts")])
+        merged.verdicts(Rules())
 
 
 def _ledger_part():
@@ -147,11 +160,11 @@ READERS = (
     Reader("shard index", "excite.tags.images.shards.read_index", "pics.tar.index", _index, _index_bytes),
     Reader(
         "survey",
-        "excite.tags.cleaning.survey.Survey.read",
-        "s.npz",
-        lambda folder: Survey.read(folder / "s.npz"),
+        "excite.tags.cleaning.rules.CorpusSurvey",
+        "key.images.parquet",
+        _survey,
         _survey_bytes,
-        "zip",
+        tokens=(b"PAR1", b"element", b"firsts"),
     ),
     Reader(
         "ledger lines",

@@ -8,12 +8,12 @@ from collections import Counter
 from fuzzed import Reader
 
 from excite.jobs.parquet import arrow
-from excite.tags.cleaning.survey import survey
+from excite.tags.cleaning.steps import survey
 from excite.tags.corpus import ColumnNames
 from excite.tags.dictionary import Dictionary, TagNormaliser
 from excite.tags.formats.captions import read_captions, read_stop_words
 from excite.tags.formats.parquet import open_corpus
-from excite.tags.tag_profile import learnt_tags
+from excite.tags.visual_words import learnt_tags
 
 __all__ = ["READERS", "ROWS", "parquet_of"]
 
@@ -145,7 +145,7 @@ READERS = (
     ),
     Reader(
         "measures",
-        "excite.tags.tag_profile.learnt_tags",
+        "excite.tags.visual_words.learnt_tags",
         "measures.csv",
         lambda folder: learnt_tags(folder / "measures.csv"),
         _texts("tag,count,precision,share\ndog,9,0.6,0.02\nemu,8,,0\n"),

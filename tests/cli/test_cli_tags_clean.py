@@ -1,4 +1,4 @@
-"""``excite tags clean`` and ``generate`` as a user meets them."""
+"""``excite tags clean`` as a user meets them."""
 
 import json
 
@@ -73,15 +73,6 @@ def test_a_skipped_line_is_counted(excite, raw, here):
     assert answer["dropped"]["not_utf8"] == answer["dropped"]["not_json"] == 1
 
 
-def test_generated(excite, here):
-    (made,) = excite("tags", "generate", 2000, "--out", "made", "--tags", 300, "--json").answers
-    assert made["pictures"] == 2000
-    (answer,) = excite("tags", "clean", made["files"][0], "--out", "kept.parquet", "--json").answers
-    truth = pq.read_table(made["files"][1]).column("seen").to_pylist()
-    assert answer["kept"] == truth.count("")
-    assert answer["dropped"]["similar"] == truth.count("similar") > 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -89,8 +80,6 @@ def test_generated(excite, here):
         (("raw.jsonl", "--out", "kept.csv"), "let its name end in .parquet"),
         (("raw.jsonl", "--out", "kept.parquet", "--columns", "tags=keywords"), "has no column 'keywords'"),
         (("raw.jsonl", "--out", "kept.parquet", "--columns", "keywords"), "as in tags=keywords"),
-        (("raw.jsonl", "--out", "kept.parquet", "--near", "4"), "shards with --pictures"),
-        (("raw.jsonl", "--out", "kept.parquet", "--near", "4", "--pictures", "nowhere"), "nowhere"),
         (("raw.jsonl", "--out", "kept.parquet", "--overlap", "5"), "cannot be shared"),
         (("raw.jsonl", "--out", "kept.parquet", "--against", "none"), "seen or kept"),
         (("raw.jsonl", "--out", "raw.jsonl/kept.parquet"), "cannot write to"),

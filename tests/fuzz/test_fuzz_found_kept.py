@@ -20,7 +20,7 @@ from excite.jobs import open_results
 from excite.jobs.parquet import Columns, arrow
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.reading import read_network
-from excite.tags.cleaning.survey import Survey
+from excite.tags.cleaning.steps import SurveyStore
 from excite.tags.corpus import Corpus
 from excite.tags.formats.captions import read_captions
 from excite.tags.images.shards import make_index, read_index
@@ -136,14 +136,12 @@ class TestKept:
         content = file.getvalue().replace(b"}", b" ")
         assert read_index(written(content, "pics.tar.index")) is None
 
-    def test_a_survey_whose_numbers_stand_for_nothing(self, tmp_path):
-        parts = {name: np.frombuffer(b"[]", np.uint8) for name in ("words", "users")}
-        parts["changes"] = np.frombuffer(b"{}", np.uint8)
-        one = {"counts": np.zeros(0, np.int64), "user": np.array([5], np.int32), "lengths": np.zeros(1, np.uint16)}
-        firsts, images = np.full((1, 5), -1, np.int32), np.zeros((1, 2), np.uint64)
-        np.savez(tmp_path / "s.npz", **parts, **one, alphabetical=np.ones(1, bool), firsts=firsts, images=images)
-        with pytest.raises(DataError, match="its parts do not fit together"):
-            Survey.read(tmp_path / "s.npz")
+    def test_a_survey_that_is_cut_off(self, tmp_path):
+        store = SurveyStore(tmp_path)
+        for table in ("images", "counts"):
+            store.path("key", table).write_bytes(b"PAR1 half")
+        with pytest.raises(DataError, match=r"key\.images\.parquet is damaged .*: remove it and start again"):
+            store.check(["key"])
 
     def test_a_corpus_whose_columns_have_no_names(self, written):
         file = io.BytesIO()

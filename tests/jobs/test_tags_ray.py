@@ -1,12 +1,17 @@
 """A corpus cleaned by a cluster of two nodes is the one that this machine cleans, byte by byte."""
 
 import json
+import sys
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from excite.cli import main
-from excite.tags.synthetic import CORPUS, CorpusSpec, generate
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "dev"))
+
+from generate_tags import CORPUS, CorpusSpec, generate
 
 FILES = ("kept.parquet", "kept.tags.csv", "kept.dropped.parquet", "kept.report.json")
 

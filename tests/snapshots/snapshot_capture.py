@@ -21,9 +21,11 @@ from PIL import Image
 from skimage import data
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(place) for place in (TESTS, TESTS / "faults") if str(place) not in sys.path]
+PLACES = (TESTS, TESTS / "faults", TESTS.parent / "dev")
+sys.path[:0] = [str(place) for place in PLACES if str(place) not in sys.path]
 
 from annotated import picture, scenes  # noqa: E402
+from generate_tags import CorpusSpec, generate  # noqa: E402
 from learning import TINY  # noqa: E402
 from long_commands import COLOURS, make_inputs  # noqa: E402
 from snapshot_pages import text_of_page  # noqa: E402
@@ -78,8 +80,7 @@ def make_world(folder):
         picture(folder / "sorted" / squares[0][0] / f"{name}.png", squares)
     (folder / "phrases.txt").write_text("a green thing\n\nred on the right\n")
     (folder / "broken.png").write_bytes(b"no picture")
-    with quiet(folder):
-        run(["tags", "generate", "120", "--tags", "100", "--out", "made"])
+    list(generate(CorpusSpec(120, tags=100), folder / "made"))
     for path in folder.rglob("*"):  # what was written when is part of what a ledger remembers
         os.utime(path, ns=(WRITTEN, WRITTEN))
 

@@ -148,7 +148,7 @@ CASES = {
     "tags clean": case(
         f"{CLEAN} --keep-alphabetical --json",
         f"{CLEAN} --keep-alphabetical",
-        f"{CLEAN.replace('out/', 'near/')} --near 2 --pictures photos --choices --json",
+        f"{CLEAN.replace('out/', 'choices/')} --choices --json",
         "tags clean made/corpus.parquet --out made-out/kept.parquet --min-count 10 --top 50 --plurals --overlap 2 "
         "--against kept",
         masks=(("", r"\d+ s, at most [\d,]+ MB"),),
@@ -161,19 +161,10 @@ CASES = {
         "tags stats kept.parquet --min-count 1 --pictures photos --out out --json",
         "tags stats kept.parquet --top 5",
     ),
-    "tags show": case(
-        "tags show red kept.parquet --pictures photos --out out/red.png --json",
-        "tags show thing kept.parquet",
-        "tags show nothing kept.parquet",
-    ),
     "tags shards": case(
         "tags shards kept.parquet --pictures photos --rows 2 --out out --json",
         "tags shards kept.parquet --pictures photos --rows 2 --out out",
         'tags stats kept.parquet --pictures "out/shard-{000000..000002}.tar" --out drawn',
-    ),
-    "tags generate": case(
-        "tags generate 40 --tags 100 --seed 3 --out out --json",
-        "tags generate 20 --tags 100 --out two",
     ),
     "refusals": case(
         "",
@@ -203,7 +194,7 @@ CASES = {
         "ls labels --model nothing",
         "serve --model nothing",
         "tags clean nowhere.csv --out out/kept.parquet",
-        "tags show red nowhere.parquet",
+        "tags stats nowhere.parquet",
         "train tags nowhere.parquet --out out",
         "train tags kept.parquet --out out",
     ),

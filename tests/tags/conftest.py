@@ -1,4 +1,9 @@
+import sys
+from pathlib import Path
+
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "dev"))  # the generator of corpora
 
 
 @pytest.fixture(autouse=True)

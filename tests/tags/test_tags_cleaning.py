@@ -10,19 +10,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import reference_cleaning
-from PIL import Image
+from generate_tags import CORPUS, COUNTS, KINDS, TRUTH, CorpusSpec, generate
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from excite.errors import DataError, ExciteError
 from excite.io.locks import Lock
 from excite.jobs import Executor
-from excite.tags.cleaning import survey
-from excite.tags.cleaning.duplicates import DuplicateFilter
+from excite.tags.cleaning import steps
+from excite.tags.cleaning.rules import RULES as NAMES
+from excite.tags.cleaning.rules import CorpusSurvey, Rules
 from excite.tags.cleaning.run import CleaningRun, variants_of
-from excite.tags.cleaning.survey import Rules
 from excite.tags.corpus import ColumnNames, schema
-from excite.tags.dictionary import Dictionary
-from excite.tags.images import open_images
-from excite.tags.synthetic import CORPUS, COUNTS, KINDS, TRUTH, CorpusSpec, generate
+from excite.tags.database import database
+from excite.tags.dictionary import Dictionary, TagNormaliser
 
 RULES = Rules(least_count=20)
 WANTED = CorpusSpec(4000, tags=300, marks=2000, pictures_a_user=40)
@@ -148,13 +149,35 @@ class TestTruth:
         assert f"| as asked | {told['pictures'][0]['kept']:,} |" in (tmp_path / "kept.choices.md").read_text()
 
 
+TAGS = st.lists(st.sampled_from("abcdefgh"), max_size=7)
+ROWS = st.lists(
+    st.tuples(st.integers(0, 40).map(str), TAGS, st.sampled_from(["ann", "bob", None])), min_size=1, max_size=30
+)
+
+
+@pytest.mark.parametrize("against", ["seen", "kept"])
+@settings(max_examples=40, deadline=None)
+@given(rows=ROWS, least=st.integers(0, 4), first=st.integers(1, 6), data=st.data())
+def test_as_comparing_all_with_all(tmp_path_factory, against, rows, least, first, data):
+    overlap = data.draw(st.integers(0, first - 1))
+    rules = Rules(least_tags=least, first=first, overlap=overlap, against=against)
+    columns = dict(zip(schema().names, map(list, zip(*rows, strict=True)), strict=True))
+    store = steps.SurveyStore(tmp_path_factory.mktemp("survey"))
+    images, counts = steps.survey(pa.RecordBatch.from_pydict(columns, schema()), TagNormaliser(), first)
+    store.add({"key": "all", "images": images, "counts": counts})
+    with database() as tables:
+        merged = CorpusSurvey(tables, [store.path("all", "images")], [store.path("all", "counts")])
+        verdicts, like = merged.verdicts(rules)
+    found = [(["", *NAMES][rule], None if row < 0 else row) for rule, row in zip(verdicts, like.tolist(), strict=True)]
+    assert found == reference_cleaning.clean(rows, against, least, first, overlap)
+
+
 class TestSameWhateverTheForm:
     def same(self, folder, whole, files=FILES):
         for name in files:
             assert (folder / name).read_bytes() == (whole / name).read_bytes(), name
 
-    def test_row_groups_and_batches(self, records, whole, tmp_path, monkeypatch):
-        monkeypatch.setattr("excite.tags.cleaning.steps.BUCKET", 300)  # many buckets
+    def test_row_groups_and_batches(self, records, whole, tmp_path):
         cleaned(write(records, tmp_path / "small.parquet", rows=170), tmp_path)
         self.same(tmp_path, whole)
 
@@ -197,7 +220,7 @@ class TestSameWhateverTheForm:
     def test_stopped_anywhere(self, records, whole, tmp_path, monkeypatch):
         source = write(records, tmp_path / "corpus.parquet", rows=500)
         surveyed = []
-        honest = survey.survey
+        honest = steps.survey
         monkeypatch.setattr("excite.tags.cleaning.steps.survey", lambda *given: surveyed.append(1) or honest(*given))
 
         class Stopped(Exception):
@@ -218,7 +241,7 @@ class TestSameWhateverTheForm:
                 break
             except Stopped:
                 assert not (tmp_path / "kept.parquet").exists()
-        assert stop > 20
+        assert stop == 2 * len(records) // 500  # after each row group, surveyed and written
         self.same(tmp_path, whole)
         assert len(surveyed) == len(records) // 500  # each row group once
 
@@ -267,6 +290,11 @@ class TestOddInput:
             "similar": 0,
         }
         assert report["without_user"] == 2
+
+    def test_many_rows_without_tags_come_first(self, tmp_path):
+        """duckdb 2.0 fails where it meets nothing but empty lists over a dictionary."""
+        rows = [(f"{k}", [], "u") for k in range(4096)] + [("last", self.FIVE, "u")]
+        assert cleaned(write(rows, tmp_path / "c.parquet", rows=5000), tmp_path)["dropped"]["few_tags"] == 4096
 
     def test_a_megabyte_tag_is_left_out(self, tmp_path):
         rows = [("1", ["x" * 2**20, *self.FIVE], "u"), ("2", ["y" * 2**20, *self.FIVE[1:]], "u")]
@@ -328,7 +356,7 @@ class TestOddInput:
         def full(*_given):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("excite.tags.cleaning.steps.CorpusSurvey._append", full)
+        monkeypatch.setattr("excite.tags.cleaning.run.CorpusSurvey", full)
         with pytest.raises(ExciteError, match="No space left on device; has the disk room"):
             cleaned(write([("1", self.FIVE, "u")], tmp_path / "c.parquet"), tmp_path)
 
@@ -336,36 +364,6 @@ class TestOddInput:
         for wrong in ({"against": "all"}, {"overlap": 5}, {"first": 30}):
             with pytest.raises(DataError):
                 Rules(**wrong)
-
-
-class TestDuplicates:
-    def test_pictures_that_look_the_same_and_ones_that_cannot_be_read(self, tmp_path):
-        (photos := tmp_path / "photos").mkdir()
-        random = np.random.default_rng(0)
-        one, two = (
-            Image.fromarray(random.integers(0, 256, (6, 6, 3), dtype=np.uint8)).resize((120, 90)) for _ in range(2)
-        )
-        one.save(photos / "one.png")
-        two.save(photos / "two.png")
-        one.resize((60, 45)).save(photos / "again.jpg")
-        (photos / "broken.jpg").write_bytes(b"no image")
-        (tmp_path / "outside.png").write_bytes((photos / "one.png").read_bytes())
-        names = ["two.png", "one.png", "broken.jpg", "../outside.png", "again.jpg"]
-        rows = [(name, [*"zyxw", str(number)], f"user {number}") for number, name in enumerate(names)]
-        duplicates = DuplicateFilter(open_images(photos))
-        report = cleaned(write(rows, tmp_path / "c.parquet"), tmp_path, duplicates=duplicates)
-        assert [row["image"] for row in kept(tmp_path)] == ["two.png", "one.png"]
-        assert report["dropped"] == {
-            "no_image": 0,
-            "repeated_image": 0,
-            "few_tags": 0,
-            "alphabetical": 0,
-            "similar": 0,
-            "unreadable": 2,
-            "near_duplicate": 1,
-        }
-        assert verdicts(tmp_path, 5)[4] == ("near_duplicate", 1)
-        assert len(duplicates.failures) == 2
 
 
 class TestGenerating:

@@ -9,11 +9,10 @@ import pytest
 
 from excite.errors import DataError
 from excite.models.architectures.efficientnet_lite0 import embedded_labels
-from excite.tags import statistics
 from excite.tags.corpus import Corpus, schema
 from excite.tags.dictionary import Dictionary
-from excite.tags.statistics import TextCounter, quantile, statistics_of, zipf_slope
-from excite.tags.tag_profile import is_named, known_words, learnt_share, learnt_tags, shown, visual_share
+from excite.tags.statistics import statistics_of, zipf_slope
+from excite.tags.visual_words import is_named, known_words, learnt_share, learnt_tags, shown, visual_share
 
 SMALL = [
     ("a.jpg", ["dog", "sea shore", "dog"], "ann"),
@@ -85,10 +84,9 @@ def test_as_counted_one_by_one(tmp_path):
 
 
 @pytest.mark.parametrize("group", [1, 7, 149])
-def test_the_same_however_it_is_cut_up(tmp_path, group, monkeypatch):
+def test_the_same_however_it_is_cut_up(tmp_path, group):
     rows = random_rows(150)
     whole = counted(tmp_path, rows)
-    monkeypatch.setattr(statistics, "UNMERGED", 50)  # so that counts are merged on the way
     parts = counted(tmp_path, rows, group)
     assert len(Corpus(tmp_path / "corpus.parquet").row_groups) > 1
     assert parts.summary() == whole.summary()
@@ -123,13 +121,6 @@ def test_counts_of_other_tags(tmp_path):
     assert nothing.summary()["unigrams"] == {"of_distinct": None, "of_listed": None}
 
 
-@pytest.mark.parametrize("share", [0, 0.1, 0.25, 0.5, 0.75, 0.99, 1])
-def test_quantiles_are_numpys(share):
-    for seed in range(20):
-        values = np.random.default_rng(seed).integers(0, 9, seed + 1)
-        assert quantile(Counter(values.tolist()), share) == pytest.approx(np.quantile(values, share))
-
-
 @pytest.mark.parametrize("slope", [-0.7, -1, -1.4])
 def test_the_slope_of_a_power_law(slope):
     counts = 1e9 * np.arange(1, 5000) ** float(slope)
@@ -137,10 +128,6 @@ def test_the_slope_of_a_power_law(slope):
     counts[:9] = 1e9  # the head has no say
     assert zipf_slope(counts) == pytest.approx(slope, abs=1e-6)
     assert zipf_slope(counts[:28]) is None
-
-
-def test_no_counts_at_all():
-    assert TextCounter().ranked().num_rows == 0
 
 
 def test_no_rows(tmp_path):

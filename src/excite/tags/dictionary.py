@@ -97,6 +97,7 @@ CHANGES = ("unicode", "case", "spaces", "plural", "empty", "too_long")  # the na
 PLAIN = r"[!-\"$-@\[-~][!-@\[-~]*(?: [!-@\[-~]+)*"  # ASCII, no capitals, single spaces
 IS_PLAIN = re.compile(PLAIN).fullmatch
 INVISIBLE = frozenset({"Cc", "Cf", "Cs"})  # control and format characters, and surrogates
+MOST_KNOWN = 1_000_000  # normalised tags in the cache of a process: some 200 MB
 SHRINKS = 4  # Unicode's rules shorten a text at most so many times; a longer one is rejected at once
 
 
@@ -167,11 +168,58 @@ def _visible(tag: str) -> str:
     return "".join(letter for letter in tag if letter.isspace() or category(letter) not in INVISIBLE)
 
 
-def are_normalised(tags: Any, normaliser: TagNormaliser) -> NDArray[np.bool_]:
-    """Which tags of an Arrow array are surely in normal form, by a regular expression: nearly all are."""
+def normalise_lists(lists: Any, normaliser: TagNormaliser) -> tuple[Any, dict[str, int]]:
+    """An Arrow column of tag lists, normalised and without empty tags, and how many tags were changed, by change.
+
+    Only distinct tags become Python objects, and only those that a regular expression does not prove to be normal.
+
+    Example:
+        >>> lists, changes = normalise_lists(arrow().array([["Sea", " "], None]), TagNormaliser())
+        >>> lists.to_pylist(), changes
+        ([['sea'], []], {'case': 1, 'empty': 1})
+    """
+    pa = arrow()
+    flat = lists.flatten()
+    flat = flat if pa.types.is_dictionary(flat.type) else flat.dictionary_encode()
+    codes = flat.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    times = np.bincount(codes[codes >= 0], minlength=len(flat.dictionary))
+    used = np.flatnonzero(times)  # a file's dictionary may hold words of other batches
+    names, masks = _normalised(flat.dictionary.take(pa.array(used)), normaliser)
+    counted = {name: int(times[used][masks & (1 << bit) > 0].sum()) for bit, name in enumerate(CHANGES)}
+    names = names.dictionary_encode()
+    numbers = np.full(len(times) + 1, -1, np.int32)  # the last one for null
+    numbers[used] = np.where(masks & (EMPTY | TOO_LONG), -1, names.indices.to_numpy())
+    numbers = numbers[codes]
+    there = numbers >= 0
+    rows = np.repeat(np.arange(len(lists)), lists.value_lengths().fill_null(0).to_numpy())
+    ends = np.append(0, np.cumsum(np.bincount(rows[there], minlength=len(lists)))).astype(np.int32)
+    words = pa.DictionaryArray.from_arrays(pa.array(numbers[there]), names.dictionary)
+    return pa.ListArray.from_arrays(pa.array(ends), words), {name: number for name, number in counted.items() if number}
+
+
+_known: dict[TagNormaliser, dict[str, tuple[str, int]]] = {}  # the next batch has nearly the same tags
+
+
+def _normalised(written: Any, normaliser: TagNormaliser) -> tuple[Any, NDArray[np.uint8]]:
+    """Distinct tags in normal form, and the changes made."""
+    pa = arrow()
+    odd = ~_are_normal(written, normaliser)
+    known = _known.setdefault(normaliser, {})
+    if len(known) > MOST_KNOWN:
+        known.clear()
+    tags = written.filter(pa.array(odd)).to_pylist()
+    known.update((tag, normaliser(tag)) for tag in tags if tag not in known)
+    names = pa.array([known[tag][0] for tag in tags], pa.string())
+    masks = np.zeros(len(written), np.uint8)
+    masks[odd] = [known[tag][1] for tag in tags]
+    return pa.compute.replace_with_mask(written, pa.array(odd), names), masks
+
+
+def _are_normal(tags: Any, normaliser: TagNormaliser) -> NDArray[np.bool_]:
+    """Which tags are surely in normal form, by a regular expression: nearly all are."""
     if normaliser.plurals:
         return np.zeros(len(tags), bool)
-    functions = arrow().compute
-    plain = functions.match_substring_regex(tags, rf"\A{PLAIN}\z").to_numpy(zero_copy_only=False)
-    short = functions.binary_length(tags).to_numpy(zero_copy_only=False) <= normaliser.longest
+    pc = arrow().compute
+    plain = pc.match_substring_regex(tags, rf"\A{PLAIN}\z").to_numpy(zero_copy_only=False)
+    short = pc.binary_length(tags).to_numpy(zero_copy_only=False) <= normaliser.longest
     return np.asarray(plain & short, bool)

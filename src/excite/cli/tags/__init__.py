@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from excite.cli.options import group
-from excite.cli.tags.explore import SHOW_EXAMPLES, STATS_EXAMPLES, show_command, stats_command
+from excite.cli.tags.explore import STATS_EXAMPLES, stats_command
 from excite.cli.tags.prepare import (
     CAPTIONS_EXAMPLES,
     CLEAN_EXAMPLES,
-    GENERATE_EXAMPLES,
     SHARDS_EXAMPLES,
     captions_command,
     clean_command,
-    generate_command,
     shards_command,
 )
 
@@ -21,6 +19,4 @@ app = group("Clean a corpus of images with tags, and look at its dictionary.")
 app.command("clean", epilog=CLEAN_EXAMPLES)(clean_command)
 app.command("captions", epilog=CAPTIONS_EXAMPLES)(captions_command)
 app.command("stats", epilog=STATS_EXAMPLES)(stats_command)
-app.command("show", epilog=SHOW_EXAMPLES)(show_command)
 app.command("shards", epilog=SHARDS_EXAMPLES)(shards_command)
-app.command("generate", epilog=GENERATE_EXAMPLES)(generate_command)

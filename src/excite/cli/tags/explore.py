@@ -1,4 +1,4 @@
-"""``excite tags stats`` and ``show``: statistics of a corpus and of one of its tags."""
+"""``excite tags stats``: statistics of a corpus."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from excite.tags.dictionary import Dictionary
     from excite.tags.images import ImageSource
     from excite.tags.statistics import Statistics
-    from excite.tags.tag_profile import TagProfile
 
 
 STATS_EXAMPLES = """\b
@@ -65,7 +64,7 @@ def stats_command(
     from excite.tags.corpus import Corpus
     from excite.tags.dictionary import Dictionary
     from excite.tags.statistics import THRESHOLDS, statistics_of
-    from excite.tags.tag_profile import learnt_tags
+    from excite.tags.visual_words import learnt_tags
 
     if dictionary is not None and min_count is not None:
         raise typer.BadParameter("--dictionary already says which tags: leave --min-count out")
@@ -120,7 +119,7 @@ def _image_source(pictures: str | None, out: Path | None) -> ImageSource | None:
 
 def _named_test() -> Callable[[str], bool]:
     from excite.models.architectures.efficientnet_lite0 import embedded_labels
-    from excite.tags.tag_profile import is_named, known_words
+    from excite.tags.visual_words import is_named, known_words
 
     words = known_words(embedded_labels("everyday"))
     return lambda tag: is_named(tag, words)
@@ -137,7 +136,7 @@ def _dictionary(judged: Dictionary, counted: Statistics) -> dict[str, Any]:
 
 
 def _visual(judged: Dictionary, is_named: Callable[[str], bool], learnt: dict[str, bool] | None) -> dict[str, Any]:
-    from excite.tags.tag_profile import learnt_share, visual_share
+    from excite.tags.visual_words import learnt_share, visual_share
 
     named = {"named": visual_share(judged, is_named)}
     return named if learnt is None else {**named, "learnt": learnt_share(judged, learnt)}
@@ -176,7 +175,6 @@ def _examples(rows: Corpus, images: ImageSource, path: Path) -> list[str]:
 
 
 def _print_stats(answer: dict[str, Any], corpus: Path) -> None:
-    from excite.tags.tag_profile import shown
 
     for line in _lines(answer):
         say(line)
@@ -196,12 +194,11 @@ def _print_stats(answer: dict[str, Any], corpus: Path) -> None:
         print_columns([_row(one) for one in answer["top"]])
     if "files" in answer:
         say(f"written: {', '.join(answer['files'])}")
-    if answer["top"]:
-        say(f"next: excite tags show {shlex.join([shown(answer['top'][0]['tag']), str(corpus)])}", dim=True)
+    say(f"next: excite train tags {shlex.quote(str(corpus))} --pictures ROOT --out classifier", dim=True)
 
 
 def _row(one: dict[str, Any]) -> dict[str, str]:
-    from excite.tags.tag_profile import shown
+    from excite.tags.visual_words import shown
 
     return {
         "rank": str(one["rank"]),
@@ -250,92 +247,3 @@ def percent(share: float | None) -> str:
         ('12.3 %', '-')
     """
     return "-" if share is None else f"{100 * share:.1f} %"
-
-
-SHOW_EXAMPLES = """\b
-Examples:
-  excite tags show dog kept.parquet                                    how often, where in the lists, with which tags
-  excite tags show "hot dog" kept.parquet --pictures photos --out dog.png      and 24 images that list it
-  excite tags show holiday kept.parquet --json
-"""
-PLACES = ("1st", "2nd", "3rd", "4th", "5th", "later")
-PRINTED = 15  # of the tags that come with it
-
-
-def show_command(
-    tag: Annotated[str, typer.Argument(metavar="TAG", help="The tag, as the corpus writes it.")],
-    corpus: CorpusArgument,
-    pictures: Annotated[
-        str | None, typer.Option(metavar="ROOT", help="Where the images lie, for a figure of some that list the tag.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Write the figure there.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many images to show.")] = 24,
-    columns: Columns = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """How often is a tag listed, at which position, by whom, and with which others?
-
-    The lift of another tag is the number of images that list both, relative to independent tags: 1 is chance, 20 a
-    close relation. The figure shows images that list the tag among the first five.
-    """
-    from dataclasses import asdict
-
-    from excite.tags.corpus import Corpus
-    from excite.tags.figures import check_figures
-    from excite.tags.images import open_images
-    from excite.tags.tag_profile import tag_profile
-
-    if (pictures is None) != (out is None):
-        raise typer.BadParameter("a figure needs both: --pictures ROOT and --out FILE.png")
-    if out is not None:
-        check_figures()
-    images = None if pictures is None else open_images(pictures)
-    rows = Corpus(corpus, columns_of(columns, users_needed=False))
-    facts = tag_profile(tag, rows, progress(rows.row_groups, len(rows.row_groups), "row groups"), samples=SPARE * limit)
-    answer = asdict(facts) | {"places": dict(zip(PLACES, facts.places, strict=True))}
-    del answer["samples"]
-    failures = []
-    if images is not None and out is not None:
-        failures = _draw_shown(facts, images, limit, corpus.name, out)
-        answer |= {"unreadable_pictures": len(failures), "files": [str(out)]}
-    say_json(answer) if as_json else _print_shown(answer)
-    note_unreadable(failures)
-
-
-def _draw_shown(facts: TagProfile, images: ImageSource, limit: int, corpus: str, out: Path) -> list[str]:
-    """Draw images that list the tag; returns the reasons why others cannot be read."""
-    from excite.errors import DataError
-    from excite.io.files import save_png
-    from excite.tags.contact_sheet import contact_sheet, read_images
-    from excite.tags.tag_profile import shown
-
-    if not facts.samples:
-        raise DataError(f"no image lists {shown(facts.tag)!r} among its first five tags: leave --pictures out")
-    tagged, failures = read_images(facts.samples, images, limit)
-    title = f"{corpus}: {len(tagged)} images that list “{shown(facts.tag)}” among the first five tags"
-    save_png(contact_sheet(tagged, title, facts.tag), out)
-    return failures
-
-
-def _print_shown(answer: dict[str, Any]) -> None:
-    from excite.tags.tag_profile import shown
-
-    say(
-        f"{shown(answer['tag'])}: listed {answer['listed']:,} times, by {answer['pictures']:,} images; "
-        f"rank {answer['rank']:,} of {answer['distinct']:,} tags"
-    )
-    shares = (f"{name} {percent(number / answer['listed'])}" for name, number in answer["places"].items())
-    say(f"place in the lists: {', '.join(shares)}")
-    if answer["together"]:
-        say()
-        print_columns(
-            [
-                {"comes with": shown(one["tag"]), "pictures": f"{one['pictures']:,}", "lift": f"{one['lift']:.1f}"}
-                for one in answer["together"][:PRINTED]
-            ]
-        )
-    if answer["users"]:
-        say()
-        print_columns([{"user": shown(one["user"]), "pictures": f"{one['pictures']:,}"} for one in answer["users"]])
-    if "files" in answer:
-        say(f"written: {', '.join(answer['files'])}")

@@ -1,4 +1,4 @@
-"""``excite tags clean``, ``captions``, ``generate`` and ``shards``: commands that write a corpus."""
+"""``excite tags clean``, ``captions`` and ``shards``: commands that write a corpus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from excite.cli.options import Address, Columns, CorpusArgument, Engine, Workers
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from excite.tags.cleaning.duplicates import DuplicateFilter
     from excite.tags.images.shard_writer import Shard
 
 
@@ -25,7 +24,6 @@ CLEAN_EXAMPLES = """\b
 Examples:
   excite tags clean raw.parquet --out kept.parquet                     as in the paper's appendix
   excite tags clean raw.csv --out kept.parquet --columns image=url,tags=keywords,user=owner --min-count 50
-  excite tags clean raw.parquet --out kept.parquet --pictures photos --near 4     also images that look the same
   excite tags clean raw.parquet --out kept.parquet --choices           and what other thresholds would cost
   excite tags stats kept.parquet                                       what is in it
   excite train tags kept.parquet --pictures photos --out classifier    learn it
@@ -55,14 +53,6 @@ def clean_command(
     ] = "seen",
     plurals: Annotated[bool, typer.Option("--plurals", help="Fold English plurals: cats and cat are one tag.")] = False,
     columns: Columns = None,
-    pictures: Annotated[
-        str | None, typer.Option(metavar="FOLDER|SHARDS", help="Where the images lie: needed for --near.")
-    ] = None,
-    near: Annotated[
-        int | None,
-        typer.Option(min=0, max=30, metavar="BITS", help="Drop near duplicates: so many of 63 bits may differ."),
-    ] = None,
-    urls: Annotated[bool, typer.Option("--urls", help="For --near, fetch images that are web addresses.")] = False,
     choices: Annotated[bool, typer.Option("--choices", help="Also report what other thresholds would keep.")] = False,
     workers: Workers = None,
     engine: Engine = "local",
@@ -75,8 +65,8 @@ def clean_command(
     five tags share more than three with an earlier image of the same user. Every dropped image is listed with its
     reason. A stopped run is resumed.
     """
+    from excite.tags.cleaning.rules import Rules
     from excite.tags.cleaning.run import CleaningRun
-    from excite.tags.cleaning.survey import Rules
     from excite.tags.dictionary import TagNormaliser
 
     started = time.monotonic()
@@ -88,7 +78,6 @@ def clean_command(
         columns=columns_of(columns, users_needed=not keep_similar),
         workers=executor_of(workers, engine, address),
         progress=progress,
-        duplicates=_duplicate_filter(pictures, near, urls=urls),
         variants=choices,
     )
     report = cleaning.clean()
@@ -98,17 +87,6 @@ def clean_command(
     say_json(report) if as_json else _print_clean(report)
     if not report["tags"]:
         note(f"no tag is listed {min_count} times: give a lower --min-count")
-
-
-def _duplicate_filter(pictures: str | None, near: int | None, *, urls: bool) -> DuplicateFilter | None:
-    from excite.tags.cleaning.duplicates import DuplicateFilter
-    from excite.tags.images import open_images
-
-    if near is None:
-        return None
-    if pictures is None:
-        raise typer.BadParameter("--near compares the images: name their folder or shards with --pictures")
-    return DuplicateFilter(open_images(pictures, urls=urls), near)
 
 
 def _peak(workers: int) -> int:
@@ -172,33 +150,6 @@ def _print_captions(answer: dict[str, Any]) -> None:
         reasons = ", ".join(f"{count} {reason}" for reason, count in answer["skipped"].items())
         say(f"skipped: {reasons}")
     say(f"written: {answer['file']}")
-
-
-GENERATE_EXAMPLES = """\b
-Examples:
-  excite tags generate 1000000 --out made              a million images in made/corpus.parquet
-  excite tags clean made/corpus.parquet --out kept.parquet
-"""
-
-
-def generate_command(
-    rows: Annotated[int, typer.Argument(metavar="PICTURES", min=1, help="How many images.")],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder for the corpus and its truth.")],
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same corpus.")] = 0,
-    tags: Annotated[int, typer.Option(min=100, help="How many common tags there are.")] = 60_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Generate a corpus of any size with known truth, for tests and timing: no images, only their tags.
-
-    truth.parquet tells for each image which rule drops it, truth.tags.csv how often each tag is listed.
-    """
-    from excite.tags.synthetic import BLOCK, CORPUS, COUNTS, TRUTH, CorpusSpec, generate
-
-    blocks = -(-rows // BLOCK)
-    made = list(progress(generate(CorpusSpec(rows, seed, tags), out), blocks, "blocks"))[-1]
-    files = [str(out / name) for name in (CORPUS, TRUTH, COUNTS)]
-    answer = {"pictures": made, "files": files}
-    say_json(answer) if as_json else say(f"{made:,} images; written: {', '.join(files)}")
 
 
 SHARDS_EXAMPLES = """\b

@@ -1,45 +1,35 @@
-"""The parallel steps of a cleaning (survey, compare, split), and the state that they are merged into.
-
-Each image gets a verdict: 0 if it is kept, else the index of the rule that drops it among `RULES`, plus 1.
-"""
+"""The steps of a cleaning that run in parallel, on one machine or many: survey a part of the corpus, and split it."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from excite.errors import DataError
 from excite.images import file_state
+from excite.io.files import atomic_write
 from excite.jobs.parquet import arrow
-from excite.tags.cleaning.survey import RULES, Rules, candidate_type, normalised, similar_to, survey
+from excite.tags.cleaning.rules import COUNT, KEPT, RULES, SURVEY
 from excite.tags.corpus import Corpus, RowGroup
+from excite.tags.database import database
+from excite.tags.dictionary import normalise_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from excite.tags.cleaning.survey import Survey
+    from excite.jobs import Entry
     from excite.tags.corpus import ColumnNames
     from excite.tags.dictionary import TagNormaliser
 
-KEPT = 0
-CODES = {rule: code for code, rule in enumerate(RULES, 1)}
-BUCKET = 250_000  # images compared at a time
-
-
-@dataclass(frozen=True, eq=False)
-class Bucket:
-    """All images of some users, to be compared by these rules."""
-
-    rules: Rules
-    candidates: NDArray[Any] = field(repr=False)
+VERSION = 2  # of the survey
+TABLES = ("images", "counts")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,33 +43,32 @@ class RowGroupVerdicts:
 
 @dataclass(frozen=True)
 class CleaningSteps:
-    """All steps as one work for `excite.jobs`; the type of the task selects the step."""
+    """Both steps as one work for `excite.jobs`; the type of the task selects the step."""
 
     columns: ColumnNames
     normaliser: TagNormaliser
     first: int
 
-    def key(self, task: RowGroup | Bucket | RowGroupVerdicts) -> str:
+    def key(self, task: RowGroup | RowGroupVerdicts) -> str:
         """Changes when the file, the rules or the verdicts do."""
-        facts: list[Any]
-        if isinstance(task, Bucket):
-            facts, content = [repr(task)], task.candidates.tobytes()
-        elif isinstance(task, RowGroupVerdicts):
-            group, content = task.row_group, task.verdicts.tobytes()
-            facts = [repr(self), file_state(group.path), group.index]
-        else:
-            facts, content = [repr(self), file_state(task.path), task.index, task.rows], b""
+        group, content = (task, b"") if isinstance(task, RowGroup) else (task.row_group, task.verdicts.tobytes())
+        facts = [VERSION, repr(self), file_state(group.path), group.index, group.first, group.rows]
         return hashlib.sha256(json.dumps(facts).encode() + content).hexdigest()[:32]
 
-    def __call__(self, task: RowGroup | Bucket | RowGroupVerdicts) -> dict[str, Any]:
+    def __call__(self, task: RowGroup | RowGroupVerdicts) -> dict[str, Any]:
         """The result of the step."""
-        if isinstance(task, Bucket):
-            found = similar_to(task.candidates, task.rules.shared, task.rules.against)
-            return {"rows": task.candidates["row"][found >= 0], "like": found[found >= 0]}
-        if isinstance(task, RowGroupVerdicts):
-            return self._split(task)
-        batches = Corpus.row_group_batches(task, self.columns, encoded=True)
-        return {"surveys": [survey(batch, self.normaliser, self.first) for batch in batches]}
+        return self._survey(task) if isinstance(task, RowGroup) else self._split(task)
+
+    def _survey(self, group: RowGroup) -> dict[str, Any]:
+        """The tables that `excite.tags.cleaning.rules.CorpusSurvey` merges."""
+        pa, row = arrow(), group.first
+        found: dict[str, list[Any]] = {name: [] for name in TABLES}
+        for read in Corpus.row_group_batches(group, self.columns, encoded=True):
+            images, counts = survey(read, self.normaliser, self.first, row)
+            row += read.num_rows
+            found["images"].append(images)
+            found["counts"].append(counts)
+        return {name: pa.concat_tables(tables) for name, tables in found.items()}
 
     def _split(self, task: RowGroupVerdicts) -> dict[str, list[Any]]:
         """Record batches of the kept images, with normalised tags, and of the dropped ones, with the rule."""
@@ -89,10 +78,44 @@ class CleaningSteps:
             rows = slice(start, start + batch.num_rows)
             start = rows.stop
             stays = batch.filter(pa.array(task.verdicts[rows] == KEPT))
-            tags = normalised(stays.column("tags"), self.normaliser)
+            tags, _ = normalise_lists(stays.column("tags"), self.normaliser)
             kept.append(pa.record_batch([stays.column("image"), tags, stays.column("user")], schema=kept_schema()))
             dropped.append(_dropped(batch, task, rows))
         return {"kept": kept, "dropped": dropped}
+
+
+def survey(batch: Any, normaliser: TagNormaliser, first: int = 5, row: int = 0) -> tuple[Any, Any]:
+    """What the rules need to know of a record batch of a corpus.
+
+    Args:
+        batch: the images.
+        normaliser: of the tags.
+        first: the number of tags that are compared.
+        row: the number of its first row.
+
+    Returns:
+        A table of its images, and one of how often each tag is listed and how many were changed.
+
+    Example:
+        >>> batch = arrow().record_batch({"image": ["a.jpg"], "tags": [["Sea", "sky "]], "user": ["ann"]})
+        >>> images, counts = survey(batch, TagNormaliser())  # doctest: +SKIP
+        >>> counts.to_pylist()  # doctest: +SKIP
+        [{'kind': 'tag', 'text': 'sea', 'count': 1}, ...]
+    """
+    pa = arrow()
+    tags, changes = normalise_lists(batch.column("tags"), normaliser)
+    tags = tags.cast(pa.list_(pa.string()))  # duckdb 2.0 fails at empty lists before the first word of a dictionary
+    rows = pa.array(np.arange(row, row + batch.num_rows))
+    names = ["row", "image", "tags", "user"]
+    table = pa.table([rows, batch.column("image"), tags, batch.column("user")], names=names)
+    with database() as tables:
+        tables.register("batch", table)
+        images = tables.sql(SURVEY.format(first=first)).to_arrow_table()
+        listed = tables.sql(COUNT).to_arrow_table()
+    texts = pa.chunked_array([listed["tag"].cast(pa.string()).combine_chunks(), pa.array(list(changes), pa.string())])
+    counts = pa.chunked_array([listed["count"].combine_chunks(), pa.array(list(changes.values()), pa.int64())])
+    kinds = pa.array(np.repeat(["tag", "change"], [len(listed), len(changes)]))
+    return images, pa.table({"kind": kinds, "text": texts, "count": counts})
 
 
 def _dropped(batch: Any, task: RowGroupVerdicts, rows: slice) -> Any:
@@ -110,6 +133,7 @@ def _dropped(batch: Any, task: RowGroupVerdicts, rows: slice) -> Any:
     return pa.record_batch(columns, schema=dropped_schema())
 
 
+@cache
 def kept_schema() -> Any:
     """The columns of a cleaned corpus, tags dictionary-encoded."""
     pa = arrow()
@@ -117,6 +141,7 @@ def kept_schema() -> Any:
     return pa.schema([("image", pa.string()), ("tags", pa.list_(words)), ("user", pa.string())])
 
 
+@cache
 def dropped_schema() -> Any:
     """The columns of the dropped images: ``like`` is the row of the similar image."""
     pa = arrow()
@@ -125,121 +150,53 @@ def dropped_schema() -> Any:
     return pa.schema(names)
 
 
-class TextIds:
-    """Consecutive numbers for distinct texts."""
+class SurveyStore:
+    """The surveys of row groups: two Parquet files each, named by the key. What is there is not surveyed again.
 
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-
-    def __call__(self, texts: Iterable[str]) -> NDArray[np.int32]:
-        """The number of each text; new ones get the next number."""
-        numbers = self.numbers
-        return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
-
-
-def repeated(images: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which images, as 128-bit hashes of their names [images, 2], have an earlier duplicate."""
-    order = np.lexsort((images[:, 1], images[:, 0]))  # stable
-    again = np.zeros(len(images), bool)
-    ordered = images[order]
-    again[order[1:]] = (ordered[1:] == ordered[:-1]).all(axis=1)
-    return again
-
-
-@dataclass(eq=False)
-class CorpusSurvey:
-    """The surveys of all batches, merged.
-
-    Attributes:
-        folder: for a file per bucket: all images of some users, to be compared.
-        rules: the thresholds.
-        rows: of the corpus.
-        words: the numbers of the tags,
-        counts: and how often each is listed.
-        users: the numbers of the users.
-        without_user: the number of images without a user, which are not compared.
-        changes: the numbers of normalised tags, by change.
-        verdicts: [rows].
-        lengths: [rows], the number of tags of each image.
-        alphabetical: [rows], whether they are in alphabetical order.
+    Args:
+        folder: of the files.
     """
 
-    folder: Path
-    rules: Rules
-    rows: int
-    words: TextIds = field(default_factory=TextIds)
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1 << 16, np.int64))
-    users: TextIds = field(default_factory=TextIds)
-    without_user: int = 0
-    changes: Counter[str] = field(default_factory=Counter)
-    verdicts: NDArray[np.uint8] = field(init=False)
-    lengths: NDArray[np.uint16] = field(init=False)
-    alphabetical: NDArray[np.bool_] = field(init=False)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
-    def __post_init__(self) -> None:
-        self.verdicts = np.zeros(self.rows, np.uint8)
-        self.lengths = np.zeros(self.rows, np.uint16)
-        self.alphabetical = np.zeros(self.rows, bool)
+    def path(self, key: str, table: str) -> Path:
+        """The file of a table."""
+        return self.folder / f"{key}.{table}.parquet"
 
-    @property
-    def buckets(self) -> int:
-        """The number of buckets of about `BUCKET` images."""
-        return self.rows // BUCKET + 1
+    def read(self) -> dict[str, Entry]:
+        """The keys of complete surveys: the last file is written last."""
+        keys = [path.name.split(".")[0] for path in self.folder.glob(f"*.{TABLES[-1]}.parquet")]
+        return {key: {"key": key} for key in keys if self.path(key, TABLES[0]).is_file()}
 
-    def drop_unnamed(self, images: NDArray[np.uint64]) -> None:
-        """Drop images without a name, and those with a repeated one."""
-        self.verdicts[repeated(images)] = CODES["repeated_image"]
-        self.verdicts[~images.any(axis=1)] = CODES["no_image"]
+    def add(self, entry: Entry) -> None:
+        """Store the survey of one more row group."""
+        for table in TABLES:
+            found = entry.pop(table)
+            atomic_write(self.path(entry["key"], table), lambda file, found=found: _write(found, file))
 
-    def add(self, first_row: int, seen: Survey) -> None:
-        """Merge the next batch, and append its images to the buckets of their users."""
-        rows = slice(first_row, first_row + len(seen.user))
-        self.lengths[rows], self.alphabetical[rows] = seen.lengths, seen.alphabetical
-        words = self._count(seen)
-        users = np.append(self.users(seen.users), np.int32(-1))[seen.user]
-        self.changes.update(seen.changes)
-        known = users >= 0
-        self.without_user += int((~known).sum())
-        candidates = np.empty(len(users), candidate_type(seen.firsts.shape[1]))
-        candidates["row"] = np.arange(rows.start, rows.stop)
-        candidates["user"], candidates["tags"] = users, np.append(words, np.int32(-1))[seen.firsts]
-        self._append(candidates[known & (self.verdicts[rows] == KEPT)])
+    def close(self) -> None:
+        """Everything is on the disk already."""
 
-    def drop_by_tags(self) -> None:
-        """Drop images with too few tags, and those with tags in alphabetical order."""
-        few, ordered = self.failing(self.rules)
-        self.verdicts[few], self.verdicts[ordered] = CODES["few_tags"], CODES["alphabetical"]
+    def clear(self) -> None:
+        """Remove all surveys."""
+        for path in self.folder.glob("*.parquet"):
+            path.unlink(missing_ok=True)
 
-    def failing(self, rules: Rules) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which images have too few tags by these rules, and which others have them in alphabetical order."""
-        named = (self.verdicts == KEPT) | (self.verdicts > CODES["repeated_image"])
-        few = named & (self.lengths < rules.least_tags)
-        return few, named & ~few & self.alphabetical & rules.alphabetical
+    def check(self, keys: list[str]) -> None:
+        """Fail with the name of a damaged survey: a power cut may leave one.
 
-    def candidates(self, rules: Rules) -> Iterator[Bucket]:
-        """The buckets, in the order of the corpus, without the images that other rules drop."""
-        few, ordered = self.failing(rules)
-        out, kind = few | ordered, candidate_type(self.rules.first)
-        for number in range(self.buckets):
-            path = self._path(number)
-            pictures = np.fromfile(path, kind) if path.is_file() else np.empty(0, kind)
-            yield Bucket(rules, pictures[~out[pictures["row"]]])
+        Raises:
+            DataError: a file is no Parquet file.
+        """
+        pa = arrow()
+        for path in (self.path(key, table) for key in keys for table in TABLES):
+            try:
+                pa.parquet.read_metadata(path)
+            except (pa.ArrowException, OSError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise DataError(f"{path} is damaged ({reason}): remove it and start again") from None
 
-    def _count(self, seen: Survey) -> NDArray[np.int32]:
-        numbers = self.words(seen.words)
-        if len(self.words.numbers) > len(self.counts):
-            self.counts = np.append(self.counts, np.zeros(len(self.words.numbers), np.int64))
-        self.counts[numbers] += seen.counts  # the words are distinct
-        return numbers
 
-    def _append(self, candidates: NDArray[Any]) -> None:
-        numbers = candidates["user"] % self.buckets
-        order = np.argsort(numbers, kind="stable")
-        starts = np.searchsorted(numbers[order], np.arange(self.buckets + 1))
-        for number, (start, end) in enumerate(itertools.pairwise(starts)):
-            if end > start:
-                with self._path(number).open("ab") as file:
-                    candidates[order[start:end]].tofile(file)
-
-    def _path(self, number: int) -> Path:
-        return self.folder / f"bucket-{number:05d}.bin"
+def _write(table: Any, file: Any) -> None:
+    arrow().parquet.write_table(table, file, compression="zstd")

@@ -4,11 +4,17 @@ The truth comes from how the images are made, not from any cleaning, so it can t
 differ in the number of their images, and some tags are written in another way. Every plain image has two marks among
 its first five tags: tags that no other image of the same user begins with, unless it is derived from this one. So two
 images share more than three of their first five tags only by design.
+
+    python dev/generate_tags.py 1000000 --out made
+    excite tags clean made/corpus.parquet --out kept.parquet --workers 2
+    python recipes/check_cleaning.py made kept.parquet
 """
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +27,6 @@ from excite.tags.dictionary import Dictionary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 FIRST = 5
@@ -306,3 +311,19 @@ class _Block:
         kinds = pa.array(self._mixed(self._kinds))
         columns = [[kind.name for kind in KINDS], [kind.seen for kind in KINDS], [kind.kept for kind in KINDS]]
         return pa.record_batch([pa.array(words).take(kinds) for words in columns], schema=schema)
+
+
+def main() -> None:
+    """Write the corpus into a folder."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", type=int, metavar="PICTURES", help="how many images")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the corpus and its truth")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same corpus")
+    parser.add_argument("--tags", type=int, default=60_000, help="how many common tags there are")
+    given = parser.parse_args()
+    for made in generate(CorpusSpec(given.rows, given.seed, given.tags), given.out):
+        print(f"{made:,} images in {given.out / CORPUS}")
+
+
+if __name__ == "__main__":
+    main()
