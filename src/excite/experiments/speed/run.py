@@ -15,6 +15,7 @@ import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from excite.experiments.speed.networks import TimedNetwork
     from excite.experiments.speed.report import TableRow
     from excite.experiments.speed.timing import Candidate
-    from excite.jobs import Entry, JsonLinesStore
+    from excite.jobs import Entry, ResultStore
 
 REQUIRED = ("rows",)
 OWN_FILES = ("timing", "networks", "candidates", "run")
@@ -81,16 +82,17 @@ class SpeedBench:
         name = torch.cuda.get_device_name(self.device) if self.device.startswith("cuda") else self.device
         return {"torch": version("torch"), "device": name, "threads": self.threads}
 
-    def entries(self, tasks: Iterable[SpeedTask], store: JsonLinesStore, *, fresh: bool = False) -> Iterator[Entry]:
+    def entries(self, tasks: Iterable[SpeedTask], store: ResultStore, *, fresh: bool = False) -> Iterator[Entry]:
         """The rows of each task; those of an earlier run with the same key are not measured again."""
         known = {} if fresh else store.read()
-        for task in tasks:
-            key = self.key(task)
-            entry = known.get(key)
-            if entry is None:
-                entry = {"key": key, "rows": self(task)}
-                store.add(entry)
-            yield entry
+        with closing(store):
+            for task in tasks:
+                key = self.key(task)
+                entry = known.get(key)
+                if entry is None:
+                    entry = {"key": key, "rows": self(task)}
+                    store.add(entry)
+                yield entry
 
     def key(self, task: SpeedTask) -> str:
         """The task, the network's files, the code, torch, the threads and the device."""
