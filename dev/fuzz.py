@@ -117,6 +117,8 @@ def _hunted(names: list[str], given: argparse.Namespace) -> dict[str, Found]:
             store.add({"key": _key(task, sign), "reader": task[0], "found": asdict(each)})
         for case, what in each.failures:
             print(f"{task[0]}, case {case}: {what}", file=sys.stderr, flush=True)
+    if store:
+        store.close()
     return found
 
 

@@ -2,22 +2,38 @@
 
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
-__all__ = ["PATIENCE", "Forking", "check_killed_again_and_again", "wait_for_lines"]
+__all__ = ["PATIENCE", "Forking", "check_killed_again_and_again", "results", "wait_for_lines"]
 
 PATIENCE = 120  # seconds; machines may be busy
 
 
+def results(path):
+    """The results so far: lines of a file, or rows of the database of a run that is running or was killed."""
+    database = path.with_suffix(".sqlite")
+    if not database.exists():
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    with tempfile.TemporaryDirectory() as folder, suppress(OSError, sqlite3.Error):  # it is locked, and changes
+        for file in (database, database.with_name(database.name + "-wal")):
+            shutil.copy(file, folder)
+        with closing(sqlite3.connect(Path(folder, database.name))) as copy:
+            return [json.loads(entry) for (entry,) in copy.execute("SELECT entry FROM results ORDER BY rowid")]
+    return []
+
+
 def wait_for_lines(path, count, process):
-    """Wait until a file has so many lines, while the process that writes it is still running."""
+    """Wait until there are so many results, while the process that writes them is still running."""
     deadline = time.monotonic() + PATIENCE
-    while not path.exists() or path.read_bytes().count(b"\n") < count:
+    while len(results(path)) < count:
         assert process.poll() is None, "it ended before it could be stopped"
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -110,7 +126,7 @@ def check_killed_again_and_again(experiment, data, tables):
                 os.kill(process, signal.SIGKILL)
             assert forking.ended() == -signal.SIGKILL
             assert not any(Path("killed", name).exists() for name in tables)
-        assert 13 <= store.read_text().count("\n") < 24
+        assert 13 <= len(results(store)) < 24
         forking.start()
         assert forking.ended() == 0
     for name in (*tables, "records.jsonl"):

@@ -123,11 +123,13 @@ class Torn:
 
     def make(self, laboratory, injection, whole):
         store = laboratory.folder / COMMANDS[injection.command].store
+        database = store.with_suffix(".sqlite-wal")
         steps = whole.steps["write"]
         step, moment = _step(steps, injection.moment, "write")
         happening = {"step": step, "deed": "SIGKILL"}
         code, said = laboratory.run(injection.command, happening=happening)
         assert code == -signal.SIGKILL
+        store = database if database.exists() else store
         size = store.stat().st_size
         os.truncate(store, max(1, size - 7))
         return {"moment": f"{moment}; then {store.name} cut off", "exit": code, "said": said}

@@ -18,7 +18,7 @@ from serving import serving
 __all__ = ["Injection", "Laboratory"]
 
 SCRIPT = """
-import excite, torch, typer, pyarrow.parquet, pyarrow.compute, PIL.Image, safetensors.torch
+import excite, torch, torch._dynamo, typer, pyarrow.parquet, pyarrow.compute, PIL.Image, safetensors.torch
 import excite.autolabel, excite.experiments.pointing.run, excite.training.finetune, excite.training.tags.run
 import excite.tags.cleaning.run, excite.tags.images.shard_writer
 from process_faults import run

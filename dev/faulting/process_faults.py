@@ -12,6 +12,7 @@ from disk import obey_permissions
 from long_commands import know_models, publish
 
 from excite.cli import main
+from excite.jobs import ResultStore
 
 __all__ = ["Happening", "run"]
 
@@ -34,7 +35,18 @@ def run(arguments, folder, said, happening=None, archive=None, stdout=None, obed
         publish(archive["url"], Path(archive["file"]).read_bytes())
     steps = Happening(folder, said, **(happening or {}))
     sys.addaudithook(steps.progress)
+    ResultStore.add = told(ResultStore.add, steps)
     main(arguments)
+
+
+def told(add, steps):
+    """SQLite writes to the disk unheard: each result is a step."""
+
+    def adding(store, entry):
+        steps.progress("open", (store.database, None, os.O_WRONLY))
+        add(store, entry)
+
+    return adding
 
 
 def _written(name):

@@ -17,7 +17,7 @@ __all__ = ["check_readable", "is_half", "same_answers", "tree"]
 
 def is_half(path):
     """Whether this is a temporary or partial file by its name."""
-    return path.name.endswith((".tmp", ".part")) or path.name == ".lock" or ".work" in str(path)
+    return path.name.endswith((".tmp", ".part", ".sqlite-wal")) or path.name == ".lock" or ".work" in str(path)
 
 
 def check_readable(folder, torn=False):

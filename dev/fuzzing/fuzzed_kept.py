@@ -14,7 +14,7 @@ from torch import nn
 
 from excite.autolabel.files import open_own_results
 from excite.jobs import open_results
-from excite.jobs.parquet import Columns, arrow
+from excite.jobs.parquet import arrow, save_parquet
 from excite.tags.cleaning.rules import CorpusSurvey, Rules
 from excite.tags.cleaning.steps import SurveyStore, survey
 from excite.tags.database import database
@@ -86,10 +86,19 @@ def _survey(folder):
 
 
 def _ledger_part():
-    return [
-        parquet_of(Columns.of(ENTRIES).table(ENTRIES)),
-        parquet_of(Columns.of(ENTRIES).table([*ENTRIES, {"key": "odd", "other": 1}])),
-    ]
+    with tempfile.TemporaryDirectory() as folder:
+        save_parquet(Path(folder), ENTRIES)
+        return [Path(folder, "part-00000.parquet").read_bytes()]
+
+
+def _ledger_database():
+    """As a killed run leaves it."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_results(Path(folder, "records.jsonl"), ("image",))
+        for entry in ENTRIES:
+            store.add(entry)
+        store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return [store.database.read_bytes()]
 
 
 def _read_all(folder):
@@ -182,6 +191,15 @@ READERS = (
         lambda folder: open_own_results(folder / "records.jsonl", ("image",)).read(),
         _ledger_lines,
         "json lines",
+        changes=True,
+    ),
+    Reader(
+        "ledger database",
+        "excite.jobs.open_results",
+        "records.sqlite",
+        _read_all,
+        _ledger_database,
+        tokens=(b"SQLite format 3", b"CREATE TABLE results", b"sqlite_autoindex"),
         changes=True,
     ),
     Reader(

@@ -89,6 +89,8 @@ def _judged(seeds: Sequence[int], path: Path | None) -> Iterator[Judged]:
         if store is not None:
             store.add({"key": key, "facts": judged.facts()})
         yield judged
+    if store is not None:
+        store.close()
 
 
 def _sign() -> str:

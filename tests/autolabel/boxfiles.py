@@ -1,7 +1,6 @@
 """Readers of boxes that share no code with their writers, and a run that can be killed."""
 
 import csv
-import json
 import os
 import signal
 import sys
@@ -13,6 +12,7 @@ from xml.dom import minidom
 
 from annotated import colour_classifier
 from PIL import Image
+from processes import results
 from pycocotools.coco import COCO
 
 from excite.autolabel import AutoLabeler, BoxQuery, files
@@ -117,11 +117,8 @@ def tree(folder, without=("records.jsonl", "written.jsonl")):
 
 
 def records(out):
-    """The complete lines of the records."""
-    path = out / "records.jsonl"
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    """The records, also of a run that was killed."""
+    return results(out / "records.jsonl")
 
 
 def _text(element, tag):

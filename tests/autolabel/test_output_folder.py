@@ -89,6 +89,7 @@ def test_a_kill_between_record_and_file(out):
     files = OutputFolder(out, "coco")
     files.write({"b.txt": b"one"})
     files._record("b.txt", "the state of a file that was never written")
+    files._store.close()
     OutputFolder(out, "coco").write({"b.txt": b"two"})
     assert (out / "b.txt").read_bytes() == b"two"
 

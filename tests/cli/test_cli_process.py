@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from processes import PATIENCE, wait_for_lines
+from processes import PATIENCE, results, wait_for_lines
 from skimage import data
 
 COMMAND = shutil.which("excite", path=str(Path(sys.executable).parent))
@@ -66,7 +66,7 @@ def test_killed_half_way_it_goes_on_where_it_was(album):
     finally:
         process.kill()
     assert process.wait(PATIENCE) == -signal.SIGKILL
-    done = lines(store)
+    done = results(store)
     assert 2 <= len(done) < 8
     files = [folder / "killed" / name for line in done for name in line["files"]]
     before = {file: file.stat().st_mtime_ns for file in files}

@@ -17,7 +17,7 @@ from excite.errors import DataError, ExciteError, ModelError
 from excite.export.formats import check_overwrite
 from excite.io.archives import members, unpack
 from excite.jobs import open_results
-from excite.jobs.parquet import Columns, arrow
+from excite.jobs.parquet import arrow, save_parquet
 from excite.models.caffe.network import CaffeNetwork
 from excite.models.caffe.reading import read_network
 from excite.tags.cleaning.steps import SurveyStore
@@ -67,7 +67,7 @@ class TestNetworks:
     def test_a_checkpoint_of_other_shapes(self, tmp_path):
         _fit().save(tmp_path / "checkpoint", KEY)
         other = _fit()
-        other._sgd.weights["bias"] = torch.nn.Parameter(torch.zeros(7))
+        other._weights["bias"] = torch.nn.Parameter(torch.zeros(7))
         with pytest.raises(ModelError, match="it is of another training"):
             other.resume(tmp_path / "checkpoint", KEY)
 
@@ -151,14 +151,14 @@ class TestKept:
             Corpus(written(content, "tags.parquet"))
 
     def test_a_ledger_whose_json_is_broken(self, tmp_path):
-        table = Columns.of(ENTRIES).table(ENTRIES)
+        save_parquet(tmp_path / "records.parquet", ENTRIES)
+        path = tmp_path / "records.parquet/part-00000.parquet"
+        table = arrow().parquet.read_table(path)
         boxes = table.schema.get_field_index("boxes")
         table = table.set_column(boxes, "boxes", arrow().array(["[[1"] * len(ENTRIES)))
-        (tmp_path / "records.parquet").mkdir()
-        arrow().parquet.write_table(table, tmp_path / "records.parquet/part-00000.parquet")
-        book = open_results(tmp_path / "records.jsonl", ("image",), parquet=True).read()
+        arrow().parquet.write_table(table, path)
         with pytest.raises(ExciteError, match=r"part-00000\.parquet' is damaged"):
-            book["k0"]
+            open_results(tmp_path / "records.jsonl", ("image",), parquet=True).read()
 
     def test_features_that_are_nowhere_are_computed_again(self, written):
         lines = [

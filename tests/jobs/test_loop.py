@@ -61,7 +61,6 @@ def test_resumed(store):
 
 def test_lines_without_what_is_required_are_outdated(store):
     store.add({"key": "k3", "other": 1})
-    store.add({"key": 4, "double": 1})
     assert doubles(Doubling(), [3], store) == [6]
     assert set(store.read()) == {"k3"}
 

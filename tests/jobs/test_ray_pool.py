@@ -1,4 +1,4 @@
-"""Lost workers of a cluster, with a fake Ray."""
+"""Tasks of a cluster, with a fake Ray; what Ray itself does with lost workers is tried in test_ray_real.py."""
 
 import os
 import pickle
@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -16,40 +16,28 @@ from slow_work import Counting
 
 from excite.errors import ExciteError, ImageError, LayerError
 from excite.jobs import Executor, Job, cluster
-from excite.jobs.cluster import PACKAGES, WorkerSetup, load_work, worker_class
+from excite.jobs.cluster import PACKAGES, worker_function
 
 exceptions = pytest.importorskip("ray.exceptions")
 
 
 @dataclass(eq=False)
-class Worker:
-    """A worker of the fake cluster."""
-
-    ray: "FakeRay"
-    inner: object = field(default_factory=worker_class())
-
-    def __getattr__(self, name):
-        return SimpleNamespace(remote=lambda *arguments: Reference(self, name, arguments))
-
-
-@dataclass(eq=False)
 class Reference:
-    worker: Worker
-    method: str
+    function: object
     arguments: tuple
 
 
 @dataclass
 class FakeRay:
-    """Gives results in any order; some tasks end their worker so many times, some workers never start."""
+    """Gives results in any order; some tasks have ended all their workers."""
 
-    fatal: Counter = field(default_factory=Counter)
-    failing_starts: int = 0
+    fatal: tuple = ()
     seed: int = 0
     exceptions = exceptions
-    workers: list = field(default_factory=list)
-    killed: list = field(default_factory=list)
+    running: set = field(default_factory=set)
+    most: int = 0
     done: Counter = field(default_factory=Counter)
+    cancelled: list = field(default_factory=list)
 
     def __post_init__(self):
         self.chance = random.Random(self.seed)
@@ -57,41 +45,38 @@ class FakeRay:
     def put(self, value):
         return value
 
-    def remote(self, kind):
-        return self
+    def remote(self, *, num_cpus, max_retries, scheduling_strategy):
+        assert (num_cpus, max_retries) == (1, cluster.MOST_LOST - 1)
 
-    def options(self, *, num_cpus, max_restarts, scheduling_strategy):
-        assert (num_cpus, max_restarts) == (1, 0)
+        def start(function, *arguments):
+            reference = Reference(function, arguments)
+            self.running.add(reference)
+            self.most = max(self.most, len(self.running))
+            return reference
 
-        def start():
-            self.workers.append(Worker(self))
-            return self.workers[-1]
-
-        return SimpleNamespace(remote=start)
+        return lambda function: SimpleNamespace(remote=lambda *arguments: start(function, *arguments))
 
     def wait(self, references, timeout):
         ready = self.chance.choice(references)
+        self.running.remove(ready)
         return [ready], [one for one in references if one is not ready]
 
     def get(self, reference):
-        if reference.method == "prepare" and self.failing_starts > 0:
-            self.failing_starts -= 1
-            raise exceptions.ActorDiedError
-        if reference.method == "run":
-            (task,) = reference.arguments
-            if self.fatal[task] > 0:
-                self.fatal[task] -= 1
-                raise self.chance.choice([exceptions.ActorDiedError(), exceptions.ActorUnavailableError("", None)])
-            self.done[task] += 1
+        if not isinstance(reference, Reference):
+            return reference
+        task = reference.arguments[-1]
+        if task in self.fatal:
+            raise exceptions.WorkerCrashedError
+        self.done[task] += 1
         try:
-            return getattr(reference.worker.inner, reference.method)(*reference.arguments)
+            return reference.function(*reference.arguments)
         except LayerError as error:
             raise exceptions.RayTaskError(
                 "run", "trace", error, "worker", 1, "127.0.0.1"
             ).as_instanceof_cause() from None
 
-    def kill(self, worker):
-        self.killed.append(worker)
+    def cancel(self, reference, *, force):
+        self.cancelled.append(reference)
 
 
 @pytest.fixture(autouse=True)
@@ -116,63 +101,40 @@ def outcomes(work, tasks, workers=3, writes=None):
     return [outcome for _, outcome in Executor("ray", workers).outcomes(work, jobs, writes)]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_lost_workers_are_replaced_and_nothing_is_done_twice(with_ray, seed, capsys):
-    ray = with_ray(fatal=Counter({3: 1, 4: 3, 17: 2}), failing_starts=2, seed=seed)
-    assert outcomes(Counting(), range(20)) == [{"double": 2 * task} for task in range(20)]
-    assert ray.done == Counter(range(20))
-    assert len(ray.workers) == 3 + 6 + 2
-    assert capsys.readouterr().err.count("another one takes over") == 6
-
-
-def test_all_workers_are_ended(with_ray):
-    ray = with_ray(fatal=Counter({1: 1}))
-    outcomes(Counting(), range(5))
-    assert len(ray.workers) == 4
-    assert Counter(ray.killed) == Counter(ray.workers)  # the lost one too: it may be unreachable only
+@pytest.mark.parametrize("seed", range(3))
+def test_in_order_each_once_and_so_many_at_a_time(with_ray, seed):
+    ray = with_ray(seed=seed)
+    assert outcomes(Counting(), range(40)) == [{"double": 2 * task} for task in range(40)]
+    assert ray.done == Counter(range(40))
+    assert ray.most == 3
+    assert not ray.cancelled
 
 
 def test_a_task_that_ends_every_worker(with_ray):
-    """The results before it are kept."""
-    with_ray(fatal=Counter({7: 99}))
-    found = Executor("ray", 3).outcomes(Counting(), (Job(task, f"k{task}") for task in range(20)))
+    """The results before it are kept, and what is running is ended."""
+    ray = with_ray(fatal=(7,))
+    found = Executor("ray", 3).outcomes(Counting(), (Job(task, f"k{task}") for task in range(40)))
     assert [next(found)[1]["double"] for _ in range(7)] == [0, 2, 4, 6, 8, 10, 12]
     with pytest.raises(
         ExciteError, match=f"{cluster.MOST_LOST} workers ended without an answer at 7.*what was finished"
     ):
         next(found)
+    assert set(ray.cancelled) == ray.running
 
 
 def test_unreadable_and_wrong(with_ray):
-    ray = with_ray()
+    with_ray()
     found = Executor("ray", 2).outcomes(Counting(unreadable=(1,), wrong=(3,)), (Job(n, f"k{n}") for n in range(5)))
     assert next(found)[1] == {"double": 0}
     assert isinstance(next(found)[1], ImageError)
     assert next(found)[1] == {"double": 4}
     with pytest.raises(LayerError, match="no such layer"):
         next(found)
-    assert len(ray.killed) == 2
-
-
-def test_workers_that_never_start(with_ray):
-    with_ray(failing_starts=99)
-    with pytest.raises(ExciteError, match="end before they begin"):
-        outcomes(Counting(), range(3))
-
-
-def test_no_workers_when_all_is_known(with_ray):
-    ray = with_ray()
-    jobs = [Job(n, f"k{n}", {"double": 2 * n}) for n in range(3)]
-    assert len(list(Executor("ray", 2).outcomes(Counting(), jobs))) == 3
-    assert not ray.workers
 
 
 def test_no_worker_is_ready(with_ray, monkeypatch, capsys):
     ray = with_ray()
-    clock = iter(range(0, 10_000, 10))
-    monkeypatch.setattr(cluster.time, "monotonic", lambda: next(clock))
-    answers = ray.wait
-    silent = iter(range(10))
+    answers, silent = ray.wait, iter(range(10))
 
     def wait(references, timeout):
         return answers(references, timeout) if next(silent, None) is None else ([], references)
@@ -196,13 +158,22 @@ def test_the_folder_for_files_is_left_as_it_was(with_ray, tmp_path):
 
 class TestWorkerSetup:
     @pytest.fixture
-    def setup(self, tmp_path):
+    def setup(self, tmp_path, with_ray):
+        with_ray()
         (tmp_path / "token").write_text("word")
-        task = pickle.dumps(1)
-        return WorkerSetup(str(tmp_path), {"EXCITE_TRY": "1"}, str(tmp_path / "token"), "word", task, "k1").plain()
+        return {
+            "versions": {},
+            "folder": str(tmp_path),
+            "environment": {"EXCITE_TRY": "1"},
+            "token": str(tmp_path / "token"),
+            "word": "word",
+            "task": pickle.dumps(1),
+            "key": "k1",
+        }
 
     def problem(self, setup, content=None):
-        return worker_class()().prepare(content or pickle.dumps(Counting()), setup)
+        found = worker_function()([content or pickle.dumps(Counting())], setup, 1)
+        return found if isinstance(found, str) else None
 
     def test_all_is_well(self, setup, monkeypatch):
         monkeypatch.setenv("EXCITE_TRY", "0")
@@ -220,25 +191,30 @@ class TestWorkerSetup:
         setup["versions"]["no-such-package"] = "1.0"
         assert "has no no-such-package: pip install 'no-such-package==1.0' there" in self.problem(setup)
 
-    def test_no_such_folder(self, setup, tmp_path):
-        assert "has no folder" in self.problem({**setup, "folder": str(tmp_path / "gone")})
-
-    def test_a_folder_for_results_that_is_not_shared(self, setup, tmp_path):
-        assert "does not see the folder" in self.problem({**setup, "token": str(tmp_path / "none")})
-        assert "does not see the folder" in self.problem({**setup, "word": "of another run"})
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"folder": "/no/where"}, "has no folder"),
+            ({"token": "none"}, "does not see the folder"),
+            ({"word": "of another run"}, "does not see the folder"),
+            ({"key": "k2"}, "does not see the images as this one does"),
+        ],
+    )
+    def test_what_is_not_shared(self, setup, wrong, said):
+        found = self.problem({**setup, **wrong})
+        assert said in found
+        assert "\n" not in found
 
     def test_a_folder_for_results_that_may_not_be_written_to(self, setup, monkeypatch):
         monkeypatch.setattr(os, "access", lambda *_: False)  # root may do all
         assert "may not write" in self.problem(setup)
 
-    def test_other_pictures(self, setup):
-        assert "does not see the images as this one does" in self.problem({**setup, "key": "k2"})
-
     def test_a_package_that_only_this_machine_has(self, setup):
         content = pickle.dumps(Counting()).replace(b"slow_work", b"slow_worx")
         assert "cannot take the work (No module named 'slow_worx')" in self.problem(setup, content)
 
-    def test_each_is_one_line(self, setup):
-        for wrong in ({"folder": "/no/where"}, {"word": "other"}, {"key": "other"}):
-            assert "\n" not in load_work(pickle.dumps(Counting()), {**setup, **wrong})[1]
-        assert Path.cwd() == Path(setup["folder"])
+    def test_a_machine_without_excite_can_say_so(self, monkeypatch):
+        content = import_module("ray.cloudpickle").dumps(worker_function())
+        for name in [name for name in sys.modules if name.split(".")[0] == "excite"]:
+            monkeypatch.setitem(sys.modules, name, None)  # importing it is an error
+        assert "has no no-excite: pip install" in pickle.loads(content)([], {"versions": {"no-excite": "1"}}, 1)  # noqa: S301

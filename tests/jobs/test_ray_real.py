@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from annotated import make_voc, scenes
-from processes import PATIENCE
+from processes import PATIENCE, results, wait_for_lines
 from slow_work import Counting, slow_classifier, workers_seen
 
 from excite.cli import main
@@ -19,7 +19,7 @@ from excite.errors import ExciteError
 from excite.jobs import Executor, open_results
 from excite.jobs import cluster as ray_cluster
 from excite.jobs.loop import run
-from excite.jobs.parquet import parts_of, read_part
+from excite.jobs.parquet import read_parquet
 
 PICTURES = 32
 TABLES = ("rows.json", "rows.csv", "categories.csv", "table.md")
@@ -29,9 +29,7 @@ COMMAND = """
 import sys
 from slow_work import slow_classifier
 from excite.cli import main
-from excite.jobs import parquet
 from excite.models import Choice
-parquet.SECONDS = 0.1
 Choice.load = lambda choice: slow_classifier("diary", seconds=0.2)
 main(sys.argv[1:])
 """
@@ -79,12 +77,8 @@ def start():
 
 
 def rows(folder):
-    """All rows of all Parquet files, in order."""
-    found = []
-    for part in parts_of(Path(folder)).values():
-        columns, table = read_part(part)
-        found += columns.entries(table)
-    return found
+    """All rows of a Parquet folder, in order."""
+    return list(read_parquet(Path(folder)))
 
 
 def lines(path):
@@ -112,7 +106,7 @@ def test_a_worker_and_a_node_are_killed_in_the_middle(diary, make_cluster, capfd
         return {pid: count for pid, count in workers_seen(diary).items() if pid not in here}
 
     def kill():
-        wait_until(lambda: len(begun()) == 4 and sum(begun().values()) >= 6)
+        wait_until(lambda: len(begun()) >= 4 and sum(begun().values()) >= 6)
         os.kill(next(iter(begun())), signal.SIGKILL)
         happened.append(sum(begun().values()))
         wait_until(lambda: sum(begun().values()) >= happened[0] + 6)
@@ -129,25 +123,24 @@ def test_a_worker_and_a_node_are_killed_in_the_middle(diary, make_cluster, capfd
     said = capfd.readouterr()
     assert json.loads(said.out) == json.loads(Path("whole/rows.json").read_text())  # and nothing that Ray says
     slow = "excite: note: no worker of the Ray cluster is ready"  # so it is, on a busy machine
-    told = {line.split(" at ")[0] for line in said.err.splitlines() if not line.startswith(slow)}
-    assert told == {"excite: note: a worker of the cluster was lost"}
+    assert not [line for line in said.err.splitlines() if not line.startswith(slow)]
     check_tables("cluster")
-    assert json.dumps(rows("cluster/records.parquet")) == json.dumps(lines("whole/records.jsonl"))  # each row once
-    assert not Path("cluster/records.jsonl").exists()
+    assert lines("cluster/records.jsonl") == lines("whole/records.jsonl")  # each row once
+    assert rows("cluster/records.parquet") == lines("whole/records.jsonl")
 
 
 def test_the_command_is_killed_and_then_stopped_and_another_engine_goes_on(diary, make_cluster, start, monkeypatch):
     cluster, _ = make_cluster(nodes=1, cpus=1)
     arguments = (*BENCH, "--out", "out", "--engine", "ray", "--address", cluster.address)
     process = start(*arguments)
-    wait_until(lambda: len(rows("out/records.parquet")) >= 3)
+    wait_for_lines(Path("out/records.jsonl"), 3, process)
     process.kill()
     process.communicate(timeout=PATIENCE)
-    killed = rows("out/records.parquet")
+    killed = results(Path("out/records.jsonl"))
     assert 3 <= len(killed) < PICTURES
 
     process = start(*arguments)
-    wait_until(lambda: len(rows("out/records.parquet")) >= len(killed) + 3)
+    wait_for_lines(Path("out/records.jsonl"), len(killed) + 3, process)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
@@ -159,7 +152,7 @@ def test_the_command_is_killed_and_then_stopped_and_another_engine_goes_on(diary
     monkeypatch.setattr(LOAD, lambda choice: slow_classifier(diary, seconds=0))
     excite(*BENCH, "--out", "out")
     check_tables("out")
-    assert [*rows("out/records.parquet"), *lines("out/records.jsonl")] == lines("whole/records.jsonl")
+    assert lines("out/records.jsonl") == lines("whole/records.jsonl")
 
 
 def test_a_cluster_of_its_own(tmp_path, monkeypatch, capfd):

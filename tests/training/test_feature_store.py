@@ -41,6 +41,7 @@ def test_a_line_whose_numbers_got_lost_is_forgotten(store):
         file.truncate(20)
     assert set(store.read()) == {"k1"}
     store.add(entry(3))
+    store.close()
     assert set(FeatureStore(store.numbers.parent).read()) == {"k1", "k3"}
     assert numbers(store, "k1", "k3") == [1, 3]
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from excite.errors import ModelError
 from excite.training.output_layer import Output
-from excite.training.sgd import OutputTrainer, SGDOptions, plateaued, usual_batch
+from excite.training.sgd import OutputTrainer, SGDOptions, plateaued
 
 
 def batch(pictures=40, categories=3, features=5, seed=0):
@@ -36,28 +36,8 @@ class TestPlateau:
         assert not plateaued([*start, 1.4, 2.0, 2.0, 2.0, 2.0])  # the best of the five counts
         assert plateaued([*start, 1.4, 2.0, 2.0, 2.0, 2.0, 2.0])
 
-    @pytest.mark.parametrize("fall", [lambda k: 0.9**k, lambda k: 1 / (1 + k), lambda k: 1.5**k])
-    def test_it_ends(self, fall):
-        losses = [fall(0)]
-        while not plateaued(losses):
-            losses.append(fall(len(losses)))
-            assert len(losses) < 100
-
-
-def test_the_papers_batches():
-    assert usual_batch("vgg16") == 32
-    assert usual_batch("googlenet") == usual_batch("cnn-s") == usual_batch("timm:vgg16") == 64
-
 
 class TestFit:
-    def test_it_learns(self):
-        trained = fit(rate=0.1)
-        features, present, sure = batch()
-        for _ in range(50):
-            trained.epoch(features, present, sure)
-        assert trained.losses[-1] < trained.losses[0] / 3
-        assert ((trained.output(features) > 0) == (present > 0)).float().mean() > 0.95
-
     def test_the_loss_is_summed_over_categories_and_averaged_over_pictures(self):
         trained = fit(rate=0.0, batch=7)
         features, present, sure = batch()
@@ -65,15 +45,6 @@ class TestFit:
         probability = trained.output(features).detach().sigmoid()
         expected = -(present * probability.log() + (1 - present) * (1 - probability).log()).sum(1).mean()
         assert trained.losses == [pytest.approx(float(expected), rel=1e-5)]
-
-    def test_a_step_is_plain_gradient_descent(self):
-        trained, twin = fit(rate=0.5, batch=40), fit(rate=0.5, batch=40)
-        features, present, sure = batch()
-        trained.epoch(features, present, sure)
-        loss = nn.functional.binary_cross_entropy_with_logits(twin.output(features), present, reduction="sum") / 40
-        loss.backward()
-        for after, before in zip(trained.output.parameters(), twin.output.parameters(), strict=True):
-            assert torch.allclose(after, before - 0.5 * before.grad, atol=1e-6)
 
     def test_what_nobody_is_sure_of_teaches_nothing(self):
         features, present, sure = batch()
@@ -88,22 +59,13 @@ class TestFit:
         one.epoch(features, present, torch.ones_like(sure))
         assert not torch.equal(weights(one)[0], weights(other)[0])
 
-    def test_the_order_of_pictures_is_the_seeds_and_the_epochs(self):
-        orders = []
-        for seed, epochs in ((0, 0), (0, 1), (1, 0), (0, 0)):
-            trained = fit(seed=seed)
-            trained.losses = [1.0] * epochs
-            orders.append(trained.order(20).tolist())
-        assert orders[0] == orders[3] != orders[1]
-        assert orders[0] != orders[2] != orders[1]
-
     def test_a_rate_that_is_too_high_is_told(self):
         with pytest.raises(ModelError, match="lower --rate"):
             fit(rate=1e38, batch=2).epoch(*batch())
 
 
 class TestResuming:
-    @pytest.mark.parametrize("stopped", range(5))
+    @pytest.mark.parametrize("stopped", [0, 3])
     @pytest.mark.parametrize("momentum", [0.0, 0.9])
     def test_it_goes_on_as_if_it_had_not_been_stopped(self, stopped, momentum, tmp_path):
         path = tmp_path / "checkpoint"

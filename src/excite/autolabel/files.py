@@ -6,7 +6,7 @@ import filecmp
 import hashlib
 import json
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ def open_own_results(path: Path, required: Iterable[str], *, parquet: bool = Fal
 
     Example:
         >>> from pathlib import Path
-        >>> open_own_results(Path("boxes/records.jsonl"), required=("image",)).read()
+        >>> dict(open_own_results(Path("boxes/records.jsonl"), required=("image",)).read())
         {}
     """
     fields = tuple(required)
@@ -106,14 +106,15 @@ class OutputFolder:
 
     def write(self, wanted: Mapping[str, Content]) -> None:
         """Write the missing files, in this order; names are relative to the folder, with forward slashes."""
-        for name in self._missing(wanted):
-            content = wanted[name]
-            if isinstance(content, Link):
-                self._put(name, content.path)
-            else:
-                self._record(name, _state(content))
-                save_bytes(content, self.out / name)
-            self._in_place[name] = _state(content)
+        with closing(self._store):
+            for name in self._missing(wanted):
+                content = wanted[name]
+                if isinstance(content, Link):
+                    self._put(name, content.path)
+                else:
+                    self._record(name, _state(content))
+                    save_bytes(content, self.out / name)
+                self._in_place[name] = _state(content)
 
     def hold_any(self, names: Iterable[str]) -> bool:
         """Whether any of these files exists."""

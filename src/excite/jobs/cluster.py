@@ -1,8 +1,8 @@
-"""A Ray cluster: workers on many machines, any of which may be lost.
+"""A Ray cluster: tasks for workers on many machines, any of which may be lost.
 
-Ray could restart workers and repeat tasks by itself, but a worker that it cannot restart, because its machine is gone,
-would keep its tasks for ever. So here each idle worker gets one task at a time, and a task whose worker is lost goes to
-another one.
+Each image is a Ray task: Ray finds a free CPU for it, starts worker processes, and gives a task whose worker or machine
+is lost to another one. (Actors, as in `ray.util.ActorPool`, would not do: one that cannot be restarted, because its
+machine is gone and no other CPU is free, keeps its task for ever.)
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import os
 import pickle
 import socket
 import textwrap
-import time
 import warnings
 from collections import deque
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,10 +34,9 @@ if TYPE_CHECKING:
     from excite.jobs.executor import Executor, Job, Outcome, Runner
     from excite.jobs.loop import Work
 
-AHEAD = 8  # tasks submitted per worker: enough that none waits while a lost one is replaced
+AHEAD = 8  # tasks per worker whose results may wait for an earlier one
 MOST_LOST = 4  # a task that has ended so many workers is not tried again
-MOST_FAILED_STARTS = 8  # of workers in a row
-PATIENCE = 60.0  # seconds without any worker before a note is printed
+PATIENCE = 60.0  # seconds without any result before a note is printed
 TIMEOUT = 10.0  # seconds for an address to answer
 QUIET = {"logging_level": logging.ERROR, "log_to_driver": False}
 TOKEN = ".excite-shared"  # noqa: S105 - a file that shows whether a folder is shared
@@ -61,13 +59,13 @@ def ray_runner(work: Work[Any], executor: Executor, writes: Path | None) -> Iter
         writes: a folder into which the work itself writes files; all machines must share it.
     """
     with ExitStack() as ending:
-        pools: list[RayPool] = []
+        pools: list[RayTasks] = []
 
         def submit(job: Job) -> Callable[[], Outcome]:
             if not pools:
                 workers = ending.enter_context(connected(executor))
                 setup = ending.enter_context(_worker_setup(job, writes))
-                pools.append(ending.enter_context(closing(RayPool(pickled(work), setup, workers))))
+                pools.append(ending.enter_context(closing(RayTasks(pickled(work), setup, workers))))
             return pools[0].submit(job)
 
         yield lambda jobs: in_order(jobs, submit, lambda: AHEAD * pools[0].size)
@@ -78,7 +76,7 @@ def ray_runner(work: Work[Any], executor: Executor, writes: Path | None) -> Iter
 
 @contextmanager
 def connected(executor: Executor) -> Iterator[int]:
-    """Connect to the cluster; gives the number of workers to start.
+    """Connect to the cluster; gives the number of workers.
 
     An existing connection of the program is used and kept. Ray's usage statistics and dashboard are off.
     """
@@ -89,6 +87,7 @@ def connected(executor: Executor) -> Iterator[int]:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # silences a warning about graphics cards
+    os.environ.setdefault("RAY_task_oom_retries", str(MOST_LOST - 1))
     with _silenced():
         try:
             _connect(ray, executor)
@@ -99,7 +98,7 @@ def connected(executor: Executor) -> Iterator[int]:
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Ray prints every lost worker to standard output, among the results; excite reports it itself."""
+    """Ray prints every lost worker to standard output, among the results."""
     from ray._private import worker
 
     switch = "_worker_logs_enabled"  # there is no public one
@@ -112,31 +111,26 @@ def _silenced() -> Iterator[None]:
 
 
 def _connect(ray: Any, executor: Executor) -> None:
-    address = executor.address or os.environ.get("RAY_ADDRESS") or _started_here() or "local"
+    """Connect to the address, or else to the cluster of this machine, or else start one."""
+    address = executor.address or os.environ.get("RAY_ADDRESS")
     try:
+        if address is None:
+            try:
+                ray.init(address="auto", **QUIET)
+            except ConnectionError:
+                address = "local"
         if address == "local":
             ray.init(address="local", num_cpus=executor.workers, include_dashboard=False, **QUIET)
-            return
-        if address != "auto":
-            _check_reachable(address)
-        ray.init(address=address, **QUIET)
+        elif address is not None:
+            if address != "auto":
+                _check_reachable(address)
+            ray.init(address=address, **QUIET)
     except (ConnectionError, ImportError, OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise ExciteError(
             f"no Ray cluster at {address!r} ({reason}): start one with `ray start --head`, or leave --address out; "
             "if it asks for a token, set RAY_AUTH_MODE=token"
         ) from None
-
-
-def _started_here() -> str | None:
-    """The address of the cluster that this machine joined by ``ray start``, if it still answers."""
-    file = Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster"  # noqa: S108 - where Ray puts it
-    try:
-        address = file.read_text(encoding="utf-8").strip()
-        _check_reachable(address)
-    except (OSError, ExciteError):
-        return None
-    return address
 
 
 def _check_reachable(address: str) -> None:
@@ -166,102 +160,77 @@ def _workers(ray: Any, executor: Executor) -> int:
 # A worker, on any machine.
 
 
-@dataclass(frozen=True)
-class WorkerSetup:
-    """The environment of this machine that a worker must share.
-
-    Attributes:
-        folder: the working folder: file names may be relative to it.
-        environment: variables to set.
-        token: a file in the folder that the work writes into, if any.
-        word: the content of that file.
-        task: a task, pickled.
-        key: the key of that task on this machine, which depends on the size and the time of its image.
-    """
-
-    folder: str
-    environment: dict[str, str]
-    token: str | None
-    word: str
-    task: bytes
-    key: str
-
-    def plain(self) -> dict[str, Any]:
-        """As plain values, for a machine without excite.
-
-        Example:
-            >>> WorkerSetup("/photos", {}, None, "", b"", "a1").plain()["key"]
-            'a1'
-        """
-        return {**asdict(self), "versions": {package: version(package) for package in PACKAGES}}
-
-
 @contextmanager
-def _worker_setup(job: Job, writes: Path | None) -> Iterator[WorkerSetup]:
-    """The environment for workers; meanwhile there is a token in the folder for files."""
+def _worker_setup(job: Job, writes: Path | None) -> Iterator[dict[str, Any]]:
+    """What a worker must share with this machine, as plain values for a machine without excite.
+
+    The versions of `PACKAGES`; the working folder, to which file names may be relative; variables to set; a task, and
+    its key on this machine, which depends on the size and the time of its image; and meanwhile a token in the folder
+    for files, with a word in it.
+    """
     word = uuid4().hex
     token = None if writes is None else save_text(word, writes.absolute() / TOKEN)
-    environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-    path = None if token is None else str(token)
     try:
-        yield WorkerSetup(str(Path.cwd()), environment, path, word, pickle.dumps(job.task), job.key)
+        yield {
+            "versions": {package: version(package) for package in PACKAGES},
+            "folder": str(Path.cwd()),
+            "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+            "token": None if token is None else str(token),
+            "word": word,
+            "task": pickle.dumps(job.task),
+            "key": job.key,
+        }
     finally:
         if token is not None:
             token.unlink(missing_ok=True)
 
 
-def worker_class() -> type[Any]:
-    """The class of workers. Inside a function it is pickled by value.
+def worker_function() -> Callable[..., Any]:
+    """What a worker does; inside a function it is pickled by value.
 
-    It imports nothing of excite before `prepare`, so that a machine without excite, or with another version, can report
-    that itself.
-
-    Example:
-        >>> worker_class().__name__
-        'Worker'
+    It imports nothing of excite before the versions are compared, so that a machine without excite, or with another
+    version, can report that itself.
     """
+    loaded: list[Any] = []  # the work, unpickled once in each process
 
-    class Worker:
-        """Computes the results of tasks."""
+    def run(content: list[Any], setup: dict[str, Any], task: Any) -> tuple[Any, list[Warning | str]] | str:
+        """The outcome of a task and its warnings, or why this machine does not fit."""
+        import os
+        import platform
+        import warnings
+        from importlib.metadata import PackageNotFoundError, version
 
-        def prepare(self, content: bytes, setup: dict[str, Any]) -> str | None:
-            """Unpickle the work; returns an error message if the machine does not fit."""
-            import os
-            import platform
-            from importlib.metadata import PackageNotFoundError, version
-
-            name = platform.node()
+        if not loaded:
+            name = f"machine {platform.node()} of the cluster"
             for package, wanted in setup["versions"].items():
                 try:
                     found = version(package)
                 except PackageNotFoundError:
-                    return f"machine {name} of the cluster has no {package}: pip install '{package}=={wanted}' there"
+                    return f"{name} has no {package}: pip install '{package}=={wanted}' there"
                 if found != wanted:
-                    return (
-                        f"machine {name} of the cluster has {package} {found} and this one {wanted}: "
-                        f"pip install '{package}=={wanted}' there"
-                    )
+                    there = f"pip install '{package}=={wanted}' there"
+                    return f"{name} has {package} {found} and this one {wanted}: {there}"
             os.environ.update(setup["environment"])
+            import ray
 
-            error: str | None
-            self.work, error = load_work(content, setup)
-            return None if error is None else f"machine {name} of the cluster {error}"
+            from excite.jobs.cluster import load_work
 
-        def run(self, task: Any) -> tuple[Any, list[Warning | str]]:
-            """The outcome, and the warnings."""
-            import warnings
+            work, problem = load_work(ray.get(content[0]), setup)
+            if problem is not None:
+                return f"{name} {problem}"
+            loaded.append(work)
 
-            from excite.jobs.executor import attempt
+        from excite.jobs.executor import attempt
 
-            with warnings.catch_warnings(record=True) as caught:
-                outcome = attempt(self.work, task)
-            return outcome, [warning.message for warning in caught]
+        with warnings.catch_warnings(record=True) as caught:
+            outcome = attempt(loaded[0], task)
+        return outcome, [warning.message for warning in caught]
 
-    return Worker
+    return run
 
 
 def load_work(content: bytes, setup: dict[str, Any]) -> tuple[Any, str | None]:
-    """In a worker: the work, unpickled; or None and the reason why it cannot run here. See `WorkerSetup`."""
+    """In a worker: the work, unpickled; or None and the reason why it cannot run here. See `_worker_setup`."""
     torch.set_num_threads(1)
     try:
         os.chdir(setup["folder"])
@@ -273,8 +242,7 @@ def load_work(content: bytes, setup: dict[str, Any]) -> tuple[Any, str | None]:
         work, task = pickle.loads(content), pickle.loads(setup["task"])  # noqa: S301 - from the process that started the run
     except (ImportError, AttributeError) as error:
         return None, f"cannot take the work ({error}): install there what is installed here"
-    key = str(attempt(work.key, task))
-    if key != setup["key"]:
+    if str(attempt(work.key, task)) != setup["key"]:
         return None, f"does not see the images as this one does: {SHARED}"
     return work, None
 
@@ -293,21 +261,15 @@ def _unshared(token: Path, word: str) -> str | None:
     return None
 
 
-# The pool of workers.
+# The tasks of a run.
 
 
 @dataclass(eq=False)
 class _Submission:
-    """A submitted task."""
+    """A submitted task, and where its result will be once it is Ray's."""
 
     task: Any
-    lost: int = 0  # workers
-    outcome: Outcome | None = None
-    error: BaseException | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self.outcome is not None or self.error is not None
+    reference: Any = None
 
     @property
     def name(self) -> str:
@@ -316,32 +278,25 @@ class _Submission:
         return textwrap.shorten(str(called), 100)
 
 
-class RayPool:
-    """Workers with one CPU each.
+class RayTasks:
+    """Tasks with one CPU each, so many at a time.
 
     Args:
         content: the work, pickled.
-        setup: the environment that they must share.
-        size: the number of workers; those without a free CPU start when there is one.
+        setup: what workers must share with this machine.
+        size: the number of tasks that run at a time.
     """
 
-    def __init__(self, content: bytes, setup: WorkerSetup, size: int) -> None:
+    def __init__(self, content: bytes, setup: dict[str, Any], size: int) -> None:
         import ray
 
-        self.size = size
-        self._ray = ray
-        self._lost = _lost_errors()
-        self._setup = setup.plain()
-        self._content = ray.put(content)
-        self._class = ray.remote(worker_class())
-        self._starting: dict[Any, Any] = {}  # workers, by the references that are waited for
-        self._busy: dict[Any, tuple[Any, _Submission]] = {}
-        self._idle: list[Any] = []
+        self.size, self._ray, self._setup = size, ray, setup
+        self._content = [ray.put(content)]  # in a list, or Ray would send it with every task
+        options = {"num_cpus": 1, "max_retries": MOST_LOST - 1, "scheduling_strategy": "SPREAD"}
+        self._run = ray.remote(**options)(worker_function())
         self._queue: deque[_Submission] = deque()
-        self._failed_starts = 0
-        self._idle_since: float | None = time.monotonic()
-        for _ in range(size):
-            self._start_worker()
+        self._running: set[Any] = set()
+        self._quiet = True  # there was no result, and no note about that
 
     def submit(self, job: Job) -> Callable[[], Outcome]:
         """Submit a task; returns a function that waits for the outcome."""
@@ -351,105 +306,40 @@ class RayPool:
         return lambda: self._outcome(submission)
 
     def close(self) -> None:
-        """End all workers, also busy ones."""
-        for worker in [*self._starting.values(), *self._idle, *(worker for worker, _ in self._busy.values())]:
-            self._ray.kill(worker)
+        """End all tasks that are running."""
+        for reference in self._running:
+            self._ray.cancel(reference, force=True)
+
+    def _dispatch(self) -> None:
+        while self._queue and len(self._running) < self.size:
+            submission = self._queue.popleft()
+            submission.reference = self._run.remote(self._content, self._setup, submission.task)
+            self._running.add(submission.reference)
 
     def _outcome(self, submission: _Submission) -> Outcome:
         """Wait for an outcome. Errors too are raised in the order of the tasks: all results before them are kept."""
-        while not submission.is_done:
-            self._step()
-        if submission.error is not None:
-            raise submission.error
-        assert submission.outcome is not None  # noqa: S101 - it is done
-        return submission.outcome
-
-    def _start_worker(self) -> None:
-        worker = self._class.options(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD").remote()
-        self._starting[worker.prepare.remote(self._content, self._setup)] = worker
-
-    def _dispatch(self) -> None:
-        while self._queue and self._idle:
-            worker, submission = self._idle.pop(), self._queue.popleft()
-            self._busy[worker.run.remote(submission.task)] = worker, submission
-
-    def _step(self) -> None:
-        """Wait a moment for workers to be ready, and dispatch the next tasks."""
-        ready, _ = self._ray.wait([*self._busy, *self._starting], timeout=1.0)
-        for reference in ready:
-            if reference in self._starting:
-                self._add_worker(reference)
-            else:
-                self._collect(reference)
-        self._dispatch()
-        self._note_if_idle()
-
-    def _add_worker(self, reference: Any) -> None:
-        worker = self._starting.pop(reference)
+        while submission.reference is None or submission.reference in self._running:
+            ready, _ = self._ray.wait([*self._running], timeout=PATIENCE if self._quiet else None)
+            if not ready and self._quiet:
+                note(
+                    "no worker of the Ray cluster is ready: they are slow to begin, or no CPU is free; see `ray status`"
+                )
+            self._quiet = False
+            self._running.difference_update(ready)
+            self._dispatch()
         try:
-            problem = self._ray.get(reference)
-        except self._lost as error:
-            self._failed_starts += 1
-            if self._failed_starts >= MOST_FAILED_STARTS:
-                reason = " ".join(str(error).split())[:300]
-                raise ExciteError(f"the cluster's workers end before they begin ({reason}): see `ray status`") from None
-            self._start_worker()
-            return
+            found = self._ray.get(submission.reference)
         except self._ray.exceptions.RayTaskError as error:
-            reason = " ".join(str(error.cause).split())[:300]
-            raise ExciteError(f"a worker of the cluster cannot take the work ({reason})") from error
-        if problem is not None:
-            raise ExciteError(problem)
-        self._failed_starts = 0
-        self._idle.append(worker)
-
-    def _collect(self, reference: Any) -> None:
-        worker, submission = self._busy.pop(reference)
-        try:
-            submission.outcome, notes = self._ray.get(reference)
-        except self._lost:
-            self._ray.kill(worker)  # it may be unreachable only, and would keep its CPU
-            self._retry(submission)
-            return
-        except self._ray.exceptions.RayTaskError as error:
-            submission.error = error.cause if isinstance(error.cause, ExciteError) else error
-            notes = []
-        self._idle.append(worker)
-        for message in notes:
-            warnings.warn(message, stacklevel=2)
-
-    def _retry(self, submission: _Submission) -> None:
-        """Queue the task of a lost worker again, and start another worker."""
-        submission.lost += 1
-        if submission.lost < MOST_LOST:
-            self._queue.appendleft(submission)  # later results wait for it
-            note(f"a worker of the cluster was lost at {submission.name}: another one takes over")
-        else:
-            submission.error = ExciteError(
-                f"{submission.lost} workers ended without an answer at {submission.name}, perhaps for want of memory: "
+            raise error.cause if isinstance(error.cause, ExciteError) else error from None
+        except self._ray.exceptions.RayError:
+            raise ExciteError(
+                f"{MOST_LOST} workers ended without an answer at {submission.name}, perhaps for want of memory: "
                 "give them more, or leave it out; what was finished is kept"
-            )
-        self._start_worker()
-
-    def _note_if_idle(self) -> None:
-        """Print a note after a while without any worker: a busy cluster looks like one that hangs."""
-        if self._busy or self._idle:
-            self._idle_since = None
-        elif self._idle_since is None:
-            self._idle_since = time.monotonic()
-        elif time.monotonic() - self._idle_since > PATIENCE:
-            self._idle_since = float("inf")  # noted
-            note("no worker of the Ray cluster is ready: they are slow to begin, or no CPU is free (see `ray status`)")
-
-
-def _lost_errors() -> tuple[type[Exception], ...]:
-    """Ray's errors for a lost worker, machine or result."""
-    from ray import exceptions
-
-    return (
-        exceptions.RayActorError,
-        exceptions.NodeDiedError,
-        exceptions.ObjectLostError,
-        exceptions.OutOfMemoryError,
-        exceptions.WorkerCrashedError,
-    )
+            ) from None
+        if isinstance(found, str):
+            raise ExciteError(found)
+        outcome: Outcome
+        outcome, messages = found
+        for message in messages:
+            warnings.warn(message, stacklevel=2)
+        return outcome

@@ -15,7 +15,7 @@ from excite.errors import DataError, ExciteError, ModelError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
 from excite.io.locks import Lock
-from excite.jobs import JsonLinesStore
+from excite.jobs import ResultStore
 from excite.jobs.loop import run
 from excite.models.classifier import network_identity
 from excite.training.output_layer import features_of
@@ -72,7 +72,7 @@ class FeatureExtractor:
         return {"picture": name, "features": features.numpy()}
 
 
-class FeatureStore(JsonLinesStore):
+class FeatureStore(ResultStore):
     """Features on disk: their values one after the other in ``features.bin``, their offsets in ``index.jsonl``."""
 
     def __init__(self, folder: Path) -> None:
@@ -108,8 +108,11 @@ class FeatureStore(JsonLinesStore):
         super().add({"key": entry["key"], "picture": entry["picture"], "start": start, "shape": features.shape})
 
     def close(self) -> None:
-        """Release the lock."""
-        self._lock.release()
+        """Write the index, and release the lock."""
+        try:
+            super().close()
+        finally:
+            self._lock.release()
 
     def features(self, keys: Sequence[str]) -> Tensor:
         """The features of these images, [images, views, ...], in half precision."""

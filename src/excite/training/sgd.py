@@ -1,17 +1,17 @@
-"""Stochastic gradient descent with momentum, checkpoints, and the training of an output layer on known features."""
+"""Checkpoints of stochastic gradient descent, and the training of an output layer on known features."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from torch.nn import functional
 
 from excite.errors import ModelError
-from excite.io.files import atomic_write
+from excite.io.files import save_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,52 +54,40 @@ def plateaued(losses: Sequence[float]) -> bool:
     return before - now <= LEAST_GAIN * (losses[0] - now)
 
 
-class MomentumSGD:
-    """The update of `torch.optim.SGD`, whose import takes longer than many a training."""
+def training_tensors(weights: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """All tensors that the next step of `torch.optim.SGD` depends on, by name: the weights and their momentum."""
+    speeds = {
+        f"speed.{name}": optimizer.state[weight].get("momentum_buffer", torch.zeros_like(weight))
+        for name, weight in weights.items()
+    }
+    return {f"weight.{name}": weight.detach() for name, weight in weights.items()} | speeds
 
-    def __init__(self, weights: Mapping[str, nn.Parameter], momentum: float, decay: float = 0.0) -> None:
-        self.weights = dict(weights)
-        self.param_groups = [{"params": list(weights.values())}]  # for a GradScaler
-        self._speeds = {name: torch.zeros_like(weight) for name, weight in weights.items()}
-        self._momentum, self._decay = momentum, decay
 
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        for weight in self.weights.values():
-            weight.grad = None
+def restore_training(
+    weights: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
+) -> None:
+    """Set all weights and their momentum to those of `training_tensors`.
 
-    def step(self, *, rate: float) -> None:
-        """Update v <- momentum v + gradient + decay w, then w <- w - rate v."""
-        with torch.no_grad():
-            for name, weight in self.weights.items():
-                if weight.grad is not None:
-                    speed = self._speeds[name].mul_(self._momentum).add_(weight.grad)
-                    weight.sub_(speed.add_(weight, alpha=self._decay) if self._decay else speed, alpha=rate)
-
-    def state(self) -> dict[str, Tensor]:
-        """The tensors that the next step depends on, by name."""
-        weights = {f"weight.{name}": weight.detach() for name, weight in self.weights.items()}
-        return weights | {f"speed.{name}": speed for name, speed in self._speeds.items()}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set all tensors to those of `state`; an error if one is missing (KeyError) or has another shape."""
-        own = self.state()
-        if any(tensors[name].shape != tensor.shape for name, tensor in own.items()):
-            raise ValueError("it is of another training")
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
+    Raises:
+        KeyError: one is missing.
+        ValueError: one has another shape.
+    """
+    speeds = {name: torch.empty_like(weight) for name, weight in weights.items()}
+    own = [(f"weight.{name}", weight.detach()) for name, weight in weights.items()]
+    own += [(f"speed.{name}", speed) for name, speed in speeds.items()]
+    if any(tensors[name].shape != tensor.shape for name, tensor in own):
+        raise ValueError("it is of another training")
+    for name, tensor in own:
+        tensor.copy_(tensors[name])
+    for name, weight in weights.items():
+        optimizer.state[weight]["momentum_buffer"] = speeds[name]
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Write a checkpoint (safetensors) atomically."""
     from safetensors.torch import save
 
-    content = save(tensors, metadata=metadata)
-
-    def write(file: BinaryIO) -> None:
-        file.write(content)
-
-    atomic_write(path, write)
+    save_bytes(save(tensors, metadata=metadata), path)
 
 
 def restore_tensors(
@@ -155,7 +143,10 @@ class OutputTrainer:
     def __init__(self, output: Output, options: SGDOptions) -> None:
         self.output, self.options = output, options
         self.losses: list[float] = []
-        self._sgd = MomentumSGD(dict(output.layer.named_parameters()), options.momentum, options.decay)
+        self._weights = dict(output.layer.named_parameters())
+        self._sgd = torch.optim.SGD(
+            self._weights.values(), options.rate, momentum=options.momentum, weight_decay=options.decay
+        )
 
     def order(self, pictures: int) -> Tensor:
         """The order of the images in the next epoch, determined by the seed and the epoch's number."""
@@ -175,7 +166,7 @@ class OutputTrainer:
             loss = functional.binary_cross_entropy_with_logits(logits, present[batch], sure[batch], reduction="sum")
             self._sgd.zero_grad()
             (loss / len(batch)).backward()  # type: ignore[no-untyped-call]  # torch has no type for it
-            self._sgd.step(rate=self.options.rate)
+            self._sgd.step()
             total += float(loss.detach())
         if not torch.tensor(total).isfinite():
             raise ModelError(f"the loss grows without end at a rate of {self.options.rate}: give a lower --rate.")
@@ -183,7 +174,7 @@ class OutputTrainer:
 
     def save(self, path: Path, key: str) -> None:
         """Write a checkpoint."""
-        save_tensors(path, self._sgd.state(), {"key": key, "losses": json.dumps(self.losses)})
+        save_tensors(path, training_tensors(self._weights, self._sgd), {"key": key, "losses": json.dumps(self.losses)})
 
     def resume(self, path: Path, key: str) -> None:
         """Continue from a checkpoint with the same key, if there is one."""
@@ -192,7 +183,7 @@ class OutputTrainer:
             losses = json.loads(metadata["losses"])
             if not isinstance(losses, list) or not all(isinstance(loss, float) for loss in losses):
                 raise ValueError("its losses are no numbers")
-            self._sgd.restore(tensors)
+            restore_training(self._weights, self._sgd, tensors)
             self.losses = losses
 
         restore_tensors(path, key, restore)

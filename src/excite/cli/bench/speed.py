@@ -60,7 +60,7 @@ def command(
     from excite.experiments.speed.plan import QUICK, QUICK_SECONDS, SECONDS, Plan, checked_device, numbers
     from excite.experiments.speed.report import merged, speed_figure, write_tables
     from excite.experiments.speed.run import REQUIRED, SpeedBench
-    from excite.jobs import JsonLinesStore
+    from excite.jobs import open_results
     from excite.models import find_card
 
     check_plots()
@@ -82,7 +82,7 @@ def command(
     budget = (QUICK_SECONDS if quick else SECONDS) if seconds is None else seconds
     bench = SpeedBench(budget, threads or torch.get_num_threads(), checked_device(device))
     tasks = list(plan.tasks())
-    entries = bench.entries(tasks, JsonLinesStore(out / "speed.jsonl", required=REQUIRED), fresh=fresh)
+    entries = bench.entries(tasks, open_results(out / "speed.jsonl", REQUIRED), fresh=fresh)
     rows = merged(row for entry in progress(entries, len(tasks), "groups") for row in entry["rows"])
     written = write_tables(rows, bench.facts, out)
     figure = speed_figure(rows, out / "speed.png")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from excite.experiments.speed.plan import SpeedTask
     from excite.experiments.speed.report import TableRow
     from excite.experiments.speed.timing import Candidate
-    from excite.jobs import Entry, JsonLinesStore
+    from excite.jobs import Entry, ResultStore
 
 REQUIRED = ("rows",)
 OWN_FILES = ("timing", "networks", "plan", "memory", "run")
@@ -58,16 +59,17 @@ class SpeedBench:
         name = torch.cuda.get_device_name(self.device) if self.device.startswith("cuda") else self.device
         return {"torch": version("torch"), "device": name, "threads": self.threads}
 
-    def entries(self, tasks: Iterable[SpeedTask], store: JsonLinesStore, *, fresh: bool = False) -> Iterator[Entry]:
+    def entries(self, tasks: Iterable[SpeedTask], store: ResultStore, *, fresh: bool = False) -> Iterator[Entry]:
         """The rows of each task; those of an earlier run with the same key are not measured again."""
         known = {} if fresh else store.read()
-        for task in tasks:
-            key = self.key(task)
-            entry = known.get(key)
-            if entry is None:
-                entry = {"key": key, "rows": self(task)}
-                store.add(entry)
-            yield entry
+        with closing(store):
+            for task in tasks:
+                key = self.key(task)
+                entry = known.get(key)
+                if entry is None:
+                    entry = {"key": key, "rows": self(task)}
+                    store.add(entry)
+                yield entry
 
     def key(self, task: SpeedTask) -> str:
         """The task, the network's files, the code, torch, the threads and the device."""

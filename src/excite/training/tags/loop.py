@@ -14,7 +14,7 @@ import torch
 
 from excite.errors import DataError, ExciteError
 from excite.io.files import save_csv
-from excite.training.sgd import restore_tensors, save_tensors
+from excite.training.sgd import restore_tensors, restore_training, save_tensors, training_tensors
 from excite.training.tags.batches import epoch_order
 
 if TYPE_CHECKING:
@@ -204,7 +204,8 @@ class TrainingState:
 
 def save_checkpoint(path: Path, key: str, model: Model, state: TrainingState) -> None:
     """Write everything that the next step depends on, as tensors and JSON, atomically."""
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in model.sgd.state().items()}
+    own = training_tensors(model.trained, model.sgd)
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in own.items()}
     tensors[FAILED] = torch.tensor(sorted(state.failures.rows), dtype=torch.int64)
     facts = {
         "step": state.step,
@@ -226,7 +227,7 @@ def read_checkpoint(path: Path, key: str, model: Model) -> TrainingState | None:
 
     def restore(tensors: dict[str, Tensor], metadata: dict[str, Any]) -> TrainingState:
         facts: dict[str, Any] = json.loads(metadata["facts"])
-        model.sgd.restore(tensors)
+        restore_training(model.trained, model.sgd, tensors)
         if facts["scaler"]:
             model.scaler.load_state_dict(facts["scaler"])
         points = [CurvePoint(**point) for point in facts["checks"]]

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from excite.errors import ModelError
-from excite.training.sgd import MomentumSGD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,8 +182,8 @@ class Model:
         self.layer, self.output, self.everything, self.processes = layer, output, everything, processes
         self.network.requires_grad_(everything)
         output.layer.requires_grad_()
-        trained = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
-        self.sgd = MomentumSGD(trained, momentum)
+        self.trained = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
+        self.sgd = torch.optim.SGD(self.trained.values(), momentum=momentum)
         self.half = processes.device.type == "cuda"
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=self.half and everything)
 
@@ -233,15 +232,15 @@ class Model:
         return summed, int(pictures), requests > 0
 
     def _update(self, pictures: float, rate: float) -> None:
-        gradients = []
-        for weight in self.sgd.weights.values():
+        for weight in self.trained.values():
             if weight.grad is None:  # this process had no images
                 weight.grad = torch.zeros_like(weight)
-            gradients.append(weight.grad)
+        gradients = [weight.grad for weight in self.trained.values() if weight.grad is not None]
         self.processes.all_reduce(gradients)
         for gradient in gradients:
             gradient.div_(pictures)
-        self.scaler.step(self.sgd, rate=rate)  # type: ignore[arg-type]  # it has what is asked of an optimizer
+        self.sgd.param_groups[0]["lr"] = rate
+        self.scaler.step(self.sgd)
         self.scaler.update()
 
 
