@@ -184,6 +184,10 @@ class Experiment:
             "failures": self.failures,
         }
 
+    def check_some_were_read(self, records: object) -> None:
+        """Raise a `DataError` if no image could be read."""
+        check_some_were_read(records, len(self.names), self.failures)
+
     def _tasks(self) -> Iterator[ImageTask]:
         for name in self.names:
             try:

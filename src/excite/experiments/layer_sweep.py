@@ -18,7 +18,6 @@ from excite.experiments.base import (
     Experiment,
     Measurement,
     MethodLayer,
-    check_some_were_read,
     image_records,
     maps_by_method,
 )
@@ -310,7 +309,7 @@ class LayerSweep(Experiment):
         self, records: Sequence[Entry], *, by: str = "pointing", tolerance: float | None = None, seed: int = 0
     ) -> LayerReport:
         """The report on the records; see `report`. The tolerance is the data set's own when None."""
-        check_some_were_read(records, len(self.names), self.failures)
+        self.check_some_were_read(records)
         near = self.dataset.tolerance if tolerance is None else tolerance
         return report(records, self.layers, tolerance=near, by=checked_measure(by, self.dataset), seed=seed)
 

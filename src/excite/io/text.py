@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 import traceback
+from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from excite.errors import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from jinja2 import Environment
 
 MARKUP = re.compile(r"[\\`\[\]#]|\*(?=\S)|(?<![^\W_])_|_(?![^\W_])")  # but no * behind, nor _ within a word
 ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;", "|": "&#124;", "~": "&#126;"})
@@ -57,6 +60,34 @@ def for_html(text: str) -> str:
         &lt;b&gt;\n
     """
     return escape(visible(text))
+
+
+@cache
+def templates_of(package: str) -> Environment:
+    r"""The jinja2 templates in the folder ``templates`` of a package; what is put into them is text, and visible.
+
+    Example:
+        >>> environment = templates_of("excite.readouts")
+        >>> environment.from_string("<b>{{ name }}</b>").render(name="a<b\x1b")
+        '<b>a&lt;b\\x1b</b>'
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    environment.filters["fmt"] = format
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """A value as a template shows it: what is HTML already (it has ``__html__``) stays."""
+    return value if hasattr(value, "__html__") else visible(str(value))
 
 
 def for_log(error: BaseException) -> str:

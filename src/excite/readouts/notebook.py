@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite.io.templates import templates_of
+from excite.io.text import templates_of
 from excite.readouts.figure import percent
 from excite.readouts.overlay import overlay
 

@@ -236,8 +236,8 @@ class GroundingTable:
     def leads(self, model: str, main: str) -> list[Lead]:
         """The lead of the main method over each other ranking."""
         others = [other for other in self.mentions if other != main]
-        small = {other: self.small and self.small.lead(main, other) for other in others}
-        return [Lead(model, main, other, self.all.lead(main, other), small[other]) for other in others]
+        small = {} if self.small is None else {other: self.small.lead(main, other) for other in others}
+        return [Lead(model, main, other, self.all.lead(main, other), small.get(other)) for other in others]
 
 
 def choose(records: Sequence[Entry], truth: str, among: Sequence[float] = GAMMAS) -> dict[str, ChosenGamma]:

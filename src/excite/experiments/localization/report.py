@@ -249,7 +249,7 @@ def errors_table(rows: Rows, whole: Mapping[str, Share], data: str) -> Table:
     columns: list[Sequence[Cell | str]] = []
     for model in models:
         there = [found.get((model, method)) for method in methods]
-        columns.append(tables.ranked([row and row.error.percent for row in there], highest=False))
+        columns.append(tables.ranked([row.error.percent if row else None for row in there], highest=False))
         columns.append([f"{row.alpha:g}" if row else DASH for row in there])
         columns.append([Cell("", row.layer) if row else DASH for row in there])
     if beside:
@@ -286,7 +286,7 @@ def conventions_table(rows: Rows) -> Table:
 
 def manners_table(pairs: Sequence[BoxExample], rows: Rows) -> Table:
     """How the boxes of each method lie relative to the objects, in percent of the pairs; of one network."""
-    body = []
+    body: list[list[Cell | str]] = []
     for k, row in enumerate(rows):
         counts = Counter(pair.maps[k]["manner"] for pair in pairs)
         body.append([row.method, *tables.heated([100 * counts[each] / len(pairs) for each in MANNERS], best=False)])
@@ -297,6 +297,7 @@ def layers_table(rows: Rows) -> Table | None:
     """The error at every layer; None where each method was read at one. Of one network."""
     if len(rows) == len(methods_of(rows)):
         return None
+    body: list[list[Cell | str]]
     body = [[row.method, row.layer, tables.estimate_cell(row.error.percent), f"{row.alpha:g}"] for row in rows]
     return Table(["method", "read at", "error", ALPHA], body)
 

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from excite.experiments import HELD_OUT, LOCALIZATION_METHODS
-from excite.experiments.base import Comparison, Measurement, check_some_were_read, checked_share, held_out
+from excite.experiments.base import Comparison, Measurement, checked_share, held_out
 from excite.experiments.localization.scores import RULES, LocalizationRun, boxes_of, overlaps_of, tally
 from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
@@ -155,7 +155,7 @@ class Localization(Comparison):
 
     def rows(self, records: Sequence[Entry]) -> list[LocalizationRow]:
         """The rows of the table; see `excite.experiments.localization.scores.tally`."""
-        check_some_were_read(records, len(self.names), self.failures)
+        self.check_some_were_read(records)
         return tally(records, self.classifier.name, self.reported(records))
 
     def run(self, records: Sequence[Entry]) -> LocalizationRun:

@@ -224,7 +224,7 @@ def scores_table(rows: Sequence[PointingRow]) -> Table:
     columns: list[list[Cell]] = []
     for model in models:
         there = [found.get((model, method)) for method in methods]
-        columns += [tables.ranked([row and score(row) for row in there]) for score in SUBSETS.values()]
+        columns += [tables.ranked([score(row) if row else None for row in there]) for score in SUBSETS.values()]
         columns.append([Cell("", row.layer) if row else Cell(DASH) for row in there])
     return Table(
         ["method", *[*SUBSETS, "read at"] * len(models)],

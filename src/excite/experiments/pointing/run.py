@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from excite.datasets.difficult import is_difficult
 from excite.errors import DataError
 from excite.experiments import POINTING_METHODS
-from excite.experiments.base import Comparison, Measurement, check_some_were_read
+from excite.experiments.base import Comparison, Measurement
 from excite.experiments.pointing.scores import PointingRun, tally
 from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
@@ -154,7 +154,7 @@ class PointingGame(Comparison):
 
     def rows(self, records: Sequence[Entry]) -> list[PointingRow]:
         """The rows of the table; see `excite.experiments.pointing.scores.tally`."""
-        check_some_were_read(records, len(self.names), self.failures)
+        self.check_some_were_read(records)
         return tally(records, self.classifier.name, self.tolerance, inclusive=self.protocol.inclusive)
 
     def run(self, records: Sequence[Entry]) -> PointingRun:

@@ -16,8 +16,7 @@ from PIL import Image
 from excite.errors import visible
 from excite.experiments.report.figures import FAINT, INK
 from excite.io.files import save_text
-from excite.io.templates import templates_of
-from excite.io.text import for_html
+from excite.io.text import for_html, templates_of
 from excite.readouts.notebook import data_address, jpeg
 
 if TYPE_CHECKING:
