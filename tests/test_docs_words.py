@@ -28,7 +28,7 @@ def code_of(text):
     fenced = [block for _, block in FENCE.findall(text)]
     rest = FENCE.sub("", text)
     indented = re.findall(r"^ {4}(.*)$", rest, re.MULTILINE)
-    spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", rest)]
+    spans = [" ".join(span.split()) for span in re.findall(r"(?<!\\)`([^`]+)`", rest)]
     return [line for block in fenced for line in block.splitlines()] + indented + spans
 
 
