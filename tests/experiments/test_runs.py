@@ -20,6 +20,11 @@ from excite.vocabulary import Labels
 FINE, COARSE = "1", "2"
 
 
+@pytest.fixture
+def dataset(tmp_path):
+    return open_dataset(make_voc(tmp_path / "voc", scenes(9)))
+
+
 @pytest.fixture(params=[PointingGame, Localization, LayerSweep], ids=lambda kind: kind.__name__)
 def start(request, classifier, dataset):
     """Makes an experiment; other classifiers and options may be given."""
@@ -115,7 +120,7 @@ def test_all_unreadable(start, dataset, tmp_path):
         path.write_text("no image")
     experiment = start()
     counted = getattr(experiment, "rows", None) or experiment.report
-    with pytest.raises(DataError, match=r"none of the 24 images could be read; the first: .*000000"):
+    with pytest.raises(DataError, match=r"none of the 9 images could be read; the first: .*000000"):
         counted(list(experiment.records(tmp_path)))
 
 
@@ -138,7 +143,7 @@ def test_some_of_the_pictures(start, tmp_path):
         ({"layers": ["4"]}, LayerError, "'4' has no places"),
         ({"skip": -1}, DataError, "leave no images"),
         ({"limit": 0}, DataError, "leave no images"),
-        ({"skip": 24}, ConceptError, "none of these 0 images"),
+        ({"skip": 9}, ConceptError, "none of these 0 images"),
     ],
 )
 def test_refused_before_any_work(start, options, kind, words):
