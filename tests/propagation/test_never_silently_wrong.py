@@ -335,6 +335,7 @@ TWINS = {  # odd, and a plain twin
         lambda _, h: torch.addmm(h[0, 0], h[0, 1], matrix(), beta=2, alpha=-1)[None, None],
         lambda _, h: (h[0, 1] @ matrix() * -1 + h[0, 0] * 2)[None, None],
     ),
+    "rdiv": (lambda _, h: 2.0 / (h + 1), lambda _, h: torch.div(torch.full_like(h, 2.0), h + 1)),
     "nn.Buffer": (lambda _, h: nn.Buffer(h), lambda _, h: h),
     "where, broadcast": (
         lambda _, h: torch.where(h < 0.5, h.amax(), h),
@@ -449,6 +450,7 @@ UNUSUAL = {
     "batch norm by activations": lambda s, h: F.batch_norm(
         h, torch.zeros(2).to(h), torch.ones(2).to(h), h.mean((0, 2, 3))
     ),
+    "prelu by activations": lambda _, h: F.prelu(h, h.mean((0, 2, 3))),
     "apply_": lambda _, h: h.detach().clone().apply_(lambda number: number),
 }
 

@@ -8,14 +8,16 @@ from oracle import Net, randomise
 from torch import nn
 from torch.nn import functional as F
 
-from excite.errors import LayerError, ModelError, NoRuleError, SignalError, SizeError
+from excite.errors import LayerError, MethodError, ModelError, NoRuleError, SignalError, SizeError
 from excite.propagation import (
+    ExcitationPass,
     absorbing_chain,
     mwp,
     sample_winners,
     transition_matrix,
     winner_take_all,
 )
+from excite.propagation.gradients import Gradients
 
 
 def parts():
@@ -201,32 +203,42 @@ def ask(layer, **options):
     return mwp(Layers(), torch.rand(1, 4), 0, layer=layer, **options)
 
 
-def test_unknown_layers_list_the_known_ones():
-    with pytest.raises(LayerError) as refusal:
-        ask("blok.0")
-    message = str(refusal.value)
-    assert "'blok.0'" in message
-    for name in ("block.0", "a", "side", "fc"):
-        assert name in message
-    for wrong in ("", "block.2", "a#x", "#0", "a#-1"):
-        with pytest.raises(LayerError):
-            ask(wrong)
+def gradients(layers, way="grad"):
+    found = Gradients(Layers(), torch.rand(1, 4), layers)
+    return found.down(torch.ones(1, 3), way)
 
 
-def test_layers_that_do_not_feed_the_output():
-    with pytest.raises(LayerError, match="'side' does not feed the output"):
-        ask("side")
-    with pytest.raises(LayerError, match="'side' does not feed the output"):
-        ask(["a", "side"])
-    with pytest.raises(LayerError, match="'unused' was not used"):
-        ask("unused")
+X = torch.rand(1, 4)
+REFUSED = {  # what is asked, and what is said
+    "unknown layer": (lambda: ask("blok.0"), LayerError, r"'blok\.0'.*block\.0"),
+    "no such part": (lambda: ask("block.2"), LayerError, r"block\.2"),
+    "no number": (lambda: ask("a#x"), LayerError, "a#x"),
+    "no such call": (lambda: ask("a#1"), LayerError, "#0"),
+    "no tensor": (lambda: ask("pair"), LayerError, "'pair' returns tuple"),
+    "beside the output": (lambda: ask(["a", "side"]), LayerError, "'side' does not feed the output"),
+    "unused": (lambda: ask("unused"), LayerError, "'unused' was not used"),
+    "no layer": (lambda: ask([]), LayerError, "name at least one"),
+    "the lowest layer": (lambda: ExcitationPass(Layers(), X, ["a"]).start("a"), LayerError, "no walk can start there"),
+    "no floats": (lambda: mwp(nn.Embedding(4, 3), torch.tensor([1, 2]), 0, layer="input"), LayerError, "no tensor of"),
+    "no module": (lambda: mwp(abs, X, 0, layer="tap"), ModelError, "expected a torch.nn.Module"),
+    "contrast": (lambda: ask(["a", "fc"], dual=True), SignalError, "'fc' lies above"),
+    "gradients beside": (lambda: gradients(["side"]), LayerError, "'side' does not feed the output"),
+    "gradients of none": (lambda: gradients([]), LayerError, "name at least one"),
+    "gradients by another way": (lambda: gradients(["a"], "up"), MethodError, "'up': use one of grad, deconv"),
+}
 
 
-def test_contrast_above_the_classifier():
-    with pytest.raises(SignalError, match="'fc' lies above"):
-        ask("fc", contrastive=True)
-    with pytest.raises(SignalError, match="'fc' lies above"):
-        ask(["a", "fc"], dual=True)
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_asked_wrongly(name):
+    asked, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        asked()
+
+
+def test_lazy_modules_get_their_shape_first():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Identity(), nn.LazyLinear(3)).eval()
+    assert mwp(net, X, 0, layer="0").shape == X.shape
 
 
 # --- signals -------------------------------------------------------------------------------------------------------

@@ -322,6 +322,18 @@ def test_the_network_is_left_as_it_was_found():
         assert torch.equal(x, given)
 
 
+def test_several_threads_verify_one_network():
+    net, x = body(), torch.rand(1, 3, 8, 8)
+    alone, found = verify(net, x, ["2"], exact=False), []
+    workers = [threading.Thread(target=lambda: found.append(verify(net, x, ["2"], exact=False))) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == [alone] * 4
+    assert not any(child._forward_hooks for child in net.modules())
+
+
 def test_networks_that_cannot_be_copied_or_converted_are_verified_as_they_are(monkeypatch):
     class Own(nn.Module):
         def __init__(self):
