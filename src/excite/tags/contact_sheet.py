@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from excite.errors import DataError, ImageError
-from excite.tags.figures import BLUE, FAINT, INK, ORANGE, PAPER, can_draw, font_file
+from excite.tags.figures import FAINT, INK, ORANGE, PAPER, can_draw, font_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -114,13 +114,12 @@ def grid(number: int) -> tuple[list[Cell], tuple[int, int]]:
     return found, (GAP + columns * (WIDTH + GAP), TITLE + rows * (HEIGHT + TEXT + GAP))
 
 
-def contact_sheet(tagged: Sequence[TaggedImage], title: str, wanted: str | None = None) -> Image.Image:
+def contact_sheet(tagged: Sequence[TaggedImage], title: str) -> Image.Image:
     """Draw images in rows, each with its first five tags; alphabetical lists are marked.
 
     Args:
         tagged: the images.
         title: of the sheet.
-        wanted: a tag to highlight.
 
     Raises:
         DataError: there are no images.
@@ -141,15 +140,13 @@ def contact_sheet(tagged: Sequence[TaggedImage], title: str, wanted: str | None 
         _paste(sheet, one.picture, cell.picture)
         if is_alphabetical(one.tags):
             _flag(draw, cell.picture, font)
-        for left, top, text, of_wanted in words(one.tags, cell.text, font, wanted):
-            draw.text((left, top), text, fill=BLUE if of_wanted else INK, font=font)
+        for left, top, text in words(one.tags, cell.text, font):
+            draw.text((left, top), text, fill=INK, font=font)
     return sheet
 
 
-def words(
-    tags: Sequence[str], box: Box, font: ImageFont.FreeTypeFont, wanted: str | None = None
-) -> list[tuple[float, int, str, bool]]:
-    """The layout of the first tags of an image: left, top, text, and whether it is the wanted tag.
+def words(tags: Sequence[str], box: Box, font: ImageFont.FreeTypeFont) -> list[tuple[float, int, str]]:
+    """The layout of the first tags of an image: left, top and text of each.
 
     Tags with characters that the font lacks are not drawn but counted at the end.
     """
@@ -160,17 +157,17 @@ def words(
     if not tags:
         parts = ["(no tags)"]
     left, top = float(box[0]), box[1]
-    found: list[tuple[float, int, str, bool]] = []
-    for number, part in enumerate(parts):
+    found: list[tuple[float, int, str]] = []
+    for part in parts:
         text = _fitted(part, font, box[2] - box[0])
         length = font.getlength(text)
         if left > box[0] and left + length > box[2]:
             left, top = float(box[0]), top + LINE
         if top + LINE > box[3]:
-            last_left, last_top, last, of_wanted = found[-1]
-            found[-1] = last_left, last_top, _fitted(f"{last} …", font, box[2] - last_left), of_wanted
+            last_left, last_top, last = found[-1]
+            found[-1] = last_left, last_top, _fitted(f"{last} …", font, box[2] - last_left)
             break
-        found.append((left, top, text, number < len(shown) and shown[number] == wanted))
+        found.append((left, top, text))
         left += length + font.getlength(" ")
     return found
 

@@ -203,7 +203,7 @@ _known: dict[TagNormaliser, dict[str, tuple[str, int]]] = {}  # the next batch h
 def _normalised(written: Any, normaliser: TagNormaliser) -> tuple[Any, NDArray[np.uint8]]:
     """Distinct tags in normal form, and the changes made."""
     pa = arrow()
-    odd = ~_are_normal(written, normaliser)
+    odd = ~are_normalised(written, normaliser)
     known = _known.setdefault(normaliser, {})
     if len(known) > MOST_KNOWN:
         known.clear()
@@ -215,7 +215,7 @@ def _normalised(written: Any, normaliser: TagNormaliser) -> tuple[Any, NDArray[n
     return pa.compute.replace_with_mask(written, pa.array(odd), names), masks
 
 
-def _are_normal(tags: Any, normaliser: TagNormaliser) -> NDArray[np.bool_]:
+def are_normalised(tags: Any, normaliser: TagNormaliser) -> NDArray[np.bool_]:
     """Which tags are surely in normal form, by a regular expression: nearly all are."""
     if normaliser.plurals:
         return np.zeros(len(tags), bool)

@@ -164,7 +164,7 @@ class CorpusSurvey:
         for batch in self._tables.sql(query).to_arrow_reader(1_000_000):
             yield tuple(column.to_numpy(zero_copy_only=False) for column in batch.columns)
 
-    def _like_kept(self) -> Iterator[tuple[list[int], list[int]]]:
+    def _like_kept(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Images similar to an earlier kept one: each depends on those before it, so one user after the other."""
         batches = self._tables.sql(IN_ORDER).to_arrow_reader(100_000)
         listed = (
@@ -179,4 +179,4 @@ class CorpusSurvey:
                     for tags in mine:
                         kept[tags] = row
                 else:
-                    yield [row], [like]
+                    yield np.array([row]), np.array([like])

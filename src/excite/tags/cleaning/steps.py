@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,7 +173,9 @@ class SurveyStore:
         """Store the survey of one more row group."""
         for table in TABLES:
             found = entry.pop(table)
-            atomic_write(self.path(entry["key"], table), lambda file, found=found: _write(found, file))
+            atomic_write(
+                self.path(entry["key"], table), partial(arrow().parquet.write_table, found, compression="zstd")
+            )
 
     def close(self) -> None:
         """Everything is on the disk already."""
@@ -196,7 +198,3 @@ class SurveyStore:
             except (pa.ArrowException, OSError) as error:
                 reason = " ".join(str(error).split())[:200]
                 raise DataError(f"{path} is damaged ({reason}): remove it and start again") from None
-
-
-def _write(table: Any, file: Any) -> None:
-    arrow().parquet.write_table(table, file, compression="zstd")
