@@ -140,12 +140,6 @@ def test_a_kept_picture_is_shown_small_as_jpeg(asked):
     refused(asked.get(f"/pictures/{key}?side=-1"), 400)
 
 
-def test_pictures_that_are_not_kept(asked):
-    assert "again" in refused(asked.get(f"/pictures/{'0' * 32}"), 410)
-    assert "again" in refused(asked.post("/attend", data={"picture": "0" * 32}), 410)
-    assert "POST /pictures" in refused(asked.get("/pictures/no-key"), 404)
-
-
 def test_facts(asked):
     models = asked.get("/models").json()
     assert models["default"] == "colours"
@@ -189,27 +183,6 @@ def test_wrong_questions_are_told_in_one_line(asked, case):
 def test_numbers_out_of_their_range(asked, gamma):
     answer = asked.post("/ground", data={"picture": sent(asked), "phrase": "red", "gamma": gamma})
     assert "gamma" in refused(answer, 400)
-
-
-def test_a_phrase_is_needed(asked):
-    key = sent(asked)
-    assert "phrase" in refused(asked.post("/ground", data={"picture": key}), 400)
-    assert "blank" in refused(asked.post("/ground", data={"picture": key, "phrase": "  "}), 400)
-
-
-def test_other_ways_to_send_are_refused(asked):
-    assert "multipart" in refused(asked.post("/attend", content=b"x", headers={"Content-Type": "text/plain"}), 415)
-    assert "JSON" in refused(asked.post("/attend", content=b"{", headers={"Content-Type": "application/json"}), 400)
-    assert "/docs" in refused(asked.get("/nothing"), 404)
-    assert "DELETE" in refused(asked.delete("/attend"), 405)
-
-
-def test_pictures_that_are_none(asked):
-    assert "not an image" in refused(asked.post("/pictures", content=b"GIF, I promise"), 422)
-    assert "empty" in refused(asked.post("/pictures", content=b""), 422)
-    assert "200,000" in refused(asked.post("/pictures", content=b"x" * 200_001), 413)
-    wide = encoded(Image.new("1", (2000, 1000)))
-    assert "1,000,000" in refused(asked.post("/pictures", content=wide), 422)
 
 
 def test_an_error_that_nobody_foresaw_tells_nothing_of_the_machine(asked, service, monkeypatch):

@@ -197,12 +197,6 @@ class TestLog:
             f"excite: warning: too much{times}" for times in ("", " (10 times)", " (100 times)", " (1000 times)")
         ]
 
-    def test_everything_is_as_before_afterwards(self):
-        handlers, stream = logging.getLogger().handlers[:], sys.stderr
-        with bounded_log():
-            assert logging.getLogger().handlers != handlers
-        assert (logging.getLogger().handlers, sys.stderr) == (handlers, stream)
-
 
 def test_long_addresses_and_heads():
     assert "address" in refused(asked().get("/?q=" + "x" * 9000), 414)

@@ -239,11 +239,3 @@ def test_wrong_options_are_told_in_one_line(capsys, told):
     assert "no-folder" in complaint(capsys, "--reports", "no-folder")
     assert "port" in complaint(capsys, "--port", "70000")
     assert not told
-
-
-def test_help_has_examples(capsys):
-    with pytest.raises(SystemExit):
-        main(["serve", "--help"])
-    said = capsys.readouterr().out
-    assert "excite serve --open" in said
-    assert command.EXAMPLES.splitlines()[1] in said

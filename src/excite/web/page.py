@@ -241,7 +241,8 @@ class PageAnswers:
     def _rows(self, upload: Upload, asked: CompareQuestion) -> list[list[dict[str, Any]]]:
         concepts = listed(asked.concepts) or [one.concept for one in self.service.findings(upload, asked.model, 2)]
         known = self.service.served_model(asked.model).layers
-        layers = [known[k] for k in asked.layers if 0 <= k < len(known)] or [None]
+        layers: list[str | None] = [known[k] for k in asked.layers if 0 <= k < len(known)]
+        layers = layers or [None]
         cells = len(concepts) * len(asked.methods) * len(layers)
         if not asked.methods:
             raise MethodError("choose at least one method")
