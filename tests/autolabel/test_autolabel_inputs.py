@@ -18,14 +18,6 @@ def names(*words):
     return [(one.category, one.cue.name) for one in find_targets(words, LABELS)]
 
 
-def test_called_as_the_user_does():
-    assert names("Dogs", "egyptian_cat", " cat ", "cat") == [
-        ("Dogs", "dog"),
-        ("egyptian_cat", "Egyptian cat"),
-        ("cat", "cat"),
-    ]
-
-
 def test_what_somebody_might_have_meant_otherwise():
     assert substitutions(find_targets(["Dogs", "egyptian_cat", "cat", "fork", "2"], LABELS)) == (
         "'Dogs' for 'dog', 'fork' for 'forklift', '2' for 'Egyptian cat'"
@@ -36,11 +28,6 @@ def test_what_somebody_might_have_meant_otherwise():
 def test_letters_and_their_accents_may_be_two_characters():
     """As the names of folders are on some disks."""
     assert names("cafe\u0301") == [("caf\u00e9", "caf\u00e9")]
-
-
-def test_an_unknown_word():
-    with pytest.raises(ConceptError, match=r"^No label is called 'dgo'. Did you mean 'dog'\?"):
-        find_targets(["cat", "dgo"], LABELS)
 
 
 def test_all_unknown_words_at_once():
@@ -130,12 +117,6 @@ def test_the_folder_may_be_a_link(photos):
     ]
 
 
-def test_the_folder_of_a_picture(photos, monkeypatch):
-    monkeypatch.chdir(photos / "dog")
-    _, pictures = find_inputs(["2.png"], OutputFolder(Path("out"), "voc"))
-    assert pictures[0].folder == "dog"
-
-
 def test_nothing_found(photos):
     for argument in ("nothing", "photos/none.png", "*.gif", " "):
         with pytest.raises(ImageError, match=r"no images found|blank"):
@@ -169,7 +150,7 @@ class TestOurOwn:
         OutputFolder(Path(out), "voc").write({f"JPEGImages/{path.name}": Link(path) for path in originals})
 
     @pytest.mark.parametrize("out", ["a-boxes", "z-boxes"])  # found before and after the images
-    @pytest.mark.parametrize("argument", [".", "*", "**/*.png", "*/*.png", "*/*/*"])
+    @pytest.mark.parametrize("argument", [".", "**/*.png"])
     def test_are_no_pictures(self, photos, out, argument):
         before = found(argument)
         self.link(out, photos / "cat.png", photos / "cat/1.png")

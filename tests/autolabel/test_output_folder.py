@@ -105,11 +105,6 @@ class TestLinks:
         assert link.lstat().st_ino == before
         assert files.copied == 0
 
-    def test_made_anew_for_another_picture(self, out, photo, tmp_path):
-        OutputFolder(out, "voc").write({"1.jpg": Link(tmp_path / "gone.jpg")})
-        OutputFolder(out, "voc").write({"1.jpg": Link(photo)})
-        assert (out / "1.jpg").readlink() == photo
-
     def test_the_picture_itself(self, out, photo):
         files = OutputFolder(photo.parent, "voc")
         files.check({"photo.jpg": Link(photo)})
@@ -151,10 +146,6 @@ class TestLinks:
         assert files.original(out / "theirs.jpg") is None
         assert files.original(photo) is None
 
-    def test_where_a_link_leads(self, out, photo):
-        OutputFolder(out, "voc").write({"1.jpg": Link(photo)})
-        assert OutputFolder(out, "voc").original(out / "1.jpg") == photo
-
 
 class TestWhatIsNoLongerWanted:
     def test_is_removed(self, out, photo):
@@ -182,11 +173,6 @@ class TestWhatIsNoLongerWanted:
         (out / "Annotations/.mine.tmp").touch()
         OutputFolder(out, "voc").remove_others({})
         assert [path.name for path in (out / "Annotations").iterdir()] == [".mine.tmp"]
-
-    def test_not_what_is_of_another_format(self, out):
-        OutputFolder(out, "coco").write({"boxes.json": b"{}"})
-        OutputFolder(out, "voc").remove_others({})
-        assert (out / "boxes.json").exists()
 
 
 class TestLedgers:

@@ -145,10 +145,6 @@ class TestComplaints:
         assert said in excite("boxes", "photos", *arguments).complaint
         assert not Path("excite-out").exists()
 
-    def test_no_pictures(self, excite, photos):
-        assert "no images found for 'nothing'" in excite("boxes", "photos", "nothing").complaint
-        assert "missing argument" in excite("boxes").complaint
-
     def test_somebody_elses_file(self, excite, photos):
         Path("excite-out/boxes").mkdir(parents=True)
         mine = Path("excite-out/boxes/boxes.json")
@@ -156,11 +152,3 @@ class TestComplaints:
         assert "boxes.json' is there already and was not written by excite" in excite("boxes", "photos").complaint
         assert mine.read_text() == '{"mine": true}'
         assert [path.name for path in mine.parent.iterdir()] == ["boxes.json"]
-
-
-def test_help_names_all_formats(excite):
-    from excite.autolabel import FORMATS
-
-    said = excite("boxes", "--help").out
-    assert all(name in said for name in FORMATS)
-    assert "--concepts-from-folders" in said

@@ -8,8 +8,8 @@ from excite.export.lowering import adaptive_avg_pool, adaptive_avg_pool_backward
 aten = torch.ops.aten
 
 
-@pytest.mark.parametrize("sides", [(7, 7), (14, 14), (5, 9), (13, 8), (3, 2), (1, 1)])
-@pytest.mark.parametrize("places", [(7, 7), (3, 4), (1, 1), (2, 6)])
+@pytest.mark.parametrize("sides", [(14, 14), (5, 9), (3, 2), (1, 1)])
+@pytest.mark.parametrize("places", [(7, 7), (3, 4), (1, 1)])
 def test_adaptive_means(sides, places):
     """Also where units are means of overlapping children, and where there are more units than children."""
     child = torch.randn(2, 3, *sides, dtype=torch.float64)
@@ -25,7 +25,7 @@ WINDOWS = [(2, 2, 0, 1), (3, 2, 0, 1), (3, 1, 1, 1), (3, 2, 1, 1), ((3, 2), (2, 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("ceil", [False, True])
-@pytest.mark.parametrize("sides", [(14, 21), (7, 10), (9, 9)])
+@pytest.mark.parametrize("sides", [(7, 10), (9, 9)])
 def test_back_through_max_pooling(window, ceil, sides):
     """Also where several children are the largest: the first one wins, row by row, as in torch."""
     torch.manual_seed(0)

@@ -63,7 +63,6 @@ SIGNED = {
     "a product with a signed tensor": lambda rectified, signed: rectified * signed,
     "a quotient": lambda rectified, signed: rectified / (signed + 5),
     "a negative multiple": lambda rectified, _: rectified * -1.5,
-    "less": lambda rectified, _: rectified - 0.3,
     "a negative constant more": lambda rectified, _: rectified + -0.3,
     "negative padding": lambda rectified, _: functional.pad(rectified[:, :, 1:-1, 1:-1], (1, 1, 1, 1), value=-1.0),
     "joined with a signed tensor": lambda rectified, signed: torch.cat([rectified[:, :2], signed[:, :2]], 1),
