@@ -89,10 +89,7 @@ class TestReadouts:
         picture = photograph((126, 90))
         marked = a_map().overlay(picture, point=True, box=True, alpha=1.0)
         pure = overlay(
-            picture,
-            spot(),
-            point=maximum_point(spot(), (126, 90)),
-            box=threshold_box(spot(), (126, 90), 1.0),
+            picture, spot(), point=maximum_point(spot(), (126, 90)), box=threshold_box(spot(), (126, 90), 1.0)
         )
         assert marked.tobytes() == pure.tobytes()
 

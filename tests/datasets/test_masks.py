@@ -42,10 +42,7 @@ class TestRuns:
             ({"size": [3, 2], "counts": [6]}, r"for an image of \[height, width\] \[3, 2\], not \(2, 3\)"),
             ({"size": [20, 30], "counts": [600]}, "for an image of"),
             ({"size": None, "counts": [6]}, "for an image of"),
-            (
-                {"size": [2, 3], "counts": [5]},
-                "cover 5 pixels, but the image has 6",
-            ),  # pycocotools gives chance pixels
+            ({"size": [2, 3], "counts": [5]}, "cover 5 pixels, but the image has 6"),  # pycocotools gives chance pixels
             ({"size": [2, 3], "counts": [5, 5]}, "cover 10 pixels, but"),
             ({"size": [2, 3], "counts": []}, "cover 0 pixels"),
             ({"size": [2, 3], "counts": [7, -1]}, "must be lengths of runs"),

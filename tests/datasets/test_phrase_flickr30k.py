@@ -23,12 +23,7 @@ def thing(*names, box=None, scene=0, nobox=0):
     return f"<object>{called}<bndbox>{''.join(f'<{side}>{value}</{side}>' for side, value in sides)}</bndbox></object>"
 
 
-THINGS = (
-    thing(1, box=(1, 1, 10, 20)),
-    thing(1, 2, box=(11, 1, 20, 5)),
-    thing(3, scene=1),
-    thing(4, nobox=1),
-)
+THINGS = (thing(1, box=(1, 1, 10, 20)), thing(1, 2, box=(11, 1, 20, 5)), thing(3, scene=1), thing(4, nobox=1))
 
 
 def add(folder, name="36979", sentences=SENTENCES, things=THINGS):

@@ -127,10 +127,7 @@ def test_lines_end_as_on_any_system_and_nowhere_else(tmp_path, end):
     lines = (json.dumps({**LINE, "phrase": f"a{rare}cup"}, ensure_ascii=False) for rare in "\u2028\x85")
     (tmp_path / "val.jsonl").write_bytes(end.join(lines).encode())
     texts = [phrase.text for phrase in ReferringExpressions(tmp_path).sample("a.jpg").phrases]
-    assert texts == [
-        "a\u2028cup",
-        "a\x85cup",
-    ]
+    assert texts == ["a\u2028cup", "a\x85cup"]
 
 
 def test_a_picture_that_lies_on_its_side_is_seen_upright(tmp_path):

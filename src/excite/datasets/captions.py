@@ -189,7 +189,9 @@ def _known(words: Sequence[str], at: int, meanings: Mapping[str, str]) -> tuple[
 def _refers(words: Sequence[str], start: int, at: int, end: int, name: str) -> bool:
     """Whether a known name is the noun of its phrase and is meant literally."""
     last = singular(" ".join(words[max(at - 1, start) : end]))
-    if last in MISLEADING or LIKENESSES & set(words[start:at]) or _is_likeness(words, start):
+    if last in MISLEADING or LIKENESSES & set(words[start:at]):
+        return False
+    if start > 1 and words[start - 1] == "of" and words[start - 2] in LIKENESSES:  # "a statue of a horse"
         return False
     if "stuffed" in words[start:at] and name not in {"teddy bear", "teddybear"}:
         return False
@@ -251,11 +253,6 @@ def _describes(words: Sequence[str], at: int) -> bool:
     if word.endswith("ed"):  # also "a middle aged woman": captions have hardly any past tense
         return described or not before or not DETERMINERS.isdisjoint(before)
     return True
-
-
-def _is_likeness(words: Sequence[str], start: int) -> bool:
-    """Whether the phrase follows "a statue of" or the like."""
-    return start > 1 and words[start - 1] == "of" and words[start - 2] in LIKENESSES
 
 
 def _is_fruit(words: Sequence[str], start: int, at: int, end: int) -> bool:

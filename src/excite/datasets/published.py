@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -146,22 +145,15 @@ def fetch_dataset(
     for each in missing:
         say(f"{each.name}: fetching {each.url}")
         place = fetch_to(each, folder / each.name)
-        with _exclusively(place), members(place) as found:
+        with place.open("rb") as archive, members(place) as found:
+            if locked(archive) is False:  # two runs would replace each other's files
+                raise FetchError(f"another run is unpacking {str(place)!r}: wait for it")
             say(f"{each.name}: unpacking {len(found)} files")
             for _ in shown(unpack(found, folder), len(found)):
                 pass
         _marker(each, folder).touch()
         say(f"{each.name}: done; {place} may be removed")
     return folder / published.folder
-
-
-@contextmanager
-def _exclusively(archive: Path) -> Iterator[None]:
-    """Lock an archive while it is unpacked: two runs would replace each other's files."""
-    with archive.open("rb") as file:
-        if locked(file) is False:
-            raise FetchError(f"another run is unpacking {str(archive)!r}: wait for it")
-        yield
 
 
 def published_dataset(name: str) -> PublishedDataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -104,12 +104,19 @@ def box_iou(boxes: ArrayLike, others: ArrayLike) -> Floats:
         >>> box_iou([(0, 0, 2, 2)], [(1, 0, 3, 2), (0, 0, 2, 2)]).round(3).tolist()
         [[0.333, 1.0]]
     """
-    one, other = as_boxes(boxes), as_boxes(others)
-    sides = np.minimum(one[:, None, 2:], other[None, :, 2:]) - np.maximum(one[:, None, :2], other[None, :, :2])
-    inside = np.prod(sides.clip(min=0), axis=-1)
-    union = box_areas(one)[:, None] + box_areas(other) - inside
+    inside, union = shared_areas(as_boxes(boxes), as_boxes(others))
     iou: Floats = np.divide(inside, union, where=union > 0, out=np.zeros_like(inside))
     return iou
+
+
+def shared_areas(one: NDArray[Any], other: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The area of the intersection and of the union of each box [n, 4] with each other one [m, 4], both [n, m]."""
+    ends = (
+        (np.maximum(one[:, None, k], other[:, k]), np.minimum(one[:, None, k + 2], other[:, k + 2])) for k in (0, 1)
+    )
+    wide, high = (np.maximum(last - first, 0) for first, last in ends)
+    inside = wide * high
+    return inside, box_areas(one)[:, None] + box_areas(other) - inside
 
 
 def as_boxes(boxes: ArrayLike) -> Floats:
@@ -122,9 +129,9 @@ def as_boxes(boxes: ArrayLike) -> Floats:
     return array
 
 
-def box_areas(boxes: Floats) -> Floats:
+def box_areas(boxes: NDArray[Any]) -> NDArray[Any]:
     """The area of each box of [n, 4]."""
-    areas: Floats = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    areas: NDArray[Any] = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     return areas
 
 

@@ -69,19 +69,6 @@ def mean_average_precision(each: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def ranks(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The rank of each value, from 1; equal values share the mean of their ranks.
-
-    Example:
-        >>> ranks(np.array([0.5, 0.0, 0.5, 9.0]))
-        array([2.5, 1. , 2.5, 4. ])
-    """
-    from scipy.stats import rankdata
-
-    found: np.ndarray[Any, Any] = rankdata(values)
-    return found
-
-
 def rank_correlation(one: Tensor, other: Tensor) -> float:
     """Spearman's rank correlation of two maps of one shape; 0 if one of them is constant.
 
@@ -90,9 +77,11 @@ def rank_correlation(one: Tensor, other: Tensor) -> float:
         >>> rank_correlation(tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([[1.0, 4.0], [9.0, 16.0]]))
         1.0
     """
+    from scipy.stats import rankdata
+
     if one.shape != other.shape:
         raise ValueError(f"maps of {list(one.shape)} and {list(other.shape)} have no positions in common")
-    first, second = (ranks(values.detach().double().cpu().numpy().ravel()) for values in (one, other))
+    first, second = (rankdata(values.detach().double().cpu().numpy()) for values in (one.flatten(), other.flatten()))
     first, second = first - first.mean(), second - second.mean()
     size = float(np.sqrt((first @ first) * (second @ second)))
     return float(np.clip(first @ second / size, -1.0, 1.0)) if size else 0.0

@@ -31,8 +31,7 @@ def lab(picture: Array) -> Tensor:
     linear = torch.from_numpy(picture.astype(np.float32) / 255)
     linear = torch.where(linear > 0.04045, ((linear + 0.055) / 1.055) ** 2.4, linear / 12.92)
     to_xyz = torch.tensor(
-        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]],
-        dtype=torch.float32,
+        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]], dtype=torch.float32
     ) / torch.tensor([[0.9505], [1.0], [1.089]])
     xyz = torch.einsum("oc,hwc->ohw", to_xyz, linear)
     cube = torch.where(xyz > 0.008856, xyz.clamp_min(1e-6) ** (1 / 3), 7.787 * xyz + 16 / 116)

@@ -102,8 +102,8 @@ class ProposalFiles:
             if self._results:
                 found = self._results.proposals(name, picture.size, path.name if path else "")
             else:
-                read = read_mat if file.suffix.lower() == ".mat" else _read_npz_proposals
-                found = read(file, picture.size)
+                is_mat = file.suffix.lower() == ".mat"
+                found = read_mat(file, picture.size) if is_mat else from_arrays(read_npz(file), picture.size)
         except DataError as error:
             raise DataError(f"the proposals for {name!r} in {str(file)!r} cannot be used: {str(error)[:300]}") from None
         if found is None or len(found) == 0:
@@ -124,10 +124,6 @@ class ProposalFiles:
 
 
 # NPZ files: our own arrays, and the plain ones of other programs.
-
-
-def _read_npz_proposals(path: Path, size: tuple[int, int]) -> Proposals:
-    return from_arrays(read_npz(path), size)
 
 
 def read_npz(path: Path) -> dict[str, Array]:
