@@ -21,7 +21,7 @@ from PIL import Image
 from skimage import data
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(place) for place in (TESTS, TESTS / "faults") if str(place) not in sys.path]
+sys.path[:0] = [str(place) for place in (TESTS, TESTS.with_name("dev") / "faulting") if str(place) not in sys.path]
 
 from annotated import picture, scenes  # noqa: E402
 from learning import TINY  # noqa: E402
