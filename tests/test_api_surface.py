@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import excite
+from excite import errors
 
 METHODS = {"box", "load", "numpy", "overlay", "point", "save", "to_dict", "upsample"}
-FUNCTIONS = [name for name in excite.__all__ if inspect.isfunction(getattr(excite, name))]
 ROOT = Path(__file__).parents[1]
 
 
@@ -26,7 +26,7 @@ api = recipe()
 LISTED = api.list_of(excite.__version__).read_text(encoding="utf-8")
 
 
-def test_the_list_is_what_the_code_has():
+def test_the_list_is_what_the_code_has_and_nothing_went_undeprecated():
     found = list(api.differences(LISTED, "\n".join(api.lines())))
     assert not found, (
         "the public API is not as docs/api/ has it:\n"
@@ -35,9 +35,6 @@ def test_the_list_is_what_the_code_has():
         "breaks programs needs a deprecation first (docs/versions.md). If it is meant: `python dev/public_api.py`, "
         "and a line in CHANGELOG.md."
     )
-
-
-def test_nothing_goes_without_having_been_deprecated():
     earlier = api.before(api.list_of(excite.__version__))
     assert not (list(api.broken(earlier.read_text(encoding="utf-8"), LISTED)) if earlier else [])
 
@@ -94,31 +91,17 @@ def test_what_says_that_it_is_deprecated_is_listed_so():
     assert list(api.about("excite.leaving", leaving)) == ["excite.leaving -> int  [deprecated]", "    x: int = 1"]
 
 
-def test_nothing_else_looks_public():
+def test_what_is_public_says_what_it_does_and_shows_how():
     """What `dir(excite)` shows beside the API are its own modules."""
     shown = {name for name in vars(excite) if not name.startswith("_")} - set(excite.__all__)
     assert all(inspect.ismodule(getattr(excite, name)) for name in shown)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_function_says_what_it_does_and_shows_how(name):
-    described = inspect.getdoc(getattr(excite, name))
-    assert len(described.splitlines()[0]) > 20
-    assert ">>>" in described
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_method_of_the_map_shows_how(name):
-    described = inspect.getdoc(getattr(excite.AttentionMap, name))
-    assert ">>>" in described
-
-
-def test_all_errors_are_of_one_family():
-    from excite import errors
-
+    functions = [getattr(excite, name) for name in excite.__all__ if inspect.isfunction(getattr(excite, name))]
+    methods = [getattr(excite.AttentionMap, name) for name in METHODS]
+    assert [one.__name__ for one in (*functions, *methods) if ">>>" not in inspect.getdoc(one)] == []
+    assert all(len(inspect.getdoc(one).splitlines()[0]) > 20 for one in functions)
     for name in errors.__all__:
         kind = getattr(errors, name)
-        assert issubclass(kind, excite.ExciteError) or issubclass(kind, UserWarning)
+        assert issubclass(kind, (excite.ExciteError, UserWarning))
         assert inspect.getdoc(kind)
 
 

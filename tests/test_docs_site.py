@@ -94,6 +94,7 @@ class Loads(HTMLParser):
             self.styles.append(data)
 
 
+@pytest.fixture(scope="session")
 def pages(site):
     return {path: Loads(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
 
@@ -116,10 +117,9 @@ def test_the_finder_of_addresses_finds_them():
     ]
 
 
-def test_nothing_is_loaded_from_elsewhere(site):
-    found = pages(site)
-    assert len(found) > 20
-    for path, page in found.items():
+def test_nothing_is_loaded_from_elsewhere(site, pages):
+    assert len(pages) > 20
+    for path, page in pages.items():
         assert page.found, path
         assert [address for address in page.found if outside(address)] == [], path
         assert "mermaid" not in page.classes, path
@@ -138,8 +138,8 @@ def test_the_scripts_of_the_theme_know_no_new_addresses(site):
             assert address.startswith(tuple(KNOWN_IN_SCRIPTS)), (path, address)
 
 
-def test_what_pages_load_is_there(site):
-    for path, page in pages(site).items():
+def test_what_pages_load_is_there(pages):
+    for path, page in pages.items():
         if path.name == "404.html":  # its addresses begin at the root of a server
             continue
         for address in page.found:
@@ -148,8 +148,8 @@ def test_what_pages_load_is_there(site):
                 assert (path.parent / unquote(parts.path)).is_file(), (path, address)
 
 
-def test_every_public_name_is_in_the_reference(site):
-    places = set().union(*(Loads(path.read_text(encoding="utf-8")).places for path in site.glob("reference/*.html")))
+def test_every_public_name_is_in_the_reference(site, pages):
+    places = set().union(*(page.places for path, page in pages.items() if path.parent.name == "reference"))
     assert [name for name in excite.__all__ if f"excite.{name}" not in places] == []
     text = "".join(path.read_text(encoding="utf-8") for path in site.glob("reference/*.html"))
     kinds = dict(re.findall(r'<h\d id="(excite\.\w+)"[^>]*>\s*<code class="[^"]*doc-symbol-(\w+)"></code>', text))

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from fuzz_catalogue import READERS
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "docs" / "trust"
@@ -31,6 +32,7 @@ def test_what_must_be_shown():
     assert faults["injections"] >= 24
     assert faults["lost_or_wrong"] == 0
     assert fuzzed["cases"] >= 200_000
+    assert fuzzed["readers"].keys() == READERS.keys()
     assert fuzzed["failures"] == []
     assert fuzzed["slowest_seconds"] < 5
     assert fuzzed["peak_mb"] < 1024

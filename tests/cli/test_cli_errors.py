@@ -1,5 +1,6 @@
 """Bad input: one clear line on standard error, an exit code that is not zero, and nothing lost."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -54,32 +55,24 @@ class TestPictures:
         assert any(reason in ended.complaint for reason in REASON[name].split("|"))
         assert not Path("excite-out").exists()
 
-    def test_missing(self, excite, here):
-        assert excite("attend", "nowhere.jpg", "cat").complaint.startswith("no images found for 'nowhere.jpg'")
-
-    @pytest.mark.parametrize("name", [name for name in BAD if name != "folder.jpg"])
-    def test_among_good_ones(self, excite, here, name):
+    def test_among_good_ones(self, excite, here):
         Path("photos").mkdir()
         photograph("photos/a.png")
-        BAD[name](f"photos/{name}")
+        bad = [name for name in BAD if name != "folder.jpg"]
+        for name in bad:
+            BAD[name](f"photos/{name}")
         photograph("photos/z.png")
-        ended = excite("attend", "photos", "cat", "--json")
+        ended = excite("attend", "photos", "nowhere.png", "cat", "--json", "--no-overlays")
         assert ended.code == 1
         assert [answer["image"] for answer in ended.answers] == ["photos/a.png", "photos/z.png"]
-        first, last = ended.err.splitlines()
-        assert name in first
-        assert last == "excite: 1 of 3 images could not be read"
+        *each, last = ended.err.splitlines()
+        assert all(any(name in line for line in each) for name in (*bad, "nowhere.png"))
+        assert re.fullmatch(r"excite: \d of \d images could not be read", last)
 
-    def test_missing_among_good_ones(self, excite, here):
-        photograph("a.png")
-        ended = excite("attend", "a.png", "nowhere.png", "cat", "--json")
-        assert ended.code == 1
-        assert [answer["image"] for answer in ended.answers] == ["a.png"]
-        assert "nowhere.png" in ended.err
-
-    def test_a_folder_without_pictures(self, excite, here):
+    def test_none(self, excite, here):
         Path("nothing").mkdir()
-        assert excite("attend", "nothing").complaint.startswith("no images found for 'nothing'")
+        for name in ("nothing", "nowhere.jpg"):
+            assert excite("attend", name).complaint.startswith(f"no images found for '{name}'")
 
     def test_a_picture_behind_a_concept(self, excite, cat):
         assert "name all images first" in excite("attend", cat, "cat", cat).complaint

@@ -22,16 +22,15 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 @pytest.fixture(scope="module")
 def album(tmp_path_factory):
-    """A folder with eight photographs, and the answers of a run that nobody interrupts."""
+    """A folder with eight photographs, the answers of a whole run, and what a terminal showed of it."""
     folder = tmp_path_factory.mktemp("album")
     (folder / "photos").mkdir()
     coffee = Image.fromarray(data.coffee())
     for number in range(8):
         coffee.crop((10 * number, 0, 300 + 10 * number, 300)).save(folder / "photos" / f"{number:02}.png")
-    whole = run(folder, "attend", "photos", "cup", "--json", "--out", "whole")
-    assert whole.returncode == 0
-    assert whole.stderr == ""
-    return folder, whole.stdout
+    with (folder / "out.jsonl").open("w") as out:
+        shown = on_a_terminal(folder, "attend", "photos", "cup", "--json", "--out", "whole", stdout=out)
+    return folder, (folder / "out.jsonl").read_text(), shown
 
 
 def start(folder, *arguments, **streams):
@@ -56,48 +55,35 @@ def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_killed_half_way_it_goes_on_where_it_was(album):
-    folder, expected = album
+def test_stopped_and_killed_it_goes_on_where_it_was(album):
+    """Ctrl-C in the middle, then SIGKILL; the third run finishes, and does nothing twice."""
+    folder, expected, _ = album
     store = folder / "killed" / "answers.jsonl"
     arguments = ("attend", "photos", "cup", "--json", "--out", "killed")
+    process = start(folder, *arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_for_lines(store, 1, process)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=PATIENCE)[1] == "excite: stopped; what was finished is kept\n"
+    assert process.returncode == 130
+    stopped = len(lines(store))
     process = start(folder, *arguments, stdout=subprocess.DEVNULL)
     try:
-        wait_for_lines(store, 2, process)
+        wait_for_lines(store, stopped + 1, process)
     finally:
         process.kill()
     assert process.wait(PATIENCE) == -signal.SIGKILL
     done = results(store)
-    assert 2 <= len(done) < 8
+    assert stopped < len(done) < 8
     files = [folder / "killed" / name for line in done for name in line["files"]]
     before = {file: file.stat().st_mtime_ns for file in files}
     again = run(folder, *arguments)
-    assert again.returncode == 0
+    assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout == expected.replace("whole/", "killed/")
     assert {file: file.stat().st_mtime_ns for file in files} == before
     assert len(lines(store)) == 8
     assert not list((folder / "killed").glob("*.tmp"))
     for name in sorted(path.name for path in (folder / "whole").glob("*.png")):
         assert (folder / "killed" / name).read_bytes() == (folder / "whole" / name).read_bytes()
-
-
-def test_stopped_by_the_user_it_says_so(album):
-    folder, _ = album
-    process = start(
-        folder,
-        "attend",
-        "photos",
-        "cup",
-        "--out",
-        "stopped",
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    wait_for_lines(folder / "stopped" / "answers.jsonl", 1, process)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
-    assert err == "excite: stopped; what was finished is kept\n"
 
 
 def on_a_terminal(folder, *arguments, stdout=None):
@@ -133,17 +119,11 @@ def screen(written):
     return [line.rstrip() for line in rows]
 
 
-def test_a_progress_bar_does_not_touch_the_answers(album):
-    """Standard error is a terminal, standard output a file."""
-    folder, expected = album
-    with (folder / "out.jsonl").open("w") as out:
-        written = on_a_terminal(folder, "attend", "photos", "cup", "--json", "--out", "whole", stdout=out)
-    assert b"pictures" in written
-    assert (folder / "out.jsonl").read_text() == expected
-
-
-def test_a_progress_bar_leaves_the_terminal_to_the_answers(album):
-    folder, expected = album
+def test_a_progress_bar_leaves_the_terminal_and_files_to_the_answers(album):
+    """Standard error is a terminal; standard output is a file, and then the same terminal."""
+    folder, expected, shown = album
+    assert b"pictures" in shown
+    assert len([json.loads(line) for line in expected.splitlines()]) == 8
     written = on_a_terminal(folder, "attend", "photos", "cup", "--out", "whole")
     assert "pictures" in written.decode()
     assert "8/8" in written.decode()
@@ -153,9 +133,8 @@ def test_a_progress_bar_leaves_the_terminal_to_the_answers(album):
     assert all(line.startswith("cup ") for line in shown[2::3])
 
 
-def test_a_reader_that_goes_away_is_no_error(album):
-    folder, _ = album
-    process = start(folder, "ls", "labels", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    process = start(tmp_path, "ls", "labels", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.readline().startswith(b"index")
     process.stdout.close()
     err = process.stderr.read()

@@ -16,22 +16,19 @@ LONG = {
 }
 
 
+WRONG = {
+    ("--engine", "spark"): "there is no engine 'spark': choose local or ray",
+    ("--address", "auto"): "--address is that of a Ray cluster: give --engine ray too",
+    ("--workers", "0"): "workers",
+    ("--engine", "ray"): "pip install 'excite[ray]'",  # where it is not installed
+}
+
+
 @pytest.mark.parametrize("command", LONG)
-class TestEveryLongCommand:
-    def test_an_engine_that_is_not_there(self, excite, here, command):
-        said = excite(*LONG[command], "--engine", "spark").complaint
-        assert "there is no engine 'spark': choose local or ray" in said
-
-    def test_an_address_of_nothing(self, excite, here, command):
-        said = excite(*LONG[command], "--address", "auto").complaint
-        assert "--address is that of a Ray cluster: give --engine ray too" in said
-
-    def test_no_workers(self, excite, here, command):
-        assert "workers" in excite(*LONG[command], "--workers", "0").complaint
-
-    def test_without_ray(self, excite, here, command, monkeypatch):
-        monkeypatch.setattr("excite.jobs.executor.find_spec", lambda _name: None)
-        assert "pip install 'excite[ray]'" in excite(*LONG[command], "--engine", "ray").complaint
+def test_every_long_command_says_what_is_wrong(excite, here, command, monkeypatch):
+    monkeypatch.setattr("excite.jobs.executor.find_spec", lambda _name: None)
+    for options, said in WRONG.items():
+        assert said in excite(*LONG[command], *options).complaint
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from PIL import Image
 from skimage import data
 
 TESTS = Path(__file__).parents[1]
-PLACES = (TESTS, TESTS / "faults", TESTS.parent / "dev")
+PLACES = (TESTS, TESTS.with_name("dev") / "faulting", TESTS.with_name("dev"))
 sys.path[:0] = [str(place) for place in PLACES if str(place) not in sys.path]
 
 from annotated import picture, scenes  # noqa: E402
