@@ -11,6 +11,7 @@ locking mode: no memory is shared, so network file systems will do, and a second
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -91,9 +92,12 @@ class ResultStore:
 
     def _take_over(self) -> None:
         """Write the results of a killed run to the file."""
-        if self._connection is None and self.database.exists():
+        if self._connection is None and self._has_database():
             self._open()
             self._finish()
+
+    def _has_database(self) -> bool:
+        return os.path.exists(self.database)  # noqa: PTH110 - a Path raises an error for a name that is too long
 
     def _finish(self) -> None:
         if self._connection is None:
@@ -125,7 +129,7 @@ class ResultStore:
             except BaseException:
                 connection.close()
                 raise
-        if not self.database.exists():  # another run has ended, and removed it, before this one had locked it
+        if not self._has_database():  # another run has ended, and removed it, before this one had locked it
             connection.close()
             return self._open()
         self._connection = connection
