@@ -65,7 +65,7 @@ def test_stopped_and_killed_it_goes_on_where_it_was(album):
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=PATIENCE)[1] == "excite: stopped; what was finished is kept\n"
     assert process.returncode == 130
-    stopped = len(lines(store))
+    stopped = len(results(store))
     process = start(folder, *arguments, stdout=subprocess.DEVNULL)
     try:
         wait_for_lines(store, stopped + 1, process)
