@@ -1,6 +1,7 @@
 """Readers of what excite keeps for itself: ledgers, shards and their indexes, surveys, features, checkpoints."""
 
 import io
+import shutil
 import json
 import tarfile
 import tempfile
@@ -106,6 +107,12 @@ def _read_all(folder):
     return [book[key] for key in book]
 
 
+def _read_copy(folder):
+    """Where reading may write: the results of a killed run are exported as they are read."""
+    with tempfile.TemporaryDirectory() as other:
+        return _read_all(Path(shutil.copytree(folder, other, dirs_exist_ok=True)))
+
+
 def _fit():
     torch.manual_seed(0)
     return OutputTrainer(Output(nn.Linear(5, 3), ()), SGDOptions())
@@ -197,7 +204,7 @@ READERS = (
         "ledger database",
         "excite.jobs.open_results",
         "records.sqlite",
-        _read_all,
+        _read_copy,
         _ledger_database,
         tokens=(b"SQLite format 3", b"CREATE TABLE results", b"sqlite_autoindex"),
         changes=True,

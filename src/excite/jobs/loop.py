@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from excite.jobs import Entry, ResultStore, Runner
+    from excite.jobs import Entry, Runner
 
 Task = TypeVar("Task", contravariant=True)  # noqa: PLC0105 - a word is a better name
 
@@ -25,6 +25,19 @@ class Work(Protocol[Task]):
 
     def __call__(self, task: Task) -> dict[str, Any]:
         """The result, as plain values for JSON."""
+
+
+class Store(Protocol):
+    """Where results are kept by their keys, such as `ResultStore`."""
+
+    def read(self) -> Mapping[str, Entry]:
+        """All that is stored."""
+
+    def add(self, entry: Entry) -> None:
+        """Store one more, at once."""
+
+    def close(self) -> None:
+        """Release what is held open."""
 
 
 class Progress(Protocol):
@@ -47,7 +60,7 @@ def no_progress(items: Iterable[Any], _total: int, _what: str = "pictures") -> I
 def run(
     work: Work[Task],
     tasks: Iterable[Task],
-    store: ResultStore,
+    store: Store,
     *,
     workers: int | Executor | Runner = 1,
     failures: list[str] | None = None,
@@ -73,7 +86,7 @@ def run(
 def answered(
     work: Work[Task],
     tasks: Iterable[Task],
-    store: ResultStore,
+    store: Store,
     *,
     workers: int | Executor | Runner = 1,
     failures: list[str] | None = None,

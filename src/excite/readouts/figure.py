@@ -9,6 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
+from math import ceil
 from operator import itemgetter
 from typing import TYPE_CHECKING
 from unicodedata import combining, normalize
@@ -114,7 +115,7 @@ def _single_blanks(text: str, looks: Sequence[Look]) -> tuple[str, list[Look]]:
 def _fitting(letters: str, start: int, font: Font, width: int, after: str = "") -> int:
     """The last end of a line that begins at ``start`` and fits with the text ``after`` it."""
     ends = range(start, min(len(letters), start + max(width, 0)) + 1)  # no letter is narrower than a pixel
-    fit = bisect_right(ends, width, key=lambda end: font.getlength(letters[start:end] + after))
+    fit = bisect_right(ends, width, key=lambda end: ceil(font.getlength(letters[start:end] + after)))
     return start + max(0, fit - 1)
 
 

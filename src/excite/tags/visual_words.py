@@ -20,7 +20,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import DataError, visible
-from excite.vocabulary.labels import fold, singulars
+from excite.vocabulary.inflection import singulars
+from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping

@@ -120,12 +120,14 @@ def candidates(task: SpeedTask, network: TimedNetwork) -> list[Candidate]:
 
 def _is_asked(row: TableRow, task: SpeedTask) -> bool:
     """Whether a row is one of the task's own and not one that other groups have, timed only to compare with."""
-    return {
-        "pictures": True,
-        "compiled": row["method"] == COMPILED,
-        "concepts": row["concepts"] in task.concepts,
-        "layers": row["method"] != FORWARD,
-    }[task.kind]
+    return bool(
+        {
+            "pictures": True,
+            "compiled": row["method"] == COMPILED,
+            "concepts": row["concepts"] in task.concepts,
+            "layers": row["method"] != FORWARD,
+        }[task.kind]
+    )
 
 
 def timed_rows(
