@@ -1,7 +1,6 @@
 """Readers of what excite keeps for itself: ledgers, shards and their indexes, surveys, features, checkpoints."""
 
 import io
-import shutil
 import json
 import tarfile
 import tempfile
@@ -75,11 +74,14 @@ def _survey_bytes():
     return [parquet_of(images)]
 
 
+def _survey_counts(folder):
+    _, counts = survey(arrow().RecordBatch.from_pydict(ROWS), TagNormaliser())
+    arrow().parquet.write_table(counts, SurveyStore(folder).path("key", "counts"))
+
+
 def _survey(folder):
     """The images of a survey, beside good counts."""
-    _, counts = survey(arrow().RecordBatch.from_pydict(ROWS), TagNormaliser())
     store = SurveyStore(folder)
-    arrow().parquet.write_table(counts, store.path("key", "counts"))
     store.check(["key"])
     with database() as tables:
         merged = CorpusSurvey(tables, [store.path("key", "images")], [store.path("key", "counts")])
@@ -92,25 +94,9 @@ def _ledger_part():
         return [Path(folder, "part-00000.parquet").read_bytes()]
 
 
-def _ledger_database():
-    """As a killed run leaves it."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = open_results(Path(folder, "records.jsonl"), ("image",))
-        for entry in ENTRIES:
-            store.add(entry)
-        store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return [store.database.read_bytes()]
-
-
 def _read_all(folder):
     book = open_results(folder / "records.jsonl", ("image", "boxes"), parquet=True).read()
     return [book[key] for key in book]
-
-
-def _read_copy(folder):
-    """Where reading may write: the results of a killed run are exported as they are read."""
-    with tempfile.TemporaryDirectory() as other:
-        return _read_all(Path(shutil.copytree(folder, other, dirs_exist_ok=True)))
 
 
 def _fit():
@@ -181,6 +167,7 @@ READERS = (
         _survey,
         _survey_bytes,
         tokens=(b"PAR1", b"element", b"firsts"),
+        around=_survey_counts,
     ),
     Reader(
         "ledger lines",
@@ -198,15 +185,6 @@ READERS = (
         lambda folder: open_own_results(folder / "records.jsonl", ("image",)).read(),
         _ledger_lines,
         "json lines",
-        changes=True,
-    ),
-    Reader(
-        "ledger database",
-        "excite.jobs.open_results",
-        "records.sqlite",
-        _read_copy,
-        _ledger_database,
-        tokens=(b"SQLite format 3", b"CREATE TABLE results", b"sqlite_autoindex"),
         changes=True,
     ),
     Reader(
