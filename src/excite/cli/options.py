@@ -189,3 +189,14 @@ def group(description: str) -> typer.Typer:
             raise typer.Exit(2)
 
     return app
+
+
+def gone(app: typer.Typer, name: str, words: str) -> None:
+    """Let a command that is no longer there answer with one line, whatever it is given."""
+
+    def command() -> None:
+        from excite.errors import DataError
+
+        raise DataError(words)
+
+    app.command(name, hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(command)

@@ -228,8 +228,9 @@ class Experiment:
 class Comparison(Experiment):
     """Applies several methods to the same objects of annotated images.
 
+    The other arguments are those of an `Experiment`.
+
     Args:
-        classifier, dataset, skip, limit: as for an `Experiment`.
         methods: names from `excite.METHODS`.
         layers: layers at which to read all methods, where possible; None for each method's own layer.
         known: without named layers, read methods that may be read anywhere at all of these.

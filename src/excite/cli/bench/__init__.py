@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from excite.cli.bench import grounding, localization, pointing
 from excite.cli.bench import speed as bench_speed
-from excite.cli.options import group
-from excite.errors import DataError
+from excite.cli.options import gone, group
 
 app = group("Measure the engine itself, and how well its maps point and box.")
 app.command("pointing", epilog=pointing.EXAMPLES)(pointing.command)
 app.command("localization", epilog=localization.EXAMPLES)(localization.command)
 app.command("grounding", epilog=grounding.EXAMPLES)(grounding.command)
 app.command("speed", epilog=bench_speed.EXAMPLES)(bench_speed.command)
-
-
-@app.command(hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def conservation() -> None:
-    """Moved to the development tools."""
-    raise DataError("bench conservation is a tool of the repository now: run `python dev/conservation` in a checkout")
+gone(
+    app,
+    "conservation",
+    "bench conservation is a tool of the repository now: `python dev/conservation` in a checkout",
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from excite.cli.options import group
+from excite.cli.options import gone, group
 from excite.cli.tags.explore import STATS_EXAMPLES, stats_command
 from excite.cli.tags.prepare import (
     CAPTIONS_EXAMPLES,
@@ -20,3 +20,9 @@ app.command("clean", epilog=CLEAN_EXAMPLES)(clean_command)
 app.command("captions", epilog=CAPTIONS_EXAMPLES)(captions_command)
 app.command("stats", epilog=STATS_EXAMPLES)(stats_command)
 app.command("shards", epilog=SHARDS_EXAMPLES)(shards_command)
+gone(app, "generate", "tags generate is a tool of the repository now: run `python dev/generate_tags.py` in a checkout")
+gone(
+    app,
+    "show",
+    "there is no tags show any more: ask duckdb, `WHERE list_contains(tags, 'TAG')`",
+)
