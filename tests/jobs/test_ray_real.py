@@ -143,7 +143,7 @@ def test_the_command_is_killed_and_then_stopped_and_another_engine_goes_on(diary
     wait_for_lines(Path("out/records.jsonl"), len(killed) + 3, process)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
+    assert process.returncode == 130, said
     assert said == ("", "excite: stopped; what was finished is kept\n")
     stopped = rows("out/records.parquet")
     assert stopped[: len(killed)] == killed

@@ -306,9 +306,12 @@ class RayTasks:
         return lambda: self._outcome(submission)
 
     def close(self) -> None:
-        """End all tasks that are running."""
-        for reference in self._running:
-            self._ray.cancel(reference, force=True)
+        """Start no more tasks; those that run end, or are ended by Ray with the command.
+
+        They are not cancelled: Ray 2.60 may abort the whole process when it is left at once after `ray.cancel`.
+        """
+        self._queue.clear()
+        self._running.clear()
 
     def _dispatch(self) -> None:
         while self._queue and len(self._running) < self.size:
