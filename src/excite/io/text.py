@@ -63,8 +63,8 @@ def for_html(text: str) -> str:
 
 
 @cache
-def templates_of(package: str) -> Environment:
-    r"""The jinja2 templates in the folder ``templates`` of a package; what is put into them is text, and visible.
+def templates_of(package: str, folder: str = "templates") -> Environment:
+    r"""The jinja2 templates in a folder of a package; what is put into them is text, and visible.
 
     Example:
         >>> environment = templates_of("excite.readouts")
@@ -74,7 +74,7 @@ def templates_of(package: str) -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader(package),
+        loader=PackageLoader(package, folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

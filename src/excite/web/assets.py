@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
-from jinja2 import Environment, FileSystemLoader
-from markupsafe import Markup
+from jinja2 import Environment, Undefined
 
 from excite import __version__
-from excite.errors import visible
+from excite.io.text import templates_of
 
 FOLDER = Path(__file__).parent / "assets"
 STATIC = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"}
@@ -24,7 +24,14 @@ def filled_in(template: str, **values: Any) -> str:
         >>> "&lt;b&gt;" in filled_in("notice.html", title="<b>", text="")
         True
     """
-    return TEMPLATES.get_template(template).render(version=__version__, **values)
+    return _templates().get_template(template).render(version=__version__, **values)
+
+
+@cache
+def _templates() -> Environment:
+    templates = templates_of("excite.web", FOLDER.name).overlay(undefined=Undefined)  # a schema has what applies to it
+    templates.policies = {**templates.policies, "json.dumps_kwargs": {"sort_keys": False}}
+    return templates
 
 
 def static_routes() -> APIRouter:
@@ -40,17 +47,3 @@ def _sender(path: Path, kind: str) -> Any:
         return FileResponse(path, media_type=kind, headers={"Cache-Control": "max-age=86400"})
 
     return send
-
-
-def _shown(value: Any) -> Any:
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-TEMPLATES = Environment(
-    loader=FileSystemLoader(FOLDER),
-    autoescape=True,
-    finalize=_shown,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-TEMPLATES.policies["json.dumps_kwargs"] = {"sort_keys": False}
