@@ -92,9 +92,14 @@ def with_ray(monkeypatch):
     return use
 
 
-def outcomes(work, tasks, workers=3, writes=None):
+def stream(work, jobs, workers=3, writes=None):
+    with Executor("ray", workers).start(work, writes) as runner:
+        yield from runner(jobs)
+
+
+def outcomes(work, tasks, **options):
     jobs = [Job(task, work.key(task)) for task in tasks]
-    return [outcome for _, outcome in Executor("ray", workers).outcomes(work, jobs, writes)]
+    return [outcome for _, outcome in stream(work, jobs, **options)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -108,7 +113,7 @@ def test_in_order_each_once_and_so_many_at_a_time(with_ray, seed):
 def test_a_task_that_ends_every_worker(with_ray):
     """The results before it are kept, and no other task is begun."""
     ray = with_ray(fatal=(7,))
-    found = Executor("ray", 3).outcomes(Counting(), (Job(task, f"k{task}") for task in range(40)))
+    found = stream(Counting(), (Job(task, f"k{task}") for task in range(40)))
     assert [next(found)[1]["double"] for _ in range(7)] == [0, 2, 4, 6, 8, 10, 12]
     with pytest.raises(
         ExciteError, match=f"{cluster.MOST_LOST} workers ended without an answer at 7.*what was finished"
@@ -122,7 +127,7 @@ def test_a_task_that_ends_every_worker(with_ray):
 
 def test_unreadable_and_wrong(with_ray):
     with_ray()
-    found = Executor("ray", 2).outcomes(Counting(unreadable=(1,), wrong=(3,)), (Job(n, f"k{n}") for n in range(5)))
+    found = stream(Counting(unreadable=(1,), wrong=(3,)), (Job(n, f"k{n}") for n in range(5)), workers=2)
     assert next(found)[1] == {"double": 0}
     assert isinstance(next(found)[1], ImageError)
     assert next(found)[1] == {"double": 4}

@@ -11,7 +11,7 @@ import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from excite.errors import DataError
 
@@ -35,13 +35,10 @@ class Member:
 
 @contextmanager
 def members(archive: Path) -> Iterator[list[Member]]:
-    """The files in a zip or tar archive, in its order.
+    """The files in a zip or tar archive, in its order; a `DataError` if it is damaged or holds a dangerous name.
 
     Stricter than the ``data`` filter of `tarfile`: regular files with plain names only, no links even inside of the
     folder, and of each file only its content.
-
-    Raises:
-        DataError: it is no archive, it is damaged, or it would write outside of the folder it is unpacked to.
     """
     try:
         if zipfile.is_zipfile(archive):
@@ -71,14 +68,9 @@ def _zip_member(zipped: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Member:
 
 def _tar_member(tarred: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:
     name = _checked_name(entry.name, tarred.name, is_regular=entry.isreg())
-
-    def opened() -> IO[bytes]:
-        content = tarred.extractfile(entry)
-        if content is None:
-            raise DataError(f"{tarred.name!s}: {name!r} cannot be read")
-        return content
-
-    return Member(name, entry.size, opened)
+    return Member(
+        name, entry.size, lambda: cast("IO[bytes]", tarred.extractfile(entry))
+    )  # of a regular file never None
 
 
 def _checked_name(name: str, archive: object, *, is_regular: bool) -> str:
@@ -95,9 +87,6 @@ def unpack(found: list[Member], folder: Path) -> Iterator[str]:
     """Write the files of an archive into a folder; yields the name of each when it is complete.
 
     A file that is there with its full size is skipped: it was moved into place when it was complete.
-
-    Raises:
-        DataError: a file cannot be written.
     """
     for member in found:
         path = folder / member.name

@@ -16,12 +16,7 @@ Item = TypeVar("Item")
 
 
 def fingerprint(facts: object, *content: bytes, digits: int = 16) -> str:
-    """The key of a result: a hash, in hexadecimal, of all that it depends on.
-
-    Args:
-        facts: plain values, as for JSON.
-        content: further bytes, such as those of a file or of pixels.
-        digits: the length of the key.
+    """The key of a result: a hash of all that it depends on, plain values and further bytes, in hexadecimal digits.
 
     Example:
         >>> fingerprint({"method": "c-mwp"}), fingerprint(["dog.jpg"], b"pixels", digits=8)
@@ -34,10 +29,7 @@ def fingerprint(facts: object, *content: bytes, digits: int = 16) -> str:
 
 
 class ByteCache(Generic[Item]):
-    """A least-recently-used cache with a byte limit, safe for threads.
-
-    Args:
-        most_bytes: the limit for all items; a single one that is larger is not kept.
+    """A least-recently-used cache with a byte limit, safe for threads; a single item that is larger is not kept.
 
     Example:
         >>> cache = ByteCache(most_bytes=10)

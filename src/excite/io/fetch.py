@@ -15,7 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request
 
 from excite.errors import FetchError, visible
-from excite.io.locks import locked
+from excite.io.files import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,28 +54,14 @@ def fetch(remote: Remote, folder: str) -> Path:
     """The path of the file in a folder of the cache ("weights"), downloaded if it is not there.
 
     A download is moved into place when its hash is right, so a file in the cache is complete. An interrupted download
-    is resumed.
-
-    Raises:
-        FetchError: it cannot be downloaded, or its hash differs.
-
-    Example:
-        >>> fetch(Remote("net.caffemodel", "https://example.org/net.caffemodel", "..."), "weights")  # doctest: +SKIP
+    is resumed. A `FetchError` if it cannot be downloaded, or its hash differs.
     """
     path = cache_folder() / folder / remote.name
     return path if path.is_file() else fetch_to(remote, path)
 
 
 def fetch_to(remote: Remote, path: Path) -> Path:
-    """Download a file to a path. A file that is there already is verified by its hash.
-
-    Raises:
-        FetchError: it cannot be downloaded, or its hash differs.
-
-    Example:
-        >>> fetch_to(Remote("val2017.zip", "https://example.org/val2017.zip", "..."), Path("val2017.zip"))
-        ... # doctest: +SKIP
-    """
+    """Download a file to a path, as `fetch`. A file that is there already is verified by its hash."""
     if path.is_file():
         if not is_published(path, remote):
             raise FetchError(f"{path} is not the file that was published: move it away, and start again.")
@@ -89,27 +75,16 @@ def fetch_to(remote: Remote, path: Path) -> Path:
 
 
 def fetch_unverified(url: str, path: Path, most: int | None = None) -> Path:
-    """Download a file without a published hash: accepted when all its bytes have arrived, at most ``most`` of them.
-
-    Raises:
-        FetchError: it cannot be downloaded, or is too large.
-
-    Example:
-        >>> fetch_unverified("https://example.org/cat.jpg", Path("cat.jpg"), most=1_000_000)  # doctest: +SKIP
-    """
+    """Download a file without a published hash: accepted when all its bytes have arrived, at most ``most`` of them."""
     return path if path.is_file() else _download_any(Remote(path.name, url, ""), path, most).replace(path)
 
 
 def is_published(path: Path, remote: Remote) -> bool:
     """Whether a file has the hash that was published."""
-    return digest_of(path, HASHES[len(remote.digest)]) == remote.digest
-
-
-def digest_of(path: Path, kind: str = "SHA-1") -> str:
-    """The hash of a file, in hexadecimal."""
-    algorithm = kind.replace("-", "").lower()
+    algorithm = HASHES[len(remote.digest)].replace("-", "").lower()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+        found = hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False))
+    return found.hexdigest() == remote.digest
 
 
 def _download_any(remote: Remote, path: Path, most: int | None = None) -> Path:

@@ -15,14 +15,13 @@ import re
 import shutil
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from uuid import uuid4
 
 import numpy as np
 from torch import Tensor, bfloat16
 
 from excite.errors import ExciteError
-from excite.io.locks import locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,25 +35,13 @@ _cleaned: set[str] = set()  # folders whose leftovers this process has removed: 
 
 
 def temporary_path(path: Path) -> Path:
-    """A new name for a temporary file in the folder of ``path``.
-
-    Example:
-        >>> len(temporary_path(Path("out/map.png")).name)
-        37
-    """
+    """A new name for a temporary file in the folder of ``path``."""
     return path.with_name(f".{uuid4().hex}.tmp")
 
 
 @contextmanager
 def temporary_file(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """A new temporary file beside ``path``, open for writing and locked. It is removed afterwards unless it was moved.
-
-    Example:
-        >>> with temporary_file(Path("whole.txt")) as (path, file):
-        ...     _ = file.write(b"whole")
-        ...     path.replace("whole.txt")
-        PosixPath('whole.txt')
-    """
+    """A new temporary file beside ``path``, open for writing and locked; removed afterwards unless it was moved."""
     temporary, file = _new_locked_file(path)
     descriptor = os.dup(file.fileno())  # keeps the lock when the file is closed, until it is moved
     try:
@@ -85,11 +72,7 @@ def remove_leftovers_once(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of killed processes from a folder; links too, which are temporary for a moment only.
-
-    Example:
-        >>> remove_leftovers(Path("not there"))
-    """
+    """Remove the temporary files of killed processes from a folder; links too, temporary for a moment only."""
     with suppress(OSError), os.scandir(folder) as entries:  # missing permissions show up when something is written
         for path in (Path(entry.path) for entry in entries if TEMPORARY.fullmatch(entry.name)):
             with suppress(OSError):
@@ -137,23 +120,12 @@ def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], objec
 
 
 def save_png(image: Image.Image, path: str | os.PathLike[str]) -> Path:
-    """Write an image as PNG, whatever the suffix: PNG is lossless.
-
-    Example:
-        >>> from PIL import Image
-        >>> save_png(Image.new("RGB", (2, 2)), "example.png")
-        PosixPath('example.png')
-    """
+    """Write an image as PNG, whatever the suffix: PNG is lossless."""
     return atomic_write(path, lambda file: image.save(file, format="PNG"))
 
 
 def save_npy(array: np.ndarray[Any, Any] | Tensor, path: str | os.PathLike[str]) -> Path:
-    """Write numbers as NPY without pickles, so that they are safe to load.
-
-    Example:
-        >>> save_npy(np.zeros((7, 7)), "example.npy")
-        PosixPath('example.npy')
-    """
+    """Write numbers as NPY without pickles, so that they are safe to load."""
     numbers = to_numpy(array) if isinstance(array, Tensor) else np.asarray(array)
     if numbers.dtype.hasobject:
         raise ExciteError(f"cannot write {str(path)!r}: the array holds Python objects, convert it to numbers first.")
@@ -161,32 +133,17 @@ def save_npy(array: np.ndarray[Any, Any] | Tensor, path: str | os.PathLike[str])
 
 
 def save_bytes(content: bytes, path: str | os.PathLike[str]) -> Path:
-    """Write bytes.
-
-    Example:
-        >>> save_bytes(b"whole", "example.bin")
-        PosixPath('example.bin')
-    """
+    """Write bytes."""
     return atomic_write(path, lambda file: file.write(content))
 
 
 def save_text(text: str, path: str | os.PathLike[str]) -> Path:
-    r"""Write text as UTF-8; the bytes of odd file names, which are no text, become escapes such as ``\udcff``.
-
-    Example:
-        >>> save_text("whole", "example.txt")
-        PosixPath('example.txt')
-    """
+    r"""Write text as UTF-8; the bytes of odd file names, which are no text, become escapes such as ``\udcff``."""
     return save_bytes(text.encode("utf-8", "backslashreplace"), path)
 
 
 def save_csv(rows: Iterable[Iterable[object]], path: str | os.PathLike[str]) -> Path:
-    """Write rows as CSV in UTF-8; the first row holds the names of the columns.
-
-    Example:
-        >>> save_csv([["tag", "count"], ["sea", 3]], "example.csv")
-        PosixPath('example.csv')
-    """
+    """Write rows as CSV in UTF-8; the first row holds the names of the columns."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)
     return save_text(text.getvalue(), path)
@@ -196,10 +153,6 @@ def save_json(obj: object, path: str | os.PathLike[str]) -> Path:
     """Write plain Python values as JSON, one line per entry of the outermost list or dictionary.
 
     NaN and infinity are refused: they are not JSON, and other programs cannot read what Python would write.
-
-    Example:
-        >>> save_json({"concept": "cat", "point": [3, 4]}, "example.json")
-        PosixPath('example.json')
     """
     try:
         content = _json_lines(obj).encode("utf-8", "backslashreplace")  # bytes of odd file names stay JSON escapes
@@ -227,11 +180,70 @@ def _json(obj: object) -> str:
 
 
 def to_numpy(values: Tensor) -> np.ndarray[Any, Any]:
-    """The tensor as an array on the CPU; bfloat16, which NumPy does not know, becomes float32.
-
-    Example:
-        >>> to_numpy(Tensor([1.0]))
-        array([1.], dtype=float32)
-    """
+    """The tensor as an array on the CPU; bfloat16, which NumPy does not know, becomes float32."""
     values = values.detach().cpu()
     return (values.float() if values.dtype is bfloat16 else values).numpy()
+
+
+# Locks.
+
+
+def locked(file: BinaryIO | int, *, wait: bool = False) -> bool | None:
+    """Lock an open file, or a file descriptor, until it is closed; with ``wait``, once its holder releases it.
+
+    True if this call locked it; False if another process, or another opening of the file, holds the lock; None on a
+    file system without locks. A lock ends with its process, also when that is killed.
+    """
+    from filelock import lock_descriptor
+
+    try:
+        return lock_descriptor(file if isinstance(file, int) else file.fileno(), blocking=wait)
+    except OSError:
+        return None
+
+
+class Lock:
+    """A lock on a folder, which is made if missing: one run at a time writes into it.
+
+    With ``trace`` a file ``.lock`` in it is locked, which stays there; otherwise the folder itself, which does not keep
+    two machines apart on a network file system.
+
+    Example:
+        >>> lock = Lock(Path("out/records.parquet"))
+        >>> lock.take(), lock.take()
+        (True, False)
+        >>> lock.release()
+    """
+
+    def __init__(self, folder: Path, *, trace: bool = True) -> None:
+        self._folder, self._trace = folder, trace
+        self._file: int | None = None
+
+    def take(self) -> bool:
+        """Take the lock, or raise an `ExciteError`; False if this object holds it already."""
+        if self._file is not None:
+            return False
+        path, flags = (self._folder / ".lock", os.O_RDWR | os.O_CREAT) if self._trace else (self._folder, os.O_RDONLY)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, flags, 0o666)
+        except OSError as error:
+            reason = error.strerror or error
+            raise ExciteError(f"cannot write to {str(self._folder)!r}: {reason}; choose another --out") from None
+        if locked(self._file) is False:
+            self.release()
+            raise ExciteError(f"another run is writing {str(self._folder)!r}: wait for it, or use another --out")
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __enter__(self) -> Self:
+        self.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

@@ -42,22 +42,13 @@ QUIET = {"logging_level": logging.ERROR, "log_to_driver": False}
 TOKEN = ".excite-shared"  # noqa: S105 - a file that shows whether a folder is shared
 SHARED = "share it under the same name, by NFS or the like"
 
-PACKAGES = ("excite", "torch", "numpy", "pillow")
-"""Results depend on these: all machines must have the same versions."""
-
-ENVIRONMENT = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY",)
-"""Variables that workers get from this process; results do not depend on them."""
+PACKAGES = ("excite", "torch", "numpy", "pillow")  # results depend on these: the same versions on all machines
+ENVIRONMENT = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY",)  # variables that workers get from this process
 
 
 @contextmanager
 def ray_runner(work: Work[Any], executor: Executor, writes: Path | None) -> Iterator[Runner]:
-    """Workers of a cluster; the connection is made with the first job.
-
-    Args:
-        work: computes the result of each task.
-        executor: the address of the cluster and the number of workers.
-        writes: a folder into which the work itself writes files; all machines must share it.
-    """
+    """Workers of a cluster, see `Executor.start`; the connection is made with the first job."""
     with ExitStack() as ending:
         pools: list[RayTasks] = []
 
@@ -250,11 +241,7 @@ def load_work(content: bytes, setup: dict[str, Any]) -> tuple[Any, str | None]:
 def _unshared(token: Path, word: str) -> str | None:
     """The reason why files cannot be written beside the token, if any."""
     out = str(token.parent)
-    try:
-        seen = token.read_text(encoding="utf-8")
-    except OSError:
-        seen = None
-    if seen != word:
+    if not token.is_file() or token.read_text(encoding="utf-8") != word:
         return f"does not see the folder {out!r} for results: {SHARED}, or use an --out that is shared"
     if not os.access(out, os.W_OK | os.X_OK):
         return f"may not write to the folder {out!r}: give it permission, or use another --out"
@@ -271,21 +258,9 @@ class _Submission:
     task: Any
     reference: Any = None
 
-    @property
-    def name(self) -> str:
-        """The task, for messages."""
-        called = getattr(self.task, "name", None) or getattr(self.task, "image", None) or self.task
-        return textwrap.shorten(str(called), 100)
-
 
 class RayTasks:
-    """Tasks with one CPU each, so many at a time.
-
-    Args:
-        content: the work, pickled.
-        setup: what workers must share with this machine.
-        size: the number of tasks that run at a time.
-    """
+    """Tasks with one CPU each, ``size`` at a time: the pickled work, and what workers must share with this machine."""
 
     def __init__(self, content: bytes, setup: dict[str, Any], size: int) -> None:
         import ray
@@ -335,8 +310,10 @@ class RayTasks:
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, ExciteError) else error from None
         except self._ray.exceptions.RayError:
+            task = submission.task
+            name = textwrap.shorten(str(getattr(task, "name", None) or getattr(task, "image", None) or task), 100)
             raise ExciteError(
-                f"{MOST_LOST} workers ended without an answer at {submission.name}, perhaps for want of memory: "
+                f"{MOST_LOST} workers ended without an answer at {name}, perhaps for want of memory: "
                 "give them more, or leave it out; what was finished is kept"
             ) from None
         if isinstance(found, str):

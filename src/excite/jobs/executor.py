@@ -81,12 +81,7 @@ class Executor:
 
     @classmethod
     def of(cls, workers: int | Executor) -> Executor:
-        """The executor itself, or one with so many processes of this machine.
-
-        Example:
-            >>> Executor.of(2).workers
-            2
-        """
+        """The executor itself, or one with so many processes of this machine."""
         return workers if isinstance(workers, Executor) else cls(workers=workers)
 
     @property
@@ -117,23 +112,16 @@ class Executor:
             with process_runner(work, self.workers) as runner:
                 yield runner
         else:
-            yield lambda jobs: _run_here(work, jobs, all_threads=self.all_threads)
+            yield partial(self._run_here, work)
 
-    def outcomes(
-        self, work: Work[Any], jobs: Iterable[Job], writes: Path | None = None
-    ) -> Iterator[tuple[Job, Outcome]]:
-        """The jobs in their order, each with its result; jobs are read as late as possible. See `start`."""
-        with self.start(work, writes) as runner:
-            yield from runner(jobs)
+    def _run_here(self, work: Work[Any], jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
+        with nullcontext() if self.all_threads else one_thread():
+            for job in jobs:
+                yield job, attempt(work, job.task) if job.known is None else job.known
 
 
 def attempt(work: Callable[[Any], Any], task: Any) -> Any:
-    """The result, or the error of an image or annotation that cannot be read. Other errors are raised.
-
-    Example:
-        >>> attempt(len, "four")
-        4
-    """
+    """The result, or the error of an image or annotation that cannot be read. Other errors are raised."""
     try:
         return work(task)
     except (ImageError, DataError) as error:
@@ -142,13 +130,7 @@ def attempt(work: Callable[[Any], Any], task: Any) -> Any:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread: the last digits of a sum depend on the number of threads.
-
-    Example:
-        >>> with one_thread():
-        ...     torch.get_num_threads()
-        1
-    """
+    """Compute on one thread: the last digits of a sum depend on the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -166,10 +148,6 @@ def in_order(
         jobs: read one by one, as late as possible.
         submit: submits a job to a worker; returns a function that waits for the result.
         most: the largest number of submitted jobs, once the first is submitted.
-
-    Example:
-        >>> [outcome for _, outcome in in_order([Job(1), Job(2)], lambda job: lambda: {"n": job.task}, lambda: 4)]
-        [{'n': 1}, {'n': 2}]
     """
     waiting: deque[tuple[Job, Callable[[], Outcome]]] = deque()
     busy = 0
@@ -184,18 +162,8 @@ def in_order(
         yield first, result()
 
 
-def _run_here(work: Work[Any], jobs: Iterable[Job], *, all_threads: bool) -> Iterator[tuple[Job, Outcome]]:
-    with nullcontext() if all_threads else one_thread():
-        for job in jobs:
-            yield job, attempt(work, job.task) if job.known is None else job.known
-
-
 def note(message: Warning | str, *_where: object, **_more: object) -> None:
-    """Print a warning as one line, as the command does; a replacement for ``warnings.showwarning``.
-
-    Example:
-        >>> note("this picture is empty")
-    """
+    """Print a warning as one line, as the command does; a replacement for ``warnings.showwarning``."""
     sys.stderr.write(f"excite: note: {one_line(str(message))}\n")
 
 
@@ -234,15 +202,7 @@ def process_runner(work: Work[Any], workers: int) -> Iterator[Runner]:
 
 @contextmanager
 def ctrl_c_for_parent() -> Iterator[None]:
-    """Block Ctrl-C for processes that are started meanwhile: they would show a trace while they import.
-
-    The parent receives it afterwards, and ends the workers.
-
-    Example:
-        >>> with ctrl_c_for_parent():
-        ...     signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        True
-    """
+    """Block Ctrl-C for processes that are started meanwhile; the parent receives it afterwards, and ends them."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -254,12 +214,7 @@ def ctrl_c_for_parent() -> Iterator[None]:
 
 
 def pickled(work: object) -> bytes:
-    """The work for other processes.
-
-    Example:
-        >>> pickle.loads(pickled([1, 2]))
-        [1, 2]
-    """
+    """The work for other processes."""
     try:
         return pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from excite.errors import ExciteError
@@ -48,12 +48,7 @@ class Progress(Protocol):
 
 
 def no_progress(items: Iterable[Any], _total: int, _what: str = "pictures") -> Iterator[Any]:
-    """A `Progress` that shows nothing.
-
-    Example:
-        >>> list(no_progress([1, 2], 2))
-        [1, 2]
-    """
+    """A `Progress` that shows nothing."""
     return iter(items)
 
 
@@ -95,20 +90,12 @@ def answered(
 ) -> Generator[tuple[Any, Entry], None, None]:
     """As `run`, each result with its task.
 
-    Args:
-        work: as for `run`.
-        tasks: as for `run`.
-        store: as for `run`.
-        workers: as for `run`.
-        failures: as for `run`.
-        still: whether a stored result is still valid.
-        writes: a folder into which the work itself writes files.
+    ``still`` says whether a stored result is still valid; ``writes`` is a folder into which the work itself writes.
     """
     try:
         jobs = _jobs(work, tasks, store.read(), still)
-        found = workers(jobs) if callable(workers) else Executor.of(workers).outcomes(work, jobs, writes)
-        outcomes = cast("Generator[tuple[Job, Any], None, None]", found)
-        with closing(outcomes):
+        started = nullcontext(workers) if callable(workers) else Executor.of(workers).start(work, writes)
+        with started as runner, closing(cast("Generator[tuple[Job, Any], None, None]", runner(jobs))) as outcomes:
             for job, outcome in outcomes:
                 if isinstance(outcome, ExciteError):
                     if failures is None:

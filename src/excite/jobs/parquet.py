@@ -26,12 +26,7 @@ MARK = b"excite"  # of the metadata of a file: the kind of each column
 
 
 def arrow() -> Any:
-    """The package pyarrow, with its modules ``parquet`` and ``compute`` imported.
-
-    Example:
-        >>> arrow().__name__
-        'pyarrow'
-    """
+    """The package pyarrow, with its modules ``parquet`` and ``compute`` imported."""
     try:
         import_module("pyarrow.parquet")
         import_module("pyarrow.compute")
@@ -44,11 +39,7 @@ def save_parquet(folder: Path, entries: Collection[Entry]) -> None:
     """Write results into ``part-00000.parquet``, and remove all other parts.
 
     A field that is text, a number or a truth value wherever it is given has a column of that type, so that other
-    programs can filter and sum; any other is JSON text.
-
-    Args:
-        folder: the folder; it need not be there yet.
-        entries: iterated twice.
+    programs can filter and sum; any other is JSON text. The entries are iterated twice.
 
     Example:
         >>> from pathlib import Path
@@ -115,11 +106,8 @@ def read_parquet(folder: Path) -> Iterator[Entry]:
                 if row.get("odd_row") is not None:  # in 0.1, one that did not fit the columns
                     yield json.loads(row["odd_row"])
                 else:
-                    yield {name: _value(row[name], kind) for name, kind in kinds.items()}
-
-
-def _value(cell: Any, kind: str) -> Any:
-    return json.loads(cell) if kind == JSON_TEXT and cell is not None else cell
+                    texts = {name for name, kind in kinds.items() if kind == JSON_TEXT and row[name] is not None}
+                    yield {name: json.loads(row[name]) if name in texts else row[name] for name in kinds}
 
 
 @contextmanager

@@ -75,31 +75,6 @@ class ResultStore:
 
     def close(self) -> None:
         """Write the file of JSON lines, if results were added; the store may be used again afterwards."""
-        self._finish()
-
-    def rewrite(self, entries: Mapping[str, Entry]) -> None:
-        """Replace all results, atomically."""
-        save_text("".join(json.dumps(entry) + "\n" for entry in entries.values()), self.path)
-
-    def clear(self) -> None:
-        """Remove all results."""
-        self._take_over()
-        self._finish()
-        with self._errors_told():
-            self.path.unlink(missing_ok=True)
-            for part in parts_of(self.path.with_suffix(".parquet")):
-                part.unlink()
-
-    def _take_over(self) -> None:
-        """Write the results of a killed run to the file."""
-        if self._connection is None and self._has_database():
-            self._open()
-            self._finish()
-
-    def _has_database(self) -> bool:
-        return os.path.exists(self.database)  # noqa: PTH110 - a Path raises an error for a name that is too long
-
-    def _finish(self) -> None:
         if self._connection is None:
             return
         connection, self._connection = self._connection, None
@@ -114,6 +89,28 @@ class ResultStore:
                 self.database.unlink(missing_ok=True)  # while it is locked
         finally:
             connection.close()
+
+    def rewrite(self, entries: Mapping[str, Entry]) -> None:
+        """Replace all results, atomically."""
+        save_text("".join(json.dumps(entry) + "\n" for entry in entries.values()), self.path)
+
+    def clear(self) -> None:
+        """Remove all results."""
+        self._take_over()
+        self.close()
+        with self._errors_told():
+            self.path.unlink(missing_ok=True)
+            for part in parts_of(self.path.with_suffix(".parquet")):
+                part.unlink()
+
+    def _take_over(self) -> None:
+        """Write the results of a killed run to the file."""
+        if self._connection is None and self._has_database():
+            self._open()
+            self.close()
+
+    def _has_database(self) -> bool:
+        return os.path.exists(self.database)  # noqa: PTH110 - a Path raises an error for a name that is too long
 
     def _open(self) -> sqlite3.Connection:
         """Open and lock the database; a new one gets the results of the file."""
@@ -209,16 +206,4 @@ def _bytes(key: str) -> bytes:
     return key.encode(errors="surrogatepass")
 
 
-def open_results(path: Path, required: Iterable[str], *, parquet: bool = False) -> ResultStore:
-    """The store of a run; see `ResultStore`.
-
-    Example:
-        >>> from pathlib import Path
-        >>> dict(open_results(Path("out/none.jsonl"), ("image",), parquet=True).read())
-        {}
-    """
-    return ResultStore(path, required, parquet=parquet)
-
-
-JsonLinesStore = ResultStore
-"""Its name until 0.2."""
+open_results = JsonLinesStore = ResultStore
