@@ -24,17 +24,6 @@ from excite.vocabulary.inflection import singular
 PICTURE = Image.new("RGB", (12, 8))
 
 
-@pytest.fixture
-def written(tmp_path):
-    def write(content, name="file"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return write
-
-
 class TestMessages:
     def test_they_are_one_line_whatever_they_quote(self):
         assert str(DataError("a.xml:\n  no 'b\x1b[31m\0\u202e'")) == "a.xml: no 'b\\x1b[31m\\x00\\u202e'"

@@ -10,7 +10,6 @@ import pytest
 import torch
 from fuzzed_caffe import _chain
 from fuzzed_kept import ENTRIES, KEY, _fit
-from PIL import Image
 
 from excite.attention import AttentionMap
 from excite.errors import DataError, ExciteError, ModelError
@@ -25,19 +24,6 @@ from excite.tags.corpus import Corpus
 from excite.tags.formats.captions import read_captions
 from excite.tags.images.shards import make_index, read_index
 from excite.training.features import FeatureStore
-
-PICTURE = Image.new("RGB", (12, 8))
-
-
-@pytest.fixture
-def written(tmp_path):
-    def write(content, name="file"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return write
 
 
 class TestNetworks:

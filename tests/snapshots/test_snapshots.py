@@ -1,6 +1,6 @@
 """Every command answers and writes what it did when tests/snapshots/frozen was made.
 
-If a change is meant, ``python tests/snapshots/freeze.py [-k NAME]`` writes the files again: look at their diff.
+If a change is meant, ``python dev/snapshots/freeze.py [-k NAME]`` writes the files again: look at their diff.
 """
 
 import json

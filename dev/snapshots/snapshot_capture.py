@@ -20,8 +20,8 @@ import torch
 from PIL import Image
 from skimage import data
 
-TESTS = Path(__file__).parents[1]
-PLACES = (TESTS, TESTS.with_name("dev") / "faulting", TESTS.with_name("dev"))
+DEV = Path(__file__).parents[1]
+PLACES = (DEV.with_name("tests"), DEV / "faulting", DEV)
 sys.path[:0] = [str(place) for place in PLACES if str(place) not in sys.path]
 
 from annotated import picture, scenes  # noqa: E402
