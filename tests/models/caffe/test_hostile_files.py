@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from writing import chunk, new_blob, new_layer, number, old_blob, old_layer, packed, varint
 
 from excite.errors import ModelError
-from excite.models.caffe import blobs
+from excite.models.caffe import reading
 from excite.models.caffe.definition import Network
 from excite.models.caffe.reading import read_network, read_network_of_weights, read_weights
 
@@ -254,8 +254,8 @@ def test_the_most_tiny_fields_that_fit(saved, monkeypatch):
 
     An eighth of the layers that may be, in an eighth of the time that they may take.
     """
-    assert blobs.MOST_LAYERS == 8 * 512
-    monkeypatch.setattr(blobs, "MOST_LAYERS", 512)
+    assert reading.MOST_LAYERS == 8 * 512
+    monkeypatch.setattr(reading, "MOST_LAYERS", 512)
     layer = chunk(100, number(99, 1) * 1000)  # just below what a message may have; 99 is a field that nobody knows
     path = saved(layer * 2500)
     start = time.process_time()

@@ -93,9 +93,7 @@ def messages(definition, blobs=(), *, old=False):
         for blob in dict(blobs).get(layer.name, ()):
             values = blob.detach().numpy().astype("<f4")
             shape = [1] * (LEGACY_AXES - values.ndim) + list(values.shape)
-            made.blobs.append(
-                caffe_pb2.BlobProto.FromString((old_blob if old else new_blob)(shape if old else values.shape, values))
-            )
+            made.MergeFromString(chunk(6, old_blob(shape, values)) if old else chunk(7, new_blob(values.shape, values)))
     return net
 
 
