@@ -10,9 +10,9 @@ from skimage import data
 from torch.nn import functional
 
 from excite.errors import ModelError
+from excite.models import architectures as source
 from excite.models import load
-from excite.models.architectures import efficientnet_lite0 as source
-from excite.models.architectures.efficientnet_lite0 import (
+from excite.models.architectures import (
     SameConv2d,
     embedded_network,
     published_weights,

@@ -8,7 +8,7 @@ from excite.datasets import open_dataset
 from excite.jobs import JsonLinesStore
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
-from excite.models.architectures.efficientnet_lite0 import EVERYDAY_UNITS, embedded_labels, head_labels
+from excite.models.architectures import EVERYDAY_UNITS, embedded_labels, head_labels
 from excite.training.examples import read_examples
 from excite.training.finetune import CategoryScorer, precisions
 from excite.vocabulary import Labels, imagenet_labels

@@ -10,7 +10,7 @@ from zoo import torchvision_models
 
 import excite
 from excite.models import load
-from excite.models.architectures.caffe_era import ResNet50, SqueezeNet
+from excite.models.architectures import ResNet50, SqueezeNet
 from excite.models.weights import fill
 from excite.vocabulary import imagenet_labels
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import excite
-from excite.models.architectures.efficientnet_lite0 import EVERYDAY_UNITS, WORDS_UNITS, embedded_labels, head_labels
+from excite.models.architectures import EVERYDAY_UNITS, WORDS_UNITS, embedded_labels, head_labels
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from excite.errors import ConceptError
-from excite.models.architectures.efficientnet_lite0 import embedded_labels
+from excite.models.architectures import embedded_labels
 from excite.vocabulary import Labels, Reading, imagenet_labels, read_phrase
 
 THINGS = Labels("person,traffic light,hot dog,dog,teddy bear,bear,stop sign,dining table,surfboard,orange".split(","))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from excite.models.architectures.efficientnet_lite0 import EVERYDAY_UNITS, embedded_labels
+from excite.models.architectures import EVERYDAY_UNITS, embedded_labels
 from excite.vocabulary import Labels, imagenet_labels
 from excite.vocabulary.imagenet import EVERYDAY_WORDS, imagenet_groups, imagenet_others, spread
 from excite.vocabulary.labels import rows

@@ -9,11 +9,12 @@ from PIL import Image
 from torch import Tensor, nn
 
 from excite.io.fetch import Remote, fetch
-from excite.models.architectures.caffe_era import ResNet50, SqueezeNet
-from excite.models.architectures.efficientnet_lite0 import (
+from excite.models.architectures import (
     EVERYDAY_UNITS,
     WORDS_UNITS,
     EfficientNetLite0,
+    ResNet50,
+    SqueezeNet,
     embedded_labels,
     embedded_network,
 )

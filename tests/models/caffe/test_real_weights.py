@@ -10,7 +10,7 @@ from torch import nn
 from writing import files, row
 
 import excite
-from excite.models.architectures.caffe_era import ResNet50
+from excite.models.architectures import ResNet50
 from excite.models.caffe.definition import Network
 
 

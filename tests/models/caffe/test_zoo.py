@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from excite.models.caffe.network import CaffeNetwork
-from excite.models.caffe.zoo import CNN_S, GOOGLENET, VGG16, cnn_s, googlenet, vgg16
+from excite.models.caffe.zoo import cnn_s, googlenet, vgg16
 from excite.propagation import ExcitationPass
 
 BUILDERS = {"cnn_s": cnn_s, "vgg16": vgg16, "googlenet": googlenet}
@@ -125,16 +125,16 @@ def test_every_blob_has_the_published_shape(name):
 
 
 def test_names_and_order_of_the_layers():
-    assert " ".join(layer.name for layer in CNN_S.layers) == (
+    assert " ".join(layer.name for layer in cnn_s().definition.layers) == (
         "conv1 relu1 norm1 pool1 conv2 relu2 pool2 conv3 relu3 conv4 relu4 conv5 relu5 pool5 "
         "fc6 relu6 drop6 fc7 relu7 drop7 fc8 prob"
     )
-    assert " ".join(layer.name for layer in VGG16.layers) == (
+    assert " ".join(layer.name for layer in vgg16().definition.layers) == (
         "conv1_1 relu1_1 conv1_2 relu1_2 pool1 conv2_1 relu2_1 conv2_2 relu2_2 pool2 "
         "conv3_1 relu3_1 conv3_2 relu3_2 conv3_3 relu3_3 pool3 conv4_1 relu4_1 conv4_2 relu4_2 conv4_3 relu4_3 pool4 "
         "conv5_1 relu5_1 conv5_2 relu5_2 conv5_3 relu5_3 pool5 fc6 relu6 drop6 fc7 relu7 drop7 fc8 prob"
     )
-    names = [layer.name for layer in GOOGLENET.layers]
+    names = [layer.name for layer in googlenet().definition.layers]
     assert len(names) == len(set(names)) == 142
     assert (
         names[:10]
@@ -193,7 +193,7 @@ def test_maps_of_cnn_s_with_all_its_weights():
 
 
 def test_maps_of_vgg16():
-    check_maps(CaffeNetwork(thinner(VGG16, "InnerProduct", 64)).initialise(), "pool4")  # 3 s
+    check_maps(CaffeNetwork(thinner(vgg16().definition, "InnerProduct", 64)).initialise(), "pool4")  # 3 s
 
 
 def test_maps_of_googlenet():
@@ -201,7 +201,7 @@ def test_maps_of_googlenet():
 
 
 def test_weights_go_to_their_layers_and_those_of_other_heads_are_reported():
-    network = CaffeNetwork(thinner(thinner(CNN_S, "Convolution", 8), "InnerProduct", 16))
+    network = CaffeNetwork(thinner(thinner(cnn_s().definition, "Convolution", 8), "InnerProduct", 16))
     blobs = {step.layer.name: list(network.get_submodule(step.module).state_dict().values()) for step in network._steps}
     blobs = {name: [torch.zeros(blob.shape) for blob in found] for name, found in blobs.items() if found}
     assert list(blobs) == "conv1 conv2 conv3 conv4 conv5 fc6 fc7 fc8".split()

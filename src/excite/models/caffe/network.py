@@ -1,7 +1,7 @@
 """A Caffe network as a torch module: its layers under their own names, its output the logits."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, Self
 
@@ -17,11 +17,11 @@ ENDINGS = frozenset({"Softmax", "Sigmoid", "Accuracy", "Split"})  # and all loss
 
 
 class Step(NamedTuple):
-    """A layer with its module's name and the blobs that it is the last to read."""
+    """A layer with its module's name and the blobs that it is the last to read, which are freed after it."""
 
     module: str
     layer: Layer
-    finished: tuple[str, ...]
+    finished: set[str]
 
 
 class CaffeNetwork(nn.Module):
@@ -58,7 +58,6 @@ class CaffeNetwork(nn.Module):
         self.shapes: dict[str, tuple[int, ...]] = {}
         layers, self._answer = _up_to_the_logits(definition, output)
         self._input = _only_input(definition, layers)
-        self._steps: list[Step] = []
         shape = shape or definition.inputs[self._input]
         if not shape:
             raise ModelError(
@@ -67,10 +66,15 @@ class CaffeNetwork(nn.Module):
             )
         self.shapes[self._input] = (1, *shape[1:])
         namesakes: Counter[str] = Counter()
-        for layer, finished in zip(layers, _finished(layers, self._answer), strict=True):
+        self._steps: list[Step] = []
+        for layer in layers:
             name = self._free_name(layer.name, namesakes)
             self.add_module(name, self._built(layer))
-            self._steps.append(Step(name, layer, finished))
+            self._steps.append(Step(name, layer, set(layer.bottoms) - set(layer.tops)))
+        later = {self._answer}
+        for _, layer, finished in reversed(self._steps):
+            finished.difference_update(later)
+            later = (later - set(layer.tops)) | set(layer.bottoms)
         self.eval()
 
     def forward(self, pictures: Tensor) -> Tensor:
@@ -160,14 +164,14 @@ class CaffeNetwork(nn.Module):
 
 
 def _up_to_the_logits(definition: Network, output: str | None) -> tuple[list[Layer], str]:
-    """The layers that feed the output blob, and its name."""
+    """The layers that feed the output blob, and its name; without the last, for probabilities or a loss."""
     layers = list(definition.layers)
     if output is not None:
-        layers = _feeding(layers, output)
+        layers = _feeding(layers, {output})
         if not layers:
             blobs = list(dict.fromkeys(top for layer in definition.layers for top in layer.tops))
             raise ModelError(f"{definition.name} has no blob {output!r} to answer with; it has {', '.join(blobs)}.")
-    layers = _without_ending(layers)
+    layers = _feeding(layers, set(), lambda layer: layer.kind not in ENDINGS and not layer.kind.endswith("Loss"))
     unread: dict[str, None] = {}
     for layer in layers:
         for bottom in layer.bottoms:
@@ -177,49 +181,27 @@ def _up_to_the_logits(definition: Network, output: str | None) -> tuple[list[Lay
         found = f"several outputs, {', '.join(unread)}: choose one with output=" if unread else "no output"
         raise ModelError(f"{definition.name} has {found}.")
     (found,) = unread
-    return _feeding(layers, found), found
+    return _feeding(layers, {found}), found
 
 
-def _feeding(layers: Iterable[Layer], output: str) -> list[Layer]:
-    """The layers that feed a blob; in reverse order, as a blob may be written several times (in place)."""
-    needed, kept = {output}, []
-    for layer in reversed(list(layers)):
-        if needed & set(layer.tops):
+def _feeding(layers: list[Layer], needed: set[str], and_those: Callable[[Layer], bool] | None = None) -> list[Layer]:
+    """The layers that feed the needed blobs; from the last on, as a blob may be written several times (in place)."""
+    kept = []
+    for layer in reversed(layers):
+        if needed & set(layer.tops) or (and_those is not None and and_those(layer)):
             needed = (needed - set(layer.tops)) | set(layer.bottoms)
             kept.append(layer)
     return kept[::-1]
-
-
-def _without_ending(layers: Iterable[Layer]) -> list[Layer]:
-    """Without the final layers that turn logits into probabilities or a loss."""
-    read: set[str] = set()
-    kept = []
-    for layer in reversed(list(layers)):
-        ending = layer.kind in ENDINGS or layer.kind.endswith("Loss")
-        if not ending or read & set(layer.tops):
-            read = (read - set(layer.tops)) | set(layer.bottoms)
-            kept.append(layer)
-    return kept[::-1]
-
-
-def _finished(layers: Sequence[Layer], answer: str) -> list[tuple[str, ...]]:
-    """For each layer the blobs that it is the last to read, which are freed after it."""
-    later, finished = {answer}, []
-    for layer in reversed(layers):
-        finished.append(tuple(set(layer.bottoms) - later - set(layer.tops)))
-        later = (later - set(layer.tops)) | set(layer.bottoms)
-    return finished[::-1]
 
 
 def _only_input(definition: Network, layers: Iterable[Layer]) -> str:
     written: set[str] = set()
     used: dict[str, None] = {}
     for layer in layers:
-        for blob in layer.bottoms:
-            if blob not in written:
-                if blob not in definition.inputs:
-                    raise refusal(layer, f"reads the blob {blob!r}, which no layer before it writes")
-                used[blob] = None
+        for blob in set(layer.bottoms) - written:
+            if blob not in definition.inputs:
+                raise refusal(layer, f"reads the blob {blob!r}, which no layer before it writes")
+            used[blob] = None
         written |= set(layer.tops)
     if len(used) != 1:
         raise ModelError(f"{definition.name} takes {', '.join(used)}: excite can feed it one input, the images.")
