@@ -3,40 +3,187 @@
 The paper turns dense layers into convolutions and global pooling into pooling over the trained window. Equivalently,
 the head of the classifier, which reads a map of one fixed size, slides over a larger map: its windows are put side by
 side in the batch, and the network's own code runs on them. The body runs on the whole image as it is.
+
+The head is found in one dry run at the trained size. Each call of the network either keeps the spatial positions (a
+convolution) or loses them (global pooling, flattening). Calls from which a map is computed later are the *body*, also
+where they lose positions on the way, as the pooling in a squeeze-and-excite block does; all others are the *head*.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from excite.errors import ImageError, ModelError
-from excite.models.head import DRY_BATCH, Counting, Head, HeadCall, Key, Window, head_of
-from excite.propagation.graph import operation_name
+from excite.propagation.graph import WRITING, operation_name, running_module
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import main_output, plain_network
+from excite.propagation.taps import as_found, main_output, plain_network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    import torch
-
-
+DRY_BATCH = 2  # not 1, so that the batch can be told from other dimensions in recorded shapes
+Key = tuple[str, str, int]  # the running module, the operation, and the number of its call there
+_STEP, _OF_HEAD = "_excite_step", "_excite_of_head"  # attributes of activations
 _RESHAPING = frozenset({"view", "reshape", "expand"})
-_OF_HEAD = "_excite_of_head"
 _REMEDY = "this network can be used only as it is, at the size it was trained on"
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a map that the head reads: its size at the trained size, its first dimension, the step."""
+
+    height: int
+    width: int
+    dim: int
+    step: int = 1
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], size: tuple[int, ...]) -> Window:
+        """A whole map: its sides are the last two dimensions or, channels last, those with the image's aspect ratio."""
+
+        def misfit(dim: int) -> float:
+            return abs(shape[dim] * size[1] / (shape[dim + 1] * size[0]) - 1)
+
+        dim = min((len(shape) - 2, 1), key=misfit)
+        return cls(shape[dim], shape[dim + 1], dim)
+
+
+@dataclass(eq=False)
+class Step:
+    """A call of the dry run that computed activations.
+
+    Attributes:
+        inputs: of each tensor among the arguments the step that computed it, and its shape.
+        constants: the other arguments, in the order of a flattened tree; None for the tensors.
+        shape: the shape of the result; None where it was no single tensor.
+        reads: of a call of the head, for each tensor among the arguments: a window of a map, "whole" for a tensor of
+            the body without positions, or None for weights and tensors of the head.
+    """
+
+    key: Key
+    is_spatial: bool
+    inputs: tuple[tuple[Step | None, tuple[int, ...]], ...] = ()
+    constants: tuple[Any, ...] = ()
+    shape: tuple[int, ...] | None = None
+    is_body: bool = False
+    reads: tuple[Window | str | None, ...] = ()
+
+
+class Counting(TorchFunctionMode):
+    """Numbers the calls within each module, which do not depend on the size of the image.
+
+    A number over the whole network would: "same" padding, for one, is called only for some sizes.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self._names: dict[int, str] = {id(child): name for name, child in network.named_modules()}
+        self._turns: Counter[tuple[str, str]] = Counter()
+
+    def key(self, operation: str) -> Key:
+        """The key of the current call."""
+        module = running_module(self._names)
+        self._turns[module, operation] += 1
+        return module, operation, self._turns[module, operation]
+
+
+def step_of(tensor: Tensor) -> Step | None:
+    """The call that computed an activation, while a network is recorded."""
+    return getattr(tensor, _STEP, None)
+
+
+class Recording(Counting):
+    """Records every call that computes activations."""
+
+    def __init__(self, network: nn.Module, pictures: Tensor) -> None:
+        super().__init__(network)
+        self.steps = [Step(("", "", 0), is_spatial=True)]
+        setattr(pictures, _STEP, self.steps[0])
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        key = self.key(operation_name(func))
+        inputs = tuple((step_of(tensor), tuple(tensor.shape)) for tensor in tensors_in((args, kwargs)))
+        result = func(*args, **kwargs)
+        answers = tensors_in(args[0] if func.__name__ in WRITING else result)
+        if answers and any(maker is not None for maker, _ in inputs):
+            maps = [shape for maker, shape in inputs if maker is not None and maker.is_spatial]
+            kept = not key[1].startswith("adaptive") and any(_keeps_positions(maps, answer) for answer in answers)
+            constants = tuple(None if isinstance(leaf, Tensor) else leaf for leaf in tree_leaves((args, kwargs)))
+            shape = tuple(result.shape) if isinstance(result, Tensor) else None
+            self.steps.append(Step(key, kept, inputs, constants, shape))
+            for answer in answers:
+                setattr(answer, _STEP, self.steps[-1])
+        return result
+
+
+def _keeps_positions(maps: list[tuple[int, ...]], answer: Tensor) -> bool:
+    """Whether a result computed from maps is a map: of at least four dimensions or a single channel, no side summed."""
+    if answer.dim() == 3:
+        return any(answer.shape[-2:] == shape[-2:] for shape in maps)
+    narrowest = max((min(shape[-2:]) for shape in maps), default=0)
+    return answer.dim() > 3 and bool(maps) and (min(answer.shape[-2:]) > 1 or narrowest == 1 < max(answer.shape[-2:]))
+
+
+def head_of(network: nn.Module, size: tuple[int, int], channels: int) -> dict[Key, Step]:
+    """The calls of a network's head; none where it is fully convolutional already."""
+    state = next((tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point()), None)
+    options = {} if state is None else {"device": state.device, "dtype": state.dtype}
+    pictures = torch.zeros(DRY_BATCH, channels, *size, **options)  # type: ignore[call-overload]
+    with as_found(list(network.modules())), torch.no_grad(), Recording(network, pictures) as recording:
+        output = main_output(network(pictures))
+    last = step_of(output)
+    if last is None:
+        raise ModelError("the network's output does not depend on the image, as far as its calls to torch tell")
+    for step in reversed(recording.steps):
+        step.is_body |= step.is_spatial
+        for maker, _ in step.inputs if step.is_body else ():
+            if maker is not None:
+                maker.is_body = True
+    is_vector = output.dim() >= 2 and output.shape[0] == DRY_BATCH and output.numel() == output.shape[:2].numel()
+    if not (output.dim() == 4 if last.is_body else is_vector):
+        raise ModelError(
+            f"the network answers {DRY_BATCH} images with a tensor of shape {tuple(output.shape)}: only one that gives "
+            "[N, classes] or [N, classes, h, w] can be used fully convolutionally"
+        )
+    heads = [] if last.is_body else [step for step in recording.steps if not step.is_body]
+    read = [shape for step in heads for maker, shape in step.inputs if maker is not None and maker.is_spatial]
+    least = min((Window.of(shape, size).height for shape in read), default=1)
+    for step in heads:
+        step.reads = tuple(_read(maker, shape, size, least) for maker, shape in step.inputs)
+        step.inputs = ()  # else the steps of the body would be kept
+    return {step.key: step for step in heads}
+
+
+def _read(maker: Step | None, shape: tuple[int, ...], size: tuple[int, int], least: int) -> Window | str | None:
+    if maker is None or not maker.is_body:
+        return None
+    if not maker.is_spatial:
+        return "whole"
+    window = Window.of(shape, size)
+    # Where the head reads maps of several strides, one step on the coarsest is several on the others.
+    return replace(window, step=max(window.height // least, 1))
 
 
 class Sliding(Counting):
     """While active, the calls of the head run on windows, side by side in the batch."""
 
-    def __init__(self, network: nn.Module, head: Head) -> None:
+    def __init__(self, network: nn.Module, head: Mapping[Key, Step]) -> None:
         super().__init__(network)
         self.network = network
         self.head = head
+        self.operations = {operation for _, operation, _ in head}
         self.grid: tuple[int, int, int] | None = None  # images, and windows down and across each
         self._aside = False  # during calls that are not the network's
         self._shown: list[torch.Size | None] = []
@@ -48,28 +195,35 @@ class Sliding(Counting):
         name = operation_name(func)
         if self._aside:
             return func(*args, **kwargs)
-        key = self.key(name) if name in self.head.operations else None
-        call = self.head.calls.get(key) if key else None
-        if key is None or call is None:
-            of_head = any(hasattr(tensor, _OF_HEAD) for tensor in tensors_in((args, kwargs)))
+        tensors = tensors_in((args, kwargs))
+        call = self.head.get(self.key(name)) if name in self.operations else None
+        if call is None:
+            of_head = any(hasattr(tensor, _OF_HEAD) for tensor in tensors)
             return _marked(func(*args, **kwargs)) if of_head else func(*args, **kwargs)
-        windows = self._windows(call, args, kwargs, key)
-        return _marked(self._run(func, call, (args, kwargs), windows, key))
+        if len(tensors) != len(call.reads):
+            raise ModelError(f"{_place(call.key)} reads other things for this size of the image: {_REMEDY}")
+        windows = [self._read(tensor, read, call.key) for tensor, read in zip(tensors, call.reads, strict=True)]
+        return _marked(self._run(func, call, (args, kwargs), windows))
 
-    def _run(self, func: Callable[..., Any], call: HeadCall, given: Any, windows: list[Tensor], key: Key) -> Any:
-        """Run a call of the head on windows, with the sizes of the dry run."""
+    def _run(self, func: Callable[..., Any], call: Step, given: Any, windows: list[Tensor]) -> Any:
+        """Run a call of the head on windows, with the numbers of the dry run where there are several."""
+        leaves, tree = tree_flatten(given)
         remaining = iter(windows)
-        if self._count == 1:
-            args, kwargs = _filled(given, remaining)
-            return func(*args, **kwargs)
         try:
-            if key[1] in _RESHAPING and call.shape is not None:
+            if self._count > 1 and call.key[1] in _RESHAPING and call.shape is not None:
                 shape = self._scaled(call.shape)
-                return windows[0].expand(shape) if key[1] == "expand" else windows[0].reshape(shape)
-            args, kwargs = _filled(given, remaining, (call.args, call.kwargs))
+                return windows[0].expand(shape) if call.key[1] == "expand" else windows[0].reshape(shape)
+            for place, (leaf, recorded) in enumerate(zip(leaves, call.constants, strict=self._count > 1)):
+                if isinstance(leaf, Tensor):
+                    leaves[place] = next(remaining)
+                elif self._count > 1 and isinstance(recorded, int | float | torch.Size) and not isinstance(leaf, bool):
+                    leaves[place] = recorded
+            args, kwargs = tree_unflatten(leaves, tree)
             return func(*args, **kwargs)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            raise ModelError(f"{_place(key)} cannot be slid over the image ({error}): {_REMEDY}") from error
+            if self._count == 1:
+                raise
+            raise ModelError(f"{_place(call.key)} cannot be slid over the image ({error}): {_REMEDY}") from error
 
     @property
     def _count(self) -> int:
@@ -82,13 +236,6 @@ class Sliding(Counting):
         if shape[0] % DRY_BATCH:
             raise ValueError(f"a shape of {shape} does not keep the images apart")
         return (shape[0] // DRY_BATCH * pictures * self._count, *shape[1:])
-
-    def _windows(self, call: HeadCall, args: Any, kwargs: Any, key: Key) -> list[Tensor]:
-        """The tensors of a call, those of the body cut into windows."""
-        tensors = list(tensors_in((args, kwargs)))
-        if len(tensors) != len(call.reads):
-            raise ModelError(f"{_place(key)} reads other things for this size of the image: {_REMEDY}")
-        return [self._read(tensor, read, key) for tensor, read in zip(tensors, call.reads, strict=True)]
 
     def _read(self, tensor: Tensor, read: Window | str | None, key: Key) -> Tensor:
         if read is None:
@@ -174,19 +321,6 @@ def _marked(result: Any) -> Any:
     return result
 
 
-def _filled(given: Any, tensors: Iterator[Tensor], recorded: Any = None) -> Any:
-    """The arguments of a call with other tensors, and with the numbers of the dry run where there are some."""
-    if isinstance(given, Tensor):
-        return next(tensors)
-    if isinstance(given, dict):
-        return {key: _filled(item, tensors, recorded and recorded[key]) for key, item in given.items()}
-    if isinstance(given, (tuple, list)):
-        parts = recorded if isinstance(recorded, tuple) else (None,) * len(given)
-        return tuple(_filled(item, tensors, part) for item, part in zip(given, parts, strict=True))
-    number = isinstance(recorded, (int, float)) and not isinstance(given, bool)
-    return recorded if number else given
-
-
 def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *, channels: int = 3) -> nn.Module:
     """The same classifier, for images of any shape: it computes a map of logits [N, classes, h, w].
 
@@ -221,7 +355,7 @@ class FullyConvolutional(nn.Module):
 
     network: nn.Module
 
-    def __init__(self, network: nn.Module, size: tuple[int, int], head: Head) -> None:
+    def __init__(self, network: nn.Module, size: tuple[int, int], head: Mapping[Key, Step]) -> None:
         super().__init__()
         self.size = size
         self.head = head
@@ -242,7 +376,7 @@ class FullyConvolutional(nn.Module):
         sliding = Sliding(self.network, self.head)
         with sliding, sliding.showing_maps():
             output = main_output(self.network(pictures))
-        return sliding.as_map(output) if self.head.calls else output
+        return sliding.as_map(output) if self.head else output
 
     def _check(self, pictures: Tensor) -> None:
         if pictures.dim() != 4:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +12,17 @@ from PIL import Image
 from torch import Tensor, nn
 
 from excite.errors import LayerError, SignalError
-from excite.models.head import Recording, Window, step_of
+from excite.models.fully_convolutional import Recording, Window, step_of
 from excite.models.receptive_field import Receptive, view_of
 from excite.propagation import ExcitationPass, prior
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import as_found, main_output, plain_network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from excite.models.classifier import Classifier
-    from excite.models.head import Step
+    from excite.models.fully_convolutional import Step
 
 
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
@@ -58,13 +59,7 @@ class SpatialLayer:
 
 
 def spatial_layers(module: nn.Module, inputs: Tensor) -> list[SpatialLayer]:
-    """All layers with an output [images, channels, height, width], in the order of computation.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
-        >>> [layer.name for layer in spatial_layers(network, torch.ones(1, 3, 8, 8))]
-        ['0', '1']
-    """
+    """All layers with an output [images, channels, height, width], in the order of computation."""
     return [layer for layer in _run(module, inputs).found if isinstance(layer, SpatialLayer) and layer.name]
 
 
@@ -76,11 +71,6 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
     possible the whole signal passes through it, not one branch of a block. Of those it has a stride of 16, or else the
     largest below that; on a small image, at least four positions along each side. Of several it is the last one of
     those within the fewest modules.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1))
-        >>> default_layer(network, torch.ones(1, 3, 8, 8))
-        '1'
     """
     run = _run(module, inputs)
     layers = run.contrastable()
@@ -95,17 +85,9 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
 
 
 def top_layer(module: nn.Module, inputs: Tensor) -> str:
-    """The last map below the classifier's last weights (the layer of CAM).
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
-        >>> top_layer(network, torch.ones(1, 3, 8, 8))
-        '1'
-    """
-    found = _run(module, inputs).found
-    weights = [k for k, one in enumerate(found) if isinstance(one, str)]
-    maps = [one for one in found[: max(weights, default=0)] if isinstance(one, SpatialLayer)]
-    named = [layer for layer in maps if layer.name and layer.height * layer.width > 1]
+    """The last map below the classifier's last weights (the layer of CAM)."""
+    run = _run(module, inputs)
+    named = run.maps_below(max(run.weights, default=0))
     if not named:
         raise LayerError("no layer below the classifier's weights has places to show: name a layer")
     kept = [layer for layer in named if not layer.kind.startswith(UNCHANGING)]
@@ -113,24 +95,12 @@ def top_layer(module: nn.Module, inputs: Tensor) -> str:
 
 
 def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
-    """The last map, which knows what things are, and the default layer, which knows where they end; or one, if equal.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
-        >>> layer_pair(network, torch.ones(1, 3, 8, 8))
-        ('1',)
-    """
+    """The last map, which knows what things are, and the default layer, which knows where they end, if they differ."""
     return tuple(dict.fromkeys([top_layer(module, inputs), default_layer(module, inputs)]))
 
 
 def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
-    """Whether the output depends on the inputs through that layer only.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())
-        >>> passes_everything(network, torch.rand(1, 1, 4, 4), "0")
-        True
-    """
+    """Whether the output depends on the inputs through that layer only."""
     asked = [parameter for parameter in network.parameters() if parameter.requires_grad]
     hook = network.get_submodule(layer).register_forward_hook(lambda _module, _arguments, answer: answer.detach())
     try:
@@ -167,20 +137,22 @@ class _Run:
     steps: dict[str, Step | None]
     output: Step | None
 
+    @property
+    def weights(self) -> list[int]:
+        """The places in ``found`` of the modules with weights."""
+        return [k for k, found in enumerate(self.found) if isinstance(found, str)]
+
+    def maps_below(self, end: int | None = None) -> list[SpatialLayer]:
+        """The maps of several positions before a place in ``found``."""
+        maps = [found for found in self.found[:end] if isinstance(found, SpatialLayer)]
+        return [found for found in maps if found.name and found.height * found.width > 1]
+
     def contrastable(self) -> list[SpatialLayer]:
         """The maps below the last weights, and below those under them where they are applied at each position."""
-        weights = [k for k, found in enumerate(self.found) if isinstance(found, str)]
-        maps = {
-            k: found
-            for k, found in enumerate(self.found)
-            if isinstance(found, SpatialLayer) and found.name and found.height * found.width > 1
-        }
-        pointwise = bool(weights) and self.found[weights[-1]] in {layer.name for layer in maps.values()}
-        for last in weights[-2:] if pointwise else weights[-1:]:
-            below = [layer for k, layer in maps.items() if k < last]
-            if below:
-                return below
-        return []
+        last = self.weights[-1:]
+        pointwise = any(self.found[k] == layer.name for k in last for layer in self.maps_below())
+        below = [self.maps_below(k) for k in (self.weights[-2:] if pointwise else last)]
+        return next(filter(None, below), [])
 
     def passed_by_all(self) -> set[Step]:
         """The calls on every path from the image to the output."""
@@ -207,19 +179,16 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
     seen: dict[tuple[str, str], SpatialLayer | str] = {}
     steps: dict[str, Step | None] = {}
 
-    def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(child: nn.Module, _arguments: Any, answer: Any) -> None:
-            if any(weight.dim() > 1 for weight in child.parameters(recurse=False)):
-                seen.pop((name, "weights"), None)
-                seen[name, "weights"] = name
-            if isinstance(answer, Tensor) and answer.dim() == 4 and not _channels_last(answer, inputs):
-                seen.pop((name, "map"), None)
-                seen[name, "map"] = _layer(name, type(child).__name__, answer, inputs)
-                steps[name] = step_of(answer)
+    def note(name: str, child: nn.Module, _arguments: Any, answer: Any) -> None:
+        if any(weight.dim() > 1 for weight in child.parameters(recurse=False)):
+            seen.pop((name, "weights"), None)
+            seen[name, "weights"] = name
+        if isinstance(answer, Tensor) and answer.dim() == 4 and not _channels_last(answer, inputs):
+            seen.pop((name, "map"), None)
+            seen[name, "map"] = _layer(name, type(child).__name__, answer, inputs)
+            steps[name] = step_of(answer)
 
-        return hook
-
-    handles = [child.register_forward_hook(note(name)) for name, child in module.named_modules()]
+    handles = [child.register_forward_hook(partial(note, name)) for name, child in module.named_modules()]
     try:
         receptive = Receptive(inputs)
         recording = Recording(module, receptive.pictures)
@@ -325,14 +294,7 @@ def _thinned(layers: Sequence[SpatialLayer], most: int) -> list[SpatialLayer]:
 
 
 def outline(classifier: Classifier) -> tuple[list[SpatialLayer], tuple[str, ...]]:
-    """All layers that can be read as maps, for a square image, and the recommended ones, best first.
-
-    Example:
-        >>> from excite.models import load
-        >>> layers, recommended = outline(load("efficientnet-lite0"))
-        >>> recommended[0], next(layer.stride for layer in layers if layer.name == recommended[0])
-        ('blocks.14', 32.0)
-    """
+    """All layers that can be read as maps, for a square image, and the recommended ones, best first."""
     inputs = classifier.preprocess(Image.new("RGB", (256, 256)))[None]
     layers = spatial_layers(classifier.module, inputs)
     return layers, classifier.layers or (classifier.layer or default_layer(classifier.module, inputs),)

@@ -32,14 +32,7 @@ _ATTRIBUTE = "_excite_view"
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a map, in pixels of the image.
-
-    Attributes:
-        dim: the dimension of the tensor.
-        stride: from one position to the next.
-        first: the first pixel in the field of position 0.
-        last: the last pixel in it.
-    """
+    """One side of a map, dimension ``dim`` of the tensor: its stride and the field of position 0, in pixels."""
 
     dim: int
     stride: Fraction = Fraction(1)
@@ -102,22 +95,13 @@ class Call:
                 aligned = _aligned(view, tensor, self.answer)
                 if not aligned:
                     return WHOLE
-                joined = _joined(joined, aligned) if joined else aligned
+                joined = (joined[0].joined(aligned[0]), joined[1].joined(aligned[1])) if joined else aligned
         return WHOLE if any(not _is_gate(tensor, joined, self.answer) for tensor in wholes) else joined
 
 
 def view_of(tensor: Tensor) -> View | None:
     """The sides of an activation; None where it does not depend on the image."""
     return getattr(tensor, _ATTRIBUTE, None)
-
-
-def set_view(tensor: Tensor, view: View) -> None:
-    """Attach its sides to an activation."""
-    setattr(tensor, _ATTRIBUTE, view)
-
-
-def _joined(one: tuple[Side, Side], other: tuple[Side, Side]) -> tuple[Side, Side]:
-    return one[0].joined(other[0]), one[1].joined(other[1])
 
 
 def _aligned(view: View, tensor: Tensor, answer: Tensor) -> View:
@@ -143,17 +127,11 @@ _TAPS = {"linear": 2, "bilinear": 2, "bicubic": 4}  # inputs of an interpolated 
 
 def convolution(call: Call) -> View:
     """A kernel slides over the map."""
-    kernel = call.argument(1, "weight").shape[2:]
-    dilations = _pair(call.argument(5, "dilation", 1))
+    kernel, dilations = call.argument(1, "weight").shape[2:], _pair(call.argument(5, "dilation", 1))
     padding = call.argument(4, "padding", 0)
     if padding == "same":
         padding = [dilation * (size - 1) // 2 for size, dilation in zip(kernel, dilations, strict=True)]
-    padding = (0, 0) if padding == "valid" else _pair(padding)
-    strides = _pair(call.argument(3, "stride", 1))
-    return _each(
-        call.sides(),
-        lambda side, k: side.slid((kernel[k] - 1) * dilations[k] + 1, strides[k], padding[k]),
-    )
+    return _slid(call, kernel, call.argument(3, "stride", 1), 0 if padding == "valid" else padding, dilations)
 
 
 def transposed_convolution(call: Call) -> View:
@@ -171,27 +149,26 @@ def transposed_convolution(call: Call) -> View:
 
 
 def pooling(call: Call) -> View:
-    """A window slides over the map."""
-    kernel = _pair(call.argument(1, "kernel_size"))
-    strides, padding = _pair(call.argument(2, "stride") or kernel), _pair(call.argument(3, "padding", 0))
-    dilations = _pair(call.argument(4, "dilation", 1) if "max" in call.function.__name__ else 1)
-    return _each(call.sides(), lambda side, k: side.slid((kernel[k] - 1) * dilations[k] + 1, strides[k], padding[k]))
-
-
-def power_pooling(call: Call) -> View:
-    """A window slides over the map, which has no padding."""
-    kernel = _pair(call.argument(2, "kernel_size"))
-    strides = _pair(call.argument(3, "stride") or kernel)
-    return _each(call.sides(), lambda side, k: side.slid(kernel[k], strides[k]))
+    """A window slides over the map; that of ``lp_pool2d`` is an argument later, and has no padding."""
+    power = "lp" in call.function.__name__
+    kernel, stride = call.argument(1 + power, "kernel_size"), call.argument(2 + power, "stride")
+    padding = 0 if power else call.argument(3, "padding", 0)
+    return _slid(
+        call,
+        kernel,
+        stride or kernel,
+        padding,
+        call.argument(4, "dilation", 1) if "max" in call.function.__name__ else 1,
+    )
 
 
 def adaptive_pooling(call: Call) -> View:
     """Windows of one size side by side; the whole image where sizes differ or there is one window."""
-    view = call.sides()
-    sizes = [(call.subject.shape[side.dim], call.answer.shape[side.dim]) for side in view]
-    if any(inside % outside or (outside == 1 < inside) for inside, outside in sizes):
+    sizes = [(call.subject.shape[side.dim], call.answer.shape[side.dim]) for side in call.sides()]
+    if not sizes or any(inside % outside or (outside == 1 < inside) for inside, outside in sizes):
         return WHOLE
-    return _each(view, lambda side, k: side.slid(sizes[k][0] // sizes[k][1], sizes[k][0] // sizes[k][1]))
+    windows = [inside // outside for inside, outside in sizes]
+    return _slid(call, windows, windows)
 
 
 def interpolation(call: Call) -> View:
@@ -234,7 +211,7 @@ def pixel_shuffle(call: Call) -> View:
 def pixel_unshuffle(call: Call) -> View:
     """Several positions become the channels of one."""
     factor = call.argument(1, "downscale_factor")
-    return _each(call.sides(), lambda side, _: side.slid(factor, factor))
+    return _slid(call, factor, factor)
 
 
 def linear(call: Call) -> View:
@@ -279,11 +256,6 @@ def _followed(call: Call, side: Side) -> Side | None:
     return Side(dims[0], side.stride * step, side.first + start, side.last + start)
 
 
-def whole(_call: Call) -> View:
-    """Mixes all positions."""
-    return WHOLE
-
-
 def concatenation(call: Call) -> View:
     """The union for channels side by side; the whole image for maps side by side."""
     dim = call.argument(1, "dim", call.kwargs.get("axis", 0)) % call.answer.dim()
@@ -297,6 +269,12 @@ def stacking(call: Call) -> View:
     dim = call.argument(1, "dim", 0) % call.answer.dim()
     view = replace(call, answer=tensors[0]).joined()
     return _each(view, lambda side, _: replace(side, dim=side.dim + (side.dim >= dim)))
+
+
+def _slid(call: Call, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> View:
+    """Behind windows of one size; each number is for both sides, or there is one for each."""
+    sizes, strides, margins, dilations = map(_pair, (kernel, stride, padding, dilation))
+    return _each(call.sides(), lambda side, k: side.slid((sizes[k] - 1) * dilations[k] + 1, strides[k], margins[k]))
 
 
 def _each(view: View, change: Callable[[Side, int], Side | None]) -> View:
@@ -317,8 +295,7 @@ REACHES: dict[str, Callable[[Call], View]] = {
     for reach, names in {
         convolution: "conv2d",
         transposed_convolution: "conv_transpose2d",
-        pooling: "max_pool2d max_pool2d_with_indices avg_pool2d",
-        power_pooling: "lp_pool2d",
+        pooling: "max_pool2d max_pool2d_with_indices avg_pool2d lp_pool2d",
         adaptive_pooling: "adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices",
         interpolation: "interpolate upsample",
         padding: "pad",
@@ -332,7 +309,7 @@ REACHES: dict[str, Callable[[Call], View]] = {
                           tile flip roll rot90 channel_shuffle""",
         concatenation: "cat concat concatenate",
         stacking: "stack",
-        whole: """matmul mm bmm mv addmm baddbmm einsum tensordot scaled_dot_product_attention
+        lambda _call: WHOLE: """matmul mm bmm mv addmm baddbmm einsum tensordot scaled_dot_product_attention
                   multi_head_attention_forward grid_sample conv1d conv3d conv_transpose1d conv_transpose3d cumsum
                   cumprod gather fft_fft2 fft_rfft2 fft_ifft2 fft_irfft2 fft_fftn fft_rfftn fft_ifftn
                   fft_irfftn""",
@@ -347,7 +324,7 @@ class Receptive(TorchFunctionMode):
     def __init__(self, pictures: Tensor) -> None:
         super().__init__()
         self.pictures = pictures.detach()  # an alias, so that nothing is attached to the user's tensor
-        set_view(self.pictures, (Side(pictures.dim() - 2), Side(pictures.dim() - 1)))
+        setattr(self.pictures, _ATTRIBUTE, (Side(pictures.dim() - 2), Side(pictures.dim() - 1)))
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -359,5 +336,5 @@ class Receptive(TorchFunctionMode):
             answers = tensors_in(args[0] if func.__name__ in WRITING else result)
             reach = REACHES.get(operation_name(func), Call.joined)
             for position, answer in enumerate(answers):
-                set_view(answer, reach(Call(func, args, kwargs, answer, position)))
+                setattr(answer, _ATTRIBUTE, reach(Call(func, args, kwargs, answer, position)))
         return result
