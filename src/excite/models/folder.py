@@ -28,16 +28,6 @@ if TYPE_CHECKING:
 
 FACTS, WEIGHTS = "classifier.json", "weights.safetensors"
 FORMAT = 1
-KINDS: Mapping[str, type] = {  # of the fields of classifier.json
-    "base": str,
-    "labels": list,
-    "multilabel": bool,
-    "layers": list,
-    "size": int,
-    "fully_convolutional": bool,
-    "weights": str,
-    "training": dict,
-}
 
 
 @dataclass(frozen=True)
@@ -68,6 +58,18 @@ class Saved:
         """The card of the classifier, from that of its network."""
         if not isinstance(base.preprocess, Preprocess):
             raise ModelError(f"{folder / FACTS}: {self.base!r} prepares its images in an unknown way.")
+
+        def pretrained() -> nn.Module:
+            path, network = folder / WEIGHTS, base.build(len(self.labels))
+            tensors = read_tensors(path)
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != self.weights:
+                    raise ModelError(
+                        f"{path} is damaged, or not the one that {FACTS} was written with: fine-tune again."
+                    )
+            fill(network, tensors, str(path))
+            return network
+
         return replace(
             base,
             name=str(folder),
@@ -77,28 +79,21 @@ class Saved:
             layers=self.layers,
             description=f"{self.base} for {len(self.labels)} other classes",
             source=str(folder),
-            pretrained=lambda: self._network(base, folder),
+            pretrained=pretrained,
             fingerprint=None,
             fully_convolutional=self.fully_convolutional,
             multilabel=self.multilabel,
         )
 
-    def _network(self, base: Card, folder: Path) -> nn.Module:
-        path = folder / WEIGHTS
-        tensors = read_tensors(path)
-        if _hash(path) != self.weights:
-            raise ModelError(f"{path} is damaged, or not the one that {FACTS} was written with: fine-tune again.")
-        network = base.build(len(self.labels))
-        fill(network, tensors, str(path))
-        return network
+
+KINDS = {  # of the fields of classifier.json
+    "base": str, "labels": list, "multilabel": bool, "layers": list, "size": int, "fully_convolutional": bool,
+    "weights": str, "training": dict,
+}  # fmt: skip
 
 
 def save_classifier(folder: Path, network: nn.Module, facts: Saved) -> list[Path]:
-    """Write a classifier that `excite.load` takes; the files written.
-
-    Example:
-        >>> save_classifier(Path("pets"), network, Saved("efficientnet-lite0", ...))  # doctest: +SKIP
-    """
+    """Write a classifier that `excite.load` takes; the files written."""
     from safetensors.torch import save
 
     content = save({name: tensor.detach().clone().contiguous() for name, tensor in network.state_dict().items()})
@@ -106,11 +101,8 @@ def save_classifier(folder: Path, network: nn.Module, facts: Saved) -> list[Path
     def write(file: BinaryIO) -> None:
         file.write(content)
 
-    written = replace(facts, weights=hashlib.sha256(content).hexdigest())
-    return [
-        atomic_write(folder / WEIGHTS, write),
-        save_json({"format": FORMAT, **asdict(written)}, folder / FACTS),
-    ]
+    written = {"format": FORMAT, **asdict(facts), "weights": hashlib.sha256(content).hexdigest()}
+    return [atomic_write(folder / WEIGHTS, write), save_json(written, folder / FACTS)]
 
 
 def read_saved(folder: Path) -> Saved:
@@ -140,8 +132,7 @@ def _checked(facts: Any, path: Path) -> Saved:
     for name, kind in KINDS.items():
         if type(facts.get(name)) is not kind:  # True is an int too
             raise ModelError(f"{path}: {name!r} is missing or of another kind; fine-tune again.")
-    surplus = facts.keys() - KINDS.keys()
-    if surplus or facts["size"] < 1 or not all(isinstance(layer, str) for layer in facts["layers"]):
+    if facts.keys() - KINDS.keys() or facts["size"] < 1 or not all(isinstance(layer, str) for layer in facts["layers"]):
         raise ModelError(f"{path} does not say what a classifier needs; fine-tune again.")
     try:
         labels = Labels(facts["labels"])
@@ -149,8 +140,3 @@ def _checked(facts: Any, path: Path) -> Saved:
         raise ModelError(f"{path}: {error}") from None
     words = tuple(labels.synonyms(unit) for unit in range(len(labels)))
     return Saved(**{**facts, "labels": words, "layers": tuple(facts["layers"])})
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
