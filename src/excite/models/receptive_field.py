@@ -1,9 +1,7 @@
 """The stride and the receptive field of each layer, found in one dry run.
 
-A torch function mode attaches to every activation, for each side of its map, the stride between two positions and the
-interval of pixels that the first one depends on; its ends may lie outside of the image, so the field does not depend on
-the size of the image. Behind upsampling the field may be up to two steps of the coarser map too large.
-
+A torch function mode attaches to every activation, for each side of its map, the stride and the interval of pixels
+that the first position depends on, also outside of the image. Behind upsampling it may be up to two steps too large.
 What only scales a map does not count: the gate of a squeeze-and-excite block, and the statistics of a norm. Behind
 anything else that mixes all positions (attention, global pooling, a linear layer on a flattened map) the field is the
 whole image. An operation that is not in the table is applied position by position.
@@ -81,14 +79,19 @@ class Call:
         subject: Tensor = self.argument(0, "input")
         return subject
 
-    def sides(self) -> View:
-        """The sides of the first input."""
-        return view_of(self.subject) or WHOLE
+    def each(self, change: Callable[[Side, int], Side | None]) -> View:
+        """The sides of the first input, both changed; the whole image where that cannot be."""
+        sides = tuple(change(side, k) for k, side in enumerate(view_of(self.subject) or WHOLE))
+        return WHOLE if None in sides else sides  # type: ignore[return-value]
+
+    def slid(self, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> View:
+        """Behind windows of one size; each number is for both sides, or there is one for each."""
+        sizes, strides, margins, dilations = map(_pair, (kernel, stride, padding, dilation))
+        return self.each(lambda side, k: side.slid((sizes[k] - 1) * dilations[k] + 1, strides[k], margins[k]))
 
     def joined(self) -> View:
         """The union over the inputs, for an operation that is applied position by position."""
         views = [(tensor, view_of(tensor)) for tensor in tensors_in((self.args, self.kwargs))]
-        wholes = [tensor for tensor, view in views if view == WHOLE]
         joined = WHOLE
         for tensor, view in views:
             if view:
@@ -96,7 +99,8 @@ class Call:
                 if not aligned:
                     return WHOLE
                 joined = (joined[0].joined(aligned[0]), joined[1].joined(aligned[1])) if joined else aligned
-        return WHOLE if any(not _is_gate(tensor, joined, self.answer) for tensor in wholes) else joined
+        wholes = [tensor for tensor, view in views if view == WHOLE]
+        return joined if all(_is_gate(tensor, joined, self.answer) for tensor in wholes) else WHOLE
 
 
 def view_of(tensor: Tensor) -> View | None:
@@ -131,7 +135,7 @@ def convolution(call: Call) -> View:
     padding = call.argument(4, "padding", 0)
     if padding == "same":
         padding = [dilation * (size - 1) // 2 for size, dilation in zip(kernel, dilations, strict=True)]
-    return _slid(call, kernel, call.argument(3, "stride", 1), 0 if padding == "valid" else padding, dilations)
+    return call.slid(kernel, call.argument(3, "stride", 1), 0 if padding == "valid" else padding, dilations)
 
 
 def transposed_convolution(call: Call) -> View:
@@ -145,30 +149,26 @@ def transposed_convolution(call: Call) -> View:
         before = Fraction(reach - padding[k], strides[k])
         return side.slid(Fraction(reach, strides[k]) + 1, Fraction(1, strides[k]), before)
 
-    return _each(call.sides(), spread)
+    return call.each(spread)
 
 
 def pooling(call: Call) -> View:
     """A window slides over the map; that of ``lp_pool2d`` is an argument later, and has no padding."""
-    power = "lp" in call.function.__name__
-    kernel, stride = call.argument(1 + power, "kernel_size"), call.argument(2 + power, "stride")
-    padding = 0 if power else call.argument(3, "padding", 0)
-    return _slid(
-        call,
-        kernel,
-        stride or kernel,
-        padding,
-        call.argument(4, "dilation", 1) if "max" in call.function.__name__ else 1,
-    )
+    name, later = call.function.__name__, call.function.__name__ == "lp_pool2d"
+    kernel, stride = call.argument(1 + later, "kernel_size"), call.argument(2 + later, "stride")
+    dilation = call.argument(4, "dilation", 1) if "max" in name else 1
+    return call.slid(kernel, stride or kernel, 0 if later else call.argument(3, "padding", 0), dilation)
 
 
 def adaptive_pooling(call: Call) -> View:
     """Windows of one size side by side; the whole image where sizes differ or there is one window."""
-    sizes = [(call.subject.shape[side.dim], call.answer.shape[side.dim]) for side in call.sides()]
-    if not sizes or any(inside % outside or (outside == 1 < inside) for inside, outside in sizes):
-        return WHOLE
-    windows = [inside // outside for inside, outside in sizes]
-    return _slid(call, windows, windows)
+
+    def pooled(side: Side, _: int) -> Side | None:
+        inside, outside = call.subject.shape[side.dim], call.answer.shape[side.dim]
+        window = inside // outside
+        return None if inside % outside or outside == 1 < inside else side.slid(window, window)
+
+    return call.each(pooled)
 
 
 def interpolation(call: Call) -> View:
@@ -187,7 +187,7 @@ def interpolation(call: Call) -> View:
         centre = ratio / 2 - Fraction(1, 2)
         return side.slid(taps * wide + 1, ratio, taps * wide / Fraction(2) - centre)
 
-    return _each(call.sides(), resized)
+    return call.each(resized)
 
 
 def padding(call: Call) -> View:
@@ -199,61 +199,60 @@ def padding(call: Call) -> View:
         before = amounts[pair] if pair < len(amounts) else 0
         return replace(side, first=side.first - before * side.stride, last=side.last - before * side.stride)
 
-    return _each(call.sides(), padded)
+    return call.each(padded)
 
 
 def pixel_shuffle(call: Call) -> View:
     """Each position becomes several with the same field."""
     factor = call.argument(1, "upscale_factor")
-    return _each(call.sides(), lambda side, _: side.slid(1, Fraction(1, factor)))
+    return call.each(lambda side, _: side.slid(1, Fraction(1, factor)))
 
 
 def pixel_unshuffle(call: Call) -> View:
     """Several positions become the channels of one."""
     factor = call.argument(1, "downscale_factor")
-    return _slid(call, factor, factor)
+    return call.slid(factor, factor)
 
 
 def linear(call: Call) -> View:
     """Mixes the last dimension: channels, or positions."""
-    view = call.sides()
-    return WHOLE if any(side.dim == call.subject.dim() - 1 for side in view) else view
+    return call.each(lambda side, _: None if side.dim == call.subject.dim() - 1 else side)
 
 
 def reduction(call: Call) -> View:
     """Reduces some dimensions: channels, or positions."""
-    view, dims = call.sides(), call.argument(1, "dim")
-    if call.function.__name__ == "norm":
-        dims = call.argument(2, "dim")
+    dims = call.argument(2 if call.function.__name__ == "norm" else 1, "dim")
     if dims is None or not isinstance(dims, (int, tuple, list)):  # everything, or the other one of two maps
         return call.joined() if isinstance(dims, Tensor) else WHOLE
     gone = {dim % call.subject.dim() for dim in ([dims] if isinstance(dims, int) else dims)}
-    if any(side.dim in gone for side in view):
-        return WHOLE
-    kept = call.answer.dim() == call.subject.dim()
-    return view if kept else _each(view, lambda side, _: replace(side, dim=side.dim - sum(d < side.dim for d in gone)))
+    moved = set() if call.answer.dim() == call.subject.dim() else gone
+
+    def kept(side: Side, _: int) -> Side | None:
+        return None if side.dim in gone else replace(side, dim=side.dim - sum(dim < side.dim for dim in moved))
+
+    return call.each(kept)
 
 
 def rearrangement(call: Call) -> View:
     """Copies positions to others: the same call on their numbers shows which."""
-    return _each(call.sides(), lambda side, _: _followed(call, side))
 
+    def followed(side: Side, _: int) -> Side | None:
+        size = call.subject.shape[side.dim]
+        positions = torch.arange(size).reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim))
+        # in the activation's memory layout, which some views depend on
+        numbers = torch.empty_like(call.subject, dtype=torch.long, device="cpu")
+        numbers.copy_(positions.expand(call.subject.shape))
+        moved = tensors_in(call.function(numbers, *call.args[1:], **call.kwargs))[call.position]
+        dims = [dim for dim in range(moved.dim()) if moved.shape[dim] > 1 and bool((moved.diff(dim=dim) != 0).any())]
+        if len(dims) != 1:  # mixed with another dimension, or a single position
+            return None
+        steps = moved.diff(dim=dims[0]).unique()
+        if len(steps) > 1 or steps[0] < 1:
+            return None
+        start = int(moved.flatten()[0]) * side.stride
+        return Side(dims[0], side.stride * int(steps[0]), side.first + start, side.last + start)
 
-def _followed(call: Call, side: Side) -> Side | None:
-    size = call.subject.shape[side.dim]
-    positions = torch.arange(size).reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim))
-    # in the activation's memory layout, which some views depend on
-    numbers = torch.empty_like(call.subject, dtype=torch.long, device="cpu").copy_(positions.expand(call.subject.shape))
-    moved = list(tensors_in(call.function(numbers, *call.args[1:], **call.kwargs)))[call.position]
-    dims = [dim for dim in range(moved.dim()) if moved.shape[dim] > 1 and bool((moved.diff(dim=dim) != 0).any())]
-    if len(dims) != 1:  # mixed with another dimension, or a single position
-        return None
-    steps = moved.diff(dim=dims[0])
-    step = int(steps.flatten()[0])
-    if step < 1 or not bool((steps == step).all()):
-        return None
-    start = int(moved.flatten()[0]) * side.stride
-    return Side(dims[0], side.stride * step, side.first + start, side.last + start)
+    return call.each(followed)
 
 
 def concatenation(call: Call) -> View:
@@ -268,20 +267,7 @@ def stacking(call: Call) -> View:
     tensors = call.argument(0, "tensors")
     dim = call.argument(1, "dim", 0) % call.answer.dim()
     view = replace(call, answer=tensors[0]).joined()
-    return _each(view, lambda side, _: replace(side, dim=side.dim + (side.dim >= dim)))
-
-
-def _slid(call: Call, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> View:
-    """Behind windows of one size; each number is for both sides, or there is one for each."""
-    sizes, strides, margins, dilations = map(_pair, (kernel, stride, padding, dilation))
-    return _each(call.sides(), lambda side, k: side.slid((sizes[k] - 1) * dilations[k] + 1, strides[k], margins[k]))
-
-
-def _each(view: View, change: Callable[[Side, int], Side | None]) -> View:
-    if not view:
-        return WHOLE
-    height, width = change(view[0], 0), change(view[1], 1)
-    return WHOLE if height is None or width is None else (height, width)
+    return tuple(replace(side, dim=side.dim + (side.dim >= dim)) for side in view)  # type: ignore[return-value]
 
 
 def _pair(value: Any) -> tuple[int, int]:

@@ -31,12 +31,7 @@ def imagenet_wnids() -> tuple[str, ...]:
 
 @cache
 def imagenet_groups() -> Mapping[str, tuple[int, ...]]:
-    """Words for kinds of classes, by WordNet and, where that differs from everyday use, by EVERYDAY_WORDS.
-
-    Example:
-        >>> imagenet_groups()["frog"]
-        (30, 31, 32)
-    """
+    """Words for kinds of classes, by WordNet and, where that differs from everyday use, by EVERYDAY_WORDS."""
     *kinds, _ = rows("wordnet.txt")
     groups: defaultdict[str, set[int]] = defaultdict(set)
     for _, words, spans in kinds:

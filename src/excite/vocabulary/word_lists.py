@@ -25,12 +25,7 @@ def lines_of(name: str) -> list[str]:
 
 
 def words_of(name: str) -> frozenset[str]:
-    """The words of a list.
-
-    Example:
-        >>> "bunch" in words_of("group words")
-        True
-    """
+    """The words of a list."""
     return frozenset(" ".join(lines_of(name)).split())
 
 
