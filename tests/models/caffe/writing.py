@@ -14,6 +14,7 @@ from excite.models.caffe import caffe_pb2
 from excite.models.caffe.definition import PARAMETERS_OF, Layer
 
 LEGACY_AXES = 4
+OLD_KINDS = {word.replace("_", ""): number for word, number in caffe_pb2.V1LayerParameter.LayerType.items()}
 
 
 def varint(value):
@@ -80,16 +81,13 @@ def messages(definition, blobs=(), *, old=False):
         net.input_dim.extend(shape)
     for layer in definition.layers:
         made = net.layers.add() if old else net.layer.add()
-        made.name, made.type = layer.name, made.LayerType.Value(layer.kind.upper()) if old else layer.kind
+        made.name = layer.name
+        made.type = OLD_KINDS[layer.kind.upper()] if old else layer.kind
         made.bottom.extend(layer.bottoms)
         made.top.extend(layer.tops)
         if layer.options:
-            options = (
-                {**layer.options, "shape": {"dim": layer.options["shape"]}}
-                if "shape" in layer.options
-                else layer.options
-            )
-            ParseDict(options, getattr(made, PARAMETERS_OF[layer.kind.lower()]))
+            shape = {"shape": {"dim": layer.options["shape"]}} if "shape" in layer.options else {}
+            ParseDict({**layer.options, **shape}, getattr(made, PARAMETERS_OF[layer.kind.lower()]))
         for blob in dict(blobs).get(layer.name, ()):
             values = blob.detach().numpy().astype("<f4")
             shape = [1] * (LEGACY_AXES - values.ndim) + list(values.shape)
@@ -108,24 +106,3 @@ def row(text, **options):
     left, arrow, tops = text.partition("->")
     name, kind, *bottoms = left.split()
     return Layer(name, kind, tuple(bottoms), tuple(tops.split()) if arrow else (name,), options)
-
-
-def prototxt(fields, indent=""):
-    """The text form of pairs (name, value): a list of pairs is a message, and a Word is written bare."""
-    return "".join(_line(name, value, indent) for name, value in fields)
-
-
-class Word(str):
-    """A word of an enumeration."""
-
-    __slots__ = ()
-
-
-def _line(name, value, indent):
-    if isinstance(value, list):
-        return f"{indent}{name} {{\n{prototxt(value, indent + '  ')}{indent}}}\n"
-    if isinstance(value, bool):
-        value = Word(str(value).lower())
-    if isinstance(value, str) and not isinstance(value, Word):
-        value = f'"{value}"'
-    return f"{indent}{name}: {value}\n"
