@@ -63,8 +63,8 @@ def test_the_network_in_the_weights_is_that_of_the_text(saved):
     blob = new_blob((1,), [1.0])
     model = chunk(1, "n") + chunk(3, "data") + chunk(8, chunk(1, varint(1) + varint(3)))
     model += new_layer("c", "Convolution", ["data"], ["c"], blobs=[blob], rest=number(10, 0) + chunk(106, parameters))
-    text = '''name: "n" input: "data" input_shape { dim: 1 dim: 3 } layer { name: "c" type: "Convolution" bottom: "data"
-        top: "c" convolution_param { num_output: 8 pad: 1 kernel_size: 3 dilation: 2 weight_filler { type: "xavier" } } }'''
+    text = """name: "n" input: "data" input_shape { dim: 1 dim: 3 } layer { name: "c" type: "Convolution" bottom: "data"
+        top: "c" convolution_param { num_output: 8 pad: 1 kernel_size: 3 dilation: 2 weight_filler { std: 1 } } }"""
     network = read_network_of_weights(saved(model))
     assert network == read_network(saved(text))
     assert network.layers[0].options == {"num_output": 8, "pad": (1,), "kernel_size": (3,), "dilation": (2,)}
