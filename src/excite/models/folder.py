@@ -34,15 +34,8 @@ FORMAT = 1
 class Saved:
     """The content of ``classifier.json``.
 
-    Attributes:
-        base: the name of the network in `excite.load`; not a file.
-        labels: for each output its synonyms, its name first.
-        multilabel: the outputs are independent.
-        layers: layers worth reading, best first.
-        size: the shorter side of the preprocessed images.
-        fully_convolutional: whether it is used fully convolutionally.
-        weights: the SHA-256 of the file of tensors.
-        training: how it was trained, for information.
+    ``base`` is the network's name in `excite.load`, not a file; ``labels`` are the synonyms of each output, ``size``
+    is the shorter side of preprocessed images, ``weights`` the SHA-256 of the file of tensors; ``training`` informs.
     """
 
     base: str

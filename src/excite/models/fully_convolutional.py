@@ -4,8 +4,7 @@ The paper turns dense layers into convolutions and global pooling into pooling o
 the head of the classifier, which reads a map of one fixed size, slides over a larger map: its windows are put side by
 side in the batch, and the network's own code runs on them. The body runs on the whole image as it is.
 
-The head is found in one dry run at the trained size. Each call of the network either keeps the spatial positions (a
-convolution) or loses them (global pooling, flattening). Calls from which a map is computed later are the *body*, also
+The head is found in one dry run at the trained size. Calls from which a map is computed later are the *body*, also
 where they lose positions on the way, as the pooling in a squeeze-and-excite block does; all others are the *head*.
 """
 
@@ -61,12 +60,9 @@ class Window:
 class Step:
     """A call of the dry run that computed activations.
 
-    Attributes:
-        inputs: of each tensor among the arguments the step that computed it, and its shape.
-        constants: the other arguments, in the order of a flattened tree; None for the tensors.
-        shape: the shape of the result; None where it was no single tensor.
-        reads: of a call of the head, for each tensor among the arguments: a window of a map, "whole" for a tensor of
-            the body without positions, or None for weights and tensors of the head.
+    ``inputs`` has for each tensor among the arguments the step that computed it, and its shape; ``reads`` what the head
+    reads there: a window of a map, "whole" for a tensor of the body without positions, or None. ``constants`` are the
+    other arguments, in the order of a flattened tree.
     """
 
     key: Key

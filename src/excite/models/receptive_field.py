@@ -246,8 +246,8 @@ def rearrangement(call: Call) -> View:
         dims = [dim for dim in range(moved.dim()) if moved.shape[dim] > 1 and bool((moved.diff(dim=dim) != 0).any())]
         if len(dims) != 1:  # mixed with another dimension, or a single position
             return None
-        steps = moved.diff(dim=dims[0]).unique()
-        if len(steps) > 1 or steps[0] < 1:
+        steps = moved.diff(dim=dims[0]).flatten()
+        if steps[0] < 1 or bool((steps != steps[0]).any()):
             return None
         start = int(moved.flatten()[0]) * side.stride
         return Side(dims[0], side.stride * int(steps[0]), side.first + start, side.last + start)

@@ -96,18 +96,17 @@ class Labels:
     ) -> None:
         if isinstance(entries, str):
             raise ConceptError(f"Labels are a sequence, but {entries!r} is one string: put it in a list.")
-        checked: list[tuple[str, ...]] = []
-        for unit, entry in enumerate(entries):
-            words = tuple(entry) if isinstance(entry, Sequence) and not isinstance(entry, str) else (entry,)
-            for word in words or (None,):
-                if not isinstance(word, str) or not LETTER.search(word):
-                    raise ConceptError(
-                        f"Label {unit} is {repr(entry)[:100]}: give it one or several words, none of them blank."
-                    )
-            checked.append(words)
-        if not checked:
+        self._entries: tuple[tuple[str, ...], ...] = tuple(
+            tuple(entry) if isinstance(entry, Sequence) and not isinstance(entry, str) else (entry,)
+            for entry in entries
+        )
+        for unit, words in enumerate(self._entries):
+            if not words or not all(isinstance(word, str) and LETTER.search(word) for word in words):
+                raise ConceptError(
+                    f"Label {unit} is {repr(entries[unit])[:100]}: give it one or several words, none of them blank."
+                )
+        if not self._entries:
             raise ConceptError("There are no labels: give one for each output unit, or use Labels.numbered(n).")
-        self._entries = tuple(checked)
         self._preferred = frozenset(self._indices(preferred))
         self._given_groups = groups if callable(groups) else self._folded_groups(groups or {})
         self._given_others = others
@@ -279,23 +278,21 @@ class Labels:
         return self._called(word) or self._groups.get(word) or self._last_words.get(word) or ()
 
     def _completed(self, query: str, wanted: str) -> Concept:
-        """Step 8 of ``find``, or the error that lists the nearest words."""
+        """Step 8 of ``find``, or the error that lists the nearest words, all of which ``find`` knows."""
         known = self._synonyms
         words = [word for word in known if word.startswith(wanted)]
         if not words:
-            raise ConceptError(self._unknown(query, wanted))
+            more = dict.fromkeys([*known, *self._groups, *self._last_words])
+            near = get_close_matches(wanted, more, MAX_GUESSES, MIN_SIMILARITY) if len(wanted) <= MAX_GUESSED else []
+            guess = f" Did you mean {listed([repr(word) for word in near])}?" if near else ""
+            raise ConceptError(
+                f"No label is called {query.strip()[:MAX_QUOTED]!r}.{guess} `excite ls labels` lists all {len(self)}."
+            )
         first = {unit: word for word in reversed(words) for unit in known[word]}
         if len(words) > 1 and len(first) > 1:
             candidates = listed([repr(word) for word in dict.fromkeys(first[unit] for unit in sorted(first))])
             raise ConceptError(f"{query.strip()!r} could mean {candidates}: write more of it, or an index.")
         return self._concept(words[0], known[words[0]])
-
-    def _unknown(self, query: str, wanted: str) -> str:
-        """The error for an unknown word: every suggestion is a word that ``find`` knows."""
-        known = dict.fromkeys([*self._synonyms, *self._groups, *self._last_words])
-        near = get_close_matches(wanted, known, MAX_GUESSES, MIN_SIMILARITY) if len(wanted) <= MAX_GUESSED else []
-        guess = f" Did you mean {listed([repr(word) for word in near])}?" if near else ""
-        return f"No label is called {query.strip()[:MAX_QUOTED]!r}.{guess} `excite ls labels` lists all {len(self)}."
 
     def _concept(self, word: str, units: Sequence[int]) -> Concept:
         return Concept(self._entries[units[0]][0] if len(units) == 1 else word, tuple(units))

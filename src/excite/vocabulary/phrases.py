@@ -32,12 +32,8 @@ class Word:
 class PlaceWord:
     """A word for a place in the image, an order or a size, at ``phrase[start:end]``.
 
-    Attributes:
-        text: The word.
-        start: Its first letter.
-        end: The first letter after it.
-        kind: One name for each meaning: "front" for closest, "second" for 2nd, "largest" for big.
-        related: Whether it is relative to an object ("left of the car"), not to the image.
+    ``kind`` is one name for each meaning ("front" for closest, "second" for 2nd, "largest" for big); ``related`` says
+    whether it is relative to an object ("left of the car"), not to the image.
     """
 
     text: str
@@ -163,24 +159,21 @@ def read_phrase(text: str, labels: Labels) -> Reading:
     if len(text) > LONGEST:
         raise ConceptError(f"The phrase has {len(text)} letters: write at most {LONGEST}.")
     tokens = tokens_of(text)
-    words: list[Word] = []
-    places: list[PlaceWord] = []
-    colours: list[ColourWord] = []
-    unknown: list[Unknown] = []
+    pieces: list[Piece] = []
     at = 0
     while at < len(tokens):
         together = _together(text, tokens[at : at + MOST_TOGETHER], labels)
-        found = _alone(text, tokens, at, labels) if together is None else together[:1]
-        for kind, pieces in ((Word, words), (PlaceWord, places), (ColourWord, colours), (Unknown, unknown)):
-            pieces += [piece for piece in found if isinstance(piece, kind)]
+        pieces += _alone(text, tokens, at, labels) if together is None else together[:1]
         at += 1 if together is None else together[1]
+    words = tuple(piece for piece in pieces if isinstance(piece, Word))
+    unknown = [piece for piece in pieces if isinstance(piece, Unknown)]
     return Reading(
         text=text,
-        words=tuple(words),
+        words=words,
         skipped=tuple(piece.text for piece in unknown if not piece.is_stop),
         stops=tuple(piece.text for piece in unknown if piece.is_stop),
-        places=tuple(places),
-        colours=tuple(colours),
+        places=tuple(piece for piece in pieces if isinstance(piece, PlaceWord)),
+        colours=tuple(piece for piece in pieces if isinstance(piece, ColourWord)),
         head=_head(text, tokens, words),
     )
 

@@ -152,12 +152,9 @@ def _layer(message: Any) -> Layer:
         _check_fields(message, f"layer '{name}'")
     if parameters in message.DESCRIPTOR.fields_by_name:
         given = getattr(message, parameters).ListFields()
-        options = {field.name: _plain(field, value, name) for field, value in given if not _is_training(field)}
+        read = [(field, value) for field, value in given if getattr(field.message_type, "name", "") != TRAINING]
+        options = {field.name: _plain(field, value, name) for field, value in read}
     return Layer(name, kind, tuple(map(_text, message.bottom)), tuple(map(_text, message.top)), options)
-
-
-def _is_training(field: Any) -> bool:
-    return field.message_type is not None and field.message_type.name == TRAINING
 
 
 def _plain(field: Any, value: Any, layer: str) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from math import ceil, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -61,12 +61,18 @@ class Scale(nn.Module):
         return scaled if self.bias is None else scaled + self.bias.reshape(-1, *ones)
 
 
-class Power(nn.Module):
+class Stateless(nn.Module):
+    """A layer without weights; its settings are attributes."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        vars(self).update(settings)
+
+
+class Power(Stateless):
     """``(shift + scale * x) ** power``."""
 
-    def __init__(self, power: float = 1.0, scale: float = 1.0, shift: float = 0.0) -> None:
-        super().__init__()
-        self.power, self.scale, self.shift = power, scale, shift
+    power, scale, shift = 1.0, 1.0, 0.0
 
     def forward(self, features: Tensor) -> Tensor:
         """Scale, shift, raise; each only where it does something."""
@@ -75,12 +81,10 @@ class Power(nn.Module):
         return features if self.power == 1 else features**self.power
 
 
-class LocalNorm(nn.Module):
+class LocalNorm(Stateless):
     """LRN within each channel, by the mean square of the neighbourhood; Caffe ignores ``k`` here."""
 
-    def __init__(self, size: int, alpha: float, beta: float) -> None:
-        super().__init__()
-        self.size, self.alpha, self.beta = size, alpha, beta
+    size, alpha, beta = 5, 1.0, 0.75
 
     def forward(self, features: Tensor) -> Tensor:
         """Divide by a power of 1 plus the mean square."""
@@ -88,38 +92,32 @@ class LocalNorm(nn.Module):
         return features / (1 + self.alpha * around) ** self.beta
 
 
-class Concat(nn.Module):
+class Concat(Stateless):
     """All inputs, one after the other."""
 
-    def __init__(self, axis: int = 1) -> None:
-        super().__init__()
-        self.axis = axis
+    axis = 1
 
     def forward(self, *parts: Tensor) -> Tensor:
         """Concatenate."""
         return torch.cat(parts, self.axis)
 
 
-class Eltwise(nn.Module):
+class Eltwise(Stateless):
     """The sum, the product or the maximum of all inputs, each times its coefficient."""
 
-    def __init__(self, combine: Callable[[Tensor, Tensor], Tensor], coefficients: Sequence[float]) -> None:
-        super().__init__()
-        self.combine = combine
-        self.coefficients = tuple(coefficients)
+    operation = "SUM"
+    coefficients: Sequence[float]
 
     def forward(self, *terms: Tensor) -> Tensor:
         """Combine them one after the other."""
         weighted = (x if c == 1 else x * c for x, c in zip(terms, self.coefficients, strict=True))
-        return reduce(self.combine, weighted)
+        return reduce(COMBINING[self.operation], weighted)
 
 
-class Reshape(nn.Module):
+class Reshape(Stateless):
     """Reshape each image: 0 keeps the dimension, -1 is inferred."""
 
-    def __init__(self, dims: Sequence[int]) -> None:
-        super().__init__()
-        self.dims = tuple(dims)
+    dims: Sequence[int]
 
     def forward(self, features: Tensor) -> Tensor:
         """Reshape all but the first dimension."""
@@ -230,7 +228,7 @@ def _local_response_norm(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
         raise refusal(layer, f"has the even local_size {size}; Caffe takes odd ones")
     alpha, beta = options.get("alpha", 1.0), options.get("beta", 0.75)
     if options.get("norm_region", "ACROSS_CHANNELS") == "WITHIN_CHANNEL":
-        return LocalNorm(size, alpha, beta)
+        return LocalNorm(size=size, alpha=alpha, beta=beta)
     return nn.LocalResponseNorm(size, alpha, beta, options.get("k", 1.0))
 
 
@@ -248,7 +246,7 @@ def _eltwise(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
     terms = len(layer.bottoms)
     if coefficients and (operation != "SUM" or len(coefficients) != terms):
         raise refusal(layer, "has coefficients, which only a sum may have, and then one for each term")
-    return Eltwise(COMBINING[operation], coefficients or [1] * terms)
+    return Eltwise(operation=operation, coefficients=coefficients or [1] * terms)
 
 
 def _reshape(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
@@ -256,7 +254,7 @@ def _reshape(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
     dims = layer.options.get("shape", ())
     if len(dims) < 2 or dims[0] != 0:
         raise refusal(layer, "does not keep the images apart; its first dim must be 0, and others follow")
-    return Reshape(dims)
+    return Reshape(dims=dims)
 
 
 def _plain(module: Callable[..., nn.Module], **names: str) -> Builder:

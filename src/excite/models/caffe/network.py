@@ -29,27 +29,15 @@ class CaffeNetwork(nn.Module):
 
     Every layer that feeds the output is a child under its own name ("pool2/3x3_s2"). Torch allows neither dots in
     names nor names that a module has already: a dot becomes "_", and "_" is added to a name that is taken ("type_").
+    ``shapes`` has the shape of each blob for one image.
 
     It is built without weights, on the meta device: ``load_blobs`` fills in those of a file, ``initialise`` random
     ones. The output is [N, C], or [N, C, H, W] of a fully convolutional network.
-
-    Attributes:
-        definition: The definition.
-        shapes: The shape of each blob for one image of the size in the definition.
 
     Args:
         definition: The network in Caffe's terms.
         output: The output blob, where several are not read by any layer.
         shape: The shape [N, C, H, W] of its input, instead of that of the definition or where that has none.
-
-    Raises:
-        ModelError: A layer cannot be built, or the input or output is ambiguous.
-
-    Example:
-        >>> layers = (Layer("fc", "InnerProduct", ("data",), ("fc",), {"num_output": 2}),)
-        >>> network = CaffeNetwork(Network("tiny", {"data": (1, 3, 4, 4)}, layers)).initialise(seed=1)
-        >>> network(torch.ones(5, 3, 4, 4)).shape
-        torch.Size([5, 2])
     """
 
     def __init__(self, definition: Network, output: str | None = None, *, shape: Sequence[int] = ()) -> None:
@@ -91,17 +79,10 @@ class CaffeNetwork(nn.Module):
         return logits.flatten(1) if logits.shape[2:] == (1, 1) else logits
 
     def load_blobs(self, weights: Mapping[str, Sequence[Tensor]], source: str = "the weights") -> list[str]:
-        """Fill in the weights of a file, without a copy where type and layout allow it.
+        """Fill in the blobs of each layer by its name, without a copy where type and layout allow it.
 
-        Args:
-            weights: The blobs of each layer, by its name in Caffe; shapes may be the old ones with four dimensions.
-            source: The file, for messages.
-
-        Returns:
-            the layers in ``weights`` that this network does not have, such as heads for training.
-
-        Raises:
-            ModelError: Blobs are missing, too many, or of another shape; nothing is changed.
+        Where blobs are missing, too many, or of another shape, a ModelError names the source, and nothing is changed.
+        Returns the layers in ``weights`` that this network does not have, such as heads for training.
         """
         weighted = [step for step in self._steps if self.get_submodule(step.module).state_dict()]
         wanted = list(dict.fromkeys(step.layer.name for step in weighted))
@@ -146,10 +127,7 @@ class CaffeNetwork(nn.Module):
         return free
 
     def _built(self, layer: Layer) -> nn.Module:
-        """The module of a layer, without weights; its output shape is found with an empty batch.
-
-        (The operations of torch's meta device would do as well, but take seconds to import.)
-        """
+        """The module of a layer, without weights; its output shape is found with an empty batch (meta is slow)."""
         shapes = [self.shapes[bottom] for bottom in layer.bottoms]
         try:
             with torch.device("meta"):
@@ -198,7 +176,7 @@ def _only_input(definition: Network, layers: Iterable[Layer]) -> str:
     written: set[str] = set()
     used: dict[str, None] = {}
     for layer in layers:
-        for blob in set(layer.bottoms) - written:
+        for blob in (blob for blob in layer.bottoms if blob not in written):
             if blob not in definition.inputs:
                 raise refusal(layer, f"reads the blob {blob!r}, which no layer before it writes")
             used[blob] = None

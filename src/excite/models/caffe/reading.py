@@ -29,13 +29,10 @@ CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")  # in every binary model near
 
 
 def read_network(path: str | PathLike[str]) -> Network:
-    """The network of a .prototxt, of the new or the old (V1) format, for deployment or for training.
+    """The network of a .prototxt, of the new or the old (V1) format.
 
     Of a file for training it is the network in its test phase: the data layers become inputs of any shape, losses and
     accuracies are dropped, and so are fillers. A layer that excite does not support has its kind alone.
-
-    Raises:
-        ModelError: There is no such file, it is no network, or it holds something that is not Caffe's.
     """
     with _opened(path, "a Caffe network") as model:
         return network_of(parsed(_text_in(model, path)))
@@ -44,12 +41,8 @@ def read_network(path: str | PathLike[str]) -> Network:
 def read_weights(path: str | PathLike[str]) -> dict[str, tuple[Tensor, ...]]:
     """The blobs of each layer of a .caffemodel that has some, by its name; needs no protobuf.
 
-    Each is float32 in the shape of the file; old files have four axes for all: 1 x 1 x outputs x inputs for
-    an inner product, 1 x 1 x 1 x outputs for its bias. The numbers are copied once, from the mapped file into the
-    tensors. (A file cut off exactly between two layers looks like a smaller network; the missing weights show later.)
-
-    Raises:
-        ModelError: There is no such file, it is no Caffe model, or it is damaged.
+    Each is float32 in the shape of the file; old files have four axes for all. The numbers are copied once, from the
+    mapped file. (A file cut off exactly between two layers looks like a smaller network; the missing show later.)
     """
     found: dict[str, tuple[Tensor, ...]] = {}
     with _opened(path, "a Caffe model") as model:
