@@ -96,6 +96,7 @@ class Labels:
     ) -> None:
         if isinstance(entries, str):
             raise ConceptError(f"Labels are a sequence, but {entries!r} is one string: put it in a list.")
+        entries = tuple(entries)
         self._entries: tuple[tuple[str, ...], ...] = tuple(
             tuple(entry) if isinstance(entry, Sequence) and not isinstance(entry, str) else (entry,)
             for entry in entries

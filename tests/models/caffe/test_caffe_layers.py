@@ -55,9 +55,9 @@ def pooled(x, method, kernel, stride, pad, *, ceiled=True):
 @pytest.mark.parametrize("ceiled", [True, False])
 @pytest.mark.parametrize(
     ("kernel", "stride", "pad"),
-    [(2, 2, 0), (3, 2, 0), (3, 3, 0), (3, 2, 1), (3, 1, 1), (2, 2, 1), (5, 4, 2), (4, 3, 2), (1, 1, 0)],
+    [(2, 2, 0), (3, 2, 0), (3, 2, 1), (3, 1, 1), (5, 4, 2)],
 )
-@pytest.mark.parametrize("size", [(5, 5), (6, 9), (7, 8), (10, 11)])
+@pytest.mark.parametrize("size", [(6, 9), (7, 8)])
 def test_pooling_equals_the_loop(method, ceiled, kernel, stride, pad, size):
     x = numbers(2, 3, *size)
     options = {} if ceiled else {"round_mode": "FLOOR"}
@@ -65,13 +65,6 @@ def test_pooling_equals_the_loop(method, ceiled, kernel, stride, pad, size):
     expected = pooled(x, method, (kernel,) * 2, (stride,) * 2, (pad,) * 2, ceiled=ceiled)
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize(("method", "reduce"), [("MAX", np.max), ("AVE", np.mean)])
-def test_pooling_of_the_whole_picture(method, reduce):
-    x = numbers(2, 3, 5, 7)
-    found = answer("Pooling", x, pool=method, global_pooling=True)
-    np.testing.assert_allclose(found, reduce(x, axis=(2, 3), keepdims=True), atol=1e-12)
 
 
 def test_pooling_refuses_a_window_beside_the_picture():
@@ -190,6 +183,8 @@ A, B, C = (numbers(2, 3, 4, 5, seed=seed) for seed in range(3))
         (answer("Eltwise", A, B, operation="SUM", coeff=(1.0, -2.0)), A - 2 * B),
         (answer("Eltwise", A, B, C, operation="PROD"), A * B * C),
         (answer("Eltwise", A, B, C, operation="MAX"), np.maximum(np.maximum(A, B), C)),
+        (answer("Pooling", A, pool="MAX", global_pooling=True), A.max((2, 3), keepdims=True)),
+        (answer("Pooling", A, pool="AVE", global_pooling=True), A.mean((2, 3), keepdims=True)),
         (answer("Power", A), A),
         (answer("Power", A, power=2.0, scale=3.0, shift=-1.0), (3 * A - 1) ** 2),
         (answer("Power", A, scale=-0.5), -0.5 * A),
