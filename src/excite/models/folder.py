@@ -3,28 +3,22 @@
 The former holds the hash of the latter, so that files of two classifiers are never mixed. Nothing in them is run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
+
+from torch import nn
 
 from excite.errors import ConceptError, ModelError
 from excite.io.files import atomic_write, save_json
+from excite.models.cards import Card
 from excite.models.classifier import Preprocess
 from excite.models.weights import fill, read_tensors
 from excite.vocabulary import Labels
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import BinaryIO
-
-    from torch import nn
-
-    from excite.models.cards import Card
 
 FACTS, WEIGHTS = "classifier.json", "weights.safetensors"
 FORMAT = 1

@@ -8,13 +8,12 @@ The head is found in one dry run at the trained size. Calls from which a map is 
 where they lose positions on the way, as the pooling in a squeeze-and-excite block does; all others are the *head*.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +24,6 @@ from excite.errors import ImageError, ModelError
 from excite.propagation.graph import WRITING, operation_name, running_module
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import as_found, main_output, plain_network
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 DRY_BATCH = 2  # not 1, so that the batch can be told from other dimensions in recorded shapes
 Key = tuple[str, str, int]  # the running module, the operation, and the number of its call there
@@ -46,7 +42,7 @@ class Window:
     step: int = 1
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], size: tuple[int, ...]) -> Window:
+    def of(cls, shape: tuple[int, ...], size: tuple[int, ...]) -> "Window":
         """A whole map: its sides are the last two dimensions or, channels last, those with the image's aspect ratio."""
 
         def misfit(dim: int) -> float:
@@ -67,7 +63,7 @@ class Step:
 
     key: Key
     is_spatial: bool
-    inputs: tuple[tuple[Step | None, tuple[int, ...]], ...] = ()
+    inputs: tuple[tuple["Step | None", tuple[int, ...]], ...] = ()
     constants: tuple[Any, ...] = ()
     shape: tuple[int, ...] | None = None
     is_body: bool = False
@@ -360,7 +356,7 @@ class FullyConvolutional(nn.Module):
         for shared in ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set"):
             vars(self)[shared] = vars(network)[shared]
 
-    def train(self, mode: bool = True) -> FullyConvolutional:  # noqa: FBT001, FBT002 -- as torch has it
+    def train(self, mode: bool = True) -> "FullyConvolutional":  # noqa: FBT001, FBT002 -- as torch has it
         """Set the mode of both."""
         self.network.train(mode)
         self.training = mode

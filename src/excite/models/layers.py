@@ -1,29 +1,22 @@
 """The layers of a network that can be read as maps: found in one run, with a default and candidates."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from excite.errors import LayerError, SignalError
-from excite.models.fully_convolutional import Recording, Window, step_of
+from excite.models.classifier import Classifier
+from excite.models.fully_convolutional import Recording, Step, Window, step_of
 from excite.models.receptive_field import Receptive, view_of
 from excite.propagation import ExcitationPass, prior
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import as_found, main_output, plain_network
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from excite.models.classifier import Classifier
-    from excite.models.fully_convolutional import Step
-
 
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
 LEAST_STRIDE = 8  # finer layers encode hardly more than edges

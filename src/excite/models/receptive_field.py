@@ -7,12 +7,11 @@ anything else that mixes all positions (attention, global pooling, a linear laye
 whole image. An operation that is not in the table is applied position by position.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,10 +19,6 @@ from torch.overrides import TorchFunctionMode
 
 from excite.propagation.graph import WRITING, operation_name
 from excite.propagation.provenance import tensors_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _ATTRIBUTE = "_excite_view"
 
@@ -42,13 +37,13 @@ class Side:
         """The size of the receptive field."""
         return ceil(self.last - self.first) + 1
 
-    def slid(self, window: Fraction | int, step: Fraction | int = 1, before: Fraction | int = 0) -> Side:
+    def slid(self, window: Fraction | int, step: Fraction | int = 1, before: Fraction | int = 0) -> "Side":
         """Behind windows that are ``step`` positions apart, the first one beginning ``before`` the map."""
         first = self.first - before * self.stride
         last = self.last + (window - 1 - before) * self.stride
         return replace(self, stride=self.stride * step, first=first, last=last)
 
-    def joined(self, other: Side) -> Side:
+    def joined(self, other: "Side") -> "Side":
         """The union of two fields; where the strides differ, the larger field."""
         if self.stride != other.stride:
             return max(self, other, key=lambda side: side.last - side.first)

@@ -1,30 +1,24 @@
 """Cards made on demand: any classifier of torchvision or timm, any network in Caffe's files."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import warnings
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import torch
+from torch import nn
 
 from excite.errors import ModelError, ReplacedOperatorsWarning
 from excite.models.cards import CAFFE_PREPROCESS, Card
 from excite.models.classifier import Preprocess
 from excite.vocabulary import Labels, imagenet_labels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from types import ModuleType
-
-    from torch import nn
-
 
 HUB = "hf-hub:"  # timm's prefix for a network on Hugging Face's hub
 IMAGENET = 1000

@@ -1,24 +1,19 @@
 """Files of weights: read without running anything in them, and filled into a network."""
 
-from __future__ import annotations
-
 import hashlib
 import pickletools
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
 
 from excite.errors import ModelError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from os import PathLike
 
 INNER = ("state_dict", "model", "model_state_dict", "net", "ema_state_dict")  # where checkpoints keep the tensors
 PREFIXES = ("module.", "_orig_mod.", "model.")  # that wrappers put before a network's names

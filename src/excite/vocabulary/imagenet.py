@@ -3,17 +3,12 @@
 dev/make_imagenet_labels.py makes imagenet.txt, dev/make_wordnet_kinds.py makes wordnet.txt.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 from excite.vocabulary.labels import Labels, rows
 from excite.vocabulary.word_lists import lines_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 @cache

@@ -4,8 +4,6 @@ The rules are for tags, where a wrong singular is worse than none: a word that i
 does every word with other letters than a to z.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from excite.errors import ExciteError

@@ -1,7 +1,5 @@
 """Lists of English words, from words.txt: stop words, words for positions and colours; and the reader of that file."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 
