@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -177,15 +177,14 @@ class Sliding(Counting):
         self.head = head
         self.operations = {operation for _, operation, _ in head}
         self.grid: tuple[int, int, int] | None = None  # images, and windows down and across each
-        self._aside = False  # during calls that are not the network's
-        self._shown: list[torch.Size | None] = []
+        self.is_aside = False  # during calls that are not the network's
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         name = operation_name(func)
-        if self._aside:
+        if self.is_aside:
             return func(*args, **kwargs)
         tensors = tensors_in((args, kwargs))
         call = self.head.get(self.key(name)) if name in self.operations else None
@@ -203,7 +202,10 @@ class Sliding(Counting):
         remaining = iter(windows)
         try:
             if self._count > 1 and call.key[1] in _RESHAPING and call.shape is not None:
-                shape = self._scaled(call.shape)
+                if call.shape[0] % DRY_BATCH:
+                    raise ValueError(f"a shape of {call.shape} does not keep the images apart")  # noqa: TRY301
+                pictures = self.grid[0] if self.grid else DRY_BATCH
+                shape = (call.shape[0] // DRY_BATCH * pictures * self._count, *call.shape[1:])
                 return windows[0].expand(shape) if call.key[1] == "expand" else windows[0].reshape(shape)
             for place, (leaf, recorded) in enumerate(zip(leaves, call.constants, strict=self._count > 1)):
                 if isinstance(leaf, Tensor):
@@ -221,13 +223,6 @@ class Sliding(Counting):
     def _count(self) -> int:
         """The number of windows in each image."""
         return 1 if self.grid is None else self.grid[1] * self.grid[2]
-
-    def _scaled(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """A shape of the dry run for the current number of windows."""
-        pictures = self.grid[0] if self.grid else DRY_BATCH
-        if shape[0] % DRY_BATCH:
-            raise ValueError(f"a shape of {shape} does not keep the images apart")
-        return (shape[0] // DRY_BATCH * pictures * self._count, *shape[1:])
 
     def _read(self, tensor: Tensor, read: Window | str | None, key: Key) -> Tensor:
         if read is None:
@@ -261,12 +256,20 @@ class Sliding(Counting):
     def showing_maps(self) -> Iterator[None]:
         """Forward hooks on layers of the head see a map, not a batch of windows: two hooks enclose the present ones."""
         thread = get_ident()
+        shapes: list[torch.Size | None] = []
 
         def show(_module: nn.Module, _arguments: Any, answer: Any) -> Any:
-            return self._show(answer) if get_ident() == thread else None
+            if get_ident() != thread:
+                return None
+            slid = self._count > 1 and isinstance(answer, Tensor) and hasattr(answer, _OF_HEAD)
+            shapes.append(answer.shape if slid else None)
+            return self._aside(lambda: self._shown(answer)) if slid else answer
 
         def hide(_module: nn.Module, _arguments: Any, answer: Any) -> Any:
-            return self._hide(answer) if get_ident() == thread else None
+            shape = shapes.pop() if get_ident() == thread else None
+            if shape is None:
+                return None
+            return self._aside(lambda: (answer.permute(0, 2, 3, 1) if answer.dim() == 4 else answer).reshape(shape))
 
         heard = [child for child in self.network.modules() if child._forward_hooks and child is not self.network]  # noqa: SLF001
         handles = [child.register_forward_hook(show, prepend=True) for child in heard]
@@ -277,30 +280,17 @@ class Sliding(Counting):
             for handle in handles:
                 handle.remove()
 
-    def _show(self, answer: Any) -> Any:
-        windows = isinstance(answer, Tensor) and hasattr(answer, _OF_HEAD) and self._count > 1
-        self._shown.append(answer.shape if windows else None)
-        if not windows or self.grid is None:
-            return answer
-        with self._stepping_aside():
-            single = answer.numel() == answer.shape[0] * max(answer.shape[1:], default=1)
-            return self.as_map(answer) if single else answer.reshape(*self.grid, *answer.shape[1:])
+    def _shown(self, answer: Tensor) -> Tensor:
+        single = answer.numel() == answer.shape[0] * max(answer.shape[1:], default=1)
+        return self.as_map(answer) if single else answer.reshape(*(self.grid or ()), *answer.shape[1:])
 
-    def _hide(self, answer: Any) -> Any:
-        shape = self._shown.pop()
-        if shape is None:
-            return answer
-        with self._stepping_aside():
-            single = answer.dim() == 4
-            return _marked((answer.permute(0, 2, 3, 1) if single else answer).reshape(shape))
-
-    @contextmanager
-    def _stepping_aside(self) -> Iterator[None]:
-        self._aside = True
+    def _aside(self, call: Callable[[], Tensor]) -> Tensor:
+        """A call that is not the network's, as part of the head."""
+        self.is_aside = True
         try:
-            yield
+            return cast("Tensor", _marked(call()))
         finally:
-            self._aside = False
+            self.is_aside = False
 
 
 def _place(key: Key) -> str:
@@ -364,13 +354,6 @@ class FullyConvolutional(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Logits [N, classes, h, w] of images [N, channels, H, W]."""
-        self._check(pictures)
-        sliding = Sliding(self.network, self.head)
-        with sliding, sliding.showing_maps():
-            output = main_output(self.network(pictures))
-        return sliding.as_map(output) if self.head else output
-
-    def _check(self, pictures: Tensor) -> None:
         if pictures.dim() != 4:
             raise ModelError(f"the images have shape {tuple(pictures.shape)}: give a batch [N, channels, H, W]")
         height, width = pictures.shape[-2:]
@@ -379,3 +362,7 @@ class FullyConvolutional(nn.Module):
                 f"the image is {width} x {height} pixels, smaller than what the network was trained on: make it at "
                 f"least {self.size[1]} x {self.size[0]}"
             )
+        sliding = Sliding(self.network, self.head)
+        with sliding, sliding.showing_maps():
+            output = main_output(self.network(pictures))
+        return sliding.as_map(output) if self.head else output
