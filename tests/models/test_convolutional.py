@@ -147,25 +147,6 @@ class TestBody:
         expected = functional.conv2d(pooled, net.last.weight[:, :, None, None], net.last.bias)
         torch.testing.assert_close(fully_convolutional(net, 8)(pictures), expected)
 
-    def test_what_the_body_calls_may_depend_on_the_size(self):
-        """As "same" padding does."""
-
-        class Same(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.conv, self.last = nn.Conv2d(3, 4, 2, stride=2), nn.Linear(16, 2)
-
-            def forward(self, x):
-                x = functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2)) if x.shape[3] % 2 else x
-                return self.last(self.conv(x).flatten(1))
-
-        torch.manual_seed(0)
-        net, pictures = Same(), torch.rand(1, 3, 4, 7)
-        padded = functional.pad(pictures, (0, 1))
-        torch.testing.assert_close(
-            fully_convolutional(net, 4)(pictures)[..., 0, 2], net(padded[..., 4:]), rtol=1e-5, atol=1e-6
-        )
-
     def test_a_network_that_answers_for_each_place_is_used_as_it_is(self):
         net, pictures = nn.Conv2d(3, 2, 3), torch.rand(1, 3, 8, 9)
         assert torch.equal(fully_convolutional(net, 5)(pictures), net(pictures))

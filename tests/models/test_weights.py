@@ -19,7 +19,6 @@ from excite.errors import ModelError
 from excite.models.weights import (
     fill,
     fill_from_caffe,
-    filled_at_random,
     fingerprint,
     other_classes,
     read_tensors,
@@ -95,12 +94,6 @@ class TestReading:
         assert torch.equal(answers(again), answers(network))
         assert not again.training
         assert not any(tensor.is_meta for tensor in again.state_dict().values())
-
-    @pytest.mark.parametrize("prefix", ["", "module."])
-    def test_safetensors(self, tmp_path, prefix):
-        network = trained()
-        save_file(prefixed(network.state_dict(), prefix), tmp_path / "x.safetensors", metadata={"format": "pt"})
-        assert torch.equal(answers(filled(tmp_path / "x.safetensors")), answers(network))
 
     @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
     def test_other_precisions_become_the_networks(self, tmp_path, kind):
@@ -297,23 +290,6 @@ class TestFingerprint:
             state | {"fc.weight": state["fc.weight"].T.contiguous()},
         ]
         assert len({mark, *map(of, others)}) == 6
-
-
-class TestRandom:
-    def test_the_same_for_the_same_seed(self):
-        def state(seed, build=Tiny):
-            return torch.cat(
-                [tensor.flatten().float() for tensor in filled_at_random(build, seed).state_dict().values()]
-            )
-
-        def on_meta():
-            with torch.device("meta"):
-                return Tiny()
-
-        for build in (Tiny, on_meta):
-            assert torch.equal(state(3, build), state(3, build))
-            assert not torch.equal(state(3, build), state(4, build))
-            assert state(3, build).isfinite().all()
 
 
 LONG = b"\x80\x02cos\n" + b"x" * 200_000 + b"\n."
