@@ -27,23 +27,15 @@ UNCHANGING = ("Dropout", "Identity")  # named after the layer before them
 
 @dataclass(frozen=True)
 class SpatialLayer:
-    """A layer whose output is a map.
-
-    Attributes:
-        name: as in ``module.named_modules()``.
-        kind: the class of its module.
-        stride: pixels of the image between two positions, by the operations below it or, behind one that mixes all
-            positions, by the sizes.
-        receptive_field: pixels along its longer side; None: the whole image.
-    """
+    """A layer whose output is a map."""
 
     name: str
-    kind: str
+    kind: str  # the class of its module
     channels: int
     height: int
     width: int
-    stride: float
-    receptive_field: int | None = None
+    stride: float  # pixels between two positions, by the operations or, behind one that mixes all positions, by sizes
+    receptive_field: int | None = None  # pixels along its longer side; None: the whole image
 
     @property
     def depth(self) -> int:
@@ -116,19 +108,12 @@ def _preferred_stride(layers: list[SpatialLayer], side: int) -> float:
 
 @dataclass(frozen=True)
 class _Run:
-    """The record of one run.
+    """The record of one run."""
 
-    Attributes:
-        found: in the order of their (last) ends: layers that are maps, and names of modules with weights.
-        calls: all calls that computed activations.
-        steps: the call that computed each layer's output.
-        output: the call that computed the network's output.
-    """
-
-    found: list[SpatialLayer | str]
-    calls: list[Step]
-    steps: dict[str, Step | None]
-    output: Step | None
+    found: list[SpatialLayer | str]  # in the order of their (last) ends: maps, and names of modules with weights
+    calls: list[Step]  # all that computed activations
+    steps: dict[str, Step | None]  # the call that computed each layer's output
+    output: Step | None  # the call that computed the network's output
 
     @property
     def weights(self) -> list[int]:
@@ -176,9 +161,11 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
         if any(weight.dim() > 1 for weight in child.parameters(recurse=False)):
             seen.pop((name, "weights"), None)
             seen[name, "weights"] = name
-        if isinstance(answer, Tensor) and answer.dim() == 4 and not _channels_last(answer, inputs):
+        is_map = isinstance(answer, Tensor) and answer.dim() == 4
+        layer = _layer(name, type(child).__name__, answer, inputs) if is_map else None
+        if layer is not None:
             seen.pop((name, "map"), None)
-            seen[name, "map"] = _layer(name, type(child).__name__, answer, inputs)
+            seen[name, "map"] = layer
             steps[name] = step_of(answer)
 
     handles = [child.register_forward_hook(partial(note, name)) for name, child in module.named_modules()]
@@ -193,17 +180,12 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
     return _Run(list(seen.values()), recording.steps, steps, next(map(step_of, tensors_in(answer)), None))
 
 
-def _channels_last(answer: Tensor, inputs: Tensor) -> bool:
-    """Whether the channels come last, by the operations or else by the aspect ratio of the sides."""
-    view = view_of(answer)
-    if view:
-        return view[0].dim != 2
-    return Window.of(tuple(answer.shape), tuple(inputs.shape[-2:])).dim != 2
-
-
-def _layer(name: str, kind: str, answer: Tensor, inputs: Tensor) -> SpatialLayer:
+def _layer(name: str, kind: str, answer: Tensor, inputs: Tensor) -> SpatialLayer | None:
+    """None where the channels come last, by the operations or else by the aspect ratio of the sides."""
     _, channels, height, width = answer.shape
     view = view_of(answer)
+    if (view[0].dim if view else Window.of(tuple(answer.shape), tuple(inputs.shape[-2:])).dim) != 2:
+        return None
     stride = float(view[0].stride) if view else inputs.shape[-2] / height
     field = max(side.field for side in view) if view else None
     return SpatialLayer(name, kind, channels, height, width, stride, field)
@@ -228,7 +210,9 @@ def candidate_layers(module: nn.Module, inputs: Tensor, most: int = MAX_CANDIDAT
     blocks = _below_the_weights(module, inputs, blocks)
     if not blocks:
         raise LayerError("no layer below the classifier's weights has places to show: name the layers to try")
-    return _thinned(blocks, most)
+    ends = [layer for layer, behind in pairwise(blocks) if behind.stride > NEARLY * layer.stride] + [blocks[-1]]
+    others = [layer for layer in reversed(blocks) if layer not in ends][: max(most - len(ends), 0)]
+    return [layer for layer in blocks if layer in ends or layer in others]
 
 
 def _block_names(parent: nn.Module, seen: dict[str, SpatialLayer], prefix: str = "") -> Iterator[str]:
@@ -278,12 +262,6 @@ def _below_the_weights(module: nn.Module, inputs: Tensor, layers: list[SpatialLa
         else:
             break
     return layers
-
-
-def _thinned(layers: Sequence[SpatialLayer], most: int) -> list[SpatialLayer]:
-    ends = [layer for layer, behind in pairwise(layers) if behind.stride > NEARLY * layer.stride] + [layers[-1]]
-    others = [layer for layer in reversed(layers) if layer not in ends][: max(most - len(ends), 0)]
-    return [layer for layer in layers if layer in ends or layer in others]
 
 
 def outline(classifier: Classifier) -> tuple[list[SpatialLayer], tuple[str, ...]]:

@@ -74,7 +74,7 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         >>> load("torchvision:resnet50", weights="mine.pth", labels=my_words)  # doctest: +SKIP
     """
     card = find_card(str(name))
-    words = None if labels is None else as_labels(labels)
+    words = _as_labels(labels)
     file = None if weights is None else Path(weights)
     module, as_published = _network(card, file, None if words is None else len(words))
     prepare = preprocess or card.preprocess
@@ -145,7 +145,7 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
     return Classifier(
         module=network,
         preprocess=prepare,
-        labels=None if labels is None else as_labels(labels),
+        labels=_as_labels(labels),
         name=type(module).__name__ if name is None else name,
         layer=layer,
         multilabel=multilabel,
@@ -177,9 +177,8 @@ def find_card(name: str) -> Card:
     raise ModelError(f"There is no model {name!r}; the known ones are: {known}, or a file.{hint}")
 
 
-def as_labels(labels: Words) -> Labels:
-    """Labels, from labels or from words."""
-    return labels if isinstance(labels, Labels) else Labels(labels)
+def _as_labels(labels: Words | None) -> Labels | None:
+    return labels if labels is None or isinstance(labels, Labels) else Labels(labels)
 
 
 def _card_of_weights(path: Path) -> Card:

@@ -139,11 +139,9 @@ class Labels:
         return (synonyms[0] for synonyms in self._entries)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Labels):
-            return NotImplemented
-        return (self._entries, self._preferred) == (other._entries, other._preferred) and (
-            (self._groups, self._others) == (other._groups, other._others)
-        )
+        if not isinstance(other, Labels) or self._entries != other._entries:
+            return False if isinstance(other, Labels) else NotImplemented
+        return (self._preferred, self._groups, self._others) == (other._preferred, other._groups, other._others)
 
     def __hash__(self) -> int:
         return hash(self._entries)
