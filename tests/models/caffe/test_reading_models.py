@@ -9,7 +9,7 @@ from writing import chunk, double, new_blob, new_layer, number, old_blob, old_la
 
 from excite.errors import ModelError
 from excite.models.caffe.definition import Layer
-from excite.models.caffe.reading import read_network, read_network_of_weights, read_weights
+from excite.models.caffe.reading import net_parameter, read_network, read_network_of_weights, read_weights
 
 CONVOLUTION, DATA, INNER_PRODUCT, RELU, SOFTMAX_LOSS, SPLIT = 4, 5, 14, 18, 21, 22
 
@@ -147,8 +147,8 @@ def test_what_is_not_caffes_in_a_model(saved, model, message):
 
 def test_without_protobuf(saved, monkeypatch):
     """The weights need none; the rest says what to install."""
-    monkeypatch.setitem(sys.modules, "excite.models.caffe.caffe_pb2", None)
-    monkeypatch.delattr("excite.models.caffe.caffe_pb2", raising=False)
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    net_parameter.cache_clear()
     model = saved(new_layer("b", "Bias", blobs=[new_blob((1,), [1.0])]), "model")
     assert list(read_weights(model)) == ["b"]
     for read, path in ((read_network, saved('layer { type: "ReLU" }')), (read_network_of_weights, model)):

@@ -10,11 +10,11 @@ import numpy as np
 from google.protobuf.json_format import ParseDict
 from google.protobuf.text_format import MessageToString
 
-from excite.models.caffe import caffe_pb2
 from excite.models.caffe.definition import PARAMETERS_OF, Layer
+from excite.models.caffe.reading import net_parameter
 
 LEGACY_AXES = 4
-OLD_KINDS = {word.replace("_", ""): number for word, number in caffe_pb2.V1LayerParameter.LayerType.items()}
+OLD_KINDS = {word.replace("_", ""): number for word, number in net_parameter()().layers.add().LayerType.items()}
 
 
 def varint(value):
@@ -75,7 +75,7 @@ def old_layer(name, kind, bottoms=(), tops=(), *, blobs=(), rest=b""):
 
 def messages(definition, blobs=(), *, old=False):
     """A network as a NetParameter, with the blobs of each layer by its name; ``old``: in the format of 2014."""
-    net = caffe_pb2.NetParameter(name=definition.name)
+    net = net_parameter()(name=definition.name)
     for name, shape in definition.inputs.items():
         net.input.append(name)
         net.input_dim.extend(shape)

@@ -8,6 +8,8 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
 from itertools import islice
 from math import prod
 from os import PathLike
@@ -59,7 +61,7 @@ def read_weights(path: str | PathLike[str]) -> dict[str, tuple[Tensor, ...]]:
 
 def read_network_of_weights(path: str | PathLike[str]) -> Network:
     """The network that a .caffemodel describes, as it was trained, so mostly without input sizes; not its weights."""
-    net = messages().NetParameter()
+    net = net_parameter()()
     from google.protobuf.message import DecodeError
 
     with _opened(path, "a Caffe model") as model:
@@ -290,13 +292,17 @@ TOKEN = re.compile(  # comments, strings and braces; an unterminated string is e
 DEEPEST = 16  # Caffe's own files nest four deep
 
 
-def messages() -> Any:
-    """The generated module of Caffe's messages; a ModelError where protobuf is not installed."""
+@cache
+def net_parameter() -> Any:
+    """The class of Caffe's message for a network, by caffe.proto; a ModelError where protobuf is not installed."""
     try:
-        from excite.models.caffe import caffe_pb2
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as error:
         raise ModelError("Reading Caffe's files needs protobuf: pip install 'excite[caffe]'.") from error
-    return caffe_pb2
+    compiled = files("excite.models.caffe").joinpath("caffe.binpb").read_bytes()
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(descriptor_pb2.FileDescriptorSet.FromString(compiled).file[0])
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("excite.caffe.NetParameter"))
 
 
 def parsed(text: str) -> Any:
@@ -316,7 +322,7 @@ def parsed(text: str) -> Any:
 
 
 def _parse(text: str, *, lenient: bool = False) -> Any:
-    network = messages().NetParameter()
+    network = net_parameter()()
     from google.protobuf import text_format
 
     try:
