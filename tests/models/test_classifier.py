@@ -1,5 +1,3 @@
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -51,13 +49,6 @@ def test_the_tensor_is_the_shifted_and_scaled_picture():
     torch.testing.assert_close(swapped, values.flip(0) - torch.tensor([104.0, 117.0, 123.0])[:, None, None])
 
 
-def test_preprocessing_can_be_sent_to_another_process():
-    preprocess = Preprocess(shorter_side=32, scale=(1, 2, 3))
-    again = pickle.loads(pickle.dumps(preprocess))  # noqa: S301
-    assert again == preprocess
-    assert torch.equal(again(noise(40, 50)), preprocess(noise(40, 50)))
-
-
 @pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK"])
 def test_a_picture_in_another_mode_is_refused(mode):
     with pytest.raises(ImageError, match=f"mode {mode}"):
@@ -95,15 +86,6 @@ def test_some_outputs_may_be_true_together_beside_others_of_which_one_is():
 def test_the_chance_of_several_outputs(multilabel, units, chance):
     probabilities = torch.tensor([0.25, 0.5, 0.0625, 0.125])
     assert wrap(nn.Identity(), multilabel=multilabel).chance(probabilities, units) == chance
-
-
-def test_logits_for_each_place_answer_like_the_pooled_network():
-    features = torch.randn(2, 5, 3, 4, dtype=torch.float64)
-    linear = nn.Linear(5, 7).double()
-    places = torch.einsum("ck,nkhw->nchw", linear.weight, features) + linear.bias[:, None, None]
-    classifier = wrap(nn.Identity())
-    pooled = linear(features.mean(dim=(2, 3)))
-    torch.testing.assert_close(classifier.probabilities(places), classifier.probabilities(pooled))
 
 
 @pytest.mark.parametrize("shape", [(3,), (1, 3, 4), (1, 1, 1, 1, 1)])

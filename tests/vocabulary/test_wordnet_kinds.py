@@ -59,9 +59,7 @@ def test_kinds_are_found_by_who_asks_too():
 
 def test_unknown_words():
     """Those that ImageNet knows nothing or little of, and those that mostly mean something else."""
-    unknown = (
-        "person man entity object artifact paper stuff shape location front back top stand good hot ear head fly"
-    )
+    unknown = "person man entity object artifact paper stuff shape location front back top stand good hot ear head fly"
     assert [word for word in unknown.split() if imagenet_labels().word(word) is not None] == []
 
 

@@ -28,11 +28,7 @@ LITE0_STAGES = (  # blocks, kernel, stride of the first block, channels
 
 
 class SameConv2d(nn.Conv2d):
-    """A convolution whose output has ceil(size / stride) positions for every input size, as in TensorFlow.
-
-    With stride 2 that takes one more row of zeros below than above for some sizes, which depends on the input
-    and so cannot be a fixed padding.
-    """
+    """A convolution whose output has ceil(size / stride) positions for every input size, as in TensorFlow."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 -- the name is torch's
         """Pad by the size of the input, then convolve."""
@@ -141,11 +137,7 @@ def published_weights() -> dict[str, Tensor]:
 
 
 def embedded_network(*heads: str) -> EfficientNetLite0:
-    """The network with its published weights and the named output layers below ImageNet's, in eval mode.
-
-    Raises:
-        ModelError: The weights package is missing or broken.
-    """
+    """The network with its published weights and the named output layers below ImageNet's, in eval mode."""
     from safetensors.torch import load
 
     try:

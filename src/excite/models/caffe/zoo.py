@@ -5,7 +5,6 @@ Szegedy et al. 2014 as trained by the BVLC, "bvlc_googlenet", without the two he
 The networks take images in BGR, less the mean of each channel.
 """
 
-import ast
 from importlib.resources import files
 from typing import Any
 
@@ -44,7 +43,7 @@ def _layer(line: str, classes: int) -> Layer:
     bottoms, arrow, tops = " ".join(blobs).partition("->")
     options: dict[str, Any] = {}
     for option, _, value in (word.partition("=") for word in rest if "=" in word):
-        number = value if value.isalpha() else ast.literal_eval(value)
+        number = value if value.isalpha() else float(value) if "." in value else int(value)
         options[option] = (number,) if kind == "Convolution" and option != "num_output" else number
     if kind == "InnerProduct" and options["num_output"] == CLASSES:
         options["num_output"] = classes
