@@ -17,7 +17,7 @@ from excite.jobs import Entry, JsonLinesStore
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
 from excite.models import load
-from excite.models.architectures.efficientnet_lite0 import EVERYDAY_UNITS, head_labels
+from excite.models.architectures import EVERYDAY_UNITS, head_labels
 from excite.training.examples import read_examples
 from excite.training.finetune import CategoryScorer, FineTuning, precisions
 from excite.training.sgd import SGDOptions
@@ -33,7 +33,7 @@ def write_head(folder: Path) -> Path:
     """The output layer of a classifier that was fine-tuned, as the package has it."""
     layer = load(folder).module.get_submodule("classifier")
     content = save({name: tensor.detach().half().contiguous() for name, tensor in layer.state_dict().items()})
-    path = ROOT / "src/excite/models/architectures/heads/everyday.safetensors"
+    path = ROOT / "src/excite/models/heads/everyday.safetensors"
     return atomic_write(path, lambda file: print(f"{path}: {file.write(content)} bytes"))
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import save
 from excite.io.files import atomic_write, save_text
 from excite.models import load
 
-TARGET = Path(__file__).parents[1] / "src/excite/models/architectures/heads"
+TARGET = Path(__file__).parents[1] / "src/excite/models/heads"
 WEIGHTS = "words.safetensors"
 
 

@@ -1,13 +1,12 @@
-import pickle
-
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy import ndimage
 from torch import nn
 
 from excite.errors import ConceptError, ImageError, ModelError
-from excite.models import MODELS, Card, Preprocess, load, wrap
+from excite.models import MODELS, Card, Preprocess, wrap
 from excite.vocabulary import Labels
 
 
@@ -50,13 +49,6 @@ def test_the_tensor_is_the_shifted_and_scaled_picture():
     torch.testing.assert_close(swapped, values.flip(0) - torch.tensor([104.0, 117.0, 123.0])[:, None, None])
 
 
-def test_preprocessing_can_be_sent_to_another_process():
-    preprocess = Preprocess(shorter_side=32, scale=(1, 2, 3))
-    again = pickle.loads(pickle.dumps(preprocess))  # noqa: S301
-    assert again == preprocess
-    assert torch.equal(again(noise(40, 50)), preprocess(noise(40, 50)))
-
-
 @pytest.mark.parametrize("mode", ["L", "RGBA", "P", "CMYK"])
 def test_a_picture_in_another_mode_is_refused(mode):
     with pytest.raises(ImageError, match=f"mode {mode}"):
@@ -96,15 +88,6 @@ def test_the_chance_of_several_outputs(multilabel, units, chance):
     assert wrap(nn.Identity(), multilabel=multilabel).chance(probabilities, units) == chance
 
 
-def test_logits_for_each_place_answer_like_the_pooled_network():
-    features = torch.randn(2, 5, 3, 4, dtype=torch.float64)
-    linear = nn.Linear(5, 7).double()
-    places = torch.einsum("ck,nkhw->nchw", linear.weight, features) + linear.bias[:, None, None]
-    classifier = wrap(nn.Identity())
-    pooled = linear(features.mean(dim=(2, 3)))
-    torch.testing.assert_close(classifier.probabilities(places), classifier.probabilities(pooled))
-
-
 @pytest.mark.parametrize("shape", [(3,), (1, 3, 4), (1, 1, 1, 1, 1)])
 def test_an_output_of_another_shape_is_refused(shape):
     with pytest.raises(ModelError, match="Identity gave an output of shape"):
@@ -119,15 +102,9 @@ def test_wrap_keeps_what_it_is_given():
     assert module.training  # what the user set is the user's
     assert classifier.labels is labels
     assert classifier.preprocess is str
-    assert (classifier.layer, classifier.layers, classifier.name, classifier.multilabel) == (
-        "0",
-        ("0",),
-        "mine",
-        True,
-    )
-    assert wrap(module).name == "Sequential"
-    assert wrap(module).labels is None
-    assert wrap(module).layer is None
+    assert (classifier.layer, classifier.layers, classifier.name) == ("0", ("0",), "mine")
+    assert classifier.multilabel is True
+    assert (wrap(module).name, wrap(module).labels, wrap(module).layer) == ("Sequential", None, None)
     assert wrap(module, labels=[("cat", "puss"), "dog"]).labels.find("puss").units == (0,)
     with pytest.raises(ConceptError, match="sequence"):
         wrap(module, labels="cat")
@@ -143,13 +120,6 @@ def test_torchscript_is_refused():
             wrap(model)
 
 
-@pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet", "no such thing", ""])
-def test_an_unknown_name_lists_the_known_ones(name):
-    with pytest.raises(ModelError, match=r"the known ones are: .*efficientnet-lite0") as caught:
-        load(name)
-    assert ("Did you mean" in str(caught.value)) == name.startswith("eff")
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_every_card_is_complete(name):
     card = MODELS[name]
@@ -159,3 +129,25 @@ def test_every_card_is_complete(name):
     assert card.description
     assert card.source
     assert len(card.labels()) > 1
+
+
+@pytest.mark.parametrize("size", [(90, 60), (33, 47), (20, 21)])
+def test_without_antialiasing_pixels_are_picked(size):
+    """Bilinear without anti-aliasing: the pixels around the centre of each new one, weighed by nearness."""
+    picture = noise(*size)
+    made = Preprocess(shorter_side=24, mean=0, scale=1, interpolation="bilinear", antialias=False)(picture)
+    centres = [(np.arange(new) + 0.5) * old / new - 0.5 for new, old in zip(made.shape[1:], size[::-1], strict=True)]
+    for channel, values in zip(np.asarray(picture, np.float64).transpose(2, 0, 1), made.numpy(), strict=True):
+        expected = ndimage.map_coordinates(channel, np.meshgrid(*centres, indexing="ij"), order=1, mode="nearest")
+        np.testing.assert_allclose(values, expected, atol=1e-3)
+
+
+def test_the_papers_networks():
+    """BGR less the mean of each channel, in units of a pixel, picked."""
+    (prepare,) = {MODELS[name].preprocess for name in ("cnn-s", "vgg16", "googlenet")}
+    picture = noise(301, 224)
+    blue_first = torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1).flip(0)
+    expected = blue_first - torch.tensor([103.939, 116.779, 123.68])[:, None, None]
+    torch.testing.assert_close(prepare(picture), expected)
+    assert prepare.antialias is False
+    assert prepare.interpolation == "bilinear"

@@ -8,7 +8,7 @@ from excite.datasets import open_dataset
 from excite.jobs import JsonLinesStore
 from excite.jobs.loop import run
 from excite.metrics.ranking import mean_average_precision
-from excite.models.architectures.efficientnet_lite0 import EVERYDAY_UNITS, embedded_labels, head_labels
+from excite.models.architectures import EVERYDAY_UNITS, WORDS_UNITS, embedded_labels, head_labels
 from excite.training.examples import read_examples
 from excite.training.finetune import CategoryScorer, precisions
 from excite.vocabulary import Labels, imagenet_labels
@@ -67,3 +67,32 @@ def test_the_head_is_as_good_as_the_documentation_says(classifier, shared_data, 
     )
     everyday = ({**entry, "scores": entry["scores"][EVERYDAY_UNITS.start :]} for entry in entries)
     assert mean_average_precision(list(precisions(few, everyday).values())) > 0.5
+
+
+@pytest.fixture(scope="module")
+def words():
+    return excite.load("words")
+
+
+def test_there_is_a_word_for_each_output(words):
+    assert words.module.classifier.out_features == WORDS_UNITS.stop == len(embedded_labels("everyday", "words"))
+    assert len(head_labels("words")) == WORDS_UNITS.stop - EVERYDAY_UNITS.stop
+    assert excite.MODELS["words"].build(None).classifier.out_features == WORDS_UNITS.stop
+
+
+def test_the_first_outputs_are_those_of_everyday(words, classifier):
+    pictures = torch.randn(1, 3, 96, 96, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ours, theirs = (one.module(pictures) for one in (words, classifier))
+    assert torch.allclose(ours[:, : EVERYDAY_UNITS.stop], theirs, atol=1e-5)
+    probabilities = words.probabilities(ours)[0]
+    assert probabilities[:1000].sum() == pytest.approx(1, abs=1e-5)
+    assert torch.allclose(probabilities[1000:], ours[0, 1000:].sigmoid(), atol=1e-6)
+
+
+def test_a_word_that_several_outputs_have_means_all_of_them():
+    labels = embedded_labels("everyday", "words")
+    person, woman = labels.word("person").units, labels.word("woman").units
+    assert EVERYDAY_UNITS.start <= person[0] < EVERYDAY_UNITS.stop <= person[1]
+    assert woman[0] == person[0]
+    assert labels.name(woman[1]) == "woman"

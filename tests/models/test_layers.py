@@ -7,7 +7,8 @@ from torch.nn import functional
 from zoo import torchvision_models
 
 from excite.errors import LayerError
-from excite.models.layers import SpatialLayer, default_layer, spatial_layers
+from excite.models import load
+from excite.models.layers import SpatialLayer, candidate_layers, default_layer, outline, spatial_layers
 from excite.propagation import mwp
 
 PICTURE = torch.zeros(1, 3, 64, 64)
@@ -19,26 +20,11 @@ def names(network, inputs=PICTURE):
 
 class TestSpatialLayers:
     def test_what_is_told_of_a_layer(self):
-        network = nn.Sequential(
-            nn.Conv2d(3, 5, 3, stride=2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(5 * 32 * 16, 2)
-        )
+        network = nn.Sequential(nn.Conv2d(3, 5, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(5 * 32 * 16, 2))
         assert spatial_layers(network, torch.zeros(2, 3, 64, 32)) == [
             SpatialLayer("0", "Conv2d", 5, 32, 16, 2.0, 3),
             SpatialLayer("1", "ReLU", 5, 32, 16, 2.0, 3),
         ]
-
-    def test_in_the_order_in_which_they_are_computed(self):
-        class Backwards(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.last = nn.Conv2d(4, 4, 1)
-                self.first = nn.Conv2d(3, 4, 1)
-                self.unused = nn.Conv2d(3, 4, 1)
-
-            def forward(self, pictures):
-                return self.last(self.first(pictures)).mean((2, 3))
-
-        assert names(Backwards()) == ["first", "last"]
 
     def test_a_layer_whose_channels_come_last_is_no_map(self):
         class Last(nn.Module):
@@ -143,11 +129,9 @@ class TestDefaultLayer:
     @pytest.mark.parametrize(
         ("name", "layer"),
         [
-            ("alexnet", "features.11"),
             ("vgg11", "features.19"),
             ("squeezenet1_1", "features.11"),
             ("resnet18", "layer3"),
-            ("mobilenet_v2", "features.13"),
             ("shufflenet_v2_x0_5", "stage3"),
             ("regnet_y_400mf", "trunk_output.block3"),
         ],
@@ -180,3 +164,73 @@ def test_not_right_under_weights_that_answer_for_each_place():
     for layer, cancelled in (("3", True), (chosen, False)):
         contrast = mwp(network, picture, 2, layer=layer, contrastive=True).sum(1)
         assert (float(contrast.abs().sum()) < 1e-6) is cancelled
+
+
+def test_the_papers_networks_have_the_trained_size():
+    """They slide over larger images; what is listed is one window."""
+    layers, recommended = outline(load("googlenet", weights="random"))
+    assert recommended == ("pool2/3x3_s2",)
+    (layer,) = (layer for layer in layers if layer.name == recommended[0])
+    assert (layer.channels, layer.height, layer.width, layer.stride) == (192, 28, 28, 8.0)
+    assert layer.receptive_field == 27  # by hand: 7 (conv1), 11 (pool1), 19 (conv2), 27 (pool2)
+
+
+def candidates(network, size=32, **options):
+    return [layer.name for layer in candidate_layers(network.eval(), torch.rand(1, 3, size, size), **options)]
+
+
+class Block(nn.Module):
+    """Two branches, each of which sees a part of the signal."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.conv, self.skip = nn.Conv2d(channels, channels, 3, padding=1), nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x):
+        return (self.conv(x) + self.skip(x)).relu()
+
+
+class Backbone(nn.Module):
+    """A stem, three stages, a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.BatchNorm2d(4), nn.ReLU())
+        self.pool = nn.MaxPool2d(2)
+        self.stages = nn.Sequential(Block(4), Block(4), nn.MaxPool2d(2), Block(4))
+        self.average = nn.AdaptiveAvgPool2d(1)
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(self.average(self.stages(self.pool(self.stem(x)))).flatten(1))
+
+
+def test_block_ends():
+    """Not the inside of blocks, not what a norm or a ReLU only finishes, nothing without places."""
+    assert candidates(Backbone()) == ["stem", "pool", "stages.0", "stages.1", "stages.2", "stages.3"]
+
+
+def test_too_many_are_thinned_from_below():
+    """Each resolution keeps its last one."""
+    assert candidates(Backbone(), most=5) == ["stem", "stages.0", "stages.1", "stages.2", "stages.3"]
+    assert candidates(Backbone(), most=1) == ["stem", "stages.1", "stages.3"]
+
+
+def test_nothing_above_the_last_weights():
+    """There, no dual unit is left to contrast with."""
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
+    assert candidates(network) == ["1"]
+
+
+def test_no_candidates():
+    with pytest.raises(LayerError, match="name the layers to try"):
+        candidates(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 2)))
+
+
+def test_the_embedded_classifier():
+    classifier = load()
+    blocks = [f"blocks.{k}" for k in (0, 2, 4, *range(8, 16))]
+    assert candidates(classifier.module, 224) == [*blocks, "head"]
+    assert set(classifier.layers) <= {*blocks, "head"}

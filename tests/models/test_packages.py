@@ -65,14 +65,7 @@ def test_operators_for_another_torch_are_left_out_and_that_is_said_once(tmp_path
     assert said[0].startswith("ReplacedOperatorsWarning: torchvision's compiled operators do not fit this torch")
 
 
-def test_what_fits_is_taken_as_it_is(instead):
-    instead(torchvision="", timm="")
-    assert packages.timm_models() is sys.modules["timm"]
-    assert packages.torchvision_models() is sys.modules["torchvision.models"]
-
-
-@pytest.mark.parametrize("kind", ["RuntimeError", "ImportError", "OSError"])
-@pytest.mark.parametrize("package", ["torchvision", "timm"])
+@pytest.mark.parametrize(("package", "kind"), [("torchvision", "OSError"), ("timm", "ImportError")])
 def test_a_broken_one_is_told_in_one_line(instead, package, kind):
     broken = f"raise {kind}('libcudart.so.12: cannot open\\nsecond line')"
     instead(**{"torchvision": "", "timm": "", package: broken})

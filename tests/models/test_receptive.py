@@ -101,7 +101,7 @@ def chained(operations):
     return network
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(OPERATIONS, min_size=1, max_size=5))
 def test_places_see_what_their_gradient_reaches(operations):
     """Field, stride and position, exactly, of two neighbours in the middle."""
@@ -136,7 +136,7 @@ UPSAMPLING = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(OPERATIONS, max_size=2), UPSAMPLING, st.lists(OPERATIONS, max_size=2))
 def test_behind_upsampling_the_field_is_a_close_bound(before, upsampling, after):
     network, pictures = chained([*before, upsampling, *after]), torch.rand(1, 2, 48, 48, dtype=torch.float64)
@@ -157,24 +157,17 @@ def test_behind_upsampling_the_field_is_a_close_bound(before, upsampling, after)
 @pytest.mark.parametrize(
     ("name", "layer", "stride", "field"),
     [  # by hand: the field grows by (kernel - 1) * stride so far
-        ("vgg16", "features.23", 16, 100),
-        ("vgg16", "features.28", 16, 196),
         ("vgg16", "features.30", 32, 212),
         ("alexnet", "features.12", 32, 195),
-        ("resnet18", "layer4", 32, 435),
         ("resnet50", "layer3", 16, 267),
-        ("resnet50", "layer4", 32, 427),
         ("shufflenet_v2_x0_5", "maxpool", 4, 7),
         ("densenet121", "features.transition1", 8, 63),
         ("efficientnet_b0", "features.8", 32, 851),
     ],
 )
 def test_well_known_networks(name, layer, stride, field):
-    try:
-        with torch.device("meta"):  # only shapes are needed
-            network = getattr(torchvision_models(), name)(weights=None).eval()
-    except ImportError as error:
-        pytest.skip(str(error))
+    with torch.device("meta"):  # only shapes are needed
+        network = getattr(torchvision_models(), name)(weights=None).eval()
     found = {one.name: one for one in spatial_layers(network, torch.zeros(1, 3, 64, 64, device="meta"))}[layer]
     assert (found.stride, found.receptive_field) == (stride, field)
 
@@ -186,10 +179,8 @@ PICTURES = torch.rand(1, 4, 16, 16, dtype=torch.float64)
     "network",
     [
         lambda x: x.mean((2, 3), keepdim=True),
-        lambda x: x.mean(2, keepdim=True),
         lambda x: functional.adaptive_avg_pool2d(x, 1),
         lambda x: functional.adaptive_avg_pool2d(x, 5),
-        lambda x: x.flatten(1),
         lambda x: x.flatten(2),
         lambda x: x.flatten(2).reshape(1, 4, 16, 16),
         lambda x: x.flatten(2) @ x.flatten(2).transpose(1, 2),
@@ -210,7 +201,6 @@ def test_what_mixes_all_places_sees_the_whole_picture(network):
     ("network", "side"),
     [
         (lambda x: functional.max_pool2d(x, 3, 2, 1), Side(2, 2, -1, 1)),
-        (lambda x: functional.max_pool2d(x, 2), Side(2, 2, 0, 1)),
         (lambda x: functional.max_pool2d(x, 2, 1, dilation=3), Side(2, 1, 0, 3)),
         (lambda x: functional.lp_pool2d(x, 2, 3, 2), Side(2, 2, 0, 2)),
         (lambda x: functional.adaptive_max_pool2d(x, 4), Side(2, 4, 0, 3)),
@@ -219,11 +209,9 @@ def test_what_mixes_all_places_sees_the_whole_picture(network):
         (lambda x: functional.pixel_unshuffle(x, 2), Side(2, 2, 0, 1)),
         (lambda x: functional.pixel_shuffle(x, 2), Side(2, 0.5, 0, 0)),
         (lambda x: x.mean(1), Side(1)),
-        (lambda x: x.mean(1, keepdim=True), Side(2)),
         (lambda x: x.max(1).values, Side(1)),
         (lambda x: torch.max(x, x), Side(2)),
         (lambda x: x.norm(2, 1), Side(1)),
-        (lambda x: x[:, 0], Side(1)),
         (lambda x: x.unbind(1)[2], Side(1)),
         (lambda x: x.chunk(2, dim=1)[1], Side(2)),
         (lambda x: x[:, :, 3::2], Side(2, 2, 3, 3)),

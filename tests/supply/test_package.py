@@ -52,7 +52,7 @@ def test_the_wheel_is_the_source_and_no_more(built):
     wanted = {name.removeprefix("src/") for name in tracked("src")}
     assert {
         "excite/py.typed",
-        "excite/models/architectures/heads/words.safetensors",
+        "excite/models/heads/words.safetensors",
         "excite/web/assets/page.js",
     } <= wanted
     assert inside == wanted

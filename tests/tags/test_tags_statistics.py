@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from excite.errors import DataError
-from excite.models.architectures.efficientnet_lite0 import embedded_labels
+from excite.models.architectures import embedded_labels
 from excite.tags.corpus import Corpus, schema
 from excite.tags.dictionary import Dictionary
 from excite.tags.statistics import statistics_of, zipf_slope

@@ -62,47 +62,43 @@ def test_what_is_not_only_digits_is_no_index(query):
     assert "No label is called" in message(query)
 
 
-def test_a_sign_belongs_to_a_label():
-    labels = Labels(["-1", "0", "1", "minus-1 degree"])
-    assert [units(query, labels) for query in ("-1", "0", "1")] == [(0,), (1,), (2,)]
-    assert units("MINUS 1-degree", labels) == (3,)
+SIGNED = Labels(["-1", "0", "1", "minus-1 degree"])
+YEARS = Labels(["2019", "2020", "1"])
+GROUPED = Labels(["beagle", "pug", "hot dog", "sofa"], groups={"Dog": [0, 1], "beagle": [1], "couch": (3,)})
 
 
-def test_digits_that_are_a_label_mean_that_label():
-    years = Labels(["2019", "2020", "1"])
-    assert units("2020", years) == (1,)
-    assert units("1", years) == (2,)
-    assert units("0", years) == (0,)
-    assert units(1, years) == (1,)
+@pytest.mark.parametrize(
+    ("labels", "query", "expected"),
+    [
+        *((SIGNED, query, (unit,)) for unit, query in enumerate(["-1", "0", "1", "MINUS 1-degree"])),
+        *[(YEARS, "2020", (1,)), (YEARS, "1", (2,)), (YEARS, "0", (0,)), (YEARS, 1, (1,))],  # a label beats an index
+        (ANIMALS, "Crane", (2, 3)),  # the name of two
+        (ANIMALS, "missile", (4,)),  # the name of one, a later synonym of another
+        (ANIMALS, "panther", (6, 7)),  # a later synonym of two
+        *[(ANIMALS, "cat", (0, 1)), (ANIMALS, "box", (8,))],  # a last word is a kind
+        *[(ANIMALS, "Cats", (0, 1)), (ANIMALS, "letter boxes", (8,)), (ANIMALS, "tabbies", (0,))],
+        (Labels(["grey wolf", "dog"]), "wolves", (0,)),
+        (Labels(["paper knife", "dog"]), "knives", (0,)),
+        (Labels(["corgi", "cor"]), "corgis", (0,)),
+        (Labels(["mouse"]), "mice", (0,)),
+        (imagenet_labels(), "oranges", (950,)),  # no orang-utan
+        *[
+            (GROUPED, "dogs", (0, 1)),
+            (GROUPED, "beagle", (0,)),
+            (GROUPED, "couch", (3,)),
+        ],  # after names
+    ],
+)
+def test_what_a_word_means(labels, query, expected):
+    assert units(query, labels) == expected
 
 
-def test_a_name_shared_by_labels_is_all_of_them():
+def test_the_name_of_a_concept():
     assert ANIMALS.find("Crane") == Concept("crane", (2, 3))
-
-
-def test_the_name_of_one_label_beats_the_later_synonym_of_another():
-    assert ANIMALS.find("missile") == Concept("missile", (4,))
-
-
-def test_a_later_synonym_shared_by_labels_is_all_of_them():
-    assert ANIMALS.find("panther") == Concept("panther", (6, 7))
-
-
-def test_the_last_word_is_a_kind():
-    assert ANIMALS.find("cat") == Concept("cat", (0, 1))
     assert ANIMALS.find("box") == Concept("mailbox", (8,))  # one unit is named after its label
     assert "No label" in message("ox")  # not a whole word
-
-
-def test_plurals_mean_the_singular():
-    assert ANIMALS.find("Cats") == Concept("cat", (0, 1))
-    assert units("letter boxes") == (8,)
-    assert units("tabbies") == (0,)
-    assert units("wolves", Labels(["grey wolf", "dog"])) == (0,)
-    assert units("knives", Labels(["paper knife", "dog"])) == (0,)
-    assert units("corgis", Labels(["corgi", "cor"])) == (0,)
-    assert units("oranges", imagenet_labels()) == (950,)  # no orang-utan
-    assert units("mice", Labels(["mouse"])) == (0,)
+    with pytest.raises(ConceptError, match="0 to 0"):
+        Labels(["beagle"], groups={"dog": [1]})
 
 
 def test_a_beginning_must_be_of_one_label():
@@ -111,11 +107,7 @@ def test_a_beginning_must_be_of_one_label():
     ambiguous = message("p")
     assert all(word in ambiguous for word in ("'persian cat'", "'projectile'", "'panther'"))
     assert ambiguous.count("panther") == 1
-
-
-def test_a_long_list_of_candidates_is_cut():
-    labels = Labels([f"thing {letter}" for letter in "abcdefghijkl"])
-    assert "'thing h' and 4 more" in message("thi", labels)
+    assert "'thing h' and 4 more" in message("thi", Labels([f"thing {letter}" for letter in "abcdefghijkl"]))
 
 
 def test_preferred_labels_have_their_words_to_themselves():
@@ -143,25 +135,13 @@ def test_labels_that_begin_with_others():
     assert not Labels(["tabby"]).begin_with(ANIMALS)
 
 
-def test_a_group_is_used_after_the_labels_own_names():
-    labels = Labels(["beagle", "pug", "hot dog", "sofa"], groups={"Dog": [0, 1], "beagle": [1], "couch": (3,)})
-    assert labels.find("dogs") == Concept("dog", (0, 1))
-    assert labels.find("beagle") == Concept("beagle", (0,))
-    assert labels.find("couch") == Concept("sofa", (3,))
-    with pytest.raises(ConceptError, match="0 to 0"):
-        Labels(["beagle"], groups={"dog": [1]})
-
-
 @pytest.mark.parametrize("query", ["", "  ", "_-"])
 def test_a_blank_query_is_refused(query):
     assert "excite ls labels" in message(query)
 
 
-def test_what_is_neither_word_nor_index_is_refused():
-    assert "2.5 is no concept" in message(2.5)
-
-
 def test_a_concept_is_taken_as_it_is_if_its_units_exist():
+    assert "2.5 is no concept" in message(2.5)
     concept = Concept("mine", (0, 3))
     assert ANIMALS.find(concept) is concept
     assert "no output unit 9" in message(Concept("mine", (0, 9)))
@@ -194,14 +174,8 @@ def test_imagenet_labels():
     labels = imagenet_labels()
     assert len(labels) == len(imagenet_wnids()) == len(set(imagenet_wnids())) == 1000
     assert labels is imagenet_labels()
-    assert labels.synonyms(0) == ("tench", "Tinca tinca")
-    assert labels.synonyms(281) == ("tabby", "tabby cat")
-    assert labels.name(999) == "toilet tissue"
     assert imagenet_wnids()[281] == "n02123045"
-    assert units("crane", labels) == (134, 517)
-    assert units("maillot", labels) == (638, 639)
-    assert units("missile", labels) == (657,)
-    assert units("cat", labels) == (281, 282, 283, 284, 285)
+    assert [units(word, labels) for word in ("crane", "maillot", "missile")] == [(134, 517), (638, 639), (657,)]
 
 
 def test_imagenet_labels_are_the_official_mapping(shared_data):

@@ -25,18 +25,15 @@ def read(tmp_path):
     "content",
     [
         TEXT,
-        TEXT.rstrip(),
         TEXT + "\n\n  \n",
         TEXT.replace("\n", "\r\n"),
         b"\xef\xbb\xbf" + TEXT.encode(),
         "  cat ,puss  \n\tdog\ngreat white shark",
         "n02121808 cat, puss\nn02084071 dog\nn01484850 great white shark\n",
-        "n02121808\tcat, puss\nn02084071\tdog\nn01484850\tgreat white shark",
         json.dumps([["cat", "puss"], "dog", "great white shark"]),
         "\n" + json.dumps([["cat", "puss"], ["dog"], "great white shark"], indent=1),
-        b"\xef\xbb\xbf" + json.dumps([["cat", "puss"], ["dog"], "great white shark"]).encode(),
     ],
-    ids="text|no end|blank end|crlf|bom|spaces|synsets|tabs|json|indented json|json with bom".split("|"),
+    ids="text|blank end|crlf|bom|spaces|synsets|json|indented json".split("|"),
 )
 def test_the_same_words_in_many_spellings(read, content):
     labels = read(content)
@@ -59,21 +56,16 @@ def test_wordnet_numbers_stay_where_not_all_lines_have_one(read):
     ("content", "words"),
     [
         ("", "no labels"),
-        ("\n \n", "no labels"),
         ("[]", "no labels"),
         ("cat\n\ndog\n", "Label 1 is .* none of them blank"),
         ("cat, \ndog\n", "Label 0 is .* none of them blank"),
         ('["cat", 7]', "Label 1 is 7"),
-        ('["cat", null]', "Label 1 is None"),
         ('["cat", []]', "Label 1 is"),
-        ('["cat", {"a": 1}]', "Label 1 is"),
         ('["cat", "dog"', "no JSON array of labels"),
         ("[" * 100_000, "no JSON array of labels"),
         ('{"0": ["n01440764", "tench"]}', r"no JSON array .* an object: write \[\.\.\.\]"),
-        (TEXT.encode("utf-16"), "Cannot read the labels"),
         (TEXT.encode("utf-16-le"), "Cannot read the labels .* UTF-8"),
         ("Kätzchen\n".encode("latin-1"), "Cannot read the labels"),
-        (b"\x89PNG\r\n\x1a\n\x00\x00", "Cannot read the labels"),
         (b"\x00\x01\x02", "Cannot read the labels"),
     ],
 )

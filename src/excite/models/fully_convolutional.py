@@ -3,92 +3,226 @@
 The paper turns dense layers into convolutions and global pooling into pooling over the trained window. Equivalently,
 the head of the classifier, which reads a map of one fixed size, slides over a larger map: its windows are put side by
 side in the batch, and the network's own code runs on them. The body runs on the whole image as it is.
+
+The head is found in one dry run at the trained size. Calls from which a map is computed later are the *body*, also
+where they lose positions on the way, as the pooling in a squeeze-and-excite block does; all others are the *head*.
 """
 
-from __future__ import annotations
-
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from excite.errors import ImageError, ModelError
-from excite.models.head import DRY_BATCH, Counting, Head, HeadCall, Key, Window, head_of
-from excite.propagation.graph import operation_name
+from excite.propagation.graph import WRITING, operation_name, running_module
 from excite.propagation.provenance import tensors_in
-from excite.propagation.taps import main_output, plain_network
+from excite.propagation.taps import as_found, main_output, plain_network
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import torch
-
-
+DRY_BATCH = 2  # not 1, so that the batch can be told from other dimensions in recorded shapes
+Key = tuple[str, str, int]  # the running module, the operation, and the number of its call there
+_STEP, _OF_HEAD = "_excite_step", "_excite_of_head"  # attributes of activations
 _RESHAPING = frozenset({"view", "reshape", "expand"})
-_OF_HEAD = "_excite_of_head"
 _REMEDY = "this network can be used only as it is, at the size it was trained on"
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a map that the head reads: its size at the trained size, its first dimension, the step."""
+
+    height: int
+    width: int
+    dim: int
+    step: int = 1
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], size: tuple[int, ...]) -> "Window":
+        """A whole map: its sides are the last two dimensions or, channels last, those with the image's aspect ratio."""
+
+        def misfit(dim: int) -> float:
+            return abs(shape[dim] * size[1] / (shape[dim + 1] * size[0]) - 1)
+
+        dim = min((len(shape) - 2, 1), key=misfit)
+        return cls(shape[dim], shape[dim + 1], dim)
+
+
+@dataclass(eq=False)
+class Step:
+    """A call of the dry run that computed activations.
+
+    ``inputs`` has for each tensor among the arguments the step that computed it, and its shape; ``reads`` what the head
+    reads there: a window of a map, "whole" for a tensor of the body without positions, or None. ``constants`` are the
+    other arguments, in the order of a flattened tree.
+    """
+
+    key: Key
+    is_spatial: bool
+    inputs: tuple[tuple["Step | None", tuple[int, ...]], ...] = ()
+    constants: tuple[Any, ...] = ()
+    shape: tuple[int, ...] | None = None
+    is_body: bool = False
+    reads: tuple[Window | str | None, ...] = ()
+
+
+class Counting(TorchFunctionMode):
+    """Numbers the calls within each module, which do not depend on the size of the image.
+
+    A number over the whole network would: "same" padding, for one, is called only for some sizes.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self._names: dict[int, str] = {id(child): name for name, child in network.named_modules()}
+        self._turns: Counter[tuple[str, str]] = Counter()
+
+    def key(self, operation: str) -> Key:
+        """The key of the current call."""
+        module = running_module(self._names)
+        self._turns[module, operation] += 1
+        return module, operation, self._turns[module, operation]
+
+
+def step_of(tensor: Tensor) -> Step | None:
+    """The call that computed an activation, while a network is recorded."""
+    return getattr(tensor, _STEP, None)
+
+
+class Recording(Counting):
+    """Records every call that computes activations."""
+
+    def __init__(self, network: nn.Module, pictures: Tensor) -> None:
+        super().__init__(network)
+        self.steps = [Step(("", "", 0), is_spatial=True)]
+        setattr(pictures, _STEP, self.steps[0])
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        key = self.key(operation_name(func))
+        inputs = tuple((step_of(tensor), tuple(tensor.shape)) for tensor in tensors_in((args, kwargs)))
+        result = func(*args, **kwargs)
+        answers = tensors_in(args[0] if func.__name__ in WRITING else result)
+        if answers and any(maker is not None for maker, _ in inputs):
+            maps = [shape for maker, shape in inputs if maker is not None and maker.is_spatial]
+            kept = not key[1].startswith("adaptive") and any(_keeps_positions(maps, answer) for answer in answers)
+            constants = tuple(None if isinstance(leaf, Tensor) else leaf for leaf in tree_leaves((args, kwargs)))
+            shape = tuple(result.shape) if isinstance(result, Tensor) else None
+            self.steps.append(Step(key, kept, inputs, constants, shape))
+            for answer in answers:
+                setattr(answer, _STEP, self.steps[-1])
+        return result
+
+
+def _keeps_positions(maps: list[tuple[int, ...]], answer: Tensor) -> bool:
+    """Whether a result computed from maps is a map: of at least four dimensions or a single channel, no side summed."""
+    if answer.dim() == 3:
+        return any(answer.shape[-2:] == shape[-2:] for shape in maps)
+    narrowest = max((min(shape[-2:]) for shape in maps), default=0)
+    return answer.dim() > 3 and bool(maps) and (min(answer.shape[-2:]) > 1 or narrowest == 1 < max(answer.shape[-2:]))
+
+
+def head_of(network: nn.Module, size: tuple[int, int], channels: int) -> dict[Key, Step]:
+    """The calls of a network's head; none where it is fully convolutional already."""
+    state = next((tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point()), None)
+    options = {} if state is None else {"device": state.device, "dtype": state.dtype}
+    pictures = torch.zeros(DRY_BATCH, channels, *size, **options)  # type: ignore[call-overload]
+    with as_found(list(network.modules())), torch.no_grad(), Recording(network, pictures) as recording:
+        output = main_output(network(pictures))
+    last = step_of(output)
+    if last is None:
+        raise ModelError("the network's output does not depend on the image, as far as its calls to torch tell")
+    for step in reversed(recording.steps):
+        step.is_body |= step.is_spatial
+        for maker, _ in step.inputs if step.is_body else ():
+            if maker is not None:
+                maker.is_body = True
+    is_vector = output.dim() >= 2 and output.shape[0] == DRY_BATCH and output.numel() == output.shape[:2].numel()
+    if not (output.dim() == 4 if last.is_body else is_vector):
+        raise ModelError(
+            f"the network answers {DRY_BATCH} images with a tensor of shape {tuple(output.shape)}: only one that gives "
+            "[N, classes] or [N, classes, h, w] can be used fully convolutionally"
+        )
+    heads = [] if last.is_body else [step for step in recording.steps if not step.is_body]
+    read = [shape for step in heads for maker, shape in step.inputs if maker is not None and maker.is_spatial]
+    least = min((Window.of(shape, size).height for shape in read), default=1)
+    for step in heads:
+        step.reads = tuple(_read(maker, shape, size, least) for maker, shape in step.inputs)
+        step.inputs = ()  # else the steps of the body would be kept
+    return {step.key: step for step in heads}
+
+
+def _read(maker: Step | None, shape: tuple[int, ...], size: tuple[int, int], least: int) -> Window | str | None:
+    if maker is None or not maker.is_body:
+        return None
+    if not maker.is_spatial:
+        return "whole"
+    window = Window.of(shape, size)
+    # Where the head reads maps of several strides, one step on the coarsest is several on the others.
+    return replace(window, step=max(window.height // least, 1))
 
 
 class Sliding(Counting):
     """While active, the calls of the head run on windows, side by side in the batch."""
 
-    def __init__(self, network: nn.Module, head: Head) -> None:
+    def __init__(self, network: nn.Module, head: Mapping[Key, Step]) -> None:
         super().__init__(network)
         self.network = network
         self.head = head
+        self.operations = {operation for _, operation, _ in head}
         self.grid: tuple[int, int, int] | None = None  # images, and windows down and across each
-        self._aside = False  # during calls that are not the network's
-        self._shown: list[torch.Size | None] = []
+        self.is_aside = False  # during calls that are not the network's
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         name = operation_name(func)
-        if self._aside:
+        if self.is_aside:
             return func(*args, **kwargs)
-        key = self.key(name) if name in self.head.operations else None
-        call = self.head.calls.get(key) if key else None
-        if key is None or call is None:
-            of_head = any(hasattr(tensor, _OF_HEAD) for tensor in tensors_in((args, kwargs)))
+        tensors = tensors_in((args, kwargs))
+        call = self.head.get(self.key(name)) if name in self.operations else None
+        if call is None:
+            of_head = any(hasattr(tensor, _OF_HEAD) for tensor in tensors)
             return _marked(func(*args, **kwargs)) if of_head else func(*args, **kwargs)
-        windows = self._windows(call, args, kwargs, key)
-        return _marked(self._run(func, call, (args, kwargs), windows, key))
+        if len(tensors) != len(call.reads):
+            raise ModelError(f"{_place(call.key)} reads other things for this size of the image: {_REMEDY}")
+        windows = [self._read(tensor, read, call.key) for tensor, read in zip(tensors, call.reads, strict=True)]
+        return _marked(self._run(func, call, (args, kwargs), windows))
 
-    def _run(self, func: Callable[..., Any], call: HeadCall, given: Any, windows: list[Tensor], key: Key) -> Any:
-        """Run a call of the head on windows, with the sizes of the dry run."""
+    def _run(self, func: Callable[..., Any], call: Step, given: Any, windows: list[Tensor]) -> Any:
+        """Run a call of the head on windows, with the numbers of the dry run where there are several."""
+        leaves, tree = tree_flatten(given)
         remaining = iter(windows)
-        if self._count == 1:
-            args, kwargs = _filled(given, remaining)
-            return func(*args, **kwargs)
         try:
-            if key[1] in _RESHAPING and call.shape is not None:
-                shape = self._scaled(call.shape)
-                return windows[0].expand(shape) if key[1] == "expand" else windows[0].reshape(shape)
-            args, kwargs = _filled(given, remaining, (call.args, call.kwargs))
+            if self._count > 1 and call.key[1] in _RESHAPING and call.shape is not None:
+                if call.shape[0] % DRY_BATCH:
+                    raise ValueError(f"a shape of {call.shape} does not keep the images apart")  # noqa: TRY301
+                pictures = self.grid[0] if self.grid else DRY_BATCH
+                shape = (call.shape[0] // DRY_BATCH * pictures * self._count, *call.shape[1:])
+                return windows[0].expand(shape) if call.key[1] == "expand" else windows[0].reshape(shape)
+            for place, (leaf, recorded) in enumerate(zip(leaves, call.constants, strict=self._count > 1)):
+                if isinstance(leaf, Tensor):
+                    leaves[place] = next(remaining)
+                elif self._count > 1 and isinstance(recorded, int | float | torch.Size) and not isinstance(leaf, bool):
+                    leaves[place] = recorded
+            args, kwargs = tree_unflatten(leaves, tree)
             return func(*args, **kwargs)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            raise ModelError(f"{_place(key)} cannot be slid over the image ({error}): {_REMEDY}") from error
+            if self._count == 1:
+                raise
+            raise ModelError(f"{_place(call.key)} cannot be slid over the image ({error}): {_REMEDY}") from error
 
     @property
     def _count(self) -> int:
         """The number of windows in each image."""
         return 1 if self.grid is None else self.grid[1] * self.grid[2]
-
-    def _scaled(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """A shape of the dry run for the current number of windows."""
-        pictures = self.grid[0] if self.grid else DRY_BATCH
-        if shape[0] % DRY_BATCH:
-            raise ValueError(f"a shape of {shape} does not keep the images apart")
-        return (shape[0] // DRY_BATCH * pictures * self._count, *shape[1:])
-
-    def _windows(self, call: HeadCall, args: Any, kwargs: Any, key: Key) -> list[Tensor]:
-        """The tensors of a call, those of the body cut into windows."""
-        tensors = list(tensors_in((args, kwargs)))
-        if len(tensors) != len(call.reads):
-            raise ModelError(f"{_place(key)} reads other things for this size of the image: {_REMEDY}")
-        return [self._read(tensor, read, key) for tensor, read in zip(tensors, call.reads, strict=True)]
 
     def _read(self, tensor: Tensor, read: Window | str | None, key: Key) -> Tensor:
         if read is None:
@@ -122,12 +256,20 @@ class Sliding(Counting):
     def showing_maps(self) -> Iterator[None]:
         """Forward hooks on layers of the head see a map, not a batch of windows: two hooks enclose the present ones."""
         thread = get_ident()
+        shapes: list[torch.Size | None] = []
 
         def show(_module: nn.Module, _arguments: Any, answer: Any) -> Any:
-            return self._show(answer) if get_ident() == thread else None
+            if get_ident() != thread:
+                return None
+            slid = self._count > 1 and isinstance(answer, Tensor) and hasattr(answer, _OF_HEAD)
+            shapes.append(answer.shape if slid else None)
+            return self._aside(lambda: self._shown(answer)) if slid else answer
 
         def hide(_module: nn.Module, _arguments: Any, answer: Any) -> Any:
-            return self._hide(answer) if get_ident() == thread else None
+            shape = shapes.pop() if get_ident() == thread else None
+            if shape is None:
+                return None
+            return self._aside(lambda: (answer.permute(0, 2, 3, 1) if answer.dim() == 4 else answer).reshape(shape))
 
         heard = [child for child in self.network.modules() if child._forward_hooks and child is not self.network]  # noqa: SLF001
         handles = [child.register_forward_hook(show, prepend=True) for child in heard]
@@ -138,30 +280,17 @@ class Sliding(Counting):
             for handle in handles:
                 handle.remove()
 
-    def _show(self, answer: Any) -> Any:
-        windows = isinstance(answer, Tensor) and hasattr(answer, _OF_HEAD) and self._count > 1
-        self._shown.append(answer.shape if windows else None)
-        if not windows or self.grid is None:
-            return answer
-        with self._stepping_aside():
-            single = answer.numel() == answer.shape[0] * max(answer.shape[1:], default=1)
-            return self.as_map(answer) if single else answer.reshape(*self.grid, *answer.shape[1:])
+    def _shown(self, answer: Tensor) -> Tensor:
+        single = answer.numel() == answer.shape[0] * max(answer.shape[1:], default=1)
+        return self.as_map(answer) if single else answer.reshape(*(self.grid or ()), *answer.shape[1:])
 
-    def _hide(self, answer: Any) -> Any:
-        shape = self._shown.pop()
-        if shape is None:
-            return answer
-        with self._stepping_aside():
-            single = answer.dim() == 4
-            return _marked((answer.permute(0, 2, 3, 1) if single else answer).reshape(shape))
-
-    @contextmanager
-    def _stepping_aside(self) -> Iterator[None]:
-        self._aside = True
+    def _aside(self, call: Callable[[], Tensor]) -> Tensor:
+        """A call that is not the network's, as part of the head."""
+        self.is_aside = True
         try:
-            yield
+            return cast("Tensor", _marked(call()))
         finally:
-            self._aside = False
+            self.is_aside = False
 
 
 def _place(key: Key) -> str:
@@ -172,19 +301,6 @@ def _marked(result: Any) -> Any:
     for tensor in tensors_in(result):
         setattr(tensor, _OF_HEAD, True)
     return result
-
-
-def _filled(given: Any, tensors: Iterator[Tensor], recorded: Any = None) -> Any:
-    """The arguments of a call with other tensors, and with the numbers of the dry run where there are some."""
-    if isinstance(given, Tensor):
-        return next(tensors)
-    if isinstance(given, dict):
-        return {key: _filled(item, tensors, recorded and recorded[key]) for key, item in given.items()}
-    if isinstance(given, (tuple, list)):
-        parts = recorded if isinstance(recorded, tuple) else (None,) * len(given)
-        return tuple(_filled(item, tensors, part) for item, part in zip(given, parts, strict=True))
-    number = isinstance(recorded, (int, float)) and not isinstance(given, bool)
-    return recorded if number else given
 
 
 def fully_convolutional(module: nn.Module, size: int | tuple[int, int] = 224, *, channels: int = 3) -> nn.Module:
@@ -221,7 +337,7 @@ class FullyConvolutional(nn.Module):
 
     network: nn.Module
 
-    def __init__(self, network: nn.Module, size: tuple[int, int], head: Head) -> None:
+    def __init__(self, network: nn.Module, size: tuple[int, int], head: Mapping[Key, Step]) -> None:
         super().__init__()
         self.size = size
         self.head = head
@@ -230,7 +346,7 @@ class FullyConvolutional(nn.Module):
         for shared in ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set"):
             vars(self)[shared] = vars(network)[shared]
 
-    def train(self, mode: bool = True) -> FullyConvolutional:  # noqa: FBT001, FBT002 -- as torch has it
+    def train(self, mode: bool = True) -> "FullyConvolutional":  # noqa: FBT001, FBT002 -- as torch has it
         """Set the mode of both."""
         self.network.train(mode)
         self.training = mode
@@ -238,13 +354,6 @@ class FullyConvolutional(nn.Module):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Logits [N, classes, h, w] of images [N, channels, H, W]."""
-        self._check(pictures)
-        sliding = Sliding(self.network, self.head)
-        with sliding, sliding.showing_maps():
-            output = main_output(self.network(pictures))
-        return sliding.as_map(output) if self.head.calls else output
-
-    def _check(self, pictures: Tensor) -> None:
         if pictures.dim() != 4:
             raise ModelError(f"the images have shape {tuple(pictures.shape)}: give a batch [N, channels, H, W]")
         height, width = pictures.shape[-2:]
@@ -253,3 +362,7 @@ class FullyConvolutional(nn.Module):
                 f"the image is {width} x {height} pixels, smaller than what the network was trained on: make it at "
                 f"least {self.size[1]} x {self.size[0]}"
             )
+        sliding = Sliding(self.network, self.head)
+        with sliding, sliding.showing_maps():
+            output = main_output(self.network(pictures))
+        return sliding.as_map(output) if self.head else output

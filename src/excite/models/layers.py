@@ -1,28 +1,22 @@
 """The layers of a network that can be read as maps: found in one run, with a default and candidates."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from excite.errors import LayerError, SignalError
-from excite.models.head import Recording, Window, step_of
+from excite.models.classifier import Classifier
+from excite.models.fully_convolutional import Recording, Step, Window, step_of
 from excite.models.receptive_field import Receptive, view_of
 from excite.propagation import ExcitationPass, prior
 from excite.propagation.provenance import tensors_in
 from excite.propagation.taps import as_found, main_output, plain_network
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from excite.models.classifier import Classifier
-    from excite.models.head import Step
-
 
 USUAL_STRIDE = 16  # fine enough to point, coarse enough to mean something (the paper's pool4 of VGG16)
 LEAST_STRIDE = 8  # finer layers encode hardly more than edges
@@ -33,23 +27,15 @@ UNCHANGING = ("Dropout", "Identity")  # named after the layer before them
 
 @dataclass(frozen=True)
 class SpatialLayer:
-    """A layer whose output is a map.
-
-    Attributes:
-        name: as in ``module.named_modules()``.
-        kind: the class of its module.
-        stride: pixels of the image between two positions, by the operations below it or, behind one that mixes all
-            positions, by the sizes.
-        receptive_field: pixels along its longer side; None: the whole image.
-    """
+    """A layer whose output is a map."""
 
     name: str
-    kind: str
+    kind: str  # the class of its module
     channels: int
     height: int
     width: int
-    stride: float
-    receptive_field: int | None = None
+    stride: float  # pixels between two positions, by the operations or, behind one that mixes all positions, by sizes
+    receptive_field: int | None = None  # pixels along its longer side; None: the whole image
 
     @property
     def depth(self) -> int:
@@ -58,13 +44,7 @@ class SpatialLayer:
 
 
 def spatial_layers(module: nn.Module, inputs: Tensor) -> list[SpatialLayer]:
-    """All layers with an output [images, channels, height, width], in the order of computation.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
-        >>> [layer.name for layer in spatial_layers(network, torch.ones(1, 3, 8, 8))]
-        ['0', '1']
-    """
+    """All layers with an output [images, channels, height, width], in the order of computation."""
     return [layer for layer in _run(module, inputs).found if isinstance(layer, SpatialLayer) and layer.name]
 
 
@@ -76,11 +56,6 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
     possible the whole signal passes through it, not one branch of a block. Of those it has a stride of 16, or else the
     largest below that; on a small image, at least four positions along each side. Of several it is the last one of
     those within the fewest modules.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 1))
-        >>> default_layer(network, torch.ones(1, 3, 8, 8))
-        '1'
     """
     run = _run(module, inputs)
     layers = run.contrastable()
@@ -95,17 +70,9 @@ def default_layer(module: nn.Module, inputs: Tensor) -> str:
 
 
 def top_layer(module: nn.Module, inputs: Tensor) -> str:
-    """The last map below the classifier's last weights (the layer of CAM).
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
-        >>> top_layer(network, torch.ones(1, 3, 8, 8))
-        '1'
-    """
-    found = _run(module, inputs).found
-    weights = [k for k, one in enumerate(found) if isinstance(one, str)]
-    maps = [one for one in found[: max(weights, default=0)] if isinstance(one, SpatialLayer)]
-    named = [layer for layer in maps if layer.name and layer.height * layer.width > 1]
+    """The last map below the classifier's last weights (the layer of CAM)."""
+    run = _run(module, inputs)
+    named = run.maps_below(max(run.weights, default=0))
     if not named:
         raise LayerError("no layer below the classifier's weights has places to show: name a layer")
     kept = [layer for layer in named if not layer.kind.startswith(UNCHANGING)]
@@ -113,24 +80,12 @@ def top_layer(module: nn.Module, inputs: Tensor) -> str:
 
 
 def layer_pair(module: nn.Module, inputs: Tensor) -> tuple[str, ...]:
-    """The last map, which knows what things are, and the default layer, which knows where they end; or one, if equal.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2))
-        >>> layer_pair(network, torch.ones(1, 3, 8, 8))
-        ('1',)
-    """
+    """The last map, which knows what things are, and the default layer, which knows where they end, if they differ."""
     return tuple(dict.fromkeys([top_layer(module, inputs), default_layer(module, inputs)]))
 
 
 def passes_everything(network: nn.Module, inputs: Tensor, layer: str) -> bool:
-    """Whether the output depends on the inputs through that layer only.
-
-    Example:
-        >>> network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())
-        >>> passes_everything(network, torch.rand(1, 1, 4, 4), "0")
-        True
-    """
+    """Whether the output depends on the inputs through that layer only."""
     asked = [parameter for parameter in network.parameters() if parameter.requires_grad]
     hook = network.get_submodule(layer).register_forward_hook(lambda _module, _arguments, answer: answer.detach())
     try:
@@ -153,34 +108,29 @@ def _preferred_stride(layers: list[SpatialLayer], side: int) -> float:
 
 @dataclass(frozen=True)
 class _Run:
-    """The record of one run.
+    """The record of one run."""
 
-    Attributes:
-        found: in the order of their (last) ends: layers that are maps, and names of modules with weights.
-        calls: all calls that computed activations.
-        steps: the call that computed each layer's output.
-        output: the call that computed the network's output.
-    """
+    found: list[SpatialLayer | str]  # in the order of their (last) ends: maps, and names of modules with weights
+    calls: list[Step]  # all that computed activations
+    steps: dict[str, Step | None]  # the call that computed each layer's output
+    output: Step | None  # the call that computed the network's output
 
-    found: list[SpatialLayer | str]
-    calls: list[Step]
-    steps: dict[str, Step | None]
-    output: Step | None
+    @property
+    def weights(self) -> list[int]:
+        """The places in ``found`` of the modules with weights."""
+        return [k for k, found in enumerate(self.found) if isinstance(found, str)]
+
+    def maps_below(self, end: int | None = None) -> list[SpatialLayer]:
+        """The maps of several positions before a place in ``found``."""
+        maps = [found for found in self.found[:end] if isinstance(found, SpatialLayer)]
+        return [found for found in maps if found.name and found.height * found.width > 1]
 
     def contrastable(self) -> list[SpatialLayer]:
         """The maps below the last weights, and below those under them where they are applied at each position."""
-        weights = [k for k, found in enumerate(self.found) if isinstance(found, str)]
-        maps = {
-            k: found
-            for k, found in enumerate(self.found)
-            if isinstance(found, SpatialLayer) and found.name and found.height * found.width > 1
-        }
-        pointwise = bool(weights) and self.found[weights[-1]] in {layer.name for layer in maps.values()}
-        for last in weights[-2:] if pointwise else weights[-1:]:
-            below = [layer for k, layer in maps.items() if k < last]
-            if below:
-                return below
-        return []
+        last = self.weights[-1:]
+        pointwise = any(self.found[k] == layer.name for k in last for layer in self.maps_below())
+        below = [self.maps_below(k) for k in (self.weights[-2:] if pointwise else last)]
+        return next(filter(None, below), [])
 
     def passed_by_all(self) -> set[Step]:
         """The calls on every path from the image to the output."""
@@ -207,19 +157,18 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
     seen: dict[tuple[str, str], SpatialLayer | str] = {}
     steps: dict[str, Step | None] = {}
 
-    def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(child: nn.Module, _arguments: Any, answer: Any) -> None:
-            if any(weight.dim() > 1 for weight in child.parameters(recurse=False)):
-                seen.pop((name, "weights"), None)
-                seen[name, "weights"] = name
-            if isinstance(answer, Tensor) and answer.dim() == 4 and not _channels_last(answer, inputs):
-                seen.pop((name, "map"), None)
-                seen[name, "map"] = _layer(name, type(child).__name__, answer, inputs)
-                steps[name] = step_of(answer)
+    def note(name: str, child: nn.Module, _arguments: Any, answer: Any) -> None:
+        if any(weight.dim() > 1 for weight in child.parameters(recurse=False)):
+            seen.pop((name, "weights"), None)
+            seen[name, "weights"] = name
+        is_map = isinstance(answer, Tensor) and answer.dim() == 4
+        layer = _layer(name, type(child).__name__, answer, inputs) if is_map else None
+        if layer is not None:
+            seen.pop((name, "map"), None)
+            seen[name, "map"] = layer
+            steps[name] = step_of(answer)
 
-        return hook
-
-    handles = [child.register_forward_hook(note(name)) for name, child in module.named_modules()]
+    handles = [child.register_forward_hook(partial(note, name)) for name, child in module.named_modules()]
     try:
         receptive = Receptive(inputs)
         recording = Recording(module, receptive.pictures)
@@ -231,17 +180,12 @@ def _run(module: nn.Module, inputs: Tensor) -> _Run:
     return _Run(list(seen.values()), recording.steps, steps, next(map(step_of, tensors_in(answer)), None))
 
 
-def _channels_last(answer: Tensor, inputs: Tensor) -> bool:
-    """Whether the channels come last, by the operations or else by the aspect ratio of the sides."""
-    view = view_of(answer)
-    if view:
-        return view[0].dim != 2
-    return Window.of(tuple(answer.shape), tuple(inputs.shape[-2:])).dim != 2
-
-
-def _layer(name: str, kind: str, answer: Tensor, inputs: Tensor) -> SpatialLayer:
+def _layer(name: str, kind: str, answer: Tensor, inputs: Tensor) -> SpatialLayer | None:
+    """None where the channels come last, by the operations or else by the aspect ratio of the sides."""
     _, channels, height, width = answer.shape
     view = view_of(answer)
+    if (view[0].dim if view else Window.of(tuple(answer.shape), tuple(inputs.shape[-2:])).dim) != 2:
+        return None
     stride = float(view[0].stride) if view else inputs.shape[-2] / height
     field = max(side.field for side in view) if view else None
     return SpatialLayer(name, kind, channels, height, width, stride, field)
@@ -266,7 +210,9 @@ def candidate_layers(module: nn.Module, inputs: Tensor, most: int = MAX_CANDIDAT
     blocks = _below_the_weights(module, inputs, blocks)
     if not blocks:
         raise LayerError("no layer below the classifier's weights has places to show: name the layers to try")
-    return _thinned(blocks, most)
+    ends = [layer for layer, behind in pairwise(blocks) if behind.stride > NEARLY * layer.stride] + [blocks[-1]]
+    others = [layer for layer in reversed(blocks) if layer not in ends][: max(most - len(ends), 0)]
+    return [layer for layer in blocks if layer in ends or layer in others]
 
 
 def _block_names(parent: nn.Module, seen: dict[str, SpatialLayer], prefix: str = "") -> Iterator[str]:
@@ -318,21 +264,8 @@ def _below_the_weights(module: nn.Module, inputs: Tensor, layers: list[SpatialLa
     return layers
 
 
-def _thinned(layers: Sequence[SpatialLayer], most: int) -> list[SpatialLayer]:
-    ends = [layer for layer, behind in pairwise(layers) if behind.stride > NEARLY * layer.stride] + [layers[-1]]
-    others = [layer for layer in reversed(layers) if layer not in ends][: max(most - len(ends), 0)]
-    return [layer for layer in layers if layer in ends or layer in others]
-
-
 def outline(classifier: Classifier) -> tuple[list[SpatialLayer], tuple[str, ...]]:
-    """All layers that can be read as maps, for a square image, and the recommended ones, best first.
-
-    Example:
-        >>> from excite.models import load
-        >>> layers, recommended = outline(load("efficientnet-lite0"))
-        >>> recommended[0], next(layer.stride for layer in layers if layer.name == recommended[0])
-        ('blocks.14', 32.0)
-    """
+    """All layers that can be read as maps, for a square image, and the recommended ones, best first."""
     inputs = classifier.preprocess(Image.new("RGB", (256, 256)))[None]
     layers = spatial_layers(classifier.module, inputs)
     return layers, classifier.layers or (classifier.layer or default_layer(classifier.module, inputs),)

@@ -14,20 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from excite.errors import ModelError
+from excite.models import weights as weight_files
 from excite.models.cards import DEFAULT_MODEL, MODELS, Card
 from excite.models.classifier import Classifier, Preprocess
 from excite.models.folder import FACTS, files_of, read_saved
 from excite.models.fully_convolutional import fully_convolutional as slide
 from excite.models.sources import caffe_card, timm_card, torchvision_card
-from excite.models.weights import (
-    fill,
-    fill_from_caffe,
-    filled_at_random,
-    fingerprint,
-    fitting_names,
-    other_classes,
-    read_tensors,
-)
 from excite.vocabulary import Labels
 
 if TYPE_CHECKING:
@@ -82,15 +74,19 @@ def load(  # noqa: PLR0913 - all but the name may be left out
         >>> load("torchvision:resnet50", weights="mine.pth", labels=my_words)  # doctest: +SKIP
     """
     card = find_card(str(name))
-    words = None if labels is None else as_labels(labels)
+    words = _as_labels(labels)
     file = None if weights is None else Path(weights)
     module, as_published = _network(card, file, None if words is None else len(words))
     prepare = preprocess or card.preprocess
     if card.fully_convolutional if fully_convolutional is None else fully_convolutional:
         module = slide(module, _trained_side(card.preprocess))
+    if size is not None:
+        if not isinstance(prepare, Preprocess):
+            raise ModelError("A preparation of your own decides about the size itself: leave size out.")
+        prepare = replace(prepare, shorter_side=size)
     return Classifier(
         module=module,
-        preprocess=prepare if size is None else _resized(prepare, size),
+        preprocess=prepare,
         labels=words or (card.labels() if as_published else None),
         name=card.name,
         layer=layer or next(iter(card.layers), None),
@@ -134,17 +130,23 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
         >>> wrap(network, labels=["cat", "dog"], layer="0").labels.find("dog").units
         (1,)
     """
-    check(module)
-    name = type(module).__name__ if name is None else name
+    parts = module.modules() if isinstance(module, nn.Module) else [module]
+    if any(isinstance(part, torch.jit.ScriptModule | torch.jit.ScriptFunction) for part in parts):
+        raise ModelError(
+            "The model is TorchScript, which hides its operations: pass the Python module it was made from."
+        )
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"The model is a {type(module).__name__}: pass a torch.nn.Module.")
     prepare = USUAL_PREPROCESS if preprocess is None else preprocess
+    network = module
     if fully_convolutional:
         side = _trained_side(prepare) if fully_convolutional is True else fully_convolutional
-        module = slide(module, side)
+        network = slide(module, side)
     return Classifier(
-        module=module,
+        module=network,
         preprocess=prepare,
-        labels=None if labels is None else as_labels(labels),
-        name=name,
+        labels=_as_labels(labels),
+        name=type(module).__name__ if name is None else name,
         layer=layer,
         multilabel=multilabel,
         layers=() if layer is None else (layer,),
@@ -153,15 +155,7 @@ def wrap(  # noqa: PLR0913 - all but the network may be left out
 
 
 def find_card(name: str) -> Card:
-    """The card of a classifier, by its name in `load`.
-
-    Raises:
-        ModelError: there is no such classifier.
-
-    Example:
-        >>> find_card("vgg16").layers
-        ('pool4',)
-    """
+    """The card of a classifier, by its name in `load`; a ModelError where there is none."""
     if name in MODELS:
         return MODELS[name]
     package, colon, inner = name.partition(":")
@@ -169,7 +163,10 @@ def find_card(name: str) -> Card:
         return PACKAGES[package](inner)
     path = Path(name)
     if name and os.path.isdir(path):  # noqa: PTH112 - Path's fails at long names
-        return _card_of_folder(path)
+        saved = read_saved(path)
+        if saved.base not in MODELS and saved.base.partition(":")[0] not in PACKAGES:  # a known one, not another file
+            raise ModelError(f"{path / FACTS} is for a network {saved.base!r}, which this version of excite has not.")
+        return saved.card(find_card(saved.base), path)
     if path.suffix in {".prototxt", ".caffemodel"}:
         return caffe_card(path)
     if path.suffix in WEIGHTS_SUFFIXES or os.path.isfile(path):  # noqa: PTH113 - Path's fails at long names
@@ -180,23 +177,14 @@ def find_card(name: str) -> Card:
     raise ModelError(f"There is no model {name!r}; the known ones are: {known}, or a file.{hint}")
 
 
-def as_labels(labels: Words) -> Labels:
-    """Labels, from labels or from words."""
-    return labels if isinstance(labels, Labels) else Labels(labels)
-
-
-def _card_of_folder(folder: Path) -> Card:
-    """The card of a saved classifier; its network must be a known one, not another file."""
-    saved = read_saved(folder)
-    if saved.base not in MODELS and saved.base.partition(":")[0] not in PACKAGES:
-        raise ModelError(f"{folder / FACTS} is for a network {saved.base!r}, which this version of excite has not.")
-    return saved.card(find_card(saved.base), folder)
+def _as_labels(labels: Words | None) -> Labels | None:
+    return labels if labels is None or isinstance(labels, Labels) else Labels(labels)
 
 
 def _card_of_weights(path: Path) -> Card:
     """The card of the network that a file of weights is for, by its tensors."""
     known = {card.fingerprint: card for card in MODELS.values() if card.fingerprint is not None}
-    card = known.get(fingerprint(path))
+    card = known.get(weight_files.fingerprint(path))
     if card is None:
         raise ModelError(
             f"{path} does not say for which network it is: name the network and give the file as its weights "
@@ -212,18 +200,17 @@ def _network(card: Card, weights: Path | None, classes: int | None) -> tuple[nn.
             raise ModelError(f"The weights of {card.name} must be given as a file: --weights FILE.")
         return card.pretrained().eval(), True
     if str(weights) == RANDOM:
-        return filled_at_random(lambda: card.build(classes)), True
+        return weight_files.filled_at_random(lambda: card.build(classes)), True
     if weights.suffix == ".caffemodel":
         network = card.build(classes)
-        fill_from_caffe(network, weights)
+        weight_files.fill_from_caffe(network, weights)
         return network, True
-    stored = read_tensors(weights)
     network = card.build(None)
-    named = fitting_names(stored, network.state_dict())
+    named = weight_files.fitting_names(weight_files.read_tensors(weights), network.state_dict())
     tensors = {name: tensor for name, tensor in named.items() if not name.startswith(card.ignored)}
-    others = other_classes(tensors, network)
+    others = weight_files.other_classes(tensors, network)
     network = network if others is None else card.build(others)
-    fill(network, tensors, str(weights))
+    weight_files.fill(network, tensors, str(weights))
     return network, others is None
 
 
@@ -233,34 +220,12 @@ def _trained_side(preprocess: object) -> int:
     raise ModelError("How large were the training images? Give wrap(..., fully_convolutional=SIDE).")
 
 
-def _resized(preprocess: object, size: int) -> Preprocess:
-    if isinstance(preprocess, Preprocess):
-        return replace(preprocess, shorter_side=size)
-    raise ModelError("A preparation of your own decides about the size itself: leave size out.")
-
-
-def check(module: object) -> None:
-    """Refuse what the top-down rules cannot follow."""
-    parts = module.modules() if isinstance(module, nn.Module) else [module]
-    if any(isinstance(part, torch.jit.ScriptModule | torch.jit.ScriptFunction) for part in parts):
-        raise ModelError(
-            "The model is TorchScript, which hides its operations: pass the Python module it was made from."
-        )
-    if not isinstance(module, nn.Module):
-        raise ModelError(f"The model is a {type(module).__name__}: pass a torch.nn.Module.")
-
-
 PACKAGES: Mapping[str, Callable[[str], Card]] = {"torchvision": torchvision_card, "timm": timm_card}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The arguments of `excite.load` as a command has them: names and files.
-
-    Example:
-        >>> Choice("efficientnet-lite0").load().layer
-        'blocks.14'
-    """
+    """The arguments of `excite.load` as a command has them: names and files."""
 
     model: str = DEFAULT_MODEL
     weights: str | None = None

@@ -1,20 +1,17 @@
 """The stride and the receptive field of each layer, found in one dry run.
 
-A torch function mode attaches to every activation, for each side of its map, the stride between two positions and the
-interval of pixels that the first one depends on; its ends may lie outside of the image, so the field does not depend on
-the size of the image. Behind upsampling the field may be up to two steps of the coarser map too large.
-
+A torch function mode attaches to every activation, for each side of its map, the stride and the interval of pixels
+that the first position depends on, also outside of the image. Behind upsampling it may be up to two steps too large.
 What only scales a map does not count: the gate of a squeeze-and-excite block, and the statistics of a norm. Behind
 anything else that mixes all positions (attention, global pooling, a linear layer on a flattened map) the field is the
 whole image. An operation that is not in the table is applied position by position.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,23 +20,12 @@ from torch.overrides import TorchFunctionMode
 from excite.propagation.graph import WRITING, operation_name
 from excite.propagation.provenance import tensors_in
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
 _ATTRIBUTE = "_excite_view"
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a map, in pixels of the image.
-
-    Attributes:
-        dim: the dimension of the tensor.
-        stride: from one position to the next.
-        first: the first pixel in the field of position 0.
-        last: the last pixel in it.
-    """
+    """One side of a map, dimension ``dim`` of the tensor: its stride and the field of position 0, in pixels."""
 
     dim: int
     stride: Fraction = Fraction(1)
@@ -51,13 +37,13 @@ class Side:
         """The size of the receptive field."""
         return ceil(self.last - self.first) + 1
 
-    def slid(self, window: Fraction | int, step: Fraction | int = 1, before: Fraction | int = 0) -> Side:
+    def slid(self, window: Fraction | int, step: Fraction | int = 1, before: Fraction | int = 0) -> "Side":
         """Behind windows that are ``step`` positions apart, the first one beginning ``before`` the map."""
         first = self.first - before * self.stride
         last = self.last + (window - 1 - before) * self.stride
         return replace(self, stride=self.stride * step, first=first, last=last)
 
-    def joined(self, other: Side) -> Side:
+    def joined(self, other: "Side") -> "Side":
         """The union of two fields; where the strides differ, the larger field."""
         if self.stride != other.stride:
             return max(self, other, key=lambda side: side.last - side.first)
@@ -88,36 +74,33 @@ class Call:
         subject: Tensor = self.argument(0, "input")
         return subject
 
-    def sides(self) -> View:
-        """The sides of the first input."""
-        return view_of(self.subject) or WHOLE
+    def each(self, change: Callable[[Side, int], Side | None]) -> View:
+        """The sides of the first input, both changed; the whole image where that cannot be."""
+        sides = tuple(change(side, k) for k, side in enumerate(view_of(self.subject) or WHOLE))
+        return WHOLE if None in sides else sides  # type: ignore[return-value]
+
+    def slid(self, kernel: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> View:
+        """Behind windows of one size; each number is for both sides, or there is one for each."""
+        sizes, strides, margins, dilations = map(_pair, (kernel, stride, padding, dilation))
+        return self.each(lambda side, k: side.slid((sizes[k] - 1) * dilations[k] + 1, strides[k], margins[k]))
 
     def joined(self) -> View:
         """The union over the inputs, for an operation that is applied position by position."""
         views = [(tensor, view_of(tensor)) for tensor in tensors_in((self.args, self.kwargs))]
-        wholes = [tensor for tensor, view in views if view == WHOLE]
         joined = WHOLE
         for tensor, view in views:
             if view:
                 aligned = _aligned(view, tensor, self.answer)
                 if not aligned:
                     return WHOLE
-                joined = _joined(joined, aligned) if joined else aligned
-        return WHOLE if any(not _is_gate(tensor, joined, self.answer) for tensor in wholes) else joined
+                joined = (joined[0].joined(aligned[0]), joined[1].joined(aligned[1])) if joined else aligned
+        wholes = [tensor for tensor, view in views if view == WHOLE]
+        return joined if all(_is_gate(tensor, joined, self.answer) for tensor in wholes) else WHOLE
 
 
 def view_of(tensor: Tensor) -> View | None:
     """The sides of an activation; None where it does not depend on the image."""
     return getattr(tensor, _ATTRIBUTE, None)
-
-
-def set_view(tensor: Tensor, view: View) -> None:
-    """Attach its sides to an activation."""
-    setattr(tensor, _ATTRIBUTE, view)
-
-
-def _joined(one: tuple[Side, Side], other: tuple[Side, Side]) -> tuple[Side, Side]:
-    return one[0].joined(other[0]), one[1].joined(other[1])
 
 
 def _aligned(view: View, tensor: Tensor, answer: Tensor) -> View:
@@ -143,17 +126,11 @@ _TAPS = {"linear": 2, "bilinear": 2, "bicubic": 4}  # inputs of an interpolated 
 
 def convolution(call: Call) -> View:
     """A kernel slides over the map."""
-    kernel = call.argument(1, "weight").shape[2:]
-    dilations = _pair(call.argument(5, "dilation", 1))
+    kernel, dilations = call.argument(1, "weight").shape[2:], _pair(call.argument(5, "dilation", 1))
     padding = call.argument(4, "padding", 0)
     if padding == "same":
         padding = [dilation * (size - 1) // 2 for size, dilation in zip(kernel, dilations, strict=True)]
-    padding = (0, 0) if padding == "valid" else _pair(padding)
-    strides = _pair(call.argument(3, "stride", 1))
-    return _each(
-        call.sides(),
-        lambda side, k: side.slid((kernel[k] - 1) * dilations[k] + 1, strides[k], padding[k]),
-    )
+    return call.slid(kernel, call.argument(3, "stride", 1), 0 if padding == "valid" else padding, dilations)
 
 
 def transposed_convolution(call: Call) -> View:
@@ -167,31 +144,26 @@ def transposed_convolution(call: Call) -> View:
         before = Fraction(reach - padding[k], strides[k])
         return side.slid(Fraction(reach, strides[k]) + 1, Fraction(1, strides[k]), before)
 
-    return _each(call.sides(), spread)
+    return call.each(spread)
 
 
 def pooling(call: Call) -> View:
-    """A window slides over the map."""
-    kernel = _pair(call.argument(1, "kernel_size"))
-    strides, padding = _pair(call.argument(2, "stride") or kernel), _pair(call.argument(3, "padding", 0))
-    dilations = _pair(call.argument(4, "dilation", 1) if "max" in call.function.__name__ else 1)
-    return _each(call.sides(), lambda side, k: side.slid((kernel[k] - 1) * dilations[k] + 1, strides[k], padding[k]))
-
-
-def power_pooling(call: Call) -> View:
-    """A window slides over the map, which has no padding."""
-    kernel = _pair(call.argument(2, "kernel_size"))
-    strides = _pair(call.argument(3, "stride") or kernel)
-    return _each(call.sides(), lambda side, k: side.slid(kernel[k], strides[k]))
+    """A window slides over the map; that of ``lp_pool2d`` is an argument later, and has no padding."""
+    name, later = call.function.__name__, call.function.__name__ == "lp_pool2d"
+    kernel, stride = call.argument(1 + later, "kernel_size"), call.argument(2 + later, "stride")
+    dilation = call.argument(4, "dilation", 1) if "max" in name else 1
+    return call.slid(kernel, stride or kernel, 0 if later else call.argument(3, "padding", 0), dilation)
 
 
 def adaptive_pooling(call: Call) -> View:
     """Windows of one size side by side; the whole image where sizes differ or there is one window."""
-    view = call.sides()
-    sizes = [(call.subject.shape[side.dim], call.answer.shape[side.dim]) for side in view]
-    if any(inside % outside or (outside == 1 < inside) for inside, outside in sizes):
-        return WHOLE
-    return _each(view, lambda side, k: side.slid(sizes[k][0] // sizes[k][1], sizes[k][0] // sizes[k][1]))
+
+    def pooled(side: Side, _: int) -> Side | None:
+        inside, outside = call.subject.shape[side.dim], call.answer.shape[side.dim]
+        window = inside // outside
+        return None if inside % outside or outside == 1 < inside else side.slid(window, window)
+
+    return call.each(pooled)
 
 
 def interpolation(call: Call) -> View:
@@ -210,7 +182,7 @@ def interpolation(call: Call) -> View:
         centre = ratio / 2 - Fraction(1, 2)
         return side.slid(taps * wide + 1, ratio, taps * wide / Fraction(2) - centre)
 
-    return _each(call.sides(), resized)
+    return call.each(resized)
 
 
 def padding(call: Call) -> View:
@@ -222,66 +194,60 @@ def padding(call: Call) -> View:
         before = amounts[pair] if pair < len(amounts) else 0
         return replace(side, first=side.first - before * side.stride, last=side.last - before * side.stride)
 
-    return _each(call.sides(), padded)
+    return call.each(padded)
 
 
 def pixel_shuffle(call: Call) -> View:
     """Each position becomes several with the same field."""
     factor = call.argument(1, "upscale_factor")
-    return _each(call.sides(), lambda side, _: side.slid(1, Fraction(1, factor)))
+    return call.each(lambda side, _: side.slid(1, Fraction(1, factor)))
 
 
 def pixel_unshuffle(call: Call) -> View:
     """Several positions become the channels of one."""
     factor = call.argument(1, "downscale_factor")
-    return _each(call.sides(), lambda side, _: side.slid(factor, factor))
+    return call.slid(factor, factor)
 
 
 def linear(call: Call) -> View:
     """Mixes the last dimension: channels, or positions."""
-    view = call.sides()
-    return WHOLE if any(side.dim == call.subject.dim() - 1 for side in view) else view
+    return call.each(lambda side, _: None if side.dim == call.subject.dim() - 1 else side)
 
 
 def reduction(call: Call) -> View:
     """Reduces some dimensions: channels, or positions."""
-    view, dims = call.sides(), call.argument(1, "dim")
-    if call.function.__name__ == "norm":
-        dims = call.argument(2, "dim")
+    dims = call.argument(2 if call.function.__name__ == "norm" else 1, "dim")
     if dims is None or not isinstance(dims, (int, tuple, list)):  # everything, or the other one of two maps
         return call.joined() if isinstance(dims, Tensor) else WHOLE
     gone = {dim % call.subject.dim() for dim in ([dims] if isinstance(dims, int) else dims)}
-    if any(side.dim in gone for side in view):
-        return WHOLE
-    kept = call.answer.dim() == call.subject.dim()
-    return view if kept else _each(view, lambda side, _: replace(side, dim=side.dim - sum(d < side.dim for d in gone)))
+    moved = set() if call.answer.dim() == call.subject.dim() else gone
+
+    def kept(side: Side, _: int) -> Side | None:
+        return None if side.dim in gone else replace(side, dim=side.dim - sum(dim < side.dim for dim in moved))
+
+    return call.each(kept)
 
 
 def rearrangement(call: Call) -> View:
     """Copies positions to others: the same call on their numbers shows which."""
-    return _each(call.sides(), lambda side, _: _followed(call, side))
 
+    def followed(side: Side, _: int) -> Side | None:
+        size = call.subject.shape[side.dim]
+        positions = torch.arange(size).reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim))
+        # in the activation's memory layout, which some views depend on
+        numbers = torch.empty_like(call.subject, dtype=torch.long, device="cpu")
+        numbers.copy_(positions.expand(call.subject.shape))
+        moved = tensors_in(call.function(numbers, *call.args[1:], **call.kwargs))[call.position]
+        dims = [dim for dim in range(moved.dim()) if moved.shape[dim] > 1 and bool((moved.diff(dim=dim) != 0).any())]
+        if len(dims) != 1:  # mixed with another dimension, or a single position
+            return None
+        steps = moved.diff(dim=dims[0]).flatten()
+        if steps[0] < 1 or bool((steps != steps[0]).any()):
+            return None
+        start = int(moved.flatten()[0]) * side.stride
+        return Side(dims[0], side.stride * int(steps[0]), side.first + start, side.last + start)
 
-def _followed(call: Call, side: Side) -> Side | None:
-    size = call.subject.shape[side.dim]
-    positions = torch.arange(size).reshape(-1, *[1] * (call.subject.dim() - 1 - side.dim))
-    # in the activation's memory layout, which some views depend on
-    numbers = torch.empty_like(call.subject, dtype=torch.long, device="cpu").copy_(positions.expand(call.subject.shape))
-    moved = list(tensors_in(call.function(numbers, *call.args[1:], **call.kwargs)))[call.position]
-    dims = [dim for dim in range(moved.dim()) if moved.shape[dim] > 1 and bool((moved.diff(dim=dim) != 0).any())]
-    if len(dims) != 1:  # mixed with another dimension, or a single position
-        return None
-    steps = moved.diff(dim=dims[0])
-    step = int(steps.flatten()[0])
-    if step < 1 or not bool((steps == step).all()):
-        return None
-    start = int(moved.flatten()[0]) * side.stride
-    return Side(dims[0], side.stride * step, side.first + start, side.last + start)
-
-
-def whole(_call: Call) -> View:
-    """Mixes all positions."""
-    return WHOLE
+    return call.each(followed)
 
 
 def concatenation(call: Call) -> View:
@@ -296,14 +262,7 @@ def stacking(call: Call) -> View:
     tensors = call.argument(0, "tensors")
     dim = call.argument(1, "dim", 0) % call.answer.dim()
     view = replace(call, answer=tensors[0]).joined()
-    return _each(view, lambda side, _: replace(side, dim=side.dim + (side.dim >= dim)))
-
-
-def _each(view: View, change: Callable[[Side, int], Side | None]) -> View:
-    if not view:
-        return WHOLE
-    height, width = change(view[0], 0), change(view[1], 1)
-    return WHOLE if height is None or width is None else (height, width)
+    return tuple(replace(side, dim=side.dim + (side.dim >= dim)) for side in view)  # type: ignore[return-value]
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -317,8 +276,7 @@ REACHES: dict[str, Callable[[Call], View]] = {
     for reach, names in {
         convolution: "conv2d",
         transposed_convolution: "conv_transpose2d",
-        pooling: "max_pool2d max_pool2d_with_indices avg_pool2d",
-        power_pooling: "lp_pool2d",
+        pooling: "max_pool2d max_pool2d_with_indices avg_pool2d lp_pool2d",
         adaptive_pooling: "adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices",
         interpolation: "interpolate upsample",
         padding: "pad",
@@ -332,7 +290,7 @@ REACHES: dict[str, Callable[[Call], View]] = {
                           tile flip roll rot90 channel_shuffle""",
         concatenation: "cat concat concatenate",
         stacking: "stack",
-        whole: """matmul mm bmm mv addmm baddbmm einsum tensordot scaled_dot_product_attention
+        lambda _call: WHOLE: """matmul mm bmm mv addmm baddbmm einsum tensordot scaled_dot_product_attention
                   multi_head_attention_forward grid_sample conv1d conv3d conv_transpose1d conv_transpose3d cumsum
                   cumprod gather fft_fft2 fft_rfft2 fft_ifft2 fft_irfft2 fft_fftn fft_rfftn fft_ifftn
                   fft_irfftn""",
@@ -347,7 +305,7 @@ class Receptive(TorchFunctionMode):
     def __init__(self, pictures: Tensor) -> None:
         super().__init__()
         self.pictures = pictures.detach()  # an alias, so that nothing is attached to the user's tensor
-        set_view(self.pictures, (Side(pictures.dim() - 2), Side(pictures.dim() - 1)))
+        setattr(self.pictures, _ATTRIBUTE, (Side(pictures.dim() - 2), Side(pictures.dim() - 1)))
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -359,5 +317,5 @@ class Receptive(TorchFunctionMode):
             answers = tensors_in(args[0] if func.__name__ in WRITING else result)
             reach = REACHES.get(operation_name(func), Call.joined)
             for position, answer in enumerate(answers):
-                set_view(answer, reach(Call(func, args, kwargs, answer, position)))
+                setattr(answer, _ATTRIBUTE, reach(Call(func, args, kwargs, answer, position)))
         return result

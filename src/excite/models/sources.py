@@ -1,31 +1,24 @@
 """Cards made on demand: any classifier of torchvision or timm, any network in Caffe's files."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import warnings
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
-from urllib.error import URLError
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import torch
+from torch import nn
 
 from excite.errors import ModelError, ReplacedOperatorsWarning
 from excite.models.cards import CAFFE_PREPROCESS, Card
 from excite.models.classifier import Preprocess
 from excite.vocabulary import Labels, imagenet_labels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-    from types import ModuleType
-
-    from torch import nn
-
 
 HUB = "hf-hub:"  # timm's prefix for a network on Hugging Face's hub
 IMAGENET = 1000
@@ -34,81 +27,53 @@ WITH_SECOND_HEADS = {"googlenet": ("aux1.", "aux2."), "inception_v3": ("AuxLogit
 
 # torchvision fails to import where its compiled operators were built for another torch than the one installed (a CUDA
 # build beside a CPU torch, say). Only its detectors need them, so they are declared without an implementation.
-DETECTION_OPERATORS = """
-nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
-qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
-roi_align(Tensor input, Tensor rois, float scale, int h, int w, int ratio, bool aligned) -> Tensor
-qroi_align(Tensor input, Tensor rois, float scale, int h, int w, int ratio, bool aligned) -> Tensor
-roi_pool(Tensor input, Tensor rois, float scale, int h, int w) -> (Tensor, Tensor)
-ps_roi_align(Tensor input, Tensor rois, float scale, int h, int w, int ratio) -> (Tensor, Tensor)
-ps_roi_pool(Tensor input, Tensor rois, float scale, int h, int w) -> (Tensor, Tensor)
-deform_conv2d(Tensor input) -> Tensor
-_roi_align_backward(Tensor grad) -> Tensor
-_roi_pool_backward(Tensor grad) -> Tensor
-_ps_roi_align_backward(Tensor grad) -> Tensor
-_ps_roi_pool_backward(Tensor grad) -> Tensor
-_deform_conv2d_backward(Tensor grad) -> Tensor
-"""
+DETECTION_OPERATORS = """nms qnms roi_align qroi_align roi_pool ps_roi_align ps_roi_pool deform_conv2d
+    _roi_align_backward _roi_pool_backward _ps_roi_align_backward _ps_roi_pool_backward _deform_conv2d_backward"""
+_kept: list[torch.library.Library] = []  # the operators are gone when their library is
 
 
 @cache
 def torchvision_models() -> ModuleType:
-    """The module ``torchvision.models``.
-
-    Raises:
-        ModelError: torchvision is not installed, or cannot be imported beside this torch.
-    """
-    _check_installed("torchvision")
+    """The module ``torchvision.models``; a ModelError where it is missing or cannot be imported beside this torch."""
     try:
-        import torchvision.models
-    except (RuntimeError, ImportError, OSError) as error:
+        return _imported("torchvision", "torchvision.models")
+    except ModelError as error:
         if "operator torchvision::" not in str(error):
-            raise _broken("torchvision", error) from error
-        _declare_operators()
-        import torchvision.models
-    models: ModuleType = torchvision.models
-    return models
-
-
-@cache
-def timm_models() -> ModuleType:
-    """The package ``timm``, which itself needs torchvision; a ModelError as in `torchvision_models`."""
-    _check_installed("timm")
-    torchvision_models()
-    try:
-        import timm
-    except (RuntimeError, ImportError, OSError) as error:
-        raise _broken("timm", error) from error
-    package: ModuleType = timm
-    return package
-
-
-def _check_installed(package: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise ModelError(f"{package} is not installed: pip install 'excite[{package}]'.")
-
-
-def _broken(package: str, error: Exception) -> ModelError:
-    said = next(iter(str(error).splitlines()), type(error).__name__)
-    return ModelError(f"{package} cannot be imported: {said}. Install the one made for your torch.")
-
-
-def _declare_operators() -> None:
-    """Let torchvision be imported without its compiled part."""
+            raise
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]  # left by the failed import
     library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-    for operator in DETECTION_OPERATORS.strip().splitlines():
-        library.define(operator)  # type: ignore[no-untyped-call]
+    for operator in DETECTION_OPERATORS.split():
+        library.define(f"{operator}(Tensor input) -> Tensor")  # type: ignore[no-untyped-call]
     _kept.append(library)
     warnings.warn(
         "torchvision's compiled operators do not fit this torch: its classifiers work without them, its detectors not",
         ReplacedOperatorsWarning,
         stacklevel=3,
     )
+    return _imported("torchvision", "torchvision.models")
 
 
-_kept: list[torch.library.Library] = []  # the operators are gone when their library is
+@cache
+def timm_models() -> ModuleType:
+    """The package ``timm``, which itself needs torchvision; a ModelError as in `torchvision_models`."""
+    if importlib.util.find_spec("timm") is not None:
+        torchvision_models()
+    return _imported("timm", "timm")
+
+
+def _imported(package: str, module: str) -> ModuleType:
+    if importlib.util.find_spec(package) is None:
+        raise ModelError(f"{package} is not installed: pip install 'excite[{package}]'.")
+    try:
+        return importlib.import_module(module)
+    except (RuntimeError, ImportError, OSError) as error:
+        reason = _first_line(error)
+        raise ModelError(f"{package} cannot be imported: {reason}. Install the one made for your torch.") from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def torchvision_card(name: str) -> Card:
@@ -120,16 +85,11 @@ def torchvision_card(name: str) -> Card:
     # The second heads are for training. The published weights expect other units than torchvision's own preprocessing
     # gives, which the network converts with transform_input.
     extra = {"aux_logits": False, "transform_input": True, "init_weights": False} if name in WITH_SECOND_HEADS else {}
-
-    def build(classes: int | None) -> nn.Module:
-        chosen = extra if classes is None else {**extra, "num_classes": classes}
-        return cast("nn.Module", models.get_model(name, weights=None, **chosen))
-
     return Card(
         name=f"torchvision:{name}",
-        build=build,
+        build=lambda classes: models.get_model(name, weights=None, **extra, **_number(classes)),
         preprocess=_preprocess(prepare.crop_size[0], prepare.mean, prepare.std, prepare.interpolation.value),
-        labels=lambda: _labels(published.meta["categories"]),
+        labels=imagenet_labels,
         layers=(),
         description=f"{name} of torchvision",
         source=f"torchvision, {published.url}",
@@ -144,18 +104,12 @@ def timm_card(name: str) -> Card:
     if not name.startswith(HUB):
         _check_name("timm", name.partition(".")[0], timm.list_models())
     facts = _timm_facts(timm, name)
-
-    def build(classes: int | None) -> nn.Module:
-        chosen = {} if classes is None else {"num_classes": classes}
-        return cast("nn.Module", timm.create_model(name, pretrained=False, **chosen))
-
+    multiple = next((multiple for family, multiple in MULTIPLES.items() if name.startswith(family)), 1)
+    prepare = _preprocess(facts["input_size"][-1], facts["mean"], facts["std"], facts["interpolation"])
     return Card(
         name=f"timm:{name}",
-        build=build,
-        preprocess=replace(
-            _preprocess(facts["input_size"][-1], facts["mean"], facts["std"], facts["interpolation"]),
-            multiple=next((multiple for family, multiple in MULTIPLES.items() if name.startswith(family)), 1),
-        ),
+        build=lambda classes: timm.create_model(name, pretrained=False, **_number(classes)),
+        preprocess=replace(prepare, multiple=multiple),
         labels=lambda: _timm_labels(timm, facts),
         layers=(),
         description=f"{name} of timm",
@@ -199,40 +153,41 @@ def caffe_card(path: Path) -> Card:
     )
 
 
-def _check_name(package: str, name: str, known: Iterable[str]) -> None:
-    known = list(known)
+def _check_name(package: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
         near = get_close_matches(name, known, n=3)
         hint = f" Did you mean {', '.join(f'{package}:{one}' for one in near)}?" if near else ""
         raise ModelError(f"{package} has no classifier {name!r}.{hint}")
 
 
+def _number(classes: int | None) -> dict[str, int]:
+    return {} if classes is None else {"num_classes": classes}
+
+
 def _preprocess(side: int, mean: Sequence[float], std: Sequence[float], interpolation: str) -> Preprocess:
     """The published preprocessing without its crop: the map covers the whole image."""
+    (red, green, blue), (by_red, by_green, by_blue) = mean, std
     return Preprocess(
         shorter_side=side,
-        mean=cast("Any", tuple(255 * value for value in mean)),
-        scale=cast("Any", tuple(1 / (255 * value) for value in std)),
+        mean=(255 * red, 255 * green, 255 * blue),
+        scale=(1 / (255 * by_red), 1 / (255 * by_green), 1 / (255 * by_blue)),
         interpolation="bicubic" if interpolation == "bicubic" else "bilinear",
     )
-
-
-def _labels(words: Sequence[str]) -> Labels:
-    """ImageNet's labels with all their synonyms, or else the published words."""
-    return imagenet_labels() if len(words) == IMAGENET else Labels(words)
 
 
 def _timm_facts(timm: ModuleType, name: str) -> dict[str, Any]:
     """The settings in timm of the published weights."""
     if name.startswith(HUB):
         make = partial(timm.create_model, name, pretrained=False)
-        return cast("dict[str, Any]", _fetched(make, f"the settings of timm's {name}")().pretrained_cfg)
+        settings: dict[str, Any] = _fetched(make, f"the settings of timm's {name}")().pretrained_cfg
+        return settings
     try:
-        return cast("dict[str, Any]", timm.get_pretrained_cfg(name).to_dict())
+        settings = timm.get_pretrained_cfg(name).to_dict()
     except RuntimeError as error:
         architecture = name.partition(".")[0]
         known = ", ".join(f"timm:{one}" for one in timm.list_pretrained(architecture)) or f"timm:{architecture}"
         raise ModelError(f"timm has no weights {name!r}; there are: {known}.") from error
+    return settings
 
 
 def _timm_labels(timm: ModuleType, facts: dict[str, Any]) -> Labels | None:
@@ -245,15 +200,14 @@ def _timm_labels(timm: ModuleType, facts: dict[str, Any]) -> Labels | None:
     return Labels([words.split(", ") for words in timm.data.ImageNetInfo(subset).label_descriptions()])
 
 
-def _fetched(make: Callable[[], nn.Module], what: str) -> Callable[[], nn.Module]:
+def _fetched(make: Callable[[], Any], what: str) -> Callable[[], Any]:
     """Weights through the package's own cache; an error with the remedy where they cannot be fetched."""
 
-    def pretrained() -> nn.Module:
+    def pretrained() -> Any:
         try:
             with redirect_stdout(sys.stderr):  # torch reports downloads on stdout, which is for JSON
                 return make()
-        except (URLError, OSError, RuntimeError, ValueError) as error:
-            said = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ModelError(f"Cannot fetch {what}: {said}. Give a file: --weights FILE.") from error
+        except (OSError, RuntimeError, ValueError) as error:  # URLError is an OSError
+            raise ModelError(f"Cannot fetch {what}: {_first_line(error)}. Give a file: --weights FILE.") from error
 
     return pretrained

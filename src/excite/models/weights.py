@@ -1,28 +1,25 @@
 """Files of weights: read without running anything in them, and filled into a network."""
 
-from __future__ import annotations
-
 import hashlib
 import pickletools
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
 
 from excite.errors import ModelError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from os import PathLike
-
 INNER = ("state_dict", "model", "model_state_dict", "net", "ema_state_dict")  # where checkpoints keep the tensors
 PREFIXES = ("module.", "_orig_mod.", "model.")  # that wrappers put before a network's names
 SCALE = ".scale"  # the rows of an int8 tensor NAME are to be multiplied by NAME.scale
 SHOWN = 3  # tensors named in an error
+COUNTER = "num_batches_tracked"  # the end of names that only training needs
 MAX_NAME = 500  # letters of a name in a pickle; torch's own have thirty
 PICKLES = 5  # so many are at the beginning of a file from before 2020
 CALLS = {"GLOBAL", "INST"}
@@ -30,25 +27,28 @@ UNENDED = "no newline found"  # a message of pickletools
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
-    """Fill tensors into a network, in its own precision, and set it to eval mode; it may be on the meta device.
-
-    Raises:
-        ModelError: the names or shapes of the tensors from ``source`` are not those of the network.
-    """
+    """Fill tensors into a network, in its own precision, and set it to eval mode; it may be on the meta device."""
     wanted = module.state_dict()
-    optional = {name for name in wanted if name.endswith("num_batches_tracked")}  # only for training
     named = fitting_names(tensors, wanted)
-    missing = sorted(wanted.keys() - named.keys() - optional)
-    surplus = sorted(name for name in named.keys() - wanted.keys() if not name.endswith("num_batches_tracked"))
-    misfit = f"{source} does not fit {type(module).__name__}"
-    if missing or surplus:
-        raise ModelError(f"{misfit}: {'; '.join(_differences(missing, surplus))}.")
-    for name in named.keys() & wanted.keys():
-        if named[name].shape != wanted[name].shape:
-            stored, own = (list(tensors[name].shape) for tensors in (named, wanted))
-            raise ModelError(f"{misfit}: {name} is {stored} in the file and {own} in the network.")
-    ready = {name: named[name].to(wanted[name].dtype, copy=True) for name in wanted.keys() & named.keys()}
-    ready |= {name: torch.zeros_like(wanted[name], device="cpu") for name in optional - ready.keys()}
+    different = [
+        f"{what} {', '.join(names[:SHOWN])}{f' and {len(names) - SHOWN} more' if len(names) > SHOWN else ''}"
+        for what, many, few in (("it lacks", wanted, named), ("it has besides", named, wanted))
+        if (names := sorted(name for name in many.keys() - few.keys() if not name.endswith(COUNTER)))
+    ]
+    different = (
+        different
+        or [
+            f"{name} is {list(named[name].shape)} in the file and {list(own.shape)} in the network"
+            for name, own in wanted.items()
+            if name in named and named[name].shape != own.shape
+        ][:1]
+    )
+    if different:
+        raise ModelError(f"{source} does not fit {type(module).__name__}: {'; '.join(different)}.")
+    ready = {
+        name: named[name].to(own.dtype, copy=True) if name in named else torch.zeros_like(own, device="cpu")
+        for name, own in wanted.items()
+    }
     module.load_state_dict(ready, assign=True)
     module.eval()
 
@@ -75,9 +75,7 @@ def filled_at_random(build: Callable[[], nn.Module], seed: int = 0) -> nn.Module
         if any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers())):
             module.to_empty(device="cpu")
             for child in module.modules():
-                reset = getattr(child, "reset_parameters", None)
-                if callable(reset):
-                    reset()
+                getattr(child, "reset_parameters", lambda: None)()
     return module.eval()
 
 
@@ -92,29 +90,20 @@ def other_classes(tensors: Mapping[str, Tensor], module: nn.Module) -> int | Non
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file by name, int8 rows multiplied by their scales.
-
-    Raises:
-        ModelError: there is no such file, or it holds something else.
-    """
-    stored, tensors = _stored(path), {}
-    quantised = {name for name, tensor in stored.items() if tensor.dtype == torch.int8}
-    for name, tensor in stored.items():
-        if name in quantised:
-            scale = stored.get(name + SCALE)
-            if scale is None or scale.shape != tensor.shape[:1]:
-                raise ModelError(f"The tensor {name} is int8 without one scale for each row: give float weights.")
-            tensors[name] = tensor * scale.reshape(-1, *[1] * (tensor.dim() - 1))
-        elif not (name.endswith(SCALE) and name.removesuffix(SCALE) in quantised):
-            tensors[name] = tensor
+    """The tensors of a file by name, int8 rows multiplied by their scales."""
+    tensors = _stored(path)
+    for name in [name for name, tensor in tensors.items() if tensor.dtype == torch.int8]:
+        rows, scale = tensors[name], tensors.pop(name + SCALE, None)
+        if scale is None or scale.shape != rows.shape[:1]:
+            raise ModelError(f"The tensor {name} is int8 without one scale for each row: give float weights.")
+        tensors[name] = rows * scale.reshape(-1, *[1] * (rows.dim() - 1))
     return tensors
 
 
 def fingerprint(path: Path) -> str:
     """A hash of the names, types and shapes of a file's tensors, not of their values."""
-    described = sorted(
-        f"{name} {tensor.dtype} {'x'.join(map(str, tensor.shape))}" for name, tensor in _stored(path).items()
-    )
+    tensors = _stored(path).items()
+    described = sorted(f"{name} {tensor.dtype} {'x'.join(map(str, tensor.shape))}" for name, tensor in tensors)
     return hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
 
 
@@ -138,40 +127,34 @@ def _stored(path: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from error
     if start[8:9] == b"{":  # safetensors begin with the length of a JSON header
-        return _read_safetensors(path)
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError, ValueError, KeyError) as error:
+            raise ModelError(f"{path} is damaged: {str(error)[:200]}; fetch it again.") from error
     if start.startswith((b"PK", b"\x80")):  # torch's files: a zip, or before 2020 a bare pickle
         return _read_pickle(path)
     check_download(start, path)
     raise ModelError(f"{path} holds no weights; give safetensors, a state dict (.pth, .pt) or a .caffemodel.")
 
 
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise ModelError(f"{path} is damaged: {str(error)[:200]}; fetch it again.") from error
-
-
 def _read_pickle(path: Path) -> dict[str, Tensor]:
-    more = (
-        f"{path} holds more than tensors, and unpacking that could run any program: "
-        "save the network's state_dict() and give that."
-    )
     try:
         with path.open("rb") as file, warnings.catch_warnings(action="ignore"):  # torch judges a path by its name
-            foul = names_too_long(file)
-            found = {} if foul else torch.load(file, map_location="cpu", weights_only=True)
+            if names_too_long(file):
+                raise ValueError("weights_only")  # noqa: TRY301 - refused as torch would, but at once
+            found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged pickle fails in many ways
         said = str(error)
         if "Weights only load failed" in said or "weights_only" in said:
-            raise ModelError(more) from error
+            raise ModelError(
+                f"{path} holds more than tensors, and unpacking that could run any program: "
+                "save the network's state_dict() and give that."
+            ) from error
         reason = next(iter(said.splitlines()), type(error).__name__)[:200]
         raise ModelError(f"{path} cannot be read as a state dict: {reason}; fetch it again.") from error
-    if foul:
-        raise ModelError(more)
     for name in INNER:
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
             found = found[name]
@@ -181,31 +164,20 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _differences(missing: list[str], surplus: list[str]) -> list[str]:
-    """The differences, in one line."""
-    said = []
-    for names, what in ((missing, "it lacks"), (surplus, "it has besides")):
-        if names:
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            said.append(f"{what} {', '.join(names[:SHOWN])}{more}")
-    return said
-
-
 # Guards: what a file has to be before it is read.
 
 
 def check_file(path: str | PathLike[str]) -> None:
     """Refuse all but a regular, non-empty file: a pipe would block, a device has no end."""
-    file = Path(path)
+    file, remedy = Path(path), "give the file of the network or of its weights"
     try:
-        exists, size = file.exists(), file.stat().st_size if file.exists() else 0
+        size = file.stat().st_size if file.exists() else None
     except OSError as error:
         raise ModelError(f"{path} cannot be opened: {error}.") from error
-    if not exists:
-        raise ModelError(f"There is no file {str(path)!r}: give the file of the network or of its weights.")
+    if size is None:
+        raise ModelError(f"There is no file {str(path)!r}: {remedy}.")
     if not file.is_file():
-        kind = "folder" if file.is_dir() else "device"
-        raise ModelError(f"{str(path)!r} is a {kind}, not a file: give the file of the network or of its weights.")
+        raise ModelError(f"{str(path)!r} is a {'folder' if file.is_dir() else 'device'}, not a file: {remedy}.")
     if not size:
         raise ModelError(f"{path} is empty: get it again.")
 
@@ -219,34 +191,20 @@ def check_download(head: bytes, path: str | PathLike[str]) -> None:
 
 
 def names_too_long(file: BinaryIO) -> bool:
-    r"""Whether a pickle calls something by an implausibly long name; the file is rewound.
+    """Whether a pickle calls something by an implausibly long name; the file is rewound.
 
     torch refuses such calls too, but searches its own message for advice in quadratic time: 15 kB take five seconds.
-
-    Example:
-        >>> import io
-        >>> names_too_long(io.BytesIO(b"cos\nsystem\n."))
-        False
     """
+    pickles: Iterable[Any] = repeat(file, PICKLES)
     try:
-        return any(len(name) > MAX_NAME for name in _called_names(file))
+        if file.read(2) == b"PK":
+            with zipfile.ZipFile(file) as zipped:
+                pickles = [zipped.read(name) for name in zipped.namelist() if name.endswith("/data.pkl")]
+        else:
+            file.seek(0)
+        operations = (operation for pickled in pickles for operation in pickletools.genops(pickled))
+        return any(code.name in CALLS and len(str(name)) > MAX_NAME for code, name, _ in operations)
     except Exception as error:  # noqa: BLE001 - damaged files fail in many ways, which torch reports
         return UNENDED in str(error)  # of a line without an end torch takes all the rest for the name
     finally:
         file.seek(0)
-
-
-def _called_names(file: BinaryIO) -> Iterator[str]:
-    if file.read(2) == b"PK":
-        with zipfile.ZipFile(file) as zipped:
-            for name in zipped.namelist():
-                if name.endswith("/data.pkl"):
-                    yield from _calls(zipped.read(name))
-        return
-    file.seek(0)
-    for _ in range(PICKLES):
-        yield from _calls(file)
-
-
-def _calls(pickled: Any) -> Iterator[str]:
-    return (str(name) for operation, name, _ in pickletools.genops(pickled) if operation.name in CALLS)

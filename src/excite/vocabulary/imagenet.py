@@ -3,17 +3,12 @@
 dev/make_imagenet_labels.py makes imagenet.txt, dev/make_wordnet_kinds.py makes wordnet.txt.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 from excite.vocabulary.labels import Labels, rows
 from excite.vocabulary.word_lists import lines_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 @cache
@@ -31,12 +26,7 @@ def imagenet_wnids() -> tuple[str, ...]:
 
 @cache
 def imagenet_groups() -> Mapping[str, tuple[int, ...]]:
-    """Words for kinds of classes, by WordNet and, where that differs from everyday use, by EVERYDAY_WORDS.
-
-    Example:
-        >>> imagenet_groups()["frog"]
-        (30, 31, 32)
-    """
+    """Words for kinds of classes, by WordNet and, where that differs from everyday use, by EVERYDAY_WORDS."""
     *kinds, _ = rows("wordnet.txt")
     groups: defaultdict[str, set[int]] = defaultdict(set)
     for _, words, spans in kinds:

@@ -4,8 +4,6 @@ The rules are for tags, where a wrong singular is worse than none: a word that i
 does every word with other letters than a to z.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from excite.errors import ExciteError
@@ -13,8 +11,9 @@ from excite.vocabulary.word_lists import words_of
 
 LEAST = 3  # letters of a singular: "gas" and "bus" are no plurals
 
-IRREGULAR = dict(pair.split(":") for pair in words_of("irregular plurals"))
-SAME = words_of("no plurals")
+IRREGULAR = dict(pair.split(":") for pair in words_of("irregular plurals")) | {
+    word: word for word in words_of("no plurals")
+}
 
 ENDINGS = dict(  # of plurals, and their singular; the first match counts
     pair.split(":")
@@ -23,7 +22,7 @@ ENDINGS = dict(  # of plurals, and their singular; the first match counts
 )
 LOOSE_ENDINGS = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))  # of any word that is looked up
 NO_PLURAL = ("ss", "us", "is")  # glass, bus, tennis
-LAST_LETTERS = frozenset("sn") | {plural[-1] for plural in IRREGULAR}  # of plurals
+LAST_LETTERS = frozenset("sn") | {plural[-1] for plural, one in IRREGULAR.items() if plural != one}  # of plurals
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -46,11 +45,8 @@ def singular(tag: str) -> str:
 
 
 def _singular(word: str) -> str:
-    if word in SAME:
-        return word
-    known = IRREGULAR.get(word)
-    if known is not None:
-        return known
+    if word in IRREGULAR:
+        return IRREGULAR[word]
     if word.endswith(NO_PLURAL) or not word.endswith(("s", "men")):
         return word
     ending, instead = next(pair for pair in ENDINGS.items() if word.endswith(pair[0]))
@@ -65,25 +61,21 @@ def forms(word: str) -> tuple[str, ...]:
     Nouns come first, because most words for visible things are nouns; simplemma knows "leaves" as a form of "leave"
     only. Of several words, in lower case and separated by single blanks, the last is inflected.
 
-    Raises:
-        ExciteError: simplemma is not installed.
-
     Example:
         >>> [forms(word) for word in ("sits", "older", "traffic lights", "bus")]
         [('sits', 'sit'), ('older', 'old'), ('traffic lights', 'traffic light'), ('bus',)]
     """
+    try:
+        import simplemma
+    except ImportError:
+        raise ExciteError("phrases are read with simplemma: pip install 'excite[ground]'") from None
     before, blank, last = word.rpartition(" ")
-    lemma = before + blank + _lemma(last) if last else word
+    lemma = before + blank + simplemma.lemmatize(last, lang="en").lower() if last else word
     return tuple(dict.fromkeys((*noun_forms(word), lemma)))
 
 
 def noun_forms(word: str) -> tuple[str, ...]:
-    """The word itself, then its singular if it may be a plural, also of plurals like "jeans"; it need not be a word.
-
-    Example:
-        >>> [noun_forms(word) for word in ("women", "jeans", "tvs", "bus", "stop signs", "sitting")]
-        [('women', 'woman'), ('jeans', 'jean'), ('tvs', 'tv'), ('bus',), ('stop signs', 'stop sign'), ('sitting',)]
-    """
+    """The word itself, then its singular if it may be a plural, also of plurals like "jeans"; it need not be a word."""
     one = singular(word)
     if one == word and word.endswith("s") and not word.endswith(NO_PLURAL):
         one = word[:-1]
@@ -99,11 +91,3 @@ def singulars(word: str) -> tuple[str, ...]:
     """
     stripped = (word.removesuffix(plural) + one for plural, one in LOOSE_ENDINGS if word.endswith(plural))
     return tuple(dict.fromkeys((*noun_forms(word)[1:], *stripped)))
-
-
-def _lemma(word: str) -> str:
-    try:
-        import simplemma
-    except ImportError:
-        raise ExciteError("phrases are read with simplemma: pip install 'excite[ground]'") from None
-    return simplemma.lemmatize(word, lang="en").lower()

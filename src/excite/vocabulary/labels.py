@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Groups = Mapping[str, Iterable[SupportsIndex]]
+    Table = dict[str, tuple[int, ...]]
 
 WORDNET_ID = re.compile(r"n\d{8}\s+")
 BETWEEN_WORDS = re.compile(r"[\s_-]+")
@@ -31,41 +32,24 @@ MAX_GUESSES, MIN_SIMILARITY = 5, 0.65  # of the words suggested for an unknown o
 MAX_GUESSED = 200  # letters of an unknown word: a longer one is not compared with all others
 MAX_QUOTED = 60  # letters of an unknown word that are quoted
 MAX_DIGITS = 18  # of an index
-
-
 PERSON = "person"
 
 
 def rows(name: str) -> list[list[str]]:
-    """The lines of a table, split at tabs, without its comments.
-
-    Example:
-        >>> rows("imagenet.txt")[0]
-        ['n01440764', 'tench', 'Tinca tinca']
-    """
+    """The lines of a table, split at tabs, without its comments."""
     text = files("excite.vocabulary").joinpath(name).read_text(encoding="utf-8")
     return [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
 
 
 @cache
 def coco_categories() -> Mapping[str, str]:
-    """The COCO category of each word, by dev/make_coco_words.py; in lower case.
-
-    Example:
-        >>> [coco_categories()[word] for word in ("taxi", "lady", "stop light", "zebra")]
-        ['car', 'person', 'traffic light', 'zebra']
-    """
+    """The COCO category of each word, by dev/make_coco_words.py; in lower case."""
     return {word: words[0] for words in rows("coco.txt") for word in words}
 
 
 @cache
 def person_words() -> frozenset[str]:
-    """Words that mostly mean people, by WordNet and dev/make_wordnet_kinds.py.
-
-    Example:
-        >>> [word in person_words() for word in ("umpire", "dude", "hot dog", "table")]
-        [True, True, False, False]
-    """
+    """Words that mostly mean people, by WordNet and dev/make_wordnet_kinds.py."""
     return frozenset(word for (word,) in rows("persons.txt"))
 
 
@@ -112,18 +96,18 @@ class Labels:
     ) -> None:
         if isinstance(entries, str):
             raise ConceptError(f"Labels are a sequence, but {entries!r} is one string: put it in a list.")
-        checked: list[tuple[str, ...]] = []
-        for unit, entry in enumerate(entries):
-            words = tuple(entry) if isinstance(entry, Sequence) and not isinstance(entry, str) else (entry,)
-            for word in words or (None,):
-                if not isinstance(word, str) or not LETTER.search(word):
-                    raise ConceptError(
-                        f"Label {unit} is {repr(entry)[:100]}: give it one or several words, none of them blank."
-                    )
-            checked.append(words)
-        if not checked:
+        entries = tuple(entries)
+        self._entries: tuple[tuple[str, ...], ...] = tuple(
+            tuple(entry) if isinstance(entry, Sequence) and not isinstance(entry, str) else (entry,)
+            for entry in entries
+        )
+        for unit, words in enumerate(self._entries):
+            if not words or not all(isinstance(word, str) and LETTER.search(word) for word in words):
+                raise ConceptError(
+                    f"Label {unit} is {repr(entries[unit])[:100]}: give it one or several words, none of them blank."
+                )
+        if not self._entries:
             raise ConceptError("There are no labels: give one for each output unit, or use Labels.numbered(n).")
-        self._entries = tuple(checked)
         self._preferred = frozenset(self._indices(preferred))
         self._given_groups = groups if callable(groups) else self._folded_groups(groups or {})
         self._given_others = others
@@ -155,11 +139,9 @@ class Labels:
         return (synonyms[0] for synonyms in self._entries)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Labels):
-            return NotImplemented
-        return (self._entries, self._preferred) == (other._entries, other._preferred) and (
-            (self._groups, self._others) == (other._groups, other._others)
-        )
+        if not isinstance(other, Labels) or self._entries != other._entries:
+            return False if isinstance(other, Labels) else NotImplemented
+        return (self._preferred, self._groups, self._others) == (other._preferred, other._groups, other._others)
 
     def __hash__(self) -> int:
         return hash(self._entries)
@@ -178,21 +160,11 @@ class Labels:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The words of ``groups``, in small letters.
-
-        Example:
-            >>> Labels(["beagle", "pug"], groups={"Dog": [0, 1]}).kinds
-            ('dog',)
-        """
+        """The words of ``groups``, in small letters."""
         return tuple(self._groups)
 
     def begin_with(self, others: Self) -> bool:
-        """Whether the first units have the same words as those others.
-
-        Example:
-            >>> Labels(["cat", "dog", "cow"]).begin_with(Labels(["cat", "dog"]))
-            True
-        """
+        """Whether the first units have the same words as those others."""
         return self._entries[: len(others)] == others._entries
 
     def search(self, text: str) -> list[int]:
@@ -305,23 +277,21 @@ class Labels:
         return self._called(word) or self._groups.get(word) or self._last_words.get(word) or ()
 
     def _completed(self, query: str, wanted: str) -> Concept:
-        """Step 8 of ``find``, or the error that lists the nearest words."""
+        """Step 8 of ``find``, or the error that lists the nearest words, all of which ``find`` knows."""
         known = self._synonyms
         words = [word for word in known if word.startswith(wanted)]
         if not words:
-            raise ConceptError(self._unknown(query, wanted))
+            more = dict.fromkeys([*known, *self._groups, *self._last_words])
+            near = get_close_matches(wanted, more, MAX_GUESSES, MIN_SIMILARITY) if len(wanted) <= MAX_GUESSED else []
+            guess = f" Did you mean {listed([repr(word) for word in near])}?" if near else ""
+            raise ConceptError(
+                f"No label is called {query.strip()[:MAX_QUOTED]!r}.{guess} `excite ls labels` lists all {len(self)}."
+            )
         first = {unit: word for word in reversed(words) for unit in known[word]}
         if len(words) > 1 and len(first) > 1:
             candidates = listed([repr(word) for word in dict.fromkeys(first[unit] for unit in sorted(first))])
             raise ConceptError(f"{query.strip()!r} could mean {candidates}: write more of it, or an index.")
         return self._concept(words[0], known[words[0]])
-
-    def _unknown(self, query: str, wanted: str) -> str:
-        """The error for an unknown word: every suggestion is a word that ``find`` knows."""
-        known = dict.fromkeys([*self._synonyms, *self._groups, *self._last_words])
-        near = get_close_matches(wanted, known, MAX_GUESSES, MIN_SIMILARITY) if len(wanted) <= MAX_GUESSED else []
-        guess = f" Did you mean {listed([repr(word) for word in near])}?" if near else ""
-        return f"No label is called {query.strip()[:MAX_QUOTED]!r}.{guess} `excite ls labels` lists all {len(self)}."
 
     def _concept(self, word: str, units: Sequence[int]) -> Concept:
         return Concept(self._entries[units[0]][0] if len(units) == 1 else word, tuple(units))
@@ -342,7 +312,7 @@ class Labels:
     def _folded_groups(self, groups: Groups) -> dict[str, tuple[int, ...]]:
         return {fold(word): Concept(word, tuple(self._indices(units))).units for word, units in groups.items()}
 
-    # Tables from a folded word to its units, each made when it is first needed.
+    # Tables from a folded word to its units in order, each made when it is first needed.
 
     @cached_property
     def _groups(self) -> dict[str, tuple[int, ...]]:
@@ -355,29 +325,29 @@ class Labels:
         return frozenset(map(fold, given() if callable(given) else given))
 
     @cached_property
-    def _names(self) -> dict[str, list[int]]:
+    def _names(self) -> Table:
         """The first word of each label."""
-        return units_by_word((unit, fold(words[0])) for unit, words in enumerate(self._entries))
+        return _table((unit, fold(words[0])) for unit, words in enumerate(self._entries))
 
     @cached_property
-    def _synonyms(self) -> dict[str, list[int]]:
+    def _synonyms(self) -> Table:
         """All words of all labels."""
-        return units_by_word((unit, fold(word)) for unit, words in enumerate(self._entries) for word in words)
+        return _table((unit, fold(word)) for unit, words in enumerate(self._entries) for word in words)
 
     @cached_property
-    def _preferred_words(self) -> dict[str, list[int]]:
-        return units_by_word((unit, fold(word)) for unit in sorted(self._preferred) for word in self._entries[unit])
+    def _preferred_words(self) -> Table:
+        return _table((unit, fold(word)) for unit in sorted(self._preferred) for word in self._entries[unit])
 
     @cached_property
-    def _last_words(self) -> dict[str, list[int]]:
+    def _last_words(self) -> Table:
         """The last words of the labels that are not preferred."""
         others = ((unit, words) for unit, words in enumerate(self._entries) if unit not in self._preferred)
-        return units_by_word((unit, fold(word).split()[-1]) for unit, words in others for word in words)
+        return _table((unit, fold(word).split()[-1]) for unit, words in others for word in words)
 
     @cached_property
-    def _preferred_last_words(self) -> dict[str, list[int]]:
+    def _preferred_last_words(self) -> Table:
         words = self._preferred_words.items()
-        return units_by_word((unit, word.split()[-1]) for word, units in words for unit in units)
+        return _table((unit, word.split()[-1]) for word, units in words for unit in units)
 
     @cached_property
     def _unblanked(self) -> dict[str, str]:
@@ -385,13 +355,11 @@ class Labels:
         return {word.replace(" ", ""): word for word in (*coco_categories(), *self._groups, *self._synonyms)}
 
 
-def units_by_word(pairs: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
-    """For each word its units in order, each once."""
-    table: defaultdict[str, list[int]] = defaultdict(list)
+def _table(pairs: Iterable[tuple[int, str]]) -> Table:
+    table: defaultdict[str, dict[int, None]] = defaultdict(dict)
     for unit, word in pairs:
-        if unit not in table[word]:
-            table[word].append(unit)
-    return dict(table)
+        table[word][unit] = None
+    return {word: tuple(units) for word, units in table.items()}
 
 
 def fold(text: str) -> str:
@@ -415,22 +383,16 @@ def _read_entries(path: Path) -> Sequence[str | Sequence[str]]:
     if "\0" in text:
         raise ConceptError(f"Cannot read the labels in {str(path)!r}: it is no text in UTF-8.")
     if text.lstrip().startswith(("[", "{")):
-        return _json_array(path, text)
-    lines = [line.strip() for line in text.splitlines()]
-    while lines and not lines[-1]:
-        lines.pop()
+        try:
+            content: list[str | Sequence[str]] = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ConceptError(f"{path} is no JSON array of labels: {error}.") from None
+        if not isinstance(content, list):
+            raise ConceptError(
+                f"{path} is no JSON array of labels, but an object: write [...] in the order of the outputs."
+            )
+        return content
+    lines = [line.strip() for line in text.rstrip().splitlines()]
     if all(WORDNET_ID.match(line) for line in lines):
         lines = [WORDNET_ID.sub("", line) for line in lines]
     return [[word.strip() for word in line.split(",")] for line in lines]
-
-
-def _json_array(path: Path, text: str) -> list[str | Sequence[str]]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConceptError(f"{path} is no JSON array of labels: {error}.") from None
-    if not isinstance(content, list):
-        raise ConceptError(
-            f"{path} is no JSON array of labels, but an object: write [...] in the order of the outputs."
-        )
-    return content

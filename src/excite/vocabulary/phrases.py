@@ -13,7 +13,7 @@ from excite.vocabulary.labels import coco_categories, fold, person_words
 from excite.vocabulary.word_lists import COLOURS, GRAMMAR, PLACES, STOP_WORDS, THINGS_TOO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from excite.vocabulary.labels import Concept, Labels
 
@@ -32,12 +32,8 @@ class Word:
 class PlaceWord:
     """A word for a place in the image, an order or a size, at ``phrase[start:end]``.
 
-    Attributes:
-        text: The word.
-        start: Its first letter.
-        end: The first letter after it.
-        kind: One name for each meaning: "front" for closest, "second" for 2nd, "largest" for big.
-        related: Whether it is relative to an object ("left of the car"), not to the image.
+    ``kind`` is one name for each meaning ("front" for closest, "second" for 2nd, "largest" for big); ``related`` says
+    whether it is relative to an object ("left of the car"), not to the image.
     """
 
     text: str
@@ -127,66 +123,6 @@ def _key(text: str) -> str:
     return key if key in STOP_WORDS else POSSESSIVE.sub("", key)
 
 
-def touch(text: str, token: Token, following: Token) -> bool:
-    """Whether only blanks or hyphens are between two tokens."""
-    return BETWEEN.fullmatch(text, token.end, following.start) is not None
-
-
-def is_place(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether a word means a place, given the words before it and right after it: a green top is none.
-
-    Example:
-        >>> is_place("top", ["a", "green"], []), is_place("top", ["at", "the"], [])
-        (False, True)
-    """
-    if key == "far" and after and after[0] in PLACES:
-        return False
-    return key in PLACES and not (key in CLOTHES and before and before[-1] in COLOURS)
-
-
-def is_related(after: Sequence[str]) -> bool:
-    """Whether a place is relative to an object in the image, by the words after it.
-
-    Example:
-        >>> is_related(["of", "the", "car"]), is_related(["to", "us"]), is_related(["car"])
-        (True, False, False)
-    """
-    thing = next((key for key in after[1:] if key not in ARTICLES), "")
-    return bool(after) and after[0] in RELATING and thing not in VIEWERS
-
-
-def says_nothing(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether a word has no content in its context.
-
-    Example:
-        >>> says_nothing("light", [], ["blue"]), says_nothing("camera", ["at", "the"], [])
-        (True, True)
-        >>> says_nothing("hand", ["the", "left"], ["side"]), says_nothing("far", ["the"], ["left"])
-        (True, True)
-    """
-    if key in SHADES:
-        return bool(after) and after[0] in COLOURS
-    if key in VIEWERS:
-        towards = [one for one in before if one not in ARTICLES]
-        return bool(towards) and towards[-1] in TOWARDS
-    if key == "hand":
-        return bool(before and after) and before[-1] in {"left", "right"} and after[0] in {"side", "corner"}
-    return key == "far"
-
-
-def begins_group(text: str, token: Token) -> bool:
-    """Whether another group of words begins here: a preposition, a verb in -ing, a word after a comma.
-
-    Example:
-        >>> text = "a tall building, standing in the city"
-        >>> [token.text for token in tokens_of(text) if begins_group(text, token)]
-        ['standing', 'in']
-    """
-    is_grammar = token.key in GRAMMAR and token.key not in ARTICLES
-    is_doing = token.key.endswith("ing") and token.key not in NOUNS_IN_ING
-    return is_grammar or is_doing or text[: token.start].rstrip().endswith(PAUSES)
-
-
 LONGEST = 10_000  # letters of a phrase; a caption has a hundred
 MOST_TOGETHER = 4  # tokens of one word: "stove top oven" has three
 
@@ -223,7 +159,12 @@ def read_phrase(text: str, labels: Labels) -> Reading:
     if len(text) > LONGEST:
         raise ConceptError(f"The phrase has {len(text)} letters: write at most {LONGEST}.")
     tokens = tokens_of(text)
-    pieces = list(_pieces(text, tokens, labels))
+    pieces: list[Piece] = []
+    at = 0
+    while at < len(tokens):
+        together = _together(text, tokens[at : at + MOST_TOGETHER], labels)
+        pieces += _alone(text, tokens, at, labels) if together is None else together[:1]
+        at += 1 if together is None else together[1]
     words = tuple(piece for piece in pieces if isinstance(piece, Word))
     unknown = [piece for piece in pieces if isinstance(piece, Unknown)]
     return Reading(
@@ -235,20 +176,6 @@ def read_phrase(text: str, labels: Labels) -> Reading:
         colours=tuple(piece for piece in pieces if isinstance(piece, ColourWord)),
         head=_head(text, tokens, words),
     )
-
-
-def _pieces(text: str, tokens: Sequence[Token], labels: Labels) -> Iterator[Piece]:
-    """The words in order."""
-    at = 0
-    while at < len(tokens):
-        together = _together(text, tokens[at : at + MOST_TOGETHER], labels)
-        if together is None:
-            yield from _alone(text, tokens, at, labels)
-            at += 1
-        else:
-            word, count = together
-            yield word
-            at += count
 
 
 def _together(text: str, tokens: Sequence[Token], labels: Labels) -> tuple[Word, int] | None:
@@ -268,39 +195,66 @@ def _together(text: str, tokens: Sequence[Token], labels: Labels) -> tuple[Word,
 
 
 def _touching(text: str, tokens: Sequence[Token]) -> int:
-    """The number of tokens at the beginning with nothing between them."""
-    return next((n for n in range(1, len(tokens)) if not touch(text, tokens[n - 1], tokens[n])), len(tokens))
+    """The number of tokens at the beginning with only blanks or hyphens between them."""
+    gaps = ((n, BETWEEN.fullmatch(text, tokens[n - 1].end, tokens[n].start)) for n in range(1, len(tokens)))
+    return next((n for n, gap in gaps if gap is None), len(tokens))
 
 
-def _alone(text: str, tokens: Sequence[Token], at: int, labels: Labels) -> Iterator[Piece]:
+def _alone(text: str, tokens: Sequence[Token], at: int, labels: Labels) -> Sequence[Piece]:
     """A single token; a colour may also be a word of the classifier."""
-    token = tokens[at]
-    beside = tokens[at : at + 4]
+    token, beside = tokens[at], tokens[at : at + 4]
     after = [one.key for one in beside[1 : _touching(text, beside)]]
     before = [one.key for one in tokens[max(at - 2, 0) : at]]
-    if is_place(token.key, before, after):
-        yield PlaceWord(token.text, token.start, token.end, PLACES[token.key], is_related(after))
-    elif token.is_stop or says_nothing(token.key, before, after):
-        yield Unknown(token.text, is_stop=True)
-    else:
-        if token.key in COLOURS:
-            yield ColourWord(token.text, token.start, token.end, COLOURS[token.key])
-        is_colour_only = token.key in THINGS_TOO and after and after[0] not in STOP_WORDS
-        concept = None if is_colour_only else labels.word(token.key)
-        if concept is not None:
-            yield Word(token.text, concept, token.start, token.end)
-        elif token.key not in COLOURS:
-            yield Unknown(token.text, is_stop=False)
+    if _is_place(token.key, before, after):
+        thing = next((key for key in after[1:] if key not in ARTICLES), "")
+        related = bool(after) and after[0] in RELATING and thing not in VIEWERS
+        return [PlaceWord(token.text, token.start, token.end, PLACES[token.key], related)]
+    if token.is_stop or _says_nothing(token.key, before, after):
+        return [Unknown(token.text, is_stop=True)]
+    found: list[Piece] = []
+    if token.key in COLOURS:
+        found.append(ColourWord(token.text, token.start, token.end, COLOURS[token.key]))
+    is_colour_only = token.key in THINGS_TOO and after and after[0] not in STOP_WORDS
+    concept = None if is_colour_only else labels.word(token.key)
+    if concept is not None:
+        found.append(Word(token.text, concept, token.start, token.end))
+    return found or [Unknown(token.text, is_stop=False)]
+
+
+def _is_place(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
+    """Whether a word means a place: in "far left" the second does, and a green top is none."""
+    far = key == "far" and after and after[0] in PLACES
+    worn = key in CLOTHES and before and before[-1] in COLOURS
+    return key in PLACES and not far and not worn
+
+
+def _says_nothing(key: str, before: Sequence[str], after: Sequence[str]) -> bool:
+    """Whether a word has no content in its context: a *light* blue, towards the *camera*, on the left *hand* side."""
+    if key in SHADES:
+        return bool(after) and after[0] in COLOURS
+    if key in VIEWERS:
+        towards = [one for one in before if one not in ARTICLES]
+        return bool(towards) and towards[-1] in TOWARDS
+    if key == "hand":
+        return bool(before and after) and before[-1] in {"left", "right"} and after[0] in {"side", "corner"}
+    return key == "far"
 
 
 def _head(text: str, tokens: Sequence[Token], words: Sequence[Word]) -> Word | None:
     """The head word, see `Reading`."""
     if not words:
         return None
-    later = (token.start for token in tokens if token.start > words[0].start and begins_group(text, token))
+    later = (token.start for token in tokens if token.start > words[0].start and _begins_group(text, token))
     end = next(later, len(text))
     group = [word for word in words if word.start < end]
     return max(enumerate(group), key=lambda numbered: (_head_rank(numbered[1]), numbered[0]))[1]
+
+
+def _begins_group(text: str, token: Token) -> bool:
+    """Whether another group of words begins here: a preposition, a verb in -ing, a word after a comma."""
+    is_grammar = token.key in GRAMMAR and token.key not in ARTICLES
+    is_doing = token.key.endswith("ing") and token.key not in NOUNS_IN_ING
+    return is_grammar or is_doing or text[: token.start].rstrip().endswith(PAUSES)
 
 
 def _head_rank(word: Word) -> int:

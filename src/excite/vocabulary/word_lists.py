@@ -1,7 +1,5 @@
 """Lists of English words, from words.txt: stop words, words for positions and colours; and the reader of that file."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 
@@ -25,12 +23,7 @@ def lines_of(name: str) -> list[str]:
 
 
 def words_of(name: str) -> frozenset[str]:
-    """The words of a list.
-
-    Example:
-        >>> "bunch" in words_of("group words")
-        True
-    """
+    """The words of a list."""
     return frozenset(" ".join(lines_of(name)).split())
 
 

@@ -55,9 +55,9 @@ def pooled(x, method, kernel, stride, pad, *, ceiled=True):
 @pytest.mark.parametrize("ceiled", [True, False])
 @pytest.mark.parametrize(
     ("kernel", "stride", "pad"),
-    [(2, 2, 0), (3, 2, 0), (3, 3, 0), (3, 2, 1), (3, 1, 1), (2, 2, 1), (5, 4, 2), (4, 3, 2), (1, 1, 0)],
+    [(2, 2, 0), (3, 2, 0), (3, 2, 1), (3, 1, 1), (5, 4, 2)],
 )
-@pytest.mark.parametrize("size", [(5, 5), (6, 9), (7, 8), (10, 11)])
+@pytest.mark.parametrize("size", [(6, 9), (7, 8)])
 def test_pooling_equals_the_loop(method, ceiled, kernel, stride, pad, size):
     x = numbers(2, 3, *size)
     options = {} if ceiled else {"round_mode": "FLOOR"}
@@ -65,13 +65,6 @@ def test_pooling_equals_the_loop(method, ceiled, kernel, stride, pad, size):
     expected = pooled(x, method, (kernel,) * 2, (stride,) * 2, (pad,) * 2, ceiled=ceiled)
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize(("method", "reduce"), [("MAX", np.max), ("AVE", np.mean)])
-def test_pooling_of_the_whole_picture(method, reduce):
-    x = numbers(2, 3, 5, 7)
-    found = answer("Pooling", x, pool=method, global_pooling=True)
-    np.testing.assert_allclose(found, reduce(x, axis=(2, 3), keepdims=True), atol=1e-12)
 
 
 def test_pooling_refuses_a_window_beside_the_picture():
@@ -93,69 +86,19 @@ def test_lrn_across_channels_equals_the_loop(options):
     np.testing.assert_allclose(answer("LRN", x, **options), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"local_size": 3}, {"local_size": 5, "alpha": 0.3, "beta": 0.6, "k": 5.0}])
-def test_lrn_within_a_channel_equals_the_loop(options):
-    x = numbers(1, 2, 6, 5)
-    size, alpha = options["local_size"], options.get("alpha", 1.0)
-    expected = np.empty_like(x)
-    for row, column in itertools.product(range(6), range(5)):
-        rows = slice(max(row - size // 2, 0), row + size // 2 + 1)
-        columns = slice(max(column - size // 2, 0), column + size // 2 + 1)
-        level = 1 + alpha / size**2 * (x[:, :, rows, columns] ** 2).sum((2, 3))  # k has no part in it
-        expected[:, :, row, column] = x[:, :, row, column] / level ** options.get("beta", 0.75)
-    np.testing.assert_allclose(answer("LRN", x, norm_region="WITHIN_CHANNEL", **options), expected, atol=1e-12)
-
-
-def convolved(x, weight, bias, *, stride, pad, dilation, group):
-    """A convolution, place by place and group by group."""
-    outputs, inputs, *kernel = weight.shape
-    x = np.pad(x, ((0, 0), (0, 0), (pad[0], pad[0]), (pad[1], pad[1])))
-    sizes = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True)]
-    result = np.empty((len(x), outputs, *sizes))
-    for output, row, column in itertools.product(range(outputs), *map(range, sizes)):
-        first = output // (outputs // group) * inputs
-        rows = [row * stride[0] + k * dilation[0] for k in range(kernel[0])]
-        columns = [column * stride[1] + k * dilation[1] for k in range(kernel[1])]
-        window = x[:, first : first + inputs][:, :, rows][:, :, :, columns]
-        result[:, output, row, column] = (window * weight[output]).sum((1, 2, 3)) + bias[output]
-    return result
-
-
-SQUARE = {"kernel_size": (3,), "stride": (2,), "pad": (1,)}
-OBLONG = {"kernel_h": 3, "kernel_w": 1, "stride_h": 1, "stride_w": 2, "pad_h": 2, "pad_w": 0}
-
-
 @pytest.mark.parametrize(
-    ("options", "meant"),
+    ("options", "kernel", "stride", "padding"),
     [
-        ({"kernel_size": (3,)}, ((3, 3), (1, 1), (0, 0), (1, 1), 1)),
-        (SQUARE, ((3, 3), (2, 2), (1, 1), (1, 1), 1)),
-        ({"kernel_size": 3, "stride": 2, "pad": 1}, ((3, 3), (2, 2), (1, 1), (1, 1), 1)),
-        ({"kernel_size": (3, 2), "stride": (1, 2), "pad": (0, 1)}, ((3, 2), (1, 2), (0, 1), (1, 1), 1)),
-        (OBLONG, ((3, 1), (1, 2), (2, 0), (1, 1), 1)),
-        ({**SQUARE, "group": 2, "dilation": (2,)}, ((3, 3), (2, 2), (1, 1), (2, 2), 2)),
-        ({"kernel_size": (1,), "pad": (), "stride": ()}, ((1, 1), (1, 1), (0, 0), (1, 1), 1)),
+        ({"kernel_size": 3, "stride": 2, "pad": 1}, (3, 3), (2, 2), (1, 1)),
+        ({"kernel_size": (3, 2), "stride": (1, 2), "pad": (0, 1)}, (3, 2), (1, 2), (0, 1)),
+        ({"kernel_h": 3, "kernel_w": 1, "stride_h": 1, "stride_w": 2, "pad_h": 2}, (3, 1), (1, 2), (2, 0)),
+        ({"kernel_size": (1,), "pad": (), "stride": ()}, (1, 1), (1, 1), (0, 0)),
     ],
 )
-def test_convolution_equals_the_loop(options, meant):
-    kernel, stride, pad, dilation, group = meant
-    x = numbers(2, 4, 8, 9)
-    module = build(layer("Convolution", num_output=6, **options), [x.shape]).double()
-    weight, bias = numbers(6, 4 // group, *kernel, seed=1), numbers(6, seed=2)
-    module.load_state_dict({"weight": torch.from_numpy(weight), "bias": torch.from_numpy(bias)})
-    expected = convolved(x, weight, bias, stride=stride, pad=pad, dilation=dilation, group=group)
-    np.testing.assert_allclose(module(torch.from_numpy(x)).detach().numpy(), expected, atol=1e-12)
-
-
-def test_deconvolution_is_the_transpose_of_a_convolution():
-    options = {"kernel_size": (3,), "stride": (2,), "pad": (1,), "group": 2, "bias_term": False}
-    up = build(layer("Deconvolution", num_output=6, **options), [(1, 4, 5, 5)]).double()
-    down = build(layer("Convolution", num_output=4, **options), [(1, 6, 9, 9)]).double()
-    assert up.weight.shape == down.weight.shape == (4, 3, 3, 3)
-    down.weight = up.weight
-    small, large = torch.from_numpy(numbers(1, 4, 5, 5)), torch.from_numpy(numbers(1, 6, 9, 9, seed=1))
-    assert up(small).shape == large.shape
-    torch.testing.assert_close((up(small) * large).sum(), (small * down(large)).sum())
+def test_both_sides_of_a_window(options, kernel, stride, padding):
+    """What a convolution computes is compared with OpenCV's in test_network.py."""
+    module = build(layer("Convolution", num_output=6, **options), [(2, 4, 8, 9)])
+    assert (module.kernel_size, module.stride, module.padding) == (kernel, stride, padding)
 
 
 @pytest.mark.parametrize(("axis", "inputs", "shape"), [(1, 24, (2, 5)), (2, 8, (2, 3, 5)), (-1, 4, (2, 3, 2, 5))])
@@ -190,6 +133,8 @@ A, B, C = (numbers(2, 3, 4, 5, seed=seed) for seed in range(3))
         (answer("Eltwise", A, B, operation="SUM", coeff=(1.0, -2.0)), A - 2 * B),
         (answer("Eltwise", A, B, C, operation="PROD"), A * B * C),
         (answer("Eltwise", A, B, C, operation="MAX"), np.maximum(np.maximum(A, B), C)),
+        (answer("Pooling", A, pool="MAX", global_pooling=True), A.max((2, 3), keepdims=True)),
+        (answer("Pooling", A, pool="AVE", global_pooling=True), A.mean((2, 3), keepdims=True)),
         (answer("Power", A), A),
         (answer("Power", A, power=2.0, scale=3.0, shift=-1.0), (3 * A - 1) ** 2),
         (answer("Power", A, scale=-0.5), -0.5 * A),
@@ -197,7 +142,6 @@ A, B, C = (numbers(2, 3, 4, 5, seed=seed) for seed in range(3))
         (answer("Flatten", A, axis=1, end_axis=2), A.reshape(2, 12, 5)),
         (answer("Reshape", A, shape=(0, -1, 5)), A.reshape(2, 12, 5)),
         (answer("Reshape", A, shape=(0, 0, -1)), A.reshape(2, 3, 20)),
-        (answer("Reshape", A, shape={"dim": (0, 60)}), A.reshape(2, 60)),
     ],
 )
 def test_arithmetic(found, expected):

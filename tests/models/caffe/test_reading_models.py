@@ -1,28 +1,15 @@
-"""The reader against models written by hand, byte for byte as Caffe lays them out, and against OpenCV's reader."""
+"""The reader against models written by hand, byte for byte as Caffe lays them out."""
 
 import sys
 
 import numpy as np
 import pytest
 import torch
-from writing import (
-    Word,
-    chunk,
-    double,
-    new_blob,
-    new_layer,
-    number,
-    old_blob,
-    old_layer,
-    packed,
-    prototxt,
-    single,
-    varint,
-)
+from writing import chunk, double, new_blob, new_layer, number, old_blob, old_layer, packed, single, varint
 
 from excite.errors import ModelError
 from excite.models.caffe.definition import Layer
-from excite.models.caffe.reading import read_network, read_network_of_weights, read_weights
+from excite.models.caffe.reading import net_parameter, read_network, read_network_of_weights, read_weights
 
 CONVOLUTION, DATA, INNER_PRODUCT, RELU, SOFTMAX_LOSS, SPLIT = 4, 5, 14, 18, 21, 22
 
@@ -76,12 +63,10 @@ def test_the_network_in_the_weights_is_that_of_the_text(saved):
     blob = new_blob((1,), [1.0])
     model = chunk(1, "n") + chunk(3, "data") + chunk(8, chunk(1, varint(1) + varint(3)))
     model += new_layer("c", "Convolution", ["data"], ["c"], blobs=[blob], rest=number(10, 0) + chunk(106, parameters))
-    text = [("name", "n"), ("input", "data"), ("input_shape", [("dim", 1), ("dim", 3)])]
-    text += [("layer", [("name", "c"), ("type", "Convolution"), ("bottom", "data"), ("top", "c"),
-             ("convolution_param", [("num_output", 8), ("pad", 1), ("kernel_size", 3), ("dilation", 2),
-             ("weight_filler", [("type", "xavier")])])])]  # fmt: skip
+    text = """name: "n" input: "data" input_shape { dim: 1 dim: 3 } layer { name: "c" type: "Convolution" bottom: "data"
+        top: "c" convolution_param { num_output: 8 pad: 1 kernel_size: 3 dilation: 2 weight_filler { std: 1 } } }"""
     network = read_network_of_weights(saved(model))
-    assert network == read_network(saved(prototxt(text)))
+    assert network == read_network(saved(text))
     assert network.layers[0].options == {"num_output": 8, "pad": (1,), "kernel_size": (3,), "dilation": (2,)}
 
 
@@ -160,47 +145,10 @@ def test_what_is_not_caffes_in_a_model(saved, model, message):
         read_network_of_weights(saved(model))
 
 
-def test_opencv_reads_the_same(saved):
-    """Files of both formats, as OpenCV's importer understands them: every blob, and what the network computes."""
-    cv2 = pytest.importorskip("cv2")
-    weight, bias, matrix, shift = numbers(54), numbers(3, 1), numbers(3 * 2 * 2 * 5, 2), numbers(5, 3)
-    new = new_layer("conv", "Convolution", ["data"], ["conv"], rest=chunk(106, number(1, 3) + number(4, 3)),
-                    blobs=[new_blob((3, 2, 3, 3), weight), new_blob((3,), bias)])  # fmt: skip
-    new += new_layer("fc", "InnerProduct", ["conv"], ["fc"], rest=chunk(117, number(1, 5)),
-                     blobs=[new_blob((5, 12), matrix), new_blob((5,), shift)])  # fmt: skip
-    old = old_layer("conv", CONVOLUTION, ["data"], ["conv"], rest=chunk(10, number(1, 3) + number(4, 3)),
-                    blobs=[old_blob((3, 2, 3, 3), weight), old_blob((1, 1, 1, 3), bias)])  # fmt: skip
-    old += old_layer("fc", INNER_PRODUCT, ["conv"], ["fc"], rest=chunk(17, number(1, 5)),
-                     blobs=[old_blob((1, 1, 5, 12), matrix), old_blob((1, 1, 1, 5), shift)])  # fmt: skip
-    picture = numbers(32, 4).reshape(1, 2, 4, 4)
-    for model, field, kinds in ((new, "layer", ("Convolution", "InnerProduct")),
-                                (old, "layers", (Word("CONVOLUTION"), Word("INNER_PRODUCT")))):  # fmt: skip
-        sizes = [("dim", size) for size in picture.shape]
-        text = [("input", "data"), ("input_shape", sizes)]
-        text += [(field, [("name", "conv"), ("type", kinds[0]), ("bottom", "data"), ("top", "conv"),
-                          ("convolution_param", [("num_output", 3), ("kernel_size", 3)])])]  # fmt: skip
-        text += [(field, [("name", "fc"), ("type", kinds[1]), ("bottom", "conv"), ("top", "fc"),
-                          ("inner_product_param", [("num_output", 5)])])]  # fmt: skip
-        definition, weights = saved(prototxt(text), "a.prototxt"), saved(model, "a.caffemodel")
-        theirs = cv2.dnn.readNetFromCaffe(str(definition), str(weights))
-        ours = read_weights(weights)
-        for layer in ("conv", "fc"):
-            for place in (0, 1):
-                blob = theirs.getParam(layer, place)
-                np.testing.assert_array_equal(ours[layer][place].numpy().ravel(), blob.ravel())
-        network = read_network(definition)
-        assert network.layers == read_network_of_weights(weights).layers
-        assert [layer.name for layer in network.layers] == [n for n in theirs.getLayerNames() if n in {"conv", "fc"}]
-        theirs.setInput(picture)
-        convolved = torch.nn.functional.conv2d(torch.from_numpy(picture), ours["conv"][0], ours["conv"][1].flatten())
-        output = ours["fc"][0].reshape(5, 12) @ convolved.flatten() + ours["fc"][1].flatten()
-        np.testing.assert_allclose(theirs.forward().ravel(), output.numpy(), rtol=1e-5, atol=1e-5)
-
-
 def test_without_protobuf(saved, monkeypatch):
     """The weights need none; the rest says what to install."""
-    monkeypatch.setitem(sys.modules, "excite.models.caffe.caffe_pb2", None)
-    monkeypatch.delattr("excite.models.caffe.caffe_pb2", raising=False)
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    net_parameter.cache_clear()
     model = saved(new_layer("b", "Bias", blobs=[new_blob((1,), [1.0])]), "model")
     assert list(read_weights(model)) == ["b"]
     for read, path in ((read_network, saved('layer { type: "ReLU" }')), (read_network_of_weights, model)):

@@ -10,10 +10,11 @@ import numpy as np
 from google.protobuf.json_format import ParseDict
 from google.protobuf.text_format import MessageToString
 
-from excite.models.caffe import caffe_pb2
 from excite.models.caffe.definition import PARAMETERS_OF, Layer
+from excite.models.caffe.reading import net_parameter
 
 LEGACY_AXES = 4
+OLD_KINDS = {word.replace("_", ""): number for word, number in net_parameter()().layers.add().LayerType.items()}
 
 
 def varint(value):
@@ -74,28 +75,23 @@ def old_layer(name, kind, bottoms=(), tops=(), *, blobs=(), rest=b""):
 
 def messages(definition, blobs=(), *, old=False):
     """A network as a NetParameter, with the blobs of each layer by its name; ``old``: in the format of 2014."""
-    net = caffe_pb2.NetParameter(name=definition.name)
+    net = net_parameter()(name=definition.name)
     for name, shape in definition.inputs.items():
         net.input.append(name)
         net.input_dim.extend(shape)
     for layer in definition.layers:
         made = net.layers.add() if old else net.layer.add()
-        made.name, made.type = layer.name, made.LayerType.Value(layer.kind.upper()) if old else layer.kind
+        made.name = layer.name
+        made.type = OLD_KINDS[layer.kind.upper()] if old else layer.kind
         made.bottom.extend(layer.bottoms)
         made.top.extend(layer.tops)
         if layer.options:
-            options = (
-                {**layer.options, "shape": {"dim": layer.options["shape"]}}
-                if "shape" in layer.options
-                else layer.options
-            )
-            ParseDict(options, getattr(made, PARAMETERS_OF[layer.kind.lower()]))
+            shape = {"shape": {"dim": layer.options["shape"]}} if "shape" in layer.options else {}
+            ParseDict({**layer.options, **shape}, getattr(made, PARAMETERS_OF[layer.kind.lower()]))
         for blob in dict(blobs).get(layer.name, ()):
             values = blob.detach().numpy().astype("<f4")
             shape = [1] * (LEGACY_AXES - values.ndim) + list(values.shape)
-            made.blobs.append(
-                caffe_pb2.BlobProto.FromString((old_blob if old else new_blob)(shape if old else values.shape, values))
-            )
+            made.MergeFromString(chunk(6, old_blob(shape, values)) if old else chunk(7, new_blob(values.shape, values)))
     return net
 
 
@@ -110,24 +106,3 @@ def row(text, **options):
     left, arrow, tops = text.partition("->")
     name, kind, *bottoms = left.split()
     return Layer(name, kind, tuple(bottoms), tuple(tops.split()) if arrow else (name,), options)
-
-
-def prototxt(fields, indent=""):
-    """The text form of pairs (name, value): a list of pairs is a message, and a Word is written bare."""
-    return "".join(_line(name, value, indent) for name, value in fields)
-
-
-class Word(str):
-    """A word of an enumeration."""
-
-    __slots__ = ()
-
-
-def _line(name, value, indent):
-    if isinstance(value, list):
-        return f"{indent}{name} {{\n{prototxt(value, indent + '  ')}{indent}}}\n"
-    if isinstance(value, bool):
-        value = Word(str(value).lower())
-    if isinstance(value, str) and not isinstance(value, Word):
-        value = f'"{value}"'
-    return f"{indent}{name}: {value}\n"

@@ -118,7 +118,7 @@ def _image_source(pictures: str | None, out: Path | None) -> ImageSource | None:
 
 
 def _named_test() -> Callable[[str], bool]:
-    from excite.models.architectures.efficientnet_lite0 import embedded_labels
+    from excite.models.architectures import embedded_labels
     from excite.tags.visual_words import is_named, known_words
 
     words = known_words(embedded_labels("everyday"))

@@ -6,30 +6,33 @@ from itertools import repeat
 from math import isfinite
 from typing import Any
 
-from excite.errors import ModelError
-from excite.models.caffe.blobs import BrokenFile
-
 # The supported layers have their options in a field of this name and "_param", spelled as the kind in lower case.
 _OPTIONS = """batch_norm bias concat convolution dropout elu eltwise flatten inner_product input lrn prelu pooling power
     relu reshape scale sigmoid softmax tanh"""
 PARAMETERS_OF = {name.replace("_", ""): f"{name}_param" for name in _OPTIONS.split()}
 PARAMETERS_OF["deconvolution"] = "convolution_param"
+TRAINING = "Training"  # the message of what only training reads
+OUTDATED = "it is in Caffe's format of 2013 (V0); Caffe's upgrade_net_proto_{} makes a newer file of it"
 
-DATA = {"AnnotatedData", "Data", "DummyData", "HDF5Data", "ImageData", "MemoryData", "WindowData"}
+SOURCES = set("Input AnnotatedData Data DummyData HDF5Data ImageData MemoryData WindowData".split())
 ENDS = {"Accuracy", "HDF5Output", "Silence"}  # and all that end in Loss: they feed nothing
 LARGEST = 2**31 - 1  # Caffe's integers
 UNEVEN_NAMES = {  # of V1; the others are the old word in camel case
     "ABSVAL": "AbsVal", "ARGMAX": "ArgMax", "BNLL": "BNLL", "HDF5_DATA": "HDF5Data", "HDF5_OUTPUT": "HDF5Output",
     "IM2COL": "Im2col", "LRN": "LRN", "MVN": "MVN", "RELU": "ReLU", "SOFTMAX_LOSS": "SoftmaxWithLoss", "TANH": "TanH",
 }  # fmt: skip
+TEST = 1  # the phase
+
+
+class BrokenFile(Exception):  # noqa: N818 -- never seen by users: it becomes a ModelError that names the file
+    """The bytes are not Caffe's; the message says why, without the name of the file."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """One layer of a Caffe network.
+    """One layer of a Caffe network; its name is also that of its weights.
 
     Attributes:
-        name: Its name, which is also that of its weights.
         kind: Its type, as the new format spells it: "Convolution", "InnerProduct", ...
         bottoms: The blobs it reads.
         tops: The blobs it writes; the same as a bottom where it works in place.
@@ -53,23 +56,33 @@ class Network:
     layers: tuple[Layer, ...]
 
 
-def messages() -> Any:
-    """The generated module of Caffe's messages.
-
-    Raises:
-        ModelError: protobuf is not installed.
-
-    Example:
-        >>> layer = messages().LayerParameter(name="conv1", type="Convolution")
-        >>> layer.convolution_param.kernel_size.append(3)
-        >>> layer.SerializeToString().hex(" ")
-        '0a 05 63 6f 6e 76 31 12 0b 43 6f 6e 76 6f 6c 75 74 69 6f 6e d2 06 02 20 03'
-    """
-    try:
-        from excite.models.caffe import caffe_pb2
-    except ImportError as error:
-        raise ModelError("Reading Caffe's files needs protobuf: pip install 'excite[caffe]'.") from error
-    return caffe_pb2
+def network_of(net: Any, *, filtered: bool = False) -> Network:
+    """The network of a NetParameter; ``filtered`` where only one phase is left, as in a trained .caffemodel."""
+    if any(layer.HasField("layer") for layer in net.layers):
+        raise BrokenFile(OUTDATED.format("text"))
+    if net.layer and net.layers:
+        raise BrokenFile("it has layers of the old format ('layers') and of the new one ('layer'): keep one")
+    if not net.layer and not net.layers:
+        raise BrokenFile("it has no layers")
+    _check_fields(net, "the network", deep=False)
+    inputs: dict[str, tuple[int, ...]] = {}
+    _feed(inputs, _declared_inputs(net))
+    layers: list[Layer] = []
+    labels: set[str] = set()
+    for message in net.layer or net.layers:
+        if not filtered and not _used(message, net.state):
+            continue
+        layer = _layer(message)
+        if layer.kind in SOURCES:
+            _feed(inputs, _fed_by(layer))
+            labels.update(set(layer.tops) - set(inputs))
+        elif layer.bottoms and labels.issuperset(layer.bottoms):
+            labels.update(layer.tops)
+        elif layer.kind not in ENDS and not layer.kind.endswith("Loss"):
+            layers.append(layer)
+    if not layers:
+        raise BrokenFile("all its layers are for training: none is left in the test phase")
+    return Network(name=_text(net.name), inputs=inputs, layers=tuple(layers))
 
 
 def kind_of(layer: Any) -> str:
@@ -82,56 +95,13 @@ def kind_of(layer: Any) -> str:
     return UNEVEN_NAMES.get(word, word.title().replace("_", ""))
 
 
-def is_supported(layer: Any) -> bool:
-    """Whether the options of a layer message are read, and so have to be right."""
-    return kind_of(layer).lower() in PARAMETERS_OF
-
-
-def network_of(net: Any, *, filtered: bool = False) -> Network:
-    """The network of a NetParameter; ``filtered`` where only one phase is left, as in a trained .caffemodel."""
-    _check_format(net)
-    inputs: dict[str, tuple[int, ...]] = {}
-    for name, shape in _declared_inputs(net):
-        _feed(inputs, name, shape)
-    layers: list[Layer] = []
-    labels: set[str] = set()
-    for message in net.layer or net.layers:
-        if not filtered and not _used(message, net.state):
-            continue
-        layer = _layer(message)
-        if layer.kind in {"Input", *DATA}:
-            for name, shape in _fed_by(layer):
-                _feed(inputs, name, shape)
-            labels.update(set(layer.tops) - set(inputs))
-        elif layer.bottoms and labels.issuperset(layer.bottoms):
-            labels.update(layer.tops)
-        elif layer.kind not in ENDS and not layer.kind.endswith("Loss"):
-            layers.append(layer)
-    if not layers:
-        raise BrokenFile("all its layers are for training: none is left in the test phase")
-    return Network(name=_text(net.name), inputs=inputs, layers=tuple(layers))
-
-
-def _check_format(net: Any) -> None:
-    if any(layer.HasField("layer") for layer in net.layers):
-        raise BrokenFile(
-            "it is in Caffe's format of 2013 (V0); Caffe's upgrade_net_proto_text makes a newer file of it"
-        )
-    if net.layer and net.layers:
-        raise BrokenFile("it has layers of the old format ('layers') and of the new one ('layer'): keep one")
-    if not net.layer and not net.layers:
-        raise BrokenFile("it has no layers")
-    _check_fields(net, "the network", deep=False)
-
-
 def _check_fields(message: Any, where: str, *, deep: bool = True) -> None:
     """Refuse fields that are not in the schema, which a binary message may have."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
-    unknown = UnknownFieldSet(message)
-    if len(unknown):
-        number, kind = unknown[0].field_number, message.DESCRIPTOR.name
-        raise BrokenFile(f"{where} has a field {number} in its {kind}, which excite does not know")
+    unknown, kind = UnknownFieldSet(message), message.DESCRIPTOR.name
+    if len(unknown) and kind != TRAINING:
+        raise BrokenFile(f"{where} has a field {unknown[0].field_number} in its {kind}, which excite does not know")
     for field, value in message.ListFields() if deep else ():
         if field.message_type is not None:
             for part in [value] if hasattr(value, "ListFields") else value:
@@ -153,38 +123,38 @@ def _declared_inputs(net: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
     return zip(names, shapes, strict=True)
 
 
-def _feed(inputs: dict[str, tuple[int, ...]], name: str, shape: tuple[int, ...]) -> None:
-    if name in inputs:
-        raise BrokenFile(f"its input '{name}' is there twice")
-    if not all(1 <= size <= LARGEST for size in shape):
-        raise BrokenFile(f"its input '{name}' is of size {' x '.join(map(str, shape))}")
-    inputs[name] = shape
+def _fed_by(layer: Layer) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The blobs that a layer without bottoms feeds: the images of a data layer, all tops of an Input layer."""
+    if layer.kind != "Input":
+        return zip(layer.tops[:1], [()], strict=False)
+    shapes: tuple[tuple[int, ...], ...] = layer.options.get("shape", ((),))
+    if len(shapes) not in {1, len(layer.tops)}:
+        raise BrokenFile(f"layer '{layer.name}' has {len(layer.tops)} tops and {len(shapes)} shapes")
+    return zip(layer.tops, shapes if len(shapes) > 1 else repeat(shapes[0]), strict=False)  # one shape is for all tops
+
+
+def _feed(inputs: dict[str, tuple[int, ...]], fed: Iterator[tuple[str, tuple[int, ...]]]) -> None:
+    for name, shape in fed:
+        if name in inputs:
+            raise BrokenFile(f"its input '{name}' is there twice")
+        if not all(1 <= size <= LARGEST for size in shape):
+            raise BrokenFile(f"its input '{name}' is of size {' x '.join(map(str, shape))}")
+        inputs[name] = shape
 
 
 def _layer(message: Any) -> Layer:
     kind, name = kind_of(message), _text(message.name)
     if not kind:
         raise BrokenFile(f"layer '{name}' says no type that Caffe knows")
-    if is_supported(message):
-        _check_fields(message, f"layer '{name}'")
-    return Layer(
-        name=name,
-        kind=kind,
-        bottoms=tuple(map(_text, message.bottom)),
-        tops=tuple(map(_text, message.top)),
-        options=_options(message, kind),
-    )
-
-
-def _options(message: Any, kind: str) -> Mapping[str, Any]:
     parameters = PARAMETERS_OF.get(kind.lower(), "")
-    if parameters not in message.DESCRIPTOR.fields_by_name:
-        return {}
-    return {
-        field.name: _plain(field, value, message.name)
-        for field, value in getattr(message, parameters).ListFields()
-        if not field.name.endswith("filler")  # for training
-    }
+    options = {}
+    if parameters:
+        _check_fields(message, f"layer '{name}'")
+    if parameters in message.DESCRIPTOR.fields_by_name:
+        given = getattr(message, parameters).ListFields()
+        read = [(field, value) for field, value in given if getattr(field.message_type, "name", "") != TRAINING]
+        options = {field.name: _plain(field, value, name) for field, value in read}
+    return Layer(name, kind, tuple(map(_text, message.bottom)), tuple(map(_text, message.top)), options)
 
 
 def _plain(field: Any, value: Any, layer: str) -> Any:
@@ -200,16 +170,6 @@ def _plain(field: Any, value: Any, layer: str) -> Any:
     return value
 
 
-def _fed_by(layer: Layer) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The blobs that a layer without bottoms feeds: the images of a data layer, all tops of an Input layer."""
-    if layer.kind != "Input":
-        return zip(layer.tops[:1], [()], strict=False)
-    shapes: tuple[tuple[int, ...], ...] = layer.options.get("shape", ((),))
-    if len(shapes) not in {1, len(layer.tops)}:
-        raise BrokenFile(f"layer '{layer.name}' has {len(layer.tops)} tops and {len(shapes)} shapes")
-    return zip(layer.tops, shapes if len(shapes) > 1 else repeat(shapes[0]), strict=False)  # one shape is for all tops
-
-
 def _used(message: Any, state: Any) -> bool:
     """Whether the rules of a layer include it in the test phase."""
     if message.include and message.exclude:
@@ -222,7 +182,7 @@ def _used(message: Any, state: Any) -> bool:
 def _meets(state: Any, rule: Any) -> bool:
     stages = set(state.stage)
     return (
-        (not rule.HasField("phase") or rule.phase == messages().TEST)
+        (not rule.HasField("phase") or rule.phase == TEST)
         and (not rule.HasField("min_level") or state.level >= rule.min_level)
         and (not rule.HasField("max_level") or state.level <= rule.max_level)
         and stages.issuperset(rule.stage)

@@ -1,9 +1,9 @@
 """Caffe's layers as torch modules, of operations that `excite.propagation` has rules for: the table is `KINDS`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from math import ceil, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -61,12 +61,18 @@ class Scale(nn.Module):
         return scaled if self.bias is None else scaled + self.bias.reshape(-1, *ones)
 
 
-class Power(nn.Module):
+class Stateless(nn.Module):
+    """A layer without weights; its settings are attributes."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        vars(self).update(settings)
+
+
+class Power(Stateless):
     """``(shift + scale * x) ** power``."""
 
-    def __init__(self, power: float = 1.0, scale: float = 1.0, shift: float = 0.0) -> None:
-        super().__init__()
-        self.power, self.scale, self.shift = power, scale, shift
+    power, scale, shift = 1.0, 1.0, 0.0
 
     def forward(self, features: Tensor) -> Tensor:
         """Scale, shift, raise; each only where it does something."""
@@ -75,12 +81,10 @@ class Power(nn.Module):
         return features if self.power == 1 else features**self.power
 
 
-class LocalNorm(nn.Module):
+class LocalNorm(Stateless):
     """LRN within each channel, by the mean square of the neighbourhood; Caffe ignores ``k`` here."""
 
-    def __init__(self, size: int, alpha: float, beta: float) -> None:
-        super().__init__()
-        self.size, self.alpha, self.beta = size, alpha, beta
+    size, alpha, beta = 5, 1.0, 0.75
 
     def forward(self, features: Tensor) -> Tensor:
         """Divide by a power of 1 plus the mean square."""
@@ -88,38 +92,32 @@ class LocalNorm(nn.Module):
         return features / (1 + self.alpha * around) ** self.beta
 
 
-class Concat(nn.Module):
+class Concat(Stateless):
     """All inputs, one after the other."""
 
-    def __init__(self, axis: int = 1) -> None:
-        super().__init__()
-        self.axis = axis
+    axis = 1
 
     def forward(self, *parts: Tensor) -> Tensor:
         """Concatenate."""
         return torch.cat(parts, self.axis)
 
 
-class Eltwise(nn.Module):
+class Eltwise(Stateless):
     """The sum, the product or the maximum of all inputs, each times its coefficient."""
 
-    def __init__(self, combine: Callable[[Tensor, Tensor], Tensor], coefficients: Sequence[float]) -> None:
-        super().__init__()
-        self.combine = combine
-        self.coefficients = tuple(coefficients)
+    operation = "SUM"
+    coefficients: Sequence[float]
 
     def forward(self, *terms: Tensor) -> Tensor:
         """Combine them one after the other."""
         weighted = (x if c == 1 else x * c for x, c in zip(terms, self.coefficients, strict=True))
-        return reduce(self.combine, weighted)
+        return reduce(COMBINING[self.operation], weighted)
 
 
-class Reshape(nn.Module):
+class Reshape(Stateless):
     """Reshape each image: 0 keeps the dimension, -1 is inferred."""
 
-    def __init__(self, dims: Sequence[int]) -> None:
-        super().__init__()
-        self.dims = tuple(dims)
+    dims: Sequence[int]
 
     def forward(self, features: Tensor) -> Tensor:
         """Reshape all but the first dimension."""
@@ -147,16 +145,7 @@ class Kind(NamedTuple):
 
 
 def build(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
-    """The module of a layer whose inputs have these shapes.
-
-    Raises:
-        ModelError: there is no such kind here, or it has an option that is not understood.
-
-    Example:
-        >>> build(Layer("conv1", "Convolution", ("data",), ("conv1",), {"num_output": 8, "kernel_size": (3,)}),
-        ...       [(1, 3, 9, 9)])
-        Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1))
-    """
+    """The module of a layer whose inputs have these shapes; a ModelError where its kind or an option is unknown."""
     if layer.kind not in KINDS:
         raise refusal(layer, f"is of a kind that excite cannot build; it knows {', '.join(KINDS)}")
     kind = KINDS[layer.kind]
@@ -212,18 +201,13 @@ def _pooling(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
     kernel, stride = _pair(layer, "kernel_size", "kernel"), _pair(layer, "stride", "stride", 1)
     pad = _pair(layer, "pad", "pad", 0)
     ceiled = layer.options.get("round_mode", "CEIL") == "CEIL"
-    if ceiled and not any(pad):
-        _check_windows(layer, shapes[0][2:], kernel, stride)
+    if ceiled and not any(pad):  # Caffe then adds a last window, which may be outside the image
+        for size, window, step in zip(shapes[0][2:], kernel, stride, strict=True):
+            if ceil((size - window) / step) * step >= size:
+                raise refusal(layer, "has a last window outside its input, where Caffe's answer means nothing")
     if method == "MAX":
         return nn.MaxPool2d(kernel, stride, pad, ceil_mode=ceiled)
     return nn.AvgPool2d(kernel, stride, pad, ceil_mode=ceiled)  # counts padding, but not what lies beyond it
-
-
-def _check_windows(layer: Layer, sizes: Shape, kernel: Shape, stride: Shape) -> None:
-    """Refuse a last window outside the image, which Caffe adds where there is no padding."""
-    for size, window, step in zip(sizes, kernel, stride, strict=True):
-        if ceil((size - window) / step) * step >= size:
-            raise refusal(layer, "has a last window outside its input, where Caffe's answer means nothing")
 
 
 def _norm(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
@@ -244,17 +228,15 @@ def _local_response_norm(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
         raise refusal(layer, f"has the even local_size {size}; Caffe takes odd ones")
     alpha, beta = options.get("alpha", 1.0), options.get("beta", 0.75)
     if options.get("norm_region", "ACROSS_CHANNELS") == "WITHIN_CHANNEL":
-        return LocalNorm(size, alpha, beta)
+        return LocalNorm(size=size, alpha=alpha, beta=beta)
     return nn.LocalResponseNorm(size, alpha, beta, options.get("k", 1.0))
 
 
-def _relu(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
+def _relu(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
+    if layer.kind == "PReLU":
+        return nn.PReLU(1 if layer.options.get("channel_shared", False) else shapes[0][1])
     slope = layer.options.get("negative_slope", 0.0)
     return nn.LeakyReLU(slope) if slope else nn.ReLU()
-
-
-def _prelu(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
-    return nn.PReLU(1 if layer.options.get("channel_shared", False) else shapes[0][1])
 
 
 def _eltwise(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
@@ -264,16 +246,15 @@ def _eltwise(layer: Layer, shapes: Sequence[Shape]) -> nn.Module:
     terms = len(layer.bottoms)
     if coefficients and (operation != "SUM" or len(coefficients) != terms):
         raise refusal(layer, "has coefficients, which only a sum may have, and then one for each term")
-    return Eltwise(COMBINING[operation], coefficients or [1] * terms)
+    return Eltwise(operation=operation, coefficients=coefficients or [1] * terms)
 
 
 def _reshape(layer: Layer, _shapes: Sequence[Shape]) -> nn.Module:
     _only(layer, axis=0, num_axes=-1)
-    shape = layer.options.get("shape", ())
-    dims = shape["dim"] if isinstance(shape, Mapping) else shape
+    dims = layer.options.get("shape", ())
     if len(dims) < 2 or dims[0] != 0:
         raise refusal(layer, "does not keep the images apart; its first dim must be 0, and others follow")
-    return Reshape(dims)
+    return Reshape(dims=dims)
 
 
 def _plain(module: Callable[..., nn.Module], **names: str) -> Builder:
@@ -293,12 +274,10 @@ def _only(layer: Layer, **values: int) -> None:
 
 
 def _number_of_outputs(layer: Layer) -> int:
-    if "num_output" not in layer.options:
-        raise refusal(layer, "does not say its num_output")
-    outputs = int(layer.options["num_output"])
-    if outputs < 1:
-        raise refusal(layer, "has no outputs: its num_output is 0")
-    return outputs
+    outputs = layer.options.get("num_output")
+    if not outputs:
+        raise refusal(layer, "has no outputs: its num_output is 0" if outputs == 0 else "does not say its num_output")
+    return int(outputs)
 
 
 def _pair(layer: Layer, option: str, side: str, default: int | None = None) -> tuple[int, int]:
@@ -334,7 +313,7 @@ KINDS = {
     "Flatten": Kind(_plain(nn.Flatten, axis="start_dim", end_axis="end_dim"), "axis end_axis"),
     "InnerProduct": Kind(_inner_product, "num_output bias_term axis transpose"),
     "LRN": Kind(_local_response_norm, "local_size alpha beta k norm_region"),
-    "PReLU": Kind(_prelu, "channel_shared"),
+    "PReLU": Kind(_relu, "channel_shared"),
     "Pooling": Kind(_pooling, f"pool global_pooling round_mode {WINDOW}"),
     "Power": Kind(_plain(Power, power="power", scale="scale", shift="shift"), "power scale shift"),
     "ReLU": Kind(_relu, "negative_slope"),

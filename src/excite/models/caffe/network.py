@@ -1,7 +1,7 @@
 """A Caffe network as a torch module: its layers under their own names, its output the logits."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, Self
 
@@ -17,11 +17,11 @@ ENDINGS = frozenset({"Softmax", "Sigmoid", "Accuracy", "Split"})  # and all loss
 
 
 class Step(NamedTuple):
-    """A layer with its module's name and the blobs that it is the last to read."""
+    """A layer with its module's name and the blobs that it is the last to read, which are freed after it."""
 
     module: str
     layer: Layer
-    finished: tuple[str, ...]
+    finished: set[str]
 
 
 class CaffeNetwork(nn.Module):
@@ -29,27 +29,15 @@ class CaffeNetwork(nn.Module):
 
     Every layer that feeds the output is a child under its own name ("pool2/3x3_s2"). Torch allows neither dots in
     names nor names that a module has already: a dot becomes "_", and "_" is added to a name that is taken ("type_").
+    ``shapes`` has the shape of each blob for one image.
 
     It is built without weights, on the meta device: ``load_blobs`` fills in those of a file, ``initialise`` random
     ones. The output is [N, C], or [N, C, H, W] of a fully convolutional network.
-
-    Attributes:
-        definition: The definition.
-        shapes: The shape of each blob for one image of the size in the definition.
 
     Args:
         definition: The network in Caffe's terms.
         output: The output blob, where several are not read by any layer.
         shape: The shape [N, C, H, W] of its input, instead of that of the definition or where that has none.
-
-    Raises:
-        ModelError: A layer cannot be built, or the input or output is ambiguous.
-
-    Example:
-        >>> layers = (Layer("fc", "InnerProduct", ("data",), ("fc",), {"num_output": 2}),)
-        >>> network = CaffeNetwork(Network("tiny", {"data": (1, 3, 4, 4)}, layers)).initialise(seed=1)
-        >>> network(torch.ones(5, 3, 4, 4)).shape
-        torch.Size([5, 2])
     """
 
     def __init__(self, definition: Network, output: str | None = None, *, shape: Sequence[int] = ()) -> None:
@@ -58,7 +46,6 @@ class CaffeNetwork(nn.Module):
         self.shapes: dict[str, tuple[int, ...]] = {}
         layers, self._answer = _up_to_the_logits(definition, output)
         self._input = _only_input(definition, layers)
-        self._steps: list[Step] = []
         shape = shape or definition.inputs[self._input]
         if not shape:
             raise ModelError(
@@ -67,10 +54,15 @@ class CaffeNetwork(nn.Module):
             )
         self.shapes[self._input] = (1, *shape[1:])
         namesakes: Counter[str] = Counter()
-        for layer, finished in zip(layers, _finished(layers, self._answer), strict=True):
+        self._steps: list[Step] = []
+        for layer in layers:
             name = self._free_name(layer.name, namesakes)
             self.add_module(name, self._built(layer))
-            self._steps.append(Step(name, layer, finished))
+            self._steps.append(Step(name, layer, set(layer.bottoms) - set(layer.tops)))
+        later = {self._answer}
+        for _, layer, finished in reversed(self._steps):
+            finished.difference_update(later)
+            later = (later - set(layer.tops)) | set(layer.bottoms)
         self.eval()
 
     def forward(self, pictures: Tensor) -> Tensor:
@@ -87,17 +79,10 @@ class CaffeNetwork(nn.Module):
         return logits.flatten(1) if logits.shape[2:] == (1, 1) else logits
 
     def load_blobs(self, weights: Mapping[str, Sequence[Tensor]], source: str = "the weights") -> list[str]:
-        """Fill in the weights of a file, without a copy where type and layout allow it.
+        """Fill in the blobs of each layer by its name, without a copy where type and layout allow it.
 
-        Args:
-            weights: The blobs of each layer, by its name in Caffe; shapes may be the old ones with four dimensions.
-            source: The file, for messages.
-
-        Returns:
-            the layers in ``weights`` that this network does not have, such as heads for training.
-
-        Raises:
-            ModelError: Blobs are missing, too many, or of another shape; nothing is changed.
+        Where blobs are missing, too many, or of another shape, a ModelError names the source, and nothing is changed.
+        Returns the layers in ``weights`` that this network does not have, such as heads for training.
         """
         weighted = [step for step in self._steps if self.get_submodule(step.module).state_dict()]
         wanted = list(dict.fromkeys(step.layer.name for step in weighted))
@@ -142,10 +127,7 @@ class CaffeNetwork(nn.Module):
         return free
 
     def _built(self, layer: Layer) -> nn.Module:
-        """The module of a layer, without weights; its output shape is found with an empty batch.
-
-        (The operations of torch's meta device would do as well, but take seconds to import.)
-        """
+        """The module of a layer, without weights; its output shape is found with an empty batch (meta is slow)."""
         shapes = [self.shapes[bottom] for bottom in layer.bottoms]
         try:
             with torch.device("meta"):
@@ -160,14 +142,14 @@ class CaffeNetwork(nn.Module):
 
 
 def _up_to_the_logits(definition: Network, output: str | None) -> tuple[list[Layer], str]:
-    """The layers that feed the output blob, and its name."""
+    """The layers that feed the output blob, and its name; without the last, for probabilities or a loss."""
     layers = list(definition.layers)
     if output is not None:
-        layers = _feeding(layers, output)
+        layers = _feeding(layers, {output})
         if not layers:
             blobs = list(dict.fromkeys(top for layer in definition.layers for top in layer.tops))
             raise ModelError(f"{definition.name} has no blob {output!r} to answer with; it has {', '.join(blobs)}.")
-    layers = _without_ending(layers)
+    layers = _feeding(layers, set(), lambda layer: layer.kind not in ENDINGS and not layer.kind.endswith("Loss"))
     unread: dict[str, None] = {}
     for layer in layers:
         for bottom in layer.bottoms:
@@ -177,49 +159,27 @@ def _up_to_the_logits(definition: Network, output: str | None) -> tuple[list[Lay
         found = f"several outputs, {', '.join(unread)}: choose one with output=" if unread else "no output"
         raise ModelError(f"{definition.name} has {found}.")
     (found,) = unread
-    return _feeding(layers, found), found
+    return _feeding(layers, {found}), found
 
 
-def _feeding(layers: Iterable[Layer], output: str) -> list[Layer]:
-    """The layers that feed a blob; in reverse order, as a blob may be written several times (in place)."""
-    needed, kept = {output}, []
-    for layer in reversed(list(layers)):
-        if needed & set(layer.tops):
+def _feeding(layers: list[Layer], needed: set[str], and_those: Callable[[Layer], bool] | None = None) -> list[Layer]:
+    """The layers that feed the needed blobs; from the last on, as a blob may be written several times (in place)."""
+    kept = []
+    for layer in reversed(layers):
+        if needed & set(layer.tops) or (and_those is not None and and_those(layer)):
             needed = (needed - set(layer.tops)) | set(layer.bottoms)
             kept.append(layer)
     return kept[::-1]
-
-
-def _without_ending(layers: Iterable[Layer]) -> list[Layer]:
-    """Without the final layers that turn logits into probabilities or a loss."""
-    read: set[str] = set()
-    kept = []
-    for layer in reversed(list(layers)):
-        ending = layer.kind in ENDINGS or layer.kind.endswith("Loss")
-        if not ending or read & set(layer.tops):
-            read = (read - set(layer.tops)) | set(layer.bottoms)
-            kept.append(layer)
-    return kept[::-1]
-
-
-def _finished(layers: Sequence[Layer], answer: str) -> list[tuple[str, ...]]:
-    """For each layer the blobs that it is the last to read, which are freed after it."""
-    later, finished = {answer}, []
-    for layer in reversed(layers):
-        finished.append(tuple(set(layer.bottoms) - later - set(layer.tops)))
-        later = (later - set(layer.tops)) | set(layer.bottoms)
-    return finished[::-1]
 
 
 def _only_input(definition: Network, layers: Iterable[Layer]) -> str:
     written: set[str] = set()
     used: dict[str, None] = {}
     for layer in layers:
-        for blob in layer.bottoms:
-            if blob not in written:
-                if blob not in definition.inputs:
-                    raise refusal(layer, f"reads the blob {blob!r}, which no layer before it writes")
-                used[blob] = None
+        for blob in (blob for blob in layer.bottoms if blob not in written):
+            if blob not in definition.inputs:
+                raise refusal(layer, f"reads the blob {blob!r}, which no layer before it writes")
+            used[blob] = None
         written |= set(layer.tops)
     if len(used) != 1:
         raise ModelError(f"{definition.name} takes {', '.join(used)}: excite can feed it one input, the images.")

@@ -1,1 +1,0 @@
-"""The networks that excite builds itself."""
