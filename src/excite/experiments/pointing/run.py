@@ -56,12 +56,7 @@ PROTOCOLS: Mapping[str, Protocol] = {protocol.name: protocol for protocol in (AU
 
 
 def find_protocol(name: str, tolerance: float | None = None) -> Protocol:
-    """The protocol of that name, with another tolerance where one is given.
-
-    Example:
-        >>> find_protocol("torchray").inclusive
-        False
-    """
+    """The protocol of that name, with another tolerance where one is given."""
     if name in PROTOCOLS:
         return replace(PROTOCOLS[name], tolerance=tolerance)
     close = get_close_matches(name, PROTOCOLS, n=1)
@@ -123,15 +118,7 @@ class PointingGame(Comparison):
     Args:
         classifier, dataset, methods, layers, skip, limit: as for a `Comparison`.
         difficult: the Difficult subset, as pairs of an image's name and a category; None: by the paper's rule.
-        protocol: the conventions.
-
-    Attributes:
-        tolerance: the largest distance in pixels of a hit.
-
-    Example:
-        >>> game = PointingGame(excite.load("head"), open_dataset("VOCdevkit"), limit=100)  # doctest: +SKIP
-        >>> records = list(game.records(Path("out")))                                       # doctest: +SKIP
-        >>> [(row.method, row.all.value, row.difficult.value) for row in game.rows(records)]  # doctest: +SKIP
+        protocol: the conventions, with the largest distance of a hit.
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.experiments.base import ComparisonRun, MethodLayer, common_method_layers, maps_by_method, method_layer
+from excite.experiments.report.tables import MethodRow, estimate_fields
 from excite.metrics.statistics import Estimate, Share, interval, mean_shares, resampled_means
 
 if TYPE_CHECKING:
@@ -28,12 +29,9 @@ class Score(Estimate):
 
 
 @dataclass(frozen=True)
-class PointingRow:
+class PointingRow(MethodRow):
     """The scores of one method at one layer of one network."""
 
-    model: str
-    method: str
-    layer: str  # the layer at which it is read
     all: Score  # the score of all pairs
     difficult: Score | None  # that of the Difficult subset; None where there is no such pair
     empty: int  # number of empty maps, which have no maximum and count as misses
@@ -45,17 +43,15 @@ class PointingRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: percentages with two decimals."""
-        hard = self.difficult
+        every, hard = estimate_fields("all", self.all), estimate_fields("difficult", self.difficult)
         return {
-            "model": self.model,
-            "method": self.method,
-            "layer": self.layer,
-            "all": round(self.all.value, 2),
-            "difficult": None if hard is None else round(hard.value, 2),
+            **self.names,
+            "all": every["all"],
+            "difficult": hard["difficult"],
             "pairs": self.all.pairs,
-            "difficult_pairs": 0 if hard is None else hard.pairs,
-            "all_interval": [round(self.all.low, 2), round(self.all.high, 2)],
-            "difficult_interval": None if hard is None else [round(hard.low, 2), round(hard.high, 2)],
+            "difficult_pairs": self.difficult.pairs if self.difficult else 0,
+            "all_interval": every["all_interval"],
+            "difficult_interval": hard["difficult_interval"],
             "empty": self.empty,
         }
 
@@ -76,20 +72,9 @@ class Difference:
 
 
 def tally(records: Sequence[Entry], model: str, tolerance: float, *, inclusive: bool = True) -> list[PointingRow]:
-    """A row for each method and layer, in the order of the records.
-
-    Raises:
-        DataError: the records are of different methods or layers.
-
-    Example:
-        >>> found = {"method": "mwp", "layer": "conv5", "point": [3, 4], "distance": 15.0}
-        >>> target = {"category": "cat", "difficult": False, "share": 0.5, "maps": [found]}
-        >>> (row,) = tally([{"image": "1", "targets": [target]}], "vgg16", tolerance=15)
-        >>> row.all.value, row.all.pairs, row.difficult
-        (100.0, 1, None)
-    """
+    """A row for each method and layer, in the order of the records; a `DataError` if these differ between records."""
     is_hit = hits_within(tolerance, inclusive=inclusive)
-    every, hard = HitTable.of(records, is_hit).scores(), HitTable.of(_difficult(records), is_hit).scores()
+    every, hard = HitTable(records, is_hit).scores(), HitTable(_difficult(records), is_hit).scores()
     maps = maps_by_method(target for record in records for target in record["targets"])
     empty = {key: sum(found["distance"] is None for found in each) for key, each in maps.items()}
     return [PointingRow(model, *key, score, hard.get(key), empty[key]) for key, score in every.items()]
@@ -101,25 +86,14 @@ def difference(
     """The lead of ``one`` over ``other`` (each a method and a layer) in points, by a paired bootstrap.
 
     Images that are easy or hard for both do not change the difference, so its interval is narrower than theirs.
-
-    Example:
-        >>> maps = [{"method": name, "layer": "1", "distance": far} for name, far in (("c-mwp", 0), ("mwp", 20))]
-        >>> records = [{"image": "1", "targets": [{"category": "cat", "difficult": False, "maps": maps}]}]
-        >>> difference(records, ("c-mwp", "1"), ("mwp", "1"), tolerance=15).all
-        Estimate(value=100.0, low=100.0, high=100.0)
     """
     is_hit = hits_within(tolerance, inclusive=inclusive)
-    every, hard = HitTable.of(records, is_hit), HitTable.of(_difficult(records), is_hit)
+    every, hard = HitTable(records, is_hit), HitTable(_difficult(records), is_hit)
     return Difference(every.difference(one, other), hard.difference(one, other) if hard.hits else None)
 
 
 def hits_within(tolerance: float, *, inclusive: bool) -> Callable[[float | None], bool]:
-    """Whether a distance is a hit; None is the distance of an empty map.
-
-    Example:
-        >>> [hits_within(15, inclusive=True)(far) for far in (0.0, 15.0, 15.1, None)]
-        [True, True, False, False]
-    """
+    """Whether a distance is a hit; None is the distance of an empty map."""
 
     def is_hit(distance: float | None) -> bool:
         return distance is not None and (distance <= tolerance if inclusive else distance < tolerance)
@@ -131,59 +105,47 @@ def _difficult(records: Iterable[Entry]) -> list[Entry]:
     return [{"targets": [target for target in record["targets"] if target["difficult"]]} for record in records]
 
 
-@dataclass(frozen=True, eq=False)
 class HitTable:
     """The outcomes of all pairs of an image and a category, without images and categories that have no pair."""
 
-    categories: tuple[str, ...]  # their names, sorted
-    asked: NDArray[np.bool_]  # [images, categories], which pairs there are
-    hits: dict[MethodLayer, NDArray[np.bool_]]  # for each method and layer, which of them it hit; empty without pairs
-
-    @classmethod
-    def of(cls, records: Iterable[Entry], is_hit: Callable[[float | None], bool]) -> HitTable:
-        """The table of these records.
-
-        Raises:
-            DataError: the pairs do not all have the same methods and layers.
-        """
+    def __init__(self, records: Iterable[Entry], is_hit: Callable[[float | None], bool]) -> None:
         images = [record["targets"] for record in records if record["targets"]]
-        categories = sorted({target["category"] for targets in images for target in targets})
-        columns = {category: k for k, category in enumerate(categories)}
-        shape = len(images), len(categories)
-        asked = np.zeros(shape, dtype=bool)
+        self.categories = sorted({target["category"] for targets in images for target in targets})
+        shape = len(images), len(self.categories)
+        self.asked = np.zeros(shape, dtype=bool)  # [images, categories], which pairs there are
         keys = common_method_layers(target for targets in images for target in targets)
-        hits = {key: np.zeros(shape, dtype=bool) for key in keys}
+        self.hits = {key: np.zeros(shape, dtype=bool) for key in keys}  # which of them each hit; empty without pairs
+        columns = {category: k for k, category in enumerate(self.categories)}
         for row, targets in enumerate(images):
             for target in targets:
                 cell = row, columns[target["category"]]
-                asked[cell] = True
+                self.asked[cell] = True
                 for found in target["maps"]:
-                    hits[method_layer(found)][cell] = is_hit(found["distance"])
-        return cls(tuple(categories), asked, hits)
-
-    def mean(self, key: MethodLayer) -> float:
-        """The mean over categories of the share of hits."""
-        return float(mean_shares(self.hits[key].sum(axis=0), self.asked.sum(axis=0)))
+                    self.hits[method_layer(found)][cell] = is_hit(found["distance"])
 
     def scores(self) -> dict[MethodLayer, Score]:
         """The score of each method and layer."""
-        if not self.hits:
-            return {}
-        scores = {}
-        for (key, hits), means in zip(
-            self.hits.items(), resampled_means(self.asked, list(self.hits.values())), strict=True
-        ):
-            counts = zip(self.categories, hits.sum(axis=0), self.asked.sum(axis=0), strict=True)
-            shares = {category: Share(int(hit), int(pairs)) for category, hit, pairs in counts}
-            low, high = interval(means)
-            scores[key] = Score(100 * self.mean(key), 100 * low, 100 * high, int(self.asked.sum()), shares)
+        scores, pairs = {}, self.asked.sum(axis=0).tolist()
+        drawn = resampled_means(self.asked, list(self.hits.values())) if self.hits else ()
+        for (key, hits), means in zip(self.hits.items(), drawn, strict=True):
+            counts = zip(self.categories, hits.sum(axis=0).tolist(), pairs, strict=True)
+            shares = {category: Share(hit, total) for category, hit, total in counts}
+            scores[key] = Score(*_percent(self._mean(key), means), sum(pairs), shares)
         return scores
 
     def difference(self, one: MethodLayer, other: MethodLayer) -> Estimate:
         """The difference of two means, in points."""
         means = resampled_means(self.asked, [self.hits[one], self.hits[other]])
-        low, high = interval(means[0] - means[1])
-        return Estimate(100 * (self.mean(one) - self.mean(other)), 100 * low, 100 * high)
+        return Estimate(*_percent(self._mean(one) - self._mean(other), means[0] - means[1]))
+
+    def _mean(self, key: MethodLayer) -> float:
+        """The mean over categories of the share of hits."""
+        return float(mean_shares(self.hits[key].sum(axis=0), self.asked.sum(axis=0)))
+
+
+def _percent(value: float, means: NDArray[np.float64]) -> tuple[float, float, float]:
+    low, high = interval(means)
+    return 100 * value, 100 * low, 100 * high
 
 
 def best_rows(rows: Iterable[PointingRow]) -> list[PointingRow]:
@@ -201,11 +163,6 @@ def wins(rows: Iterable[PointingRow]) -> dict[str, int]:
 
     A method that is read at several layers is represented by its best one. Networks are compared separately. A category
     without any hit has no winner.
-
-    Example:
-        >>> score = Score(50.0, 40.0, 60.0, pairs=4, categories={"cat": Share(2, 4), "cow": Share(0, 1)})
-        >>> wins([PointingRow("vgg16", method, "pool4", score, None, empty=0) for method in ("c-mwp", "mwp")])
-        {'c-mwp': 1, 'mwp': 1}
     """
     players = best_rows(rows)
     won = dict.fromkeys((row.method for row in players), 0)
