@@ -12,8 +12,6 @@ import torch
 from excite.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
@@ -116,13 +114,7 @@ def box_areas(boxes: NDArray[Any]) -> NDArray[Any]:
 
 def boxes_above(stretched: Tensor) -> list[tuple[int, int, int, int] | None]:
     """`excite.readouts.threshold_box` for each of `ALPHAS`, all at once; the map is at the size of its image."""
-    return boxes_over(stretched, mean_levels(stretched, ALPHAS))
-
-
-def mean_levels(stretched: Tensor, alphas: Sequence[float]) -> Tensor:
-    """The level of each alpha, alpha times the map's mean and never below zero (`excite.readouts.threshold_box`)."""
-    mean = stretched.mean()
-    return torch.stack([(alpha * mean).clamp(min=0) for alpha in alphas])
+    return boxes_over(stretched, torch.tensor(ALPHAS, dtype=stretched.dtype) * stretched.mean().clamp(min=0))
 
 
 def boxes_over(stretched: Tensor, levels: Tensor) -> list[tuple[int, int, int, int] | None]:

@@ -4,107 +4,167 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from PIL import Image
 
-from excite.experiments.base import failures_of, left_out_lines
-from excite.experiments.localization.pairs import GROUPS, MANNERS, BoxExample, pairs_of, size_groups, whole_picture
-from excite.experiments.localization.scores import RULES, best_layers, difference
+from excite.experiments.base import left_out_lines, method_layer
+from excite.experiments.localization.scores import RULES, LocalizationRun, best_layers, difference
 from excite.experiments.published import LOCALIZATION, LOCALIZED_DATA, LOCALIZED_ON, WORDS
 from excite.experiments.report import figures, tables
-from excite.experiments.report.examples import (
-    EXAMPLES,
-    WIDTH,
-    Cases,
-    dashed,
-    framed,
-    map_panels,
-    recomputed_maps,
-    rows_to_show,
-)
-from excite.experiments.report.figures import main_method, methods_of, models_of
-from excite.experiments.report.page import write_page
-from excite.experiments.report.tables import DASH, Cell, Table
+from excite.experiments.report.examples import EXAMPLES, WIDTH, Example, MapCases, dashed, framed, rows_to_show
+from excite.experiments.report.page import Report
+from excite.experiments.report.tables import DASH, NOTHING, Cell, Table, main_method, methods_of, models_of
 from excite.io.text import markdown_list
+from excite.metrics.boxes import ALPHAS, MATCH, as_boxes, box_areas, box_iou, shared_areas
 from excite.metrics.statistics import Share
 from excite.readouts.overlay import overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
+    from excite.attention import AttentionMap
     from excite.datasets import Box
-    from excite.experiments.localization.scores import LocalizationRow, LocalizationRun, RuleResult
-    from excite.experiments.report.examples import Panel, Rating
+    from excite.experiments.localization.scores import LocalizationRow, RuleResult
+    from excite.experiments.report.examples import Rating
+    from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
 
     Fits = Sequence[bool]  # of the main method, and then of the others that use the image
     Rows = Sequence[LocalizationRow]
 
-FILE = "localization.html"
 MAIN = ("extent", "mwp")
-ALPHA = "\N{GREEK SMALL LETTER ALPHA}"
-TIMES = "\N{MULTIPLICATION SIGN}"
-LEVELS = {
-    f"{ALPHA} {TIMES} mean": ("paper", "largest"),
-    f"t {TIMES} max": ("max",),
-    f"t {TIMES} range": ("max-largest", "any"),
-}
-"""The level of a threshold, and the rules that use it."""
+ALPHA, TIMES = "\N{GREEK SMALL LETTER ALPHA}", "\N{MULTIPLICATION SIGN}"
+LEVELS = {"mean": f"{ALPHA} {TIMES} mean", "max": f"t {TIMES} max", "range": f"t {TIMES} range"}
+"""The level of a rule's threshold."""
 
-PIECES = {
-    "paper": "around all",
-    "largest": "largest piece",
-    "max": "around all",
-    "max-largest": "largest piece",
-    "any": "best piece",
-}
-"""The boxed pixels of each rule."""
+PIECES = {"all": "around all", "largest": "largest piece", "any": "best piece"}
+"""The pixels that a rule boxes."""
 
-WAYS = {rule: f"{level}, {PIECES[rule]}" for level, rules in LEVELS.items() for rule in rules}
+WAYS = {name: f"{LEVELS[rule.of]}, {PIECES[rule.region]}" for name, rule in RULES.items()}
 """Both together, for each rule."""
 
-ACROSS, SMALL = 5, (1.9, 1.75)  # small panels side by side, at most, and the inches of each
 CURVES = {"paper": f"{ALPHA}, in means of the map", "max": "t, in maxima of the map"}
-SEVERAL_LAYERS = (
-    "Of a method that was read at several layers, the one with the smallest error on held-out images is shown."
-)
+ACROSS, SMALL = 5, (1.9, 1.75)  # small panels side by side, at most, and the inches of each
+MANNERS = ("fits", "too small", "too large", "elsewhere", "no box")
+MOSTLY = 0.7  # of a box within another
+GROUPS = 5  # of pairs by size
 
 
-def answer(runs: Sequence[LocalizationRun]) -> dict[str, Any]:
-    """All results as plain values for JSON, independent of time and machine."""
-    about = runs[0].about
-    return {
-        "rows": [row.to_dict() for run in runs for row in run.told],
-        "layers": [row.to_dict() for run in runs for row in run.rows],
-        "data": about["data"],
-        "split": about["data"]["split"],
-        "pictures": about["pictures"],
-        "protocol": {key: about[key] for key in ("shape", "canvas", "held_out", "seed")},
-        "held_out": {run.classifier_name: run.about["held_out_pictures"] for run in runs},
-        **tables.per_network(runs, "reported", "output", "concepts", "left_out"),
-        "failures": failures_of(run.about for run in runs),
-    }
+class LocalizationReport(Report[LocalizationRun]):
+    """The localisation of one or several networks."""
 
+    name = "localization"
 
-def lines(runs: Sequence[LocalizationRun]) -> list[dict[str, str]]:
-    """The rows of the table in the terminal, with the paper's errors where the data are the paper's."""
-    beside = runs[0].dataset_name == LOCALIZED_DATA
-    return [_columns(row, beside_paper=beside) for run in runs for row in run.told]
+    def answer(self) -> dict[str, Any]:
+        """All results as plain values for JSON, independent of time and machine."""
+        return {
+            "rows": [row.to_dict() for run in self.runs for row in run.told],
+            "layers": [row.to_dict() for run in self.runs for row in run.rows],
+            "data": self.about["data"],
+            "split": self.about["data"]["split"],
+            "pictures": self.about["pictures"],
+            "protocol": {key: self.about[key] for key in ("shape", "canvas", "held_out", "seed")},
+            "held_out": self.per_network("held_out_pictures")["held_out_pictures"],
+            **self.per_network("reported", "output", "concepts", "left_out"),
+            "failures": self.failures(),
+        }
+
+    def tables(self) -> list[tuple[str, Lines]]:
+        """A line for each row, with the paper's errors where the data are the paper's."""
+        beside = self.first.dataset_name == LOCALIZED_DATA
+        return [("", [_columns(row, beside_paper=beside) for run in self.runs for row in run.told])]
+
+    def sentences(self) -> list[str]:
+        """What was measured, and what was left out and why."""
+        told = []
+        for run in self.runs:
+            about, missing = run.about, "; ".join(left_out_lines(run.about["left_out"]))
+            told.append(
+                f"{run.classifier_name} on {run.dataset_name} {run.split}: errors on {run.rows[0].error.total} pairs "
+                f"of an image and a category, in {about['reported']} images, with 95 % intervals; images held out to "
+                f"choose thresholds on: {about['held_out_pictures']}; MaxBoxAcc and MaxBoxAccV2 take the best "
+                "threshold of the reported images"
+            )
+            if len(run.told) < len(run.rows):
+                told.append("the layer of each method was chosen on the held-out images too (rows.csv has all)")
+            told += [f"maps of {row.method} at {row.layer} without any box: {row.empty}" for row in run.told if row.empty]
+            told += [f"left out: {missing}"] if missing else []
+        return told
+
+    def spreadsheets(self) -> dict[str, Lines]:
+        """All rows, and the error at every threshold."""
+        rows = [row for run in self.runs for row in run.rows]
+        curves = [
+            {**row.names, "rule": rule, "threshold": threshold, "error": round(error, 2)}
+            for row in rows
+            for rule, result in row.rules.items()
+            for threshold, error in zip(RULES[rule].thresholds, result.curve, strict=True)
+        ]
+        return {"rows.csv": [_flat(row) for row in rows], "curves.csv": curves}
+
+    def markdown(self) -> list[str]:
+        """The table, the sentences, and the paper's table."""
+        published = [
+            {
+                "method": WORDS.get(method, method.capitalize()),
+                "alpha": NOTHING if paper.alpha is None else f"{paper.alpha:g}",
+                "error %": f"{paper.error:.1f}",
+            }
+            for method, paper in LOCALIZATION.items()
+        ]
+        ((_, lines),) = self.tables()
+        own, papers = tables.markdown_table(lines), tables.markdown_table(published)
+        return [own, markdown_list(self.sentences()), f"The paper's own ({LOCALIZED_ON}):", papers]
+
+    def content(self) -> dict[str, Any]:
+        """What the page shows; of a method that was read at several layers the best on held-out images."""
+        data = self.first.dataset_name
+        best = {run.classifier_name: best_layers(run.rows) for run in self.runs}
+        pairs = {run.classifier_name: pairs_of(run, best[run.classifier_name]) for run in self.runs}
+        rows = [row for each in best.values() for row in each]
+        main = main_method(rows, MAIN)
+        seen = self.runs[:NETWORKS]
+        drawn, unshown = rows_to_show([row for run in seen for row in best[run.classifier_name]], main)
+        sizes = {name: sizes_figure(pairs[name], each) for name, each in best.items()}
+        named = {name: (WORDS.get(name, name.title()), paper) for name, paper in LOCALIZATION.items()}
+        missing = [named[name] for name in named if name not in methods_of(rows)]
+        return {
+            "rows": rows,
+            "pairs": pairs,
+            "several_layers": len(rows) < sum(len(run.rows) for run in self.runs),
+            "left_out": left_out_lines,
+            "beside_paper": data == LOCALIZED_DATA,
+            "errors": errors_table(rows, {name: whole_picture(each) for name, each in pairs.items()}, data),
+            "errors_figure": errors_figure(rows),
+            "leads": [
+                (run, own, other, difference(run.records, run.reported, own.key, other.key))
+                for run, own, other in self.rivals(best, main, lambda row: row.error.value)
+            ],
+            "not_measured": [f"{name} {paper.error:.1f}" for name, paper in missing],
+            "paper_on": LOCALIZED_ON,
+            "paper_alphas": [f"{name} {paper.alpha:g}" for name, paper in named.values() if paper.alpha is not None],
+            "curves": {name: {WAYS[rule]: curves_figure(each, rule) for rule in CURVES} for name, each in best.items()},
+            "conventions": {name: conventions_table(each) for name, each in best.items()},
+            "manners": {name: manners_table(pairs[name], each) for name, each in best.items()},
+            "sizes": {name: figure for name, figure in sizes.items() if figure is not None},
+            "layers": {run.classifier_name: layers_table(run.rows) for run in self.runs},
+            "unshown": unshown,
+            "cases": BoxCases().strips(seen, drawn),
+            "unseen": [run.classifier_name for run in self.runs[NETWORKS:]],
+        }
 
 
 def _columns(row: LocalizationRow, *, beside_paper: bool) -> dict[str, str]:
-    paper = f"{LOCALIZATION[row.method].error:.1f}" if row.method in LOCALIZATION else tables.NOTHING
+    paper = f"{LOCALIZATION[row.method].error:.1f}" if row.method in LOCALIZATION else NOTHING
 
     def at(result: RuleResult) -> str:
         return f"{100 * result.error.value:.1f} at {result.threshold:g}"
 
     return {
-        "model": row.model,
-        "method": row.method,
-        "layer": row.layer,
+        **row.names,
         "alpha": f"{row.alpha:g}",
         "error %": str(row.error),
         "largest component": at(row.rules["largest"]),
@@ -113,32 +173,6 @@ def _columns(row: LocalizationRow, *, beside_paper: bool) -> dict[str, str]:
         "MaxBoxAccV2": f"{row.v2_mean:.1f}",
         **({"paper's error": paper} if beside_paper else {}),
     }
-
-
-def sentences(run: LocalizationRun) -> list[str]:
-    """What was measured, and what was left out and why."""
-    about, row = run.about, run.rows[0]
-    measured = (
-        f"{run.classifier_name} on {run.dataset_name} {run.split}: errors on {row.error.total} pairs of an image and "
-        f"a category, in {about['reported']} images, with 95 % intervals; images held out to choose thresholds on: "
-        f"{about['held_out_pictures']}; MaxBoxAcc and MaxBoxAccV2 take the best threshold of the reported images"
-    )
-    empty = [f"maps of {one.method} at {one.layer} without any box: {one.empty}" for one in run.told if one.empty]
-    missing = "; ".join(left_out_lines(about["left_out"]))
-    several = len(run.rows) - len(run.told)
-    chosen = ["the layer of each method was chosen on the held-out images too (rows.csv has all)"] if several else []
-    return [measured, *chosen, *empty, *([f"left out: {missing}"] if missing else [])]
-
-
-def write_tables(runs: Sequence[LocalizationRun], out: Path) -> list[Path]:
-    """Write ``rows.json``, ``rows.csv``, ``curves.csv`` and ``table.md``."""
-    rows = [row for run in runs for row in run.rows]
-    texts = {
-        "rows.csv": tables.csv_table([_flat(row) for row in rows]),
-        "curves.csv": tables.csv_table([line for row in rows for line in _curves(row)]),
-        "table.md": _markdown(runs),
-    }
-    return tables.write_tables(out, answer(runs), texts)
 
 
 def _flat(row: LocalizationRow) -> dict[str, Any]:
@@ -153,95 +187,75 @@ def _flat(row: LocalizationRow) -> dict[str, Any]:
     }
 
 
-def _curves(row: LocalizationRow) -> Iterator[Mapping[str, Any]]:
-    for rule, result in row.rules.items():
-        for threshold, error in zip(RULES[rule].thresholds, result.curve, strict=True):
-            key = {"model": row.model, "method": row.method, "layer": row.layer}
-            yield {**key, "rule": rule, "threshold": threshold, "error": round(error, 2)}
+@dataclass(frozen=True)
+class BoxExample(Example):
+    """A pair of an image and a category; its share is that of the largest object, by its box.
+
+    Its maps are what each method found at its own threshold: ``method``, ``layer``, ``box`` (None where nothing is
+    above it), ``overlap`` (the IoU with the best true box) and ``manner``, one of `MANNERS`.
+    """
+
+    truth: tuple[Box, ...]  # the true boxes
 
 
-def _markdown(runs: Sequence[LocalizationRun]) -> str:
-    published = [
-        {
-            "method": WORDS.get(method, method.capitalize()),
-            "alpha": tables.NOTHING if paper.alpha is None else f"{paper.alpha:g}",
-            "error %": f"{paper.error:.1f}",
-        }
-        for method, paper in LOCALIZATION.items()
-    ]
-    said = markdown_list(sentence for run in runs for sentence in sentences(run))
-    both = [tables.markdown_table(each) for each in (lines(runs), published)]
-    return "\n\n".join([both[0], said, f"The paper's own ({LOCALIZED_ON}):", both[1]]) + "\n"
+def pairs_of(run: LocalizationRun, rows: Rows) -> list[BoxExample]:
+    """The reported pairs, with the boxes of these rows at their thresholds."""
+    keys = [(row.key, ALPHAS.index(row.alpha)) for row in rows]
+    pairs = []
+    for record in run.records:
+        for target in record["targets"] if record["image"] in run.reported else ():
+            maps = {method_layer(found): found for found in target["maps"]}
+            width, height = record["size"]
+            found = tuple(_found(maps[key], at, target["truth"]) for key, at in keys)
+            share = float(box_areas(as_boxes(target["truth"])).max()) / (width * height)
+            facts = (record["image"], (width, height), target["category"], share, found)
+            pairs.append(BoxExample(*facts, tuple(map(tuple, target["truth"]))))
+    return pairs
 
 
-def write(out: Path, runs: Sequence[LocalizationRun], *, command: str = "") -> Path:
-    """Write the page, with the command that makes it again; the same runs give the same bytes."""
-    figures.check_plots()
-    data = runs[0].dataset_name
-    shown = {run.classifier_name: best_layers(run.rows) for run in runs}
-    pairs = {run.classifier_name: pairs_of(run, shown[run.classifier_name]) for run in runs}
-    rows = [row for each in shown.values() for row in each]
-    main = main_method(rows, MAIN)
-    seen = runs[:NETWORKS]
-    drawn, unshown = rows_to_show([row for run in seen for row in shown[run.classifier_name]], main)
-    sizes = {name: sizes_figure(pairs[name], each) for name, each in shown.items()}
-    return write_page(
-        out / FILE,
-        "localization.html",
-        runs=runs,
-        pairs=pairs,
-        left_out=left_out_lines,
-        beside_paper=data == LOCALIZED_DATA,
-        errors=errors_table(rows, {name: whole_picture(each) for name, each in pairs.items()}, data),
-        errors_figure=errors_figure(rows),
-        notes=list(_notes(runs, shown, main)),
-        paper_on=LOCALIZED_ON,
-        paper_alphas=[f"{WORDS[name]} {one.alpha:g}" for name, one in LOCALIZATION.items() if one.alpha is not None],
-        curves={name: {WAYS[rule]: curves_figure(each, rule) for rule in CURVES} for name, each in shown.items()},
-        conventions={name: conventions_table(each) for name, each in shown.items()},
-        manners={name: manners_table(pairs[name], each) for name, each in shown.items()},
-        sizes={name: figure for name, figure in sizes.items() if figure is not None},
-        layers={run.classifier_name: layers_table(run.rows) for run in runs},
-        unshown=unshown,
-        cases=BoxCases().strips(seen, drawn, most=EXAMPLES, named=len(runs) > 1),
-        unseen=[run.classifier_name for run in runs[NETWORKS:]],
-        command=command,
-    )
+def _found(one: Entry, at: int, truth: Sequence[Box]) -> Entry:
+    """Whether it fits is as measured: at the limit, rounding must not turn a fit into an error here."""
+    box, overlap = one["boxes"][at], one["overlaps"]["paper"][at]
+    how = manner(box, truth, fits=overlap >= MATCH)
+    return {"method": one["method"], "layer": one["layer"], "box": box, "overlap": overlap, "manner": how}
 
 
-def _notes(runs: Sequence[LocalizationRun], shown: Mapping[str, Rows], main: str) -> Iterator[str]:
-    """How layers were chosen, the lead of the main method, empty maps, and what else the paper has."""
-    rows = [row for each in shown.values() for row in each]
-    if len(rows) < sum(len(run.rows) for run in runs):
-        yield SEVERAL_LAYERS
-    for run in runs:
-        found = {row.method: row for row in shown[run.classifier_name]}
-        own = found.pop(main, None)
-        if own is not None and found:
-            other = min(found.values(), key=lambda row: row.error.value)
-            gap = difference(run.records, run.reported, (own.method, own.layer), (other.method, other.layer))
-            yield (
-                f"{run.classifier_name}: {main} against {other.method}, the best of the others: "
-                f"{tables.difference_words(gap)} of error (paired over images, 95 % interval; below 0, {main} is "
-                f"better; p = {gap.p:.2g})"
-            )
-    for row in rows:
-        if row.empty:
-            count = f"{row.empty} of {row.error.total}"
-            yield f"{row.model}: {count} maps of {row.method} are empty and have no box: errors"
-    missing = [name for name in LOCALIZATION if name not in methods_of(rows)]
-    if missing and runs[0].dataset_name == LOCALIZED_DATA:
-        others = ", ".join(f"{WORDS.get(name, name.title())} {LOCALIZATION[name].error:.1f}" for name in missing)
-        yield f"The paper also has, with {LOCALIZED_ON}: {others}"
+def manner(box: Sequence[float] | None, truth: Sequence[Box], *, fits: bool | None = None) -> str:
+    """How a box lies relative to the true box that it overlaps most: one of `MANNERS`.
+
+    A box that does not fit is too small where most of it lies within the object, too large where most of the object
+    lies within it, and elsewhere otherwise. Whether it fits may be known already.
+    """
+    if box is None:
+        return "no box"
+    overlaps = box_iou([box], truth)[0]
+    if overlaps.max() >= MATCH if fits is None else fits:
+        return "fits"
+    both = as_boxes([box, truth[int(overlaps.argmax())]])
+    inside, (own, true) = shared_areas(both[:1], both[1:])[0][0, 0], box_areas(both)
+    if inside >= MOSTLY * own:
+        return "too small"
+    return "too large" if inside >= MOSTLY * true else "elsewhere"
+
+
+def whole_picture(pairs: Sequence[BoxExample]) -> Share:
+    """The error of the whole image as the box: a baseline."""
+    misses = [manner((0, 0, *pair.size), pair.truth) != "fits" for pair in pairs]
+    return Share(sum(misses), len(misses))
+
+
+def size_groups(pairs: Sequence[BoxExample]) -> list[tuple[str, Sequence[BoxExample]]]:
+    """Fifths of the pairs, from the smallest objects to the largest, each with its range of sizes in percent."""
+    ordered = sorted(pairs, key=lambda pair: pair.share)
+    ends = [round(k * len(ordered) / GROUPS) for k in range(GROUPS + 1)]
+    parts = [ordered[start:end] for start, end in pairwise(ends) if end > start]
+    return [(f"{100 * part[0].share:.0f}{DASH}{100 * part[-1].share:.0f}", part) for part in parts]
 
 
 def errors_table(rows: Rows, whole: Mapping[str, Share], data: str) -> Table:
     """The paper's table with methods as rows and networks as columns, its own numbers beside them.
 
-    Args:
-        rows: of each network and method at most one.
-        whole: for each network the error of the whole image as the box.
-        data: the format of the data; the paper's numbers are of one only.
+    ``whole`` is for each network the error of the whole image as the box.
     """
     found = {(row.model, row.method): row for row in rows}
     methods, models = methods_of(rows), models_of(rows)
@@ -276,11 +290,11 @@ def conventions_table(rows: Rows) -> Table:
     columns.append(tables.ranked([row.max_box_acc for row in rows]))
     columns += [tables.ranked([row.max_box_acc_v2[each] for row in rows]) for each in enough]
     columns.append(tables.ranked([row.v2_mean for row in rows]))
-    levels = [(level, len(ways)) for level, ways in LEVELS.items()]
+    levels = Counter(LEVELS[rule.of] for rule in RULES.values())
     return Table(
-        ["method", *(PIECES[way] for way in WAYS), "IoU 0.5", *(f"IoU {each:g}" for each in enough), "mean"],
+        ["method", *(PIECES[rule.region] for rule in RULES.values()), "IoU 0.5", *(f"IoU {each:g}" for each in enough), "mean"],
         list(zip(methods_of(rows), *columns, strict=True)),
-        groups=[("", 1), *levels, ("MaxBoxAcc", 1), ("MaxBoxAccV2", len(enough) + 1)],
+        groups=[("", 1), *levels.items(), ("MaxBoxAcc", 1), ("MaxBoxAccV2", len(enough) + 1)],
     )
 
 
@@ -323,12 +337,7 @@ def curves_figure(rows: Rows, rule: str) -> Any:
 def sizes_figure(pairs: Sequence[BoxExample], rows: Rows) -> Any:
     """The error on small and on large objects with 95 % intervals, a panel for each method before all the others.
 
-    Args:
-        pairs: with the boxes of each row.
-        rows: of one network, at most one for each method; those whose maps are all empty are not drawn.
-
-    Returns:
-        a figure of matplotlib, or None where there are too few pairs.
+    None where there are too few pairs. A method whose maps are all empty is not drawn.
     """
     groups = size_groups(pairs)
     drawn = [k for k, row in enumerate(rows) if not row.all_empty]
@@ -388,7 +397,7 @@ def _misses(manner: str) -> Rating[BoxExample]:
     return rate
 
 
-class BoxCases(Cases[BoxExample]):
+class BoxCases(MapCases[BoxExample]):
     """Boxes that fit, and the ways in which they do not."""
 
     kinds: ClassVar = {
@@ -410,32 +419,33 @@ class BoxCases(Cases[BoxExample]):
         name = run.about["concepts"].get(example.category, example.category)
         return name, f"{example.image}, {100 * example.share:.0f} % of the image"
 
-    def panels(self, run: LocalizationRun, example: BoxExample) -> Iterator[Panel]:
+    def drawn(
+        self, _run: LocalizationRun, example: BoxExample, picture: Image.Image, maps: Sequence[AttentionMap]
+    ) -> list[Image.Image]:
         """The photograph and each method's map over it: true boxes dashed, the found box solid.
 
         All are drawn at the width at which they are shown, so that lines look the same on large and on small images.
         """
-        picture, shown = recomputed_maps(run.show, example)
         scale = WIDTH / picture.width
         photograph = picture.resize((WIDTH, max(1, round(scale * picture.height))), Image.Resampling.LANCZOS)
         truth = [_scaled(box, scale) for box in example.truth]
         images = [dashed(photograph, truth)]
-        for one, found in zip(shown, example.maps, strict=True):
+        for one, found in zip(maps, example.maps, strict=True):
             panel = overlay(photograph, one.values)
             panel = panel if found["box"] is None else framed(panel, _scaled(found["box"], scale))
             images.append(dashed(panel, truth))
-        return map_panels(example, self.words(run, example), images, _verdict)
+        return images
+
+    def verdict(self, found: Entry) -> str:
+        """How the box lies."""
+        if found["box"] is None:
+            return "✗ no box"
+        return f"{'✓' if found['manner'] == 'fits' else '✗'} {found['manner']}, IoU {found['overlap']:.2f}"
 
 
 NETWORKS = EXAMPLES // len(BoxCases.kinds)  # that can have an example of each kind
 
 
-def _verdict(found: Entry) -> str:
-    if found["box"] is None:
-        return "✗ no box"
-    return f"{'✓' if found['manner'] == 'fits' else '✗'} {found['manner']}, IoU {found['overlap']:.2f}"
-
-
-def _scaled(box: Box, scale: float) -> Box:
+def _scaled(box: Sequence[float], scale: float) -> Box:
     x0, y0, x1, y1 = (scale * side for side in box)
     return x0, y0, x1, y1

@@ -81,11 +81,6 @@ def squared(classifier: Classifier) -> Classifier:
     """The same classifier with a preprocessing that squashes every image to a square.
 
     Its map still covers the whole image, so it need only be stretched over it.
-
-    Example:
-        >>> classifier = squared(excite.load())
-        >>> classifier.prepared(Image.new("RGB", (400, 300))).shape
-        torch.Size([3, 224, 224])
     """
     usual = classifier.preprocess
     square = replace(usual, square=True) if isinstance(usual, Preprocess) else _SquarePreprocess(usual)
@@ -118,14 +113,6 @@ class Localization(Comparison):
         own_shape: keep the shape of images instead of squashing them to a square.
         held_out: the share of the images on which thresholds are chosen; the others are reported on.
         seed: of that draw.
-
-    Raises:
-        DataError: the share is not between 0 and 1.
-
-    Example:
-        >>> localization = Localization(excite.load(), open_dataset("imagenet"), limit=100)    # doctest: +SKIP
-        >>> run = localization.run(list(localization.records(Path("out"))))                    # doctest: +SKIP
-        >>> [(row.method, row.alpha, row.error.value) for row in run.rows]                     # doctest: +SKIP
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out

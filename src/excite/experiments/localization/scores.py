@@ -11,12 +11,13 @@ import torch
 
 from excite.errors import DataError
 from excite.experiments.base import ComparisonRun, MethodLayer, common_method_layers, maps_by_method
-from excite.metrics.boxes import ALPHAS, MATCH, as_boxes, box_iou, boxes_over, mean_levels
+from excite.experiments.report.tables import MethodRow, estimate_fields, methods_of
+from excite.metrics.boxes import ALPHAS, MATCH, as_boxes, box_iou, boxes_over
 from excite.metrics.statistics import Estimate, Share, Z, paired_test
 from excite.readouts.box import component_boxes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -65,34 +66,15 @@ RULES: Mapping[str, Rule] = {
 localisation."""
 
 
-def _max_levels(stretched: Tensor, thresholds: Sequence[float]) -> Tensor:
-    return torch.tensor(thresholds, dtype=stretched.dtype) * stretched.max()
-
-
-def _range_levels(stretched: Tensor, thresholds: Sequence[float]) -> Tensor:
-    low, high = stretched.aminmax()
-    return low + torch.tensor(thresholds, dtype=stretched.dtype) * (high - low)
-
-
-LEVELS: Mapping[Measure, Callable[[Tensor, Sequence[float]], Tensor]] = {
-    "mean": mean_levels,
-    "max": _max_levels,
-    "range": _range_levels,
-}
-
-
 def boxes_of(stretched: Tensor) -> dict[str, list[Boxes]]:
-    """The boxes ``[n, 4]`` of each rule at each of its thresholds; none where nothing is above it.
-
-    Example:
-        >>> found = boxes_of(torch.tensor([[3.0, 0.0, 1.0, 1.0]]))
-        >>> {rule: boxes[0].tolist() for rule, boxes in found.items() if rule in ("paper", "largest")}
-        {'paper': [[0.0, 0.0, 4.0, 1.0]], 'largest': [[2.0, 0.0, 4.0, 1.0]]}
-    """
+    """The boxes ``[n, 4]`` of each rule at each of its thresholds; none where nothing is above it."""
+    low, high = stretched.aminmax()
+    units = {"mean": (0.0, stretched.mean().clamp(min=0)), "max": (0.0, high), "range": (low, high - low)}
     components: dict[tuple[Measure, tuple[float, ...]], list[Boxes]] = {}  # rules may share them
     found: dict[str, list[Boxes]] = {}
     for rule in RULES.values():
-        levels = LEVELS[rule.of](stretched, rule.thresholds)
+        start, unit = units[rule.of]
+        levels = start + torch.tensor(rule.thresholds, dtype=stretched.dtype) * unit
         if rule.region == "all":
             found[rule.name] = [as_boxes([] if box is None else [box]) for box in boxes_over(stretched, levels)]
             continue
@@ -109,10 +91,6 @@ def overlaps_of(boxes: Sequence[Boxes], truth: Boxes) -> list[float]:
     """For each threshold the IoU of its best box with the best true box; 0 where there is no box.
 
     Four decimals, rounded down without crossing a multiple: an IoU of exactly a half stays one when it is read again.
-
-    Example:
-        >>> overlaps_of([np.array([[0, 0, 3, 2.0], [0, 0, 1, 1]]), np.empty((0, 4))], np.array([[0, 0, 2, 2.0]]))
-        [0.6666, 0.0]
     """
     best = np.zeros(len(boxes))
     owners = np.repeat(np.arange(len(boxes)), [len(each) for each in boxes])
@@ -132,20 +110,13 @@ class RuleResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without the curve."""
-        return {"threshold": self.threshold, **_percent(self.error)}
-
-
-def _percent(share: Share) -> dict[str, Any]:
-    return {"error": round(100 * share.value, 2), "error_interval": [round(100 * side, 2) for side in share.interval]}
+        return {"threshold": self.threshold, **estimate_fields("error", self.error.percent)}
 
 
 @dataclass(frozen=True)
-class LocalizationRow:
+class LocalizationRow(MethodRow):
     """The errors of one method at one layer of one network, on the images that are not held out."""
 
-    model: str
-    method: str
-    layer: str  # the layer at which it is read
     rules: Mapping[str, RuleResult]  # the result of each rule, the paper's first
     # MaxBoxAcc: the percentage of fits of the largest component's box at the best of all thresholds. It is chosen on
     # the reported images, so it is a little too good, as in all publications
@@ -177,11 +148,9 @@ class LocalizationRow:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: percentages with two decimals."""
         return {
-            "model": self.model,
-            "method": self.method,
-            "layer": self.layer,
+            **self.names,
             "alpha": self.alpha,
-            **_percent(self.error),
+            **estimate_fields("error", self.error.percent),
             "pairs": self.error.total,
             "rules": {name: result.to_dict() for name, result in self.rules.items()},
             "max_box_acc": round(self.max_box_acc, 2),
@@ -220,15 +189,14 @@ class SplitMaps:
     key: MethodLayer  # the method and the layer
     held_out: Sequence[Entry]  # maps of the held-out images
     reported: Sequence[Entry]  # maps of the reported images
-    pictures: Sequence[int]  # for each reported map the number of its image
 
     def chosen(self, rule: str) -> int:
         """The index of the threshold with the smallest error on held-out images; of equals the first."""
-        return int(_missed(self.held_out, rule, MATCH).mean(axis=0).argmin())
+        return int(_missed(self.held_out, rule).mean(axis=0).argmin())
 
     def misses(self, rule: str) -> NDArray[np.bool_]:
         """Which reported pairs are missed at the chosen threshold."""
-        return _missed(self.reported, rule, MATCH)[:, self.chosen(rule)]
+        return _missed(self.reported, rule)[:, self.chosen(rule)]
 
     def curve(self, rule: str, enough: float = MATCH) -> tuple[float, ...]:
         """The error in percent on the reported images at each threshold, with that IoU for a fit."""
@@ -242,11 +210,11 @@ class SplitMaps:
             rules[name] = RuleResult(name, threshold, _share(misses), self.curve(name))
         v2 = {enough: 100 - min(self.curve("any", enough)) for enough in V2_OVERLAPS}
         empty = sum(found["boxes"][0] is None for found in self.reported)
-        held_out = _share(_missed(self.held_out, "paper", MATCH)[:, self.chosen("paper")])
+        held_out = _share(_missed(self.held_out, "paper")[:, self.chosen("paper")])
         return LocalizationRow(model, *self.key, rules, 100 - min(rules["max-largest"].curve), v2, empty, held_out)
 
 
-def _missed(maps: Iterable[Entry], rule: str, enough: float) -> NDArray[np.bool_]:
+def _missed(maps: Iterable[Entry], rule: str, enough: float = MATCH) -> NDArray[np.bool_]:
     """Which maps miss at which threshold, [maps, thresholds]."""
     missed: NDArray[np.bool_] = np.array([found["overlaps"][rule] for found in maps]) < enough
     return missed
@@ -263,52 +231,38 @@ def split_maps(records: Sequence[Entry], reported: Collection[str]) -> list[Spli
         DataError: the records are of different methods or layers, or all images are on one side.
     """
     keys = common_method_layers(target for record in records for target in record["targets"])
-    choose, tell = ([one for one in records if (one["image"] in reported) is side] for side in (False, True))
-    if not choose or not tell:
+    sides = [[one for one in records if (one["image"] in reported) is side] for side in (False, True)]
+    if not all(sides):
         raise DataError("thresholds are chosen on some images and told of others: there are none on one of the sides")
-    first, second = (maps_by_method(target for one in side for target in one["targets"]) for side in (choose, tell))
-    pictures = [k for k, record in enumerate(tell) for _ in record["targets"]]
-    return [SplitMaps(key, first[key], second[key], pictures) for key in keys]
+    held, told = (maps_by_method(target for one in side for target in one["targets"]) for side in sides)
+    return [SplitMaps(key, held[key], told[key]) for key in keys]
 
 
 def tally(records: Sequence[Entry], model: str, reported: Collection[str]) -> list[LocalizationRow]:
-    """A row for each method and layer, in the order of the records.
-
-    Raises:
-        DataError: the records are of different methods or layers, or all images are on one side.
-
-    Example:
-        >>> overlaps = {rule.name: [0.6] * len(rule.thresholds) for rule in RULES.values()}
-        >>> found = {"method": "mwp", "layer": "conv5", "boxes": [[0, 0, 9, 9]], "overlaps": overlaps}
-        >>> records = [{"image": name, "targets": [{"maps": [found]}]} for name in "ab"]
-        >>> (row,) = tally(records, "vgg16", reported={"b"})
-        >>> row.alpha, row.error, row.max_box_acc, row.max_box_acc_v2[0.7]
-        (0.0, Share(count=0, total=1), 100.0, 0.0)
-    """
+    """A row for each method and layer, in the order of the records; see `split_maps`."""
     return [maps.row(model) for maps in split_maps(records, reported)]
 
 
 def best_layers(rows: Sequence[LocalizationRow]) -> list[LocalizationRow]:
     """For each method of a network the layer with the smallest error on the held-out images."""
-    methods = dict.fromkeys(row.method for row in rows)
-    return [min((row for row in rows if row.method == one), key=lambda row: row.chosen.value) for one in methods]
+    return [
+        min((row for row in rows if row.method == method), key=lambda row: row.chosen.value)
+        for method in methods_of(rows)
+    ]
 
 
 def difference(records: Sequence[Entry], reported: Collection[str], one: MethodLayer, other: MethodLayer) -> Difference:
     """The error of ``one`` less that of ``other`` (each a method and a layer), on the reported images.
 
-    Images that are easy or hard for both do not change the difference, so its interval is narrower than theirs.
+    Images that are easy or hard for both do not change the difference, so its interval is narrower than theirs. The
+    standard error is clustered by image: pairs of one image are not independent.
     """
     maps = {each.key: each for each in split_maps(records, reported)}
     misses = [maps[key].misses("paper") for key in (one, other)]
     gaps = misses[0].astype(int) - misses[1]
-    value, half = float(gaps.mean()), Z * _standard_error(gaps, maps[one].pictures)
+    pairs = [len(record["targets"]) for record in records if record["image"] in reported]
+    strays = np.bincount(np.repeat(np.arange(len(pairs)), pairs), weights=gaps - gaps.mean())
+    error = math.sqrt((strays**2).sum() * len(strays) / max(len(strays) - 1, 1)) / len(gaps)
+    value, half = float(gaps.mean()), Z * error
     p = paired_test(*(each.tolist() for each in misses))
     return Difference(100 * value, 100 * (value - half), 100 * (value + half), p)
-
-
-def _standard_error(gaps: NDArray[np.int64], pictures: Sequence[int]) -> float:
-    """The standard error of their mean, clustered by image: pairs of one image are not independent."""
-    strays = np.bincount(pictures, weights=gaps - gaps.mean())
-    count = len(strays)
-    return math.sqrt((strays**2).sum() * count / max(count - 1, 1)) / len(gaps)
