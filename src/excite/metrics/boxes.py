@@ -31,6 +31,7 @@ def distance(point: tuple[int, int], target: Target, size: tuple[int, int]) -> f
 
     Exact, between pixel centres. An instance is its mask where it has one with a pixel in the image, otherwise its box.
     The Pointing Game counts a hit up to and including `Dataset.tolerance`.
+
     Example:
         >>> from excite.datasets import Instance, Target
         >>> cup = Target("cup", (Instance((0, 0, 10, 10)), Instance((0, 30, 5, 35))))

@@ -1,9 +1,9 @@
 """Average precision of scores, recall and average precision of ranked boxes for phrases, rank correlation of maps.
 
 Those of phrases are as in Flickr30k Entities' own evaluation (Plummer et al., ICCV 2015, version 1.0), which the paper
-used: the boxes of all mentions of a class are ranked together by their scores. The first matching box of each mention is
-right; all its others are wrong, also those that match again. A mention counts for each of its groups. Precision is read
-at eleven recalls (0, 0.1, ... 1), as in VOC 2007.
+used: the boxes of all mentions of a class are ranked together by their scores. The first matching box of each mention
+is right; all its others are wrong, also those that match again. A mention counts for each of its groups. Precision is
+read at eleven recalls (0, 0.1, ... 1), as in VOC 2007.
 
 Two things differ. Equal scores count as seen together, so that the order of the mentions makes no difference (there,
 better ranks come first, then earlier mentions). And a mention of several groups counts once in the overall recall.

@@ -6,104 +6,199 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from excite.datasets.phrases import union
-from excite.experiments.base import failures_of
 from excite.experiments.grounding.measure import GAMMAS, OWN, PAPERS_GAMMAS
-from excite.experiments.grounding.run import MAIN
+from excite.experiments.grounding.run import MAIN, GroundingRun
 from excite.experiments.grounding.scores import CURVE, RANKS
 from excite.experiments.published import GROUNDED_DATA, GROUNDED_ON, published_groups, published_ranks
 from excite.experiments.report import figures, tables
-from excite.experiments.report.examples import EXAMPLES, Cases, Example, Panel
-from excite.experiments.report.figures import main_method
-from excite.experiments.report.page import write_page
-from excite.experiments.report.tables import DASH, NOTHING, Cell, Table, shown
+from excite.experiments.report.examples import Cases, Example, Panel
+from excite.experiments.report.page import Report
+from excite.experiments.report.tables import DASH, NOTHING, Cell, Table, main_method, markdown_table, shown
 from excite.grounding.scoring import SAME
 from excite.io.text import for_markdown, markdown_list
-from excite.metrics.phrases import phrase_class
-from excite.metrics.statistics import RESAMPLES
+from excite.metrics.ranking import phrase_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from PIL import Image
 
-    from excite.experiments.grounding.run import GroundingRun
     from excite.experiments.grounding.scores import GroundingRow, Lead, RankingScores
+    from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
     from excite.metrics.statistics import Estimate
 
     Hits = Sequence[bool]  # of the main method, and then of the others
+    Rows = Sequence[GroundingRow]
 
-
-FILE = "grounding.html"
 MOST_TOLD = 5  # gammas that are listed one by one: the paper's
 BOXES, WIDTH, TOO_LATE = 5, 900, 10
 BLIND = "center"
 OWN_NAME = "the proposals' own scores"
 GROUP_TITLE = "recall at 5 of each group"
+PAPERS_TABLES = {
+    f"the paper's own ({GROUNDED_ON}), all phrases / small instances": published_ranks(),
+    f"the paper's {GROUP_TITLE}": published_groups(),
+}
 
 
-def all_rows(runs: Sequence[GroundingRun]) -> list[GroundingRow]:
-    """The rows of all networks; those without a network are the same for all, and listed once."""
-    own, *others = runs[0].shared
-    return [own, *(row for run in runs for row in run.rows), *others]
+class GroundingReport(Report[GroundingRun]):
+    """The grounding of one or several networks."""
 
+    name = "grounding"
 
-def answer(runs: Sequence[GroundingRun]) -> dict[str, Any]:
-    """All results as plain values for JSON, independent of time and machine."""
-    about = runs[0].about
-    return {
-        "rows": [row.to_dict() for row in all_rows(runs)],
-        "groups": [group_values(row) for row in all_rows(runs)] if runs[0].groups else [],
-        "leads": [lead.to_dict() for run in runs for lead in run.leads],
-        "gammas": [line for run in runs for line in _gammas(run)],
-        "data": about["data"],
-        "split": about["data"]["split"],
-        "pictures": about["pictures"],
-        "held_out": about["held_out_pictures"],
-        "reported": about["reported"],
-        "phrases": about["phrases"],
-        "protocol": about["protocol"],
-        "proposals": round(about["proposals"], 1),
-        "reach": round(about["reach"], 2),
-        **tables.per_network(runs, "layers", "left_out"),
-        "failures": failures_of(run.about for run in runs),
-    }
+    def __init__(self, runs: Sequence[GroundingRun]) -> None:
+        super().__init__(runs)
+        self.networks = [row for run in runs for row in run.rows]
+        own, *others = self.first.shared  # rows without a network are the same for all, and listed once
+        self.rows = [own, *self.networks, *others]
 
+    def answer(self) -> dict[str, Any]:
+        """All results as plain values for JSON, independent of time and machine."""
+        about = self.about
+        return {
+            "rows": [row.to_dict() for row in self.rows],
+            "groups": self._groups(),
+            "leads": [lead.to_dict() for run in self.runs for lead in run.leads],
+            "gammas": [
+                {"model": row.model, "method": row.method, "gamma": gamma, "mean_recall": round(recall, 2)}
+                for row in self.networks
+                for gamma, recall in zip(GAMMAS, row.chosen.curve, strict=False)
+            ],
+            "data": about["data"],
+            "split": about["data"]["split"],
+            "pictures": about["pictures"],
+            "held_out": about["held_out_pictures"],
+            "reported": about["reported"],
+            "phrases": about["phrases"],
+            "protocol": about["protocol"],
+            "proposals": round(about["proposals"], 1),
+            "reach": round(about["reach"], 2),
+            **self.per_network("layers", "left_out"),
+            "failures": self.failures(),
+        }
 
-def group_values(row: GroundingRow) -> dict[str, Any]:
-    """The recall at 5 of each group and their mean, as plain values."""
-    recalls = {**row.groups, "mean": row.group_mean}
-    names = {"model": row.model, "method": row.method}
-    return names | {group: None if value is None else round(value, 2) for group, value in recalls.items()}
+    def printed(self) -> dict[str, Any]:
+        """The answer, and the shares of time, which are not reproducible."""
+        return {**self.answer(), "seconds": self._times()}
 
+    def _times(self) -> dict[str, dict[str, float]]:
+        """For each network the percentage of time of each step."""
+        shares = {}
+        for model, seconds in self.per_network("seconds")["seconds"].items():
+            total = sum(seconds.values()) or 1.0
+            shares[model] = {step: round(100 * spent / total, 1) for step, spent in seconds.items()}
+        return shares
 
-def _gammas(run: GroundingRun) -> Iterator[dict[str, Any]]:
-    """The mean recall of each method at each gamma, on the held-out images."""
-    for row in run.rows:
-        for gamma, recall in zip(GAMMAS, row.chosen.curve, strict=False):
-            yield {"model": row.model, "method": row.method, "gamma": gamma, "mean_recall": round(recall, 2)}
+    def _time_words(self) -> dict[str, str]:
+        return {
+            model: ", ".join(f"{step} {share:g} %" for step, share in shares.items())
+            for model, shares in self._times().items()
+        }
 
+    def _groups(self) -> Lines:
+        """The recall at 5 of each group and their mean, as plain values; none where the data have no groups."""
+        names = [{"model": row.model, "method": row.method} for row in self.rows if self.first.groups]
+        recalls = [{**row.groups, "mean": row.group_mean} for row in self.rows]
+        return [
+            line | {group: None if value is None else round(value, 2) for group, value in values.items()}
+            for line, values in zip(names, recalls, strict=False)
+        ]
 
-def shares_of_time(runs: Sequence[GroundingRun]) -> dict[str, dict[str, float]]:
-    """For each network the percentage of time of each step; not reproducible, so no part of `answer`."""
-    shares = {}
-    for run in runs:
-        seconds = run.about["seconds"]
-        total = sum(seconds.values()) or 1.0
-        shares[run.classifier_name] = {step: round(100 * spent / total, 1) for step, spent in seconds.items()}
-    return shares
+    def tables(self) -> list[tuple[str, Lines]]:
+        """The recalls over all phrases and over small instances, and of each group; the paper's, of the same data."""
+        small = [(row, row.small) for row in self.rows if row.small is not None]
+        groups = [
+            {
+                "model": row.model or NOTHING,
+                "method": row.method,
+                **{group: shown(value) for group, value in row.groups.items()},
+                "mean": shown(row.group_mean),
+            }
+            for row in self.rows
+            if self.first.groups
+        ]
+        titled = {
+            "": [_columns(row, row.all) for row in self.rows],
+            "small instances, below a quarter of the image": [_columns(row, scores) for row, scores in small],
+            GROUP_TITLE: groups,
+            **(PAPERS_TABLES if self.first.dataset_name == GROUNDED_DATA else {}),
+        }
+        return [(title, lines) for title, lines in titled.items() if lines]
 
+    def sentences(self) -> list[str]:
+        """What was measured, and what was left out and why."""
+        run, about, protocol, own = self.first, self.about, self.about["protocol"], self.rows[0]
+        small = 0 if own.small is None else own.small.phrases
+        held = about["held_out_pictures"]
+        chosen = f"; images held out to choose gamma on: {held}" if held else ""
+        truth = "the box around all that a phrase refers to" if protocol["truth"] == "union" else "any of its boxes"
+        right = f"right is a box that overlaps by a half with {truth}"
+        data = "; ".join(counted_lines(about["left_out"]["data"]))
+        reach = f"one of them is right for {about['reach']:.1f} % of the phrases"
+        images = f"{about['reported']} images, with 95 % intervals{chosen}"
+        return [
+            f"{run.dataset_name} {run.split}: {own.all.phrases} phrases, {small} of them small, in {images}; {right}",
+            f"proposals: {protocol['proposals']}, {about['proposals']:.0f} in an image; {reach}",
+            *(f"{line}: misses" for line in self._missing()),
+            *([f"left out of the data: {data}"] if data else []),
+            *(f"{run.classifier_name}: {line}" for run in self.runs for line in left_out_lines(run.about["left_out"])),
+        ]
 
-def time_words(shares: Mapping[str, float]) -> str:
-    """The percentages of time of one network in words."""
-    return ", ".join(f"{step} {share:g} %" for step, share in shares.items())
+    def _missing(self) -> list[str]:
+        rows = [row for row in self.first.shared if row.missing]
+        return [f"{row.method} has no result for {row.missing} of {row.all.phrases} phrases" for row in rows]
 
+    def spoken(self) -> list[str]:
+        """The sentences, and where the time went."""
+        times = [f"{model}: where the time went: {words}" for model, words in self._time_words().items()]
+        return ["", *self.sentences(), *times]
 
-def lines(runs: Sequence[GroundingRun], *, small: bool = False) -> list[dict[str, str]]:
-    """The rows of the table in the terminal, over all phrases or over small instances."""
-    scored = [(row, row.small if small else row.all) for row in all_rows(runs)]
-    return [_columns(row, scores) for row, scores in scored if scores is not None]
+    def spreadsheets(self) -> dict[str, Lines]:
+        """All rows, the groups if there are any, and the recall at each number of boxes."""
+        curves = [
+            {"model": row.model, "method": row.method, "boxes": number, "recall": round(recall, 2)}
+            for row in self.rows
+            for number, recall in zip(CURVE, row.all.curve, strict=True)
+        ]
+        groups = {"groups.csv": self._groups()} if self.first.groups else {}
+        return {"rows.csv": [tables.flat(row.to_dict()) for row in self.rows], **groups, "curves.csv": curves}
+
+    def markdown(self) -> list[str]:
+        """All tables, in any case with the paper's, and the sentences."""
+        (_, first), *others = self.tables()
+        parts = [markdown_table(first)]
+        for title, lines in (dict(others) | PAPERS_TABLES).items():
+            parts += [for_markdown(f"{title[0].upper()}{title[1:]}:"), markdown_table(lines)]
+        return [*parts, markdown_list(self.sentences())]
+
+    def content(self) -> dict[str, Any]:
+        """What the page shows."""
+        main = main_method(self.networks, MAIN)
+        ranked = {run.classifier_name: sorted(run.rows, key=lambda row: row.method != main) for run in self.runs}
+        return {
+            "rows": self.rows,
+            "main": main,
+            "same": SAME,
+            "gammas": _gamma_words(self.about["protocol"]["gamma"]),
+            "counted": counted_lines,
+            "left_out": left_out_lines,
+            "times": self._time_words(),
+            "scores": scores_table(self.rows),
+            "recalls": recalls_figure(self.networks, self.first.shared),
+            "leads": leads_table([lead for run in self.runs for lead in run.leads]),
+            "missing": [f"{line}: these count as missed" for line in self._missing()],
+            "small": scores_table(self.rows, small=True),
+            "by_rank": {run.classifier_name: ranks_figure([*run.rows, *run.shared]) for run in self.runs},
+            "by_gamma": {run.classifier_name: gammas_figure(run.rows) for run in self.runs},
+            "groups": groups_table(self.rows),
+            "paper_on": GROUNDED_ON,
+            "papers_data": self.first.dataset_name == GROUNDED_DATA,
+            "paper_ranks": tables.text_table(published_ranks()),
+            "paper_groups": tables.text_table(published_groups()),
+            "cases": PhraseCases().strips(self.runs, ranked),
+            "width": WIDTH,
+        }
 
 
 def _columns(row: GroundingRow, scores: RankingScores) -> dict[str, str]:
@@ -119,150 +214,26 @@ def _columns(row: GroundingRow, scores: RankingScores) -> dict[str, str]:
     }
 
 
-def _group_lines(runs: Sequence[GroundingRun]) -> list[dict[str, str]]:
-    """Recall at 5 of each group; empty where the data have no groups."""
-    if not runs[0].groups:
-        return []
-    return [
-        {
-            "model": row.model or NOTHING,
-            "method": row.method,
-            **{group: shown(value) for group, value in row.groups.items()},
-            "mean": shown(row.group_mean),
-        }
-        for row in all_rows(runs)
-    ]
-
-
-def titled_tables(runs: Sequence[GroundingRun]) -> dict[str, list[dict[str, str]]]:
-    """All further tables by title; with the paper's where the data are the paper's."""
-    titled = {
-        "small instances, below a quarter of the image": lines(runs, small=True),
-        GROUP_TITLE: _group_lines(runs),
-    }
-    if runs[0].dataset_name == GROUNDED_DATA:
-        titled |= _paper_tables()
-    return {title: table for title, table in titled.items() if table}
-
-
-def _paper_tables() -> dict[str, list[dict[str, str]]]:
-    return {
-        f"the paper's own ({GROUNDED_ON}), all phrases / small instances": published_ranks(),
-        f"the paper's {GROUP_TITLE}": published_groups(),
-    }
-
-
-def sentences(runs: Sequence[GroundingRun]) -> list[str]:
-    """What was measured, and what was left out and why."""
-    run, about = runs[0], runs[0].about
-    protocol, own = about["protocol"], runs[0].shared[0]
-    small = 0 if own.small is None else own.small.phrases
-    held = about["held_out_pictures"]
-    chosen = f"; images held out to choose gamma on: {held}" if held else ""
-    truth = "the box around all that a phrase refers to" if protocol["truth"] == "union" else "any of its boxes"
-    measured = (
-        f"{run.dataset_name} {run.split}: {own.all.phrases} phrases, {small} of them small, in {about['reported']} "
-        f"images, with 95 % intervals{chosen}; right is a box that overlaps by a half with {truth}"
-    )
-    proposed = f"proposals: {protocol['proposals']}, {about['proposals']:.0f} in an image; one of them is right for "
-    proposed += f"{about['reach']:.1f} % of the phrases"
-    missing = [f"{line}: misses" for line in _missing(run.shared)]
-    data = "; ".join(counted_lines(about["left_out"]["data"]))
-    left_out = [f"left out of the data: {data}"] if data else []
-    networks = [f"{run.classifier_name}: {line}" for run in runs for line in left_out_lines(run.about["left_out"])]
-    return [measured, proposed, *missing, *left_out, *networks]
-
-
 def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:
     """What one network left out and why, as sentences."""
+
+    def counted(counts: Mapping[str, int]) -> str:
+        return ", ".join(f"{name} ({count})" for name, count in counts.items())
+
     more = left_out["skipped_in_all"] - sum(left_out["skipped"].values())
     reasons = {
         "phrases without a word that it knows, for which its own findings stand": left_out["unknown"],
-        "words skipped most": _counted(left_out["skipped"]) + (f" and others ({more})" if more else ""),
+        "words skipped most": counted(left_out["skipped"]) + (f" and others ({more})" if more else ""),
         "images without proposals, whose phrases are misses": left_out["without_proposals"],
-        "maps without any evidence, which find nothing": _counted(left_out["empty"]),
+        "maps without any evidence, which find nothing": counted(left_out["empty"]),
         "methods that cannot be read there (rows.json says why)": ", ".join(left_out["unreadable"]),
     }
     return [f"{reason}: {what}" for reason, what in reasons.items() if what]
 
 
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} ({count})" for name, count in counts.items())
-
-
 def counted_lines(counts: Mapping[str, int]) -> list[str]:
     """Reasons and how often each occurred, as lines."""
     return [f"{why}: {count}" for why, count in counts.items()]
-
-
-def write_tables(runs: Sequence[GroundingRun], out: Path) -> list[Path]:
-    """Write ``rows.json``, ``rows.csv``, ``groups.csv`` (if there are groups), ``curves.csv`` and ``table.md``."""
-    rows = all_rows(runs)
-    curves = [
-        {"model": row.model, "method": row.method, "boxes": number, "recall": round(recall, 2)}
-        for row in rows
-        for number, recall in zip(CURVE, row.all.curve, strict=True)
-    ]
-    texts = {
-        "rows.csv": tables.csv_table([tables.flat(row.to_dict()) for row in rows]),
-        **({"groups.csv": tables.csv_table([group_values(row) for row in rows])} if runs[0].groups else {}),
-        "curves.csv": tables.csv_table(curves),
-        "table.md": _markdown(runs),
-    }
-    return tables.write_tables(out, answer(runs), texts)
-
-
-def _markdown(runs: Sequence[GroundingRun]) -> str:
-    """All tables, in any case with the paper's."""
-    parts = [tables.markdown_table(lines(runs))]
-    for title, table in (titled_tables(runs) | _paper_tables()).items():
-        parts += [for_markdown(f"{title[0].upper()}{title[1:]}:"), tables.markdown_table(table)]
-    return "\n\n".join([*parts, markdown_list(sentences(runs))]) + "\n"
-
-
-def _missing(rows: Sequence[GroundingRow]) -> list[str]:
-    return [f"{row.method} has no result for {row.missing} of {row.all.phrases} phrases" for row in rows if row.missing]
-
-
-def write(out: Path, runs: Sequence[GroundingRun], *, command: str = "") -> Path:
-    """Write the page, with the command that makes it again; the same records give the same bytes."""
-    figures.check_plots()
-    about, rows = runs[0].about, all_rows(runs)
-    networks = [row for run in runs for row in run.rows]
-    main = main_method(networks, MAIN)
-    return write_page(
-        out / FILE,
-        "grounding.html",
-        runs=runs,
-        rows=rows,
-        main=main,
-        same=SAME,
-        gammas=_gamma_words(about["protocol"]["gamma"]),
-        resamples=RESAMPLES,
-        counted=counted_lines,
-        left_out=left_out_lines,
-        times={model: time_words(shares) for model, shares in shares_of_time(runs).items()},
-        scores=scores_table(rows),
-        recalls=recalls_figure(networks, runs[0].shared),
-        leads=leads_table([lead for run in runs for lead in run.leads]),
-        missing=[f"{line}: these count as missed" for line in _missing(runs[0].shared)],
-        small=scores_table(rows, small=True),
-        by_rank={run.classifier_name: ranks_figure([*run.rows, *run.shared]) for run in runs},
-        by_gamma={run.classifier_name: gammas_figure(run.rows) for run in runs},
-        groups=groups_table(rows),
-        paper_on=GROUNDED_ON,
-        papers_data=runs[0].dataset_name == GROUNDED_DATA,
-        paper_ranks=tables.text_table(published_ranks()),
-        paper_groups=tables.text_table(published_groups()),
-        cases=PhraseCases().strips(
-            runs,
-            {run.classifier_name: sorted(run.rows, key=lambda row: row.method != main) for run in runs},
-            most=EXAMPLES,
-            named=len(runs) > 1,
-        ),
-        width=WIDTH,
-        command=command,
-    )
 
 
 def _gamma_words(gammas: float | Sequence[float]) -> str:
@@ -274,13 +245,8 @@ def _gamma_words(gammas: float | Sequence[float]) -> str:
     return f"{gammas[0]:g}, {gammas[1]:g} ... {gammas[-1]:g}"
 
 
-def scores_table(rows: Sequence[GroundingRow], *, small: bool = False) -> Table | None:
-    """The paper's table: a line for each ranking; None where there are no phrases.
-
-    Args:
-        rows: of all networks, and those without one.
-        small: only over small instances.
-    """
+def scores_table(rows: Rows, *, small: bool = False) -> Table | None:
+    """The paper's table: a line for each ranking, over all phrases or small instances; None where there are none."""
     scored = [(row, row.small if small else row.all) for row in rows]
     there = [(row, scores) for row, scores in scored if scores is not None]
     if not there:
@@ -302,7 +268,7 @@ def scores_table(rows: Sequence[GroundingRow], *, small: bool = False) -> Table 
     )
 
 
-def _names(rows: Sequence[GroundingRow]) -> tuple[list[list[str]], list[str]]:
+def _names(rows: Rows) -> tuple[list[list[str]], list[str]]:
     """The first columns of a table and their headings: the methods, and the networks if there are several."""
     methods = [_called(row.method) for row in rows]
     if not _several(rows):
@@ -310,7 +276,7 @@ def _names(rows: Sequence[GroundingRow]) -> tuple[list[list[str]], list[str]]:
     return [methods, [row.model or DASH for row in rows]], ["method", "network"]
 
 
-def _several(rows: Sequence[GroundingRow] | Sequence[Lead]) -> bool:
+def _several(rows: Rows | Sequence[Lead]) -> bool:
     """Whether they are of several networks."""
     return len({row.model for row in rows if row.model}) > 1
 
@@ -335,7 +301,7 @@ def _points(gap: Estimate | None) -> Cell:
     return Cell(DASH) if gap is None else Cell(f"{gap.value:+.1f}", f"{gap.low:+.1f} to {gap.high:+.1f}")
 
 
-def groups_table(rows: Sequence[GroundingRow]) -> Table | None:
+def groups_table(rows: Rows) -> Table | None:
     """Recall at 5 of each group and their mean; None where the data have no groups."""
     groups = [group for group in rows[0].groups if any(row.groups[group] is not None for row in rows)]
     if not groups:
@@ -346,7 +312,7 @@ def groups_table(rows: Sequence[GroundingRow]) -> Table | None:
     return Table([*heads, *groups, "mean"], list(zip(*names, *columns, strict=True)))
 
 
-def recalls_figure(rows: Sequence[GroundingRow], shared: Sequence[GroundingRow]) -> Any:
+def recalls_figure(rows: Rows, shared: Rows) -> Any:
     """R@1 of each method over all phrases and over small instances with 95 % intervals, a panel for each network."""
     series: dict[str, Callable[[GroundingRow], Estimate | None]] = {
         "all phrases": lambda row: row.all.recalls[1],
@@ -355,7 +321,7 @@ def recalls_figure(rows: Sequence[GroundingRow], shared: Sequence[GroundingRow])
     return figures.interval_figure(rows, "R@1 [%]", series, shared=shared)
 
 
-def ranks_figure(rows: Sequence[GroundingRow]) -> Any:
+def ranks_figure(rows: Rows) -> Any:
     """The share of phrases with a right box among the first 1, 2 ... 10, a line for each row."""
     curves = [(k, row.method, row.all.curve, None) for k, row in enumerate(rows)]
     figure, axes = figures.curves_figure(CURVE, curves, ("first boxes that count, N", "R@N [%]"))
@@ -364,7 +330,7 @@ def ranks_figure(rows: Sequence[GroundingRow]) -> Any:
     return figure
 
 
-def gammas_figure(rows: Sequence[GroundingRow]) -> Any:
+def gammas_figure(rows: Rows) -> Any:
     """The mean of R@1, R@5 and R@10 on held-out images by gamma, with a large open marker at the chosen one.
 
     None where no gamma was searched.
@@ -424,9 +390,7 @@ class PhraseCases(Cases[PhraseExample]):
         "{main} looks elsewhere": _points_wrong,
     }
 
-    def candidates(
-        self, run: GroundingRun, rows: Sequence[GroundingRow]
-    ) -> tuple[list[PhraseExample], list[list[bool]]]:
+    def candidates(self, run: GroundingRun, rows: Rows) -> tuple[list[PhraseExample], list[list[bool]]]:
         """All phrases; the centre looks at nothing, unless it is the only method."""
         methods = [row.method for k, row in enumerate(rows) if k == 0 or row.method != BLIND]
         truth, gamma = run.about["protocol"]["truth"], rows[0].chosen.gamma or 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +9,9 @@ import numpy as np
 
 from excite.errors import DataError
 from excite.experiments.grounding.measure import GAMMAS, OWN
-from excite.experiments.report.tables import estimate_fields
+from excite.experiments.report.tables import MethodRow, estimate_fields
 from excite.grounding.ground import GAMMA
-from excite.metrics.phrases import class_precisions, phrase_class, recall_at
+from excite.metrics.ranking import class_precisions, phrase_class, recall_at
 from excite.metrics.statistics import Estimate, interval, resampled_means
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ RANKS = (1, 5, 10)
 """The paper's N of R@N."""
 
 CURVE = range(1, 11)
+GROUP_RANK = 5  # of the recall of each group
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +67,6 @@ class RankingComparison:
 
     Raises:
         DataError: the rankings are not of the same phrases.
-
-    Example:
-        >>> dog, it = Mention(0, "a dog", (), False, 2, [0.9, 0.8], True), Mention(1, "it", (), False, None, [], False)
-        >>> scores = RankingComparison({"mwp": [dog, it]}).scores("mwp")
-        >>> scores.recalls[1].value, scores.recalls[5].value, scores.pointing.value, scores.map_group
-        (0.0, 50.0, 50.0, None)
     """
 
     def __init__(self, mentions: Mapping[str, Sequence[Mention]]) -> None:
@@ -81,17 +75,18 @@ class RankingComparison:
         if any(each != phrases[0] for each in phrases):
             raise DataError("these rankings are of different phrases: compare those of one experiment")
         _, pictures = np.unique([picture for picture, _ in phrases[0]], return_inverse=True)
-        passed = []
-        for each in mentions.values():
-            passed += [[one.hit is not None and one.hit <= rank for one in each] for rank in RANKS]
-            passed.append([bool(one.pointed) for one in each])
-        hits = [np.bincount(pictures, weights=each).astype(np.int64)[:, None] for each in passed]
-        drawn = resampled_means(np.bincount(pictures)[:, None], hits)
-        shares = [sum(each) / len(each) for each in passed]
-        tests = len(RANKS) + 1
-        rows = range(0, len(passed), tests)
-        self._shares = {name: shares[k : k + tests] for name, k in zip(mentions, rows, strict=True)}
-        self._drawn = {name: drawn[k : k + tests] for name, k in zip(mentions, rows, strict=True)}
+        passed = {  # for each rank, and for pointing, which phrases
+            name: [
+                *([one.hit is not None and one.hit <= rank for one in each] for rank in RANKS),
+                [bool(one.pointed) for one in each],
+            ]
+            for name, each in mentions.items()
+        }
+        tests = [np.bincount(pictures, weights=each) for tested in passed.values() for each in tested]
+        hits = [counts.astype(np.int64)[:, None] for counts in tests]
+        drawn = resampled_means(np.bincount(pictures)[:, None], hits).reshape(len(passed), len(RANKS) + 1, -1)
+        self._shares = {name: [sum(each) / len(each) for each in tested] for name, tested in passed.items()}
+        self._drawn = dict(zip(passed, drawn, strict=True))
 
     def scores(self, name: str) -> RankingScores:
         """The scores of one ranking."""
@@ -108,16 +103,9 @@ class RankingComparison:
             tuple(100 * (recall_at(hits, rank) or 0.0) for rank in CURVE),
         )
 
-    def lead(self, one: str, other: str, rank: int = 1) -> Estimate:
-        """The recall of one ranking less that of another, in points.
-
-        Example:
-            >>> hit, missed = (Mention(0, "a dog", (), False, rank, [], None) for rank in (1, None))
-            >>> RankingComparison({"mwp": [hit, hit], "grad": [hit, missed]}).lead("mwp", "grad").value
-            50.0
-        """
-        at = RANKS.index(rank)
-        return _estimate(self._shares[one][at] - self._shares[other][at], self._drawn[one][at] - self._drawn[other][at])
+    def lead(self, one: str, other: str) -> Estimate:
+        """The R@1 of one ranking less that of another, in points."""
+        return _estimate(self._shares[one][0] - self._shares[other][0], self._drawn[one][0] - self._drawn[other][0])
 
 
 def _estimate(share: float, drawn: NDArray[np.float64]) -> Estimate:
@@ -132,17 +120,6 @@ def _mean_precision(mentions: Sequence[Mention], classes: Sequence[Sequence[str]
     return 100 * sum(found.values()) / len(found) if found else None
 
 
-def group_recalls(mentions: Sequence[Mention], groups: Iterable[str], rank: int = 5) -> dict[str, float | None]:
-    """R@rank of each group, in percent; None for a group without phrases.
-
-    Example:
-        >>> group_recalls([Mention(0, "a dog", ("animals",), False, 2, [0.9, 0.8], True)], ["animals", "people"])
-        {'animals': 100.0, 'people': None}
-    """
-    recalls = {group: recall_at((each.hit for each in mentions if group in each.groups), rank) for group in groups}
-    return {group: None if recall is None else 100 * recall for group, recall in recalls.items()}
-
-
 @dataclass(frozen=True)
 class ChosenGamma:
     """The gamma of a method."""
@@ -153,12 +130,12 @@ class ChosenGamma:
 
 
 @dataclass(frozen=True)
-class GroundingRow:
-    """The scores of one ranking, on the images that are not held out."""
+class GroundingRow(MethodRow):
+    """The scores of one ranking, on the images that are not held out.
 
-    model: str  # the network's name; empty for a ranking without one
-    method: str  # the method's name, "proposals" for the proposals' own scores, or that of another system
-    layer: str  # the layer at which it is read; empty where there is none
+    Its method is "proposals" for the proposals' own scores; it may be the name of another system.
+    """
+
     chosen: ChosenGamma  # its gamma
     all: RankingScores  # over all phrases
     small: RankingScores | None  # over those that refer to less than a quarter of the image; None where there are none
@@ -174,9 +151,7 @@ class GroundingRow:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: percentages with two decimals."""
         return {
-            "model": self.model,
-            "method": self.method,
-            "layer": self.layer,
+            **self.names,
             "gamma": self.chosen.gamma,
             **_plain(self.all, ""),
             **_plain(self.small, "_small"),
@@ -230,7 +205,11 @@ class GroundingTable:
     ) -> GroundingRow:
         """The row of a ranking."""
         small = None if self.small is None else self.small.scores(method)
-        groups = group_recalls(self.mentions[method], self.groups)
+        recalls = {
+            group: recall_at((one.hit for one in self.mentions[method] if group in one.groups), GROUP_RANK)
+            for group in self.groups
+        }
+        groups = {group: None if recall is None else 100 * recall for group, recall in recalls.items()}
         return GroundingRow(model, method, layer, chosen, self.all.scores(method), small, groups, missing)
 
     def leads(self, model: str, main: str) -> list[Lead]:
@@ -243,32 +222,21 @@ class GroundingTable:
 def choose(records: Sequence[Entry], truth: str, among: Sequence[float] = GAMMAS) -> dict[str, ChosenGamma]:
     """The gamma of each method with the best mean of R@1, R@5 and R@10; of equals the one nearest to the default.
 
-    Args:
-        records: from `Grounding.choosing`.
-        truth: one of `TRUTHS`.
-        among: those of `GAMMAS` that may be chosen.
-
-    Example:
-        >>> hits = [{"union": 1 if gamma in {0.25, 0.3} else 2} for gamma in GAMMAS]
-        >>> choose([{"phrases": [{"found": [{"method": "mwp", "hits": hits}]}]}], "union")["mwp"].gamma
-        0.3
+    The records are those of `Grounding.choosing`; ``among`` are the `GAMMAS` that may be chosen.
     """
-    ranks: dict[str, list[Sequence[int | None]]] = {}
-    for phrase in _phrases(records):
+    ranks: dict[str, list[Sequence[int | None]]] = {}  # of first hits: [phrases][gammas]
+    for phrase in phrases_of(records):
         for found in phrase["found"]:
             ranks.setdefault(found["method"], []).append([hit[truth] for hit in found["hits"]])
-    return {method: _best(of_method, among) for method, of_method in ranks.items()}
-
-
-def _best(ranks: Sequence[Sequence[int | None]], among: Sequence[float]) -> ChosenGamma:
-    """The best gamma by the ranks of first hits, [phrases][gammas]."""
-    curve = []
-    for k in range(len(GAMMAS)):
-        recalls = [recall_at((each[k] for each in ranks), rank) or 0.0 for rank in RANKS]
-        curve.append(100 * sum(recalls) / len(recalls))
-    score = dict(zip(GAMMAS, curve, strict=True))
-    best = max(among, key=lambda gamma: (score[gamma], -abs(gamma - GAMMA)))
-    return ChosenGamma(best, tuple(curve))
+    chosen = {}
+    for method, of_method in ranks.items():
+        curve = {}
+        for k, gamma in enumerate(GAMMAS):
+            recalls = [recall_at((each[k] for each in of_method), rank) or 0.0 for rank in RANKS]
+            curve[gamma] = 100 * sum(recalls) / len(recalls)
+        best = max(among, key=lambda gamma: (curve[gamma], -abs(gamma - GAMMA)))
+        chosen[method] = ChosenGamma(best, tuple(curve.values()))
+    return chosen
 
 
 def mentions_of(records: Sequence[Entry], method: str, truth: str) -> list[Mention]:
@@ -290,32 +258,6 @@ def mentions_of(records: Sequence[Entry], method: str, truth: str) -> list[Menti
     return mentions
 
 
-def unknown_words(records: Sequence[Entry]) -> tuple[int, Counter[str]]:
-    """The number of phrases without a word that the classifier knows, and how often words were skipped."""
-    phrases = _phrases(records)
-    skipped = Counter(word.lower() for phrase in phrases for word in phrase["skipped"])
-    return sum(not phrase["known"] for phrase in phrases), skipped
-
-
-def empty_maps(records: Sequence[Entry]) -> dict[str, int]:
-    """The number of empty maps of each method that has any: these rank nothing and have no maximum."""
-    found = [one for phrase in _phrases(records) for one in phrase["found"]]
-    return dict(Counter(one["method"] for one in found if one["point"] is None))
-
-
-def reach(records: Sequence[Entry], truth: str) -> float:
-    """The percentage of phrases for which any of the proposals is right, after duplicates are dropped."""
-    hits = [phrase["own_hits"][truth] for phrase in _phrases(records)]
-    return 100 * sum(hit is not None for hit in hits) / max(len(hits), 1)
-
-
-def spent(records: Sequence[Entry]) -> dict[str, float]:
-    """The seconds of each step, over all images."""
-    total: Counter[str] = Counter()
-    for record in records:
-        total.update(record["seconds"])
-    return dict(total)
-
-
-def _phrases(records: Iterable[Entry]) -> list[Entry]:
+def phrases_of(records: Iterable[Entry]) -> list[Entry]:
+    """The phrases of all images."""
     return [phrase for record in records for phrase in record["phrases"]]

@@ -90,7 +90,8 @@ class LocalizationReport(Report[LocalizationRun]):
             )
             if len(run.told) < len(run.rows):
                 told.append("the layer of each method was chosen on the held-out images too (rows.csv has all)")
-            told += [f"maps of {row.method} at {row.layer} without any box: {row.empty}" for row in run.told if row.empty]
+            empty = [row for row in run.told if row.empty]
+            told += [f"maps of {row.method} at {row.layer} without any box: {row.empty}" for row in empty]
             told += [f"left out: {missing}"] if missing else []
         return told
 
@@ -290,9 +291,9 @@ def conventions_table(rows: Rows) -> Table:
     columns.append(tables.ranked([row.max_box_acc for row in rows]))
     columns += [tables.ranked([row.max_box_acc_v2[each] for row in rows]) for each in enough]
     columns.append(tables.ranked([row.v2_mean for row in rows]))
-    levels = Counter(LEVELS[rule.of] for rule in RULES.values())
+    levels, pieces = Counter(LEVELS[rule.of] for rule in RULES.values()), [PIECES[RULES[way].region] for way in WAYS]
     return Table(
-        ["method", *(PIECES[rule.region] for rule in RULES.values()), "IoU 0.5", *(f"IoU {each:g}" for each in enough), "mean"],
+        ["method", *pieces, "IoU 0.5", *(f"IoU {each:g}" for each in enough), "mean"],
         list(zip(methods_of(rows), *columns, strict=True)),
         groups=[("", 1), *levels.items(), ("MaxBoxAcc", 1), ("MaxBoxAccV2", len(enough) + 1)],
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Hits = Sequence[bool]  # of the main method, and then of the others that use the image
     Rows = Sequence[PointingRow]
 
+INTERVALS = f"with 95 % intervals from {RESAMPLES} resamples of the images"
 MAIN = ("excite", "c-mwp")
 SMALL = 0.25  # of the image, as in the Difficult subset
 LONG_NAME = 8  # letters of a layer that fit side by side
@@ -108,10 +109,10 @@ class PointingReport(Report[PointingRun]):
             row, missing = run.rows[0], "; ".join(left_out_lines(run.about["left_out"]))
             hard = row.difficult.pairs if row.difficult else 0
             won = ", ".join(f"{method} {count}" for method, count in wins(run.rows).items())
+            pairs = f"{row.all.pairs} pairs of an image and one of {len(row.all.categories)} categories, {hard} of them"
+            on = f"{run.classifier_name} on {run.dataset_name} {run.split}: {len(run.records)} images"
             told += [
-                f"{run.classifier_name} on {run.dataset_name} {run.split}: {len(run.records)} images, {row.all.pairs} "
-                f"pairs of an image and one of {len(row.all.categories)} categories, {hard} of them difficult; means "
-                f"over categories, with 95 % intervals from {RESAMPLES} resamples of the images",
+                f"{on}, {pairs} difficult; means over categories, {INTERVALS}",
                 f"categories won (where several are best, each counts): {won}",
                 *([f"left out: {missing}"] if missing else []),
             ]
