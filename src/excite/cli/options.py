@@ -219,7 +219,7 @@ class AnswerOptions:
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """The command with its groups of options spread out, as typer needs them; its parameters are keywords."""
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     spread: list[Parameter] = []
     for name, given in signature(command).parameters.items():
         if name in groups:

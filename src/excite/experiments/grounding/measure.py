@@ -196,11 +196,12 @@ class PhraseMeasurement(Measurement):
         with _timed(seconds, "looking"):
             session = self.open_session(picture, list(self.layers))
         for method in self.layers:
+            gamma = None if self.gammas is None else self.gammas[method]
             with _timed(seconds, "looking"):
                 maps = session.phrase_maps(find_method(method), readings, hints=self.hints)
             with _timed(seconds, "scoring"):
                 for fact, found, right in zip(facts, maps, matches, strict=True):
-                    ranked = self._ranked(self.gammas and self.gammas[method], found, scorer, right, fact["boxes"])
+                    ranked = self._ranked(gamma, found, scorer, right, fact["boxes"])
                     fact["found"].append({"method": method, **ranked})
         return {
             "image": task.name,

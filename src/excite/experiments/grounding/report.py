@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from excite.experiments.grounding.scores import GroundingRow, Lead, RankingScores
+    from excite.experiments.grounding.scores import GroundingRow, RankingScores
+    from excite.experiments.report.examples import Kinds, Strip
     from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
     from excite.metrics.statistics import Estimate
 
-    Hits = Sequence[bool]  # of the main method, and then of the others
     Rows = Sequence[GroundingRow]
 
-MOST_TOLD = 5  # gammas that are listed one by one: the paper's
 BOXES, WIDTH, TOO_LATE = 5, 900, 10
 BLIND = "center"
 OWN_NAME = "the proposals' own scores"
@@ -46,12 +45,14 @@ class GroundingReport(Report[GroundingRun]):
     """The grounding of one or several networks."""
 
     name = "grounding"
+    same, width = SAME, WIDTH
 
     def __init__(self, runs: Sequence[GroundingRun]) -> None:
         super().__init__(runs)
         self.networks = [row for run in runs for row in run.rows]
         own, *others = self.first.shared  # rows without a network are the same for all, and listed once
         self.rows = [own, *self.networks, *others]
+        self.main = main_method(self.networks, MAIN)
 
     def answer(self) -> dict[str, Any]:
         """All results as plain values for JSON, independent of time and machine."""
@@ -80,9 +81,9 @@ class GroundingReport(Report[GroundingRun]):
 
     def printed(self) -> dict[str, Any]:
         """The answer, and the shares of time, which are not reproducible."""
-        return {**self.answer(), "seconds": self._times()}
+        return {**self.answer(), "seconds": self._shares()}
 
-    def _times(self) -> dict[str, dict[str, float]]:
+    def _shares(self) -> dict[str, dict[str, float]]:
         """For each network the percentage of time of each step."""
         shares = {}
         for model, seconds in self.per_network("seconds")["seconds"].items():
@@ -90,10 +91,11 @@ class GroundingReport(Report[GroundingRun]):
             shares[model] = {step: round(100 * spent / total, 1) for step, spent in seconds.items()}
         return shares
 
-    def _time_words(self) -> dict[str, str]:
+    def times(self) -> dict[str, str]:
+        """The same in words."""
         return {
             model: ", ".join(f"{step} {share:g} %" for step, share in shares.items())
-            for model, shares in self._times().items()
+            for model, shares in self._shares().items()
         }
 
     def _groups(self) -> Lines:
@@ -134,24 +136,25 @@ class GroundingReport(Report[GroundingRun]):
         chosen = f"; images held out to choose gamma on: {held}" if held else ""
         truth = "the box around all that a phrase refers to" if protocol["truth"] == "union" else "any of its boxes"
         right = f"right is a box that overlaps by a half with {truth}"
-        data = "; ".join(counted_lines(about["left_out"]["data"]))
+        data = "; ".join(self.counted(about["left_out"]["data"]))
         reach = f"one of them is right for {about['reach']:.1f} % of the phrases"
         images = f"{about['reported']} images, with 95 % intervals{chosen}"
         return [
             f"{run.dataset_name} {run.split}: {own.all.phrases} phrases, {small} of them small, in {images}; {right}",
             f"proposals: {protocol['proposals']}, {about['proposals']:.0f} in an image; {reach}",
-            *(f"{line}: misses" for line in self._missing()),
+            *(f"{line}: misses" for line in self.missing()),
             *([f"left out of the data: {data}"] if data else []),
-            *(f"{run.classifier_name}: {line}" for run in self.runs for line in left_out_lines(run.about["left_out"])),
+            *(f"{run.classifier_name}: {line}" for run in self.runs for line in self.left_out(run)),
         ]
 
-    def _missing(self) -> list[str]:
+    def missing(self) -> list[str]:
+        """A line for each other system that has no result for some phrases."""
         rows = [row for row in self.first.shared if row.missing]
         return [f"{row.method} has no result for {row.missing} of {row.all.phrases} phrases" for row in rows]
 
     def spoken(self) -> list[str]:
         """The sentences, and where the time went."""
-        times = [f"{model}: where the time went: {words}" for model, words in self._time_words().items()]
+        times = [f"{model}: where the time went: {words}" for model, words in self.times().items()]
         return ["", *self.sentences(), *times]
 
     def spreadsheets(self) -> dict[str, Lines]:
@@ -172,33 +175,109 @@ class GroundingReport(Report[GroundingRun]):
             parts += [for_markdown(f"{title[0].upper()}{title[1:]}:"), markdown_table(lines)]
         return [*parts, markdown_list(self.sentences())]
 
-    def content(self) -> dict[str, Any]:
-        """What the page shows."""
-        main = main_method(self.networks, MAIN)
-        ranked = {run.classifier_name: sorted(run.rows, key=lambda row: row.method != main) for run in self.runs}
-        return {
-            "rows": self.rows,
-            "main": main,
-            "same": SAME,
-            "gammas": _gamma_words(self.about["protocol"]["gamma"]),
-            "counted": counted_lines,
-            "left_out": left_out_lines,
-            "times": self._time_words(),
-            "scores": scores_table(self.rows),
-            "recalls": recalls_figure(self.networks, self.first.shared),
-            "leads": leads_table([lead for run in self.runs for lead in run.leads]),
-            "missing": [f"{line}: these count as missed" for line in self._missing()],
-            "small": scores_table(self.rows, small=True),
-            "by_rank": {run.classifier_name: ranks_figure([*run.rows, *run.shared]) for run in self.runs},
-            "by_gamma": {run.classifier_name: gammas_figure(run.rows) for run in self.runs},
-            "groups": groups_table(self.rows),
-            "paper_on": GROUNDED_ON,
-            "papers_data": self.first.dataset_name == GROUNDED_DATA,
-            "paper_ranks": tables.text_table(published_ranks()),
-            "paper_groups": tables.text_table(published_groups()),
-            "cases": PhraseCases().strips(self.runs, ranked),
-            "width": WIDTH,
+    def left_out(self, run: GroundingRun) -> list[str]:
+        """What the run of a network left out and why."""
+        left_out = run.about["left_out"]
+        skipped, empty = (
+            ", ".join(f"{name} ({count})" for name, count in left_out[key].items()) for key in ("skipped", "empty")
+        )
+        more = left_out["skipped_in_all"] - sum(left_out["skipped"].values())
+        reasons = {
+            "phrases without a word that it knows, for which its own findings stand": left_out["unknown"],
+            "words skipped most": skipped + (f" and others ({more})" if more else ""),
+            "images without proposals, whose phrases are misses": left_out["without_proposals"],
+            "maps without any evidence, which find nothing": empty,
+            "methods that cannot be read there (rows.json says why)": ", ".join(left_out["unreadable"]),
         }
+        return self.counted({reason: what for reason, what in reasons.items() if what})
+
+    @staticmethod
+    def counted(reasons: Mapping[str, object]) -> list[str]:
+        """Reasons and how often, or for what, each stands, as lines."""
+        return [f"{reason}: {what}" for reason, what in reasons.items()]
+
+    def examples(self) -> dict[str, list[Strip]]:
+        """The best and worst cases."""
+        rows = {run.classifier_name: sorted(run.rows, key=lambda row: row.method != self.main) for run in self.runs}
+        return PhraseCases().strips(self.runs, rows)
+
+    def scores_table(self, *, small: bool = False) -> Table | None:
+        """The paper's table: a line for each ranking, over all phrases or small instances; None where there are none."""
+        scored = [(row, row.small if small else row.all) for row in self.rows]
+        there = [(row, scores) for row, scores in scored if scores is not None]
+        if not there:
+            return None
+        measures: list[list[Estimate | float | None]] = [
+            *([scores.recalls[rank] for _, scores in there] for rank in RANKS),
+            [scores.map_group for _, scores in there],
+            [scores.map_phrase for _, scores in there],
+            [scores.pointing for _, scores in there],
+        ]
+        columns = [
+            [DASH if row.chosen.gamma is None else f"{row.chosen.gamma:g}" for row, _ in there],
+            *(tables.ranked(values, zeros=False) for values in measures),
+            [Cell("", row.layer or DASH) for row, _ in there],
+        ]
+        names = self._names([row for row, _ in there])
+        return Table(
+            [*names, "gamma", *(f"R@{rank}" for rank in RANKS), "group", "phrase", "pointing", "read at"],
+            list(zip(*names.values(), *columns, strict=True)),
+            groups=[("", 1 + len(names)), ("recall", len(RANKS)), ("mAP", 2), ("", 2)],
+        )
+
+    def _names(self, rows: Rows) -> dict[str, list[str]]:
+        """The first columns of a table by their headings: the methods, and the networks if there are several."""
+        methods = {"method": [_called(row.method) for row in rows]}
+        return {**methods, "network": [row.model or DASH for row in rows]} if self.several else methods
+
+    def leads_table(self) -> Table | None:
+        """The lead of the main method over everything else; None where there is nothing else."""
+        leads = [lead for run in self.runs for lead in run.leads]
+        if not leads:
+            return None
+        models = [[lead.model] * self.several for lead in leads]
+        return Table(
+            [f"{leads[0].method} over", *["network"] * self.several, "all phrases", "small instances"],
+            [
+                [_called(lead.over), *model, _points(lead.r1), _points(lead.r1_small)]
+                for lead, model in zip(leads, models, strict=True)
+            ],
+        )
+
+    def groups_table(self) -> Table | None:
+        """Recall at 5 of each group and their mean; None where the data have no groups."""
+        rows = self.rows
+        groups = [group for group in rows[0].groups if any(row.groups[group] is not None for row in rows)]
+        if not groups:
+            return None
+        names = self._names(rows)
+        columns = [tables.heated([row.groups[group] for row in rows]) for group in groups]
+        columns.append(tables.ranked([row.group_mean or 0.0 for row in rows]))
+        return Table([*names, *groups, "mean"], list(zip(*names.values(), *columns, strict=True)))
+
+    def recalls_figure(self) -> Any:
+        """R@1 of each method over all phrases and over small instances, a panel for each network."""
+        series: dict[str, Callable[[GroundingRow], Estimate | None]] = {
+            "all phrases": lambda row: row.all.recalls[1],
+            "small instances": lambda row: None if row.small is None else row.small.recalls[1],
+        }
+        return figures.interval_figure(self.networks, "R@1 [%]", series, shared=self.first.shared)
+
+    def ranks_figure(self, run: GroundingRun) -> Any:
+        """The share of phrases with a right box among the first 1, 2 ... 10, a line for each row."""
+        curves = [(k, row.method, row.all.curve, None) for k, row in enumerate([*run.rows, *run.shared])]
+        figure, axes = figures.curves_figure(CURVE, curves, ("first boxes that count, N", "R@N [%]"))
+        axes.set_xticks(CURVE)
+        axes.set_ylim(0, None)
+        return figure
+
+    def gammas_figure(self, run: GroundingRun) -> Any:
+        """The mean of R@1, R@5 and R@10 on held-out images by gamma, with a large open marker at the chosen one."""
+        curves = [(k, row.method, row.chosen.curve, row.chosen.gamma) for k, row in enumerate(run.rows)]
+        names = "gamma: 0 for the largest regions, 1 for the densest", "mean of R@1, R@5 and R@10 [%]"
+        figure, axes = figures.curves_figure(GAMMAS, curves, names)
+        axes.set_xticks(PAPERS_GAMMAS)
+        return figure
 
 
 def _columns(row: GroundingRow, scores: RankingScores) -> dict[str, str]:
@@ -214,134 +293,12 @@ def _columns(row: GroundingRow, scores: RankingScores) -> dict[str, str]:
     }
 
 
-def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:
-    """What one network left out and why, as sentences."""
-
-    def counted(counts: Mapping[str, int]) -> str:
-        return ", ".join(f"{name} ({count})" for name, count in counts.items())
-
-    more = left_out["skipped_in_all"] - sum(left_out["skipped"].values())
-    reasons = {
-        "phrases without a word that it knows, for which its own findings stand": left_out["unknown"],
-        "words skipped most": counted(left_out["skipped"]) + (f" and others ({more})" if more else ""),
-        "images without proposals, whose phrases are misses": left_out["without_proposals"],
-        "maps without any evidence, which find nothing": counted(left_out["empty"]),
-        "methods that cannot be read there (rows.json says why)": ", ".join(left_out["unreadable"]),
-    }
-    return [f"{reason}: {what}" for reason, what in reasons.items() if what]
-
-
-def counted_lines(counts: Mapping[str, int]) -> list[str]:
-    """Reasons and how often each occurred, as lines."""
-    return [f"{why}: {count}" for why, count in counts.items()]
-
-
-def _gamma_words(gammas: float | Sequence[float]) -> str:
-    """The gammas that were tried; of many, the first two and the last."""
-    if isinstance(gammas, float):
-        return f"{gammas:g}"
-    if len(gammas) <= MOST_TOLD:
-        return ", ".join(f"{gamma:g}" for gamma in gammas)
-    return f"{gammas[0]:g}, {gammas[1]:g} ... {gammas[-1]:g}"
-
-
-def scores_table(rows: Rows, *, small: bool = False) -> Table | None:
-    """The paper's table: a line for each ranking, over all phrases or small instances; None where there are none."""
-    scored = [(row, row.small if small else row.all) for row in rows]
-    there = [(row, scores) for row, scores in scored if scores is not None]
-    if not there:
-        return None
-    measures: list[list[Estimate | float | None]] = [[scores.recalls[rank] for _, scores in there] for rank in RANKS]
-    measures.append([scores.map_group for _, scores in there])
-    measures.append([scores.map_phrase for _, scores in there])
-    measures.append([scores.pointing for _, scores in there])
-    columns = [
-        [DASH if row.chosen.gamma is None else f"{row.chosen.gamma:g}" for row, _ in there],
-        *(tables.ranked(values, zeros=False) for values in measures),
-        [Cell("", row.layer or DASH) for row, _ in there],
-    ]
-    names, heads = _names([row for row, _ in there])
-    return Table(
-        [*heads, "gamma", *(f"R@{rank}" for rank in RANKS), "group", "phrase", "pointing", "read at"],
-        list(zip(*names, *columns, strict=True)),
-        groups=[("", 1 + len(names)), ("recall", len(RANKS)), ("mAP", 2), ("", 2)],
-    )
-
-
-def _names(rows: Rows) -> tuple[list[list[str]], list[str]]:
-    """The first columns of a table and their headings: the methods, and the networks if there are several."""
-    methods = [_called(row.method) for row in rows]
-    if not _several(rows):
-        return [methods], ["method"]
-    return [methods, [row.model or DASH for row in rows]], ["method", "network"]
-
-
-def _several(rows: Rows | Sequence[Lead]) -> bool:
-    """Whether they are of several networks."""
-    return len({row.model for row in rows if row.model}) > 1
-
-
 def _called(method: str) -> str:
-    """The name of a ranking in tables."""
     return OWN_NAME if method == OWN else method
-
-
-def leads_table(leads: Sequence[Lead]) -> Table | None:
-    """The lead of the main method over everything else; None where there is nothing else."""
-    if not leads:
-        return None
-    several = _several(leads)
-    return Table(
-        [f"{leads[0].method} over", *["network"] * several, "all phrases", "small instances"],
-        [[_called(lead.over), *[lead.model] * several, _points(lead.r1), _points(lead.r1_small)] for lead in leads],
-    )
 
 
 def _points(gap: Estimate | None) -> Cell:
     return Cell(DASH) if gap is None else Cell(f"{gap.value:+.1f}", f"{gap.low:+.1f} to {gap.high:+.1f}")
-
-
-def groups_table(rows: Rows) -> Table | None:
-    """Recall at 5 of each group and their mean; None where the data have no groups."""
-    groups = [group for group in rows[0].groups if any(row.groups[group] is not None for row in rows)]
-    if not groups:
-        return None
-    names, heads = _names(rows)
-    columns = [tables.heated([row.groups[group] for row in rows]) for group in groups]
-    columns.append(tables.ranked([row.group_mean or 0.0 for row in rows]))
-    return Table([*heads, *groups, "mean"], list(zip(*names, *columns, strict=True)))
-
-
-def recalls_figure(rows: Rows, shared: Rows) -> Any:
-    """R@1 of each method over all phrases and over small instances with 95 % intervals, a panel for each network."""
-    series: dict[str, Callable[[GroundingRow], Estimate | None]] = {
-        "all phrases": lambda row: row.all.recalls[1],
-        "small instances": lambda row: None if row.small is None else row.small.recalls[1],
-    }
-    return figures.interval_figure(rows, "R@1 [%]", series, shared=shared)
-
-
-def ranks_figure(rows: Rows) -> Any:
-    """The share of phrases with a right box among the first 1, 2 ... 10, a line for each row."""
-    curves = [(k, row.method, row.all.curve, None) for k, row in enumerate(rows)]
-    figure, axes = figures.curves_figure(CURVE, curves, ("first boxes that count, N", "R@N [%]"))
-    axes.set_xticks(CURVE)
-    axes.set_ylim(0, None)
-    return figure
-
-
-def gammas_figure(rows: Rows) -> Any:
-    """The mean of R@1, R@5 and R@10 on held-out images by gamma, with a large open marker at the chosen one.
-
-    None where no gamma was searched.
-    """
-    curves = [(k, row.method, row.chosen.curve, row.chosen.gamma) for k, row in enumerate(rows) if row.chosen.curve]
-    if not curves:
-        return None
-    names = "gamma: 0 for the largest regions, 1 for the densest", "mean of R@1, R@5 and R@10 [%]"
-    figure, axes = figures.curves_figure(GAMMAS, curves, names)
-    axes.set_xticks(PAPERS_GAMMAS)
-    return figure
 
 
 @dataclass(frozen=True)
@@ -359,35 +316,28 @@ class PhraseExample(Example):
         return self.hits[0] is None or self.hits[0] > TOO_LATE
 
 
-def _only_main_hits(example: PhraseExample, hits: Hits) -> float | None:
-    """The more of the others miss, the better; of equals, the longer phrase."""
-    main, *others = hits
-    known = example.phrase["known"] and not all(others)
-    return sum(others) - 0.01 * min(len(example.phrase["text"]), 60) if main and known else None
-
-
-def _small_hit(example: PhraseExample, hits: Hits) -> float | None:
-    return example.share if hits[0] and example.phrase["known"] else None
-
-
-def _points_right(example: PhraseExample, _: Hits) -> float | None:
-    """The maximum lies in the object, but no box among the first ten fits."""
-    return -example.share if example.late and example.maps[0]["pointed"]["any"] else None
-
-
-def _points_wrong(example: PhraseExample, _: Hits) -> float | None:
-    """Neither the maximum nor a box: the larger the object, the better the case."""
-    return -example.share if example.late and not example.maps[0]["pointed"]["union"] else None
-
-
 class PhraseCases(Cases[PhraseExample]):
-    """Phrases whose first box is right, and others that are not found."""
+    """Phrases whose first box is right, and others that are not found.
 
-    kinds: ClassVar = {
-        "{main} finds at once what others do not": _only_main_hits,
-        "{main} finds something small at once": _small_hit,
-        "{main} points at it, but has no right box among the first ten": _points_right,
-        "{main} looks elsewhere": _points_wrong,
+    The more of the others miss, the better, and of equals the longer phrase; then, the smaller the object; then, the
+    larger what is not found.
+    """
+
+    kinds: ClassVar[Kinds[PhraseExample]] = {
+        "{main} finds at once what others do not": lambda example, hits: (
+            sum(hits[1:]) - 0.01 * min(len(example.phrase["text"]), 60)
+            if hits[0] and not all(hits) and example.phrase["known"]
+            else None
+        ),
+        "{main} finds something small at once": lambda example, hits: (
+            example.share if hits[0] and example.phrase["known"] else None
+        ),
+        "{main} points at it, but has no right box among the first ten": lambda example, _: (
+            -example.share if example.late and example.maps[0]["pointed"]["any"] else None
+        ),
+        "{main} looks elsewhere": lambda example, _: (
+            -example.share if example.late and not example.maps[0]["pointed"]["union"] else None
+        ),
     }
 
     def candidates(self, run: GroundingRun, rows: Rows) -> tuple[list[PhraseExample], list[list[bool]]]:

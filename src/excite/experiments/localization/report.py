@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from PIL import Image
 
-from excite.experiments.base import left_out_lines, method_layer
+from excite.experiments.base import method_layer
 from excite.experiments.localization.scores import RULES, LocalizationRun, best_layers, difference
 from excite.experiments.published import LOCALIZATION, LOCALIZED_DATA, LOCALIZED_ON, WORDS
 from excite.experiments.report import figures, tables
@@ -23,16 +24,15 @@ from excite.metrics.statistics import Share
 from excite.readouts.overlay import overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from excite.attention import AttentionMap
     from excite.datasets import Box
-    from excite.experiments.localization.scores import LocalizationRow, RuleResult
-    from excite.experiments.report.examples import Rating
+    from excite.experiments.localization.scores import Difference, LocalizationRow, RuleResult
+    from excite.experiments.report.examples import Kinds, Rating, Strip
     from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
 
-    Fits = Sequence[bool]  # of the main method, and then of the others that use the image
     Rows = Sequence[LocalizationRow]
 
 MAIN = ("extent", "mwp")
@@ -58,6 +58,19 @@ class LocalizationReport(Report[LocalizationRun]):
 
     name = "localization"
 
+    def __init__(self, runs: Sequence[LocalizationRun]) -> None:
+        super().__init__(runs)
+        self.best = {run.classifier_name: best_layers(run.rows) for run in runs}  # on the page
+        self.rows = [row for rows in self.best.values() for row in rows]
+        self.main = main_method(self.rows, MAIN)
+        self.beside_paper = self.first.dataset_name == LOCALIZED_DATA
+        self.seen = runs[:NETWORKS]  # with examples
+
+    @cached_property
+    def pairs(self) -> dict[str, list[BoxExample]]:
+        """The reported pairs of each network."""
+        return {run.classifier_name: pairs_of(run, self.best[run.classifier_name]) for run in self.runs}
+
     def answer(self) -> dict[str, Any]:
         """All results as plain values for JSON, independent of time and machine."""
         return {
@@ -74,14 +87,13 @@ class LocalizationReport(Report[LocalizationRun]):
 
     def tables(self) -> list[tuple[str, Lines]]:
         """A line for each row, with the paper's errors where the data are the paper's."""
-        beside = self.first.dataset_name == LOCALIZED_DATA
-        return [("", [_columns(row, beside_paper=beside) for run in self.runs for row in run.told])]
+        return [("", [_columns(row, beside_paper=self.beside_paper) for run in self.runs for row in run.told])]
 
     def sentences(self) -> list[str]:
         """What was measured, and what was left out and why."""
         told = []
         for run in self.runs:
-            about, missing = run.about, "; ".join(left_out_lines(run.about["left_out"]))
+            about, missing = run.about, "; ".join(self.left_out(run))
             told.append(
                 f"{run.classifier_name} on {run.dataset_name} {run.split}: errors on {run.rows[0].error.total} pairs "
                 f"of an image and a category, in {about['reported']} images, with 95 % intervals; images held out to "
@@ -120,42 +132,99 @@ class LocalizationReport(Report[LocalizationRun]):
         own, papers = tables.markdown_table(lines), tables.markdown_table(published)
         return [own, markdown_list(self.sentences()), f"The paper's own ({LOCALIZED_ON}):", papers]
 
-    def content(self) -> dict[str, Any]:
-        """What the page shows; of a method that was read at several layers the best on held-out images."""
-        data = self.first.dataset_name
-        best = {run.classifier_name: best_layers(run.rows) for run in self.runs}
-        pairs = {run.classifier_name: pairs_of(run, best[run.classifier_name]) for run in self.runs}
-        rows = [row for each in best.values() for row in each]
-        main = main_method(rows, MAIN)
-        seen = self.runs[:NETWORKS]
-        drawn, unshown = rows_to_show([row for run in seen for row in best[run.classifier_name]], main)
-        sizes = {name: sizes_figure(pairs[name], each) for name, each in best.items()}
-        named = {name: (WORDS.get(name, name.title()), paper) for name, paper in LOCALIZATION.items()}
-        missing = [named[name] for name in named if name not in methods_of(rows)]
-        return {
-            "rows": rows,
-            "pairs": pairs,
-            "several_layers": len(rows) < sum(len(run.rows) for run in self.runs),
-            "left_out": left_out_lines,
-            "beside_paper": data == LOCALIZED_DATA,
-            "errors": errors_table(rows, {name: whole_picture(each) for name, each in pairs.items()}, data),
-            "errors_figure": errors_figure(rows),
-            "leads": [
-                (run, own, other, difference(run.records, run.reported, own.key, other.key))
-                for run, own, other in self.rivals(best, main, lambda row: row.error.value)
-            ],
-            "not_measured": [f"{name} {paper.error:.1f}" for name, paper in missing],
-            "paper_on": LOCALIZED_ON,
-            "paper_alphas": [f"{name} {paper.alpha:g}" for name, paper in named.values() if paper.alpha is not None],
-            "curves": {name: {WAYS[rule]: curves_figure(each, rule) for rule in CURVES} for name, each in best.items()},
-            "conventions": {name: conventions_table(each) for name, each in best.items()},
-            "manners": {name: manners_table(pairs[name], each) for name, each in best.items()},
-            "sizes": {name: figure for name, figure in sizes.items() if figure is not None},
-            "layers": {run.classifier_name: layers_table(run.rows) for run in self.runs},
-            "unshown": unshown,
-            "cases": BoxCases().strips(seen, drawn),
-            "unseen": [run.classifier_name for run in self.runs[NETWORKS:]],
+    def leads(self) -> Iterator[tuple[LocalizationRow, LocalizationRow, Difference]]:
+        """For each network the lead of the main method over the best of the others."""
+        for run, own, other in self.rivals(self.rows, self.main, lambda row: row.error.value):
+            yield own, other, difference(run.records, run.reported, own.key, other.key)
+
+    def examples(self) -> tuple[dict[str, list[Strip]], list[str]]:
+        """The best and worst cases, and the methods that are not shown."""
+        rows, unshown = rows_to_show([row for run in self.seen for row in self.best[run.classifier_name]], self.main)
+        return BoxCases().strips(self.seen, rows), unshown
+
+    def papers_others(self) -> list[str]:
+        """The methods of the paper that were not measured, with their errors."""
+        missing = {name: paper for name, paper in LOCALIZATION.items() if name not in methods_of(self.rows)}
+        return [f"{WORDS.get(name, name.title())} {paper.error:.1f}" for name, paper in missing.items()]
+
+    def errors_table(self) -> Table:
+        """The paper's table with methods as rows and networks as columns, its own numbers beside them."""
+        found = {(row.model, row.method): row for row in self.rows}
+        methods, models, beside = methods_of(self.rows), models_of(self.rows), self.beside_paper
+        columns: list[Sequence[Cell | str]] = []
+        for model in models:
+            there = [found.get((model, method)) for method in methods]
+            columns.append(tables.ranked([row.error.percent if row else None for row in there], highest=False))
+            columns.append([f"{row.alpha:g}" if row else DASH for row in there])
+            columns.append([Cell("", row.layer) if row else DASH for row in there])
+        if beside:
+            paper = [LOCALIZATION.get(method) for method in methods]
+            columns.append([f"{known.error:.1f}" if known else DASH for known in paper])
+            columns.append([DASH if known is None or known.alpha is None else f"{known.alpha:g}" for known in paper])
+        whole = [tables.estimate_cell(whole_picture(self.pairs[model]).percent) for model in models]
+        return Table(
+            ["method", *["error", ALPHA, "read at"] * len(models), *["error", ALPHA] * beside],
+            list(zip(methods, *columns, strict=True)),
+            groups=[("", 1), *((model, 3) for model in models), *[(f"paper: {LOCALIZED_ON}", 2)] * beside],
+            foot=[["the whole image", *(cell for one in whole for cell in (one, DASH, DASH)), *[DASH] * 2 * beside]],
+        )
+
+    def errors_figure(self) -> Any:
+        """Each method's error by the paper's rule and by the one that is common today, a panel for each network."""
+        series = {
+            f"{WAYS['paper']} (the paper's)": lambda row: row.rules["paper"].error.percent,
+            WAYS["max-largest"]: lambda row: row.rules["max-largest"].error.percent,
         }
+        return figures.interval_figure(self.rows, "error [%]", series, columns=1)
+
+    def conventions_table(self, model: str) -> Table:
+        """The same maps boxed by other rules, and by the measures of other publications."""
+        rows = self.best[model]
+        enough, columns = list(rows[0].max_box_acc_v2), []
+        for way in WAYS:
+            cells = tables.ranked([100 * row.rules[way].error.value for row in rows], highest=False)
+            chosen = [f"at {row.rules[way].threshold:g}" for row in rows]
+            columns.append([replace(cell, small=at) for cell, at in zip(cells, chosen, strict=True)])
+        columns.append(tables.ranked([row.max_box_acc for row in rows]))
+        columns += [tables.ranked([row.max_box_acc_v2[each] for row in rows]) for each in enough]
+        columns.append(tables.ranked([row.v2_mean for row in rows]))
+        levels = Counter(LEVELS[rule.of] for rule in RULES.values())
+        pieces = [PIECES[rule.region] for rule in RULES.values()]
+        return Table(
+            ["method", *pieces, "IoU 0.5", *(f"IoU {each:g}" for each in enough), "mean"],
+            list(zip(methods_of(rows), *columns, strict=True)),
+            groups=[("", 1), *levels.items(), ("MaxBoxAcc", 1), ("MaxBoxAccV2", len(enough) + 1)],
+        )
+
+    def manners_table(self, model: str) -> Table:
+        """How the boxes of each method lie relative to the objects, in percent of the pairs."""
+        pairs, body = self.pairs[model], []
+        for k, row in enumerate(self.best[model]):
+            counts = Counter(pair.maps[k]["manner"] for pair in pairs)
+            body.append([row.method, *tables.heated([100 * counts[each] / len(pairs) for each in MANNERS], best=False)])
+        return Table(["method", *MANNERS], body)
+
+    def layers_table(self, run: LocalizationRun) -> Table | None:
+        """The error at every layer; None where each method was read at one."""
+        if len(run.rows) == len(methods_of(run.rows)):
+            return None
+        errors = [tables.estimate_cell(row.error.percent) for row in run.rows]
+        body = [[row.method, row.layer, cell, f"{row.alpha:g}"] for row, cell in zip(run.rows, errors, strict=True)]
+        return Table(["method", "read at", "error", ALPHA], body)
+
+    def curves(self, model: str) -> Iterator[tuple[str, Any]]:
+        """The error at each threshold of two rules; a large open marker is at the chosen one. No empty maps."""
+        for rule, axis in CURVES.items():
+            results = [(k, row.method, row.rules[rule]) for k, row in enumerate(self.best[model]) if not row.all_empty]
+            curves = [(k, method, result.curve, result.threshold) for k, method, result in results]
+            figure, axes = figures.curves_figure(RULES[rule].thresholds, curves, (axis, "error [%]"), sparse=True)
+            axes.set_ylim(None, 101)
+            yield WAYS[rule], figure
+
+    def sizes(self) -> dict[str, Any]:
+        """The figures of the networks with enough pairs."""
+        drawn = {model: sizes_figure(self.pairs[model], rows) for model, rows in self.best.items()}
+        return {model: figure for model, figure in drawn.items() if figure is not None}
 
 
 def _columns(row: LocalizationRow, *, beside_paper: bool) -> dict[str, str]:
@@ -253,88 +322,6 @@ def size_groups(pairs: Sequence[BoxExample]) -> list[tuple[str, Sequence[BoxExam
     return [(f"{100 * part[0].share:.0f}{DASH}{100 * part[-1].share:.0f}", part) for part in parts]
 
 
-def errors_table(rows: Rows, whole: Mapping[str, Share], data: str) -> Table:
-    """The paper's table with methods as rows and networks as columns, its own numbers beside them.
-
-    ``whole`` is for each network the error of the whole image as the box.
-    """
-    found = {(row.model, row.method): row for row in rows}
-    methods, models = methods_of(rows), models_of(rows)
-    beside = data == LOCALIZED_DATA
-    columns: list[Sequence[Cell | str]] = []
-    for model in models:
-        there = [found.get((model, method)) for method in methods]
-        columns.append(tables.ranked([row.error.percent if row else None for row in there], highest=False))
-        columns.append([f"{row.alpha:g}" if row else DASH for row in there])
-        columns.append([Cell("", row.layer) if row else DASH for row in there])
-    if beside:
-        paper = [LOCALIZATION.get(method) for method in methods]
-        columns.append([f"{known.error:.1f}" if known else DASH for known in paper])
-        columns.append([DASH if known is None or known.alpha is None else f"{known.alpha:g}" for known in paper])
-    blind = [cell for model in models for cell in (tables.estimate_cell(whole[model].percent), DASH, DASH)]
-    return Table(
-        ["method", *["error", ALPHA, "read at"] * len(models), *["error", ALPHA] * beside],
-        list(zip(methods, *columns, strict=True)),
-        groups=[("", 1), *((model, 3) for model in models), *[(f"paper: {LOCALIZED_ON}", 2)] * beside],
-        foot=[["the whole image", *blind, *[DASH] * 2 * beside]],
-    )
-
-
-def conventions_table(rows: Rows) -> Table:
-    """The same maps boxed by other rules, and by the measures of other publications; of one network."""
-    enough = list(rows[0].max_box_acc_v2)
-    columns = []
-    for way in WAYS:
-        cells = tables.ranked([100 * row.rules[way].error.value for row in rows], highest=False)
-        chosen = [f"at {row.rules[way].threshold:g}" for row in rows]
-        columns.append([replace(cell, small=at) for cell, at in zip(cells, chosen, strict=True)])
-    columns.append(tables.ranked([row.max_box_acc for row in rows]))
-    columns += [tables.ranked([row.max_box_acc_v2[each] for row in rows]) for each in enough]
-    columns.append(tables.ranked([row.v2_mean for row in rows]))
-    levels, pieces = Counter(LEVELS[rule.of] for rule in RULES.values()), [PIECES[RULES[way].region] for way in WAYS]
-    return Table(
-        ["method", *pieces, "IoU 0.5", *(f"IoU {each:g}" for each in enough), "mean"],
-        list(zip(methods_of(rows), *columns, strict=True)),
-        groups=[("", 1), *levels.items(), ("MaxBoxAcc", 1), ("MaxBoxAccV2", len(enough) + 1)],
-    )
-
-
-def manners_table(pairs: Sequence[BoxExample], rows: Rows) -> Table:
-    """How the boxes of each method lie relative to the objects, in percent of the pairs; of one network."""
-    body: list[list[Cell | str]] = []
-    for k, row in enumerate(rows):
-        counts = Counter(pair.maps[k]["manner"] for pair in pairs)
-        body.append([row.method, *tables.heated([100 * counts[each] / len(pairs) for each in MANNERS], best=False)])
-    return Table(["method", *MANNERS], body)
-
-
-def layers_table(rows: Rows) -> Table | None:
-    """The error at every layer; None where each method was read at one. Of one network."""
-    if len(rows) == len(methods_of(rows)):
-        return None
-    body: list[list[Cell | str]]
-    body = [[row.method, row.layer, tables.estimate_cell(row.error.percent), f"{row.alpha:g}"] for row in rows]
-    return Table(["method", "read at", "error", ALPHA], body)
-
-
-def errors_figure(rows: Rows) -> Any:
-    """Each method's error by the paper's rule and by the one that is common today, a panel for each network."""
-    series = {
-        f"{WAYS['paper']} (the paper's)": lambda row: row.rules["paper"].error.percent,
-        WAYS["max-largest"]: lambda row: row.rules["max-largest"].error.percent,
-    }
-    return figures.interval_figure(rows, "error [%]", series, columns=1)
-
-
-def curves_figure(rows: Rows, rule: str) -> Any:
-    """The error at each threshold of a rule; a large open marker is at the chosen one. Empty maps are not drawn."""
-    results = [(k, row.method, row.rules[rule]) for k, row in enumerate(rows) if not row.all_empty]
-    curves = [(k, method, result.curve, result.threshold) for k, method, result in results]
-    figure, axes = figures.curves_figure(RULES[rule].thresholds, curves, (CURVES[rule], "error [%]"), sparse=True)
-    axes.set_ylim(None, 101)
-    return figure
-
-
 def sizes_figure(pairs: Sequence[BoxExample], rows: Rows) -> Any:
     """The error on small and on large objects with 95 % intervals, a panel for each method before all the others.
 
@@ -377,33 +364,23 @@ def _small_panels(count: int) -> tuple[Any, list[Any]]:
     return figure, list(panels[:count])
 
 
-def _all_fit(example: BoxExample, fits: Fits) -> float | None:
-    """The smaller the object, the harder it was."""
-    return example.share if all(fits) else None
-
-
-def _only_main_fits(example: BoxExample, fits: Fits) -> float | None:
-    """The more of the others do not fit, the better; of equals, the better fit."""
-    main, *others = fits
-    return sum(others) - min(example.maps[0]["overlap"], 0.99) if main and not all(others) else None
-
-
 def _misses(manner: str) -> Rating[BoxExample]:
     """The smaller the IoU, the better the case."""
-
-    def rate(example: BoxExample, _: Fits) -> float | None:
-        main = example.maps[0]
-        return float(main["overlap"]) if main["manner"] == manner else None
-
-    return rate
+    return lambda example, _: example.maps[0]["overlap"] if example.maps[0]["manner"] == manner else None
 
 
 class BoxCases(MapCases[BoxExample]):
-    """Boxes that fit, and the ways in which they do not."""
+    """Boxes that fit, and the ways in which they do not.
 
-    kinds: ClassVar = {
-        "Every method that looks fits the object": _all_fit,
-        "{main} fits where others do not": _only_main_fits,
+    The smaller an object that all fit, the better; then, the more of the others do not fit, and of equals the better
+    fit.
+    """
+
+    kinds: ClassVar[Kinds[BoxExample]] = {
+        "Every method that looks fits the object": lambda example, fits: example.share if all(fits) else None,
+        "{main} fits where others do not": lambda example, fits: (
+            sum(fits[1:]) - min(example.maps[0]["overlap"], 0.99) if fits[0] and not all(fits) else None
+        ),
         "{main} finds a part: its box is far too small": _misses("too small"),
         "{main} finds more than the object: its box is far too large": _misses("too large"),
         "{main} looks elsewhere": _misses("elsewhere"),

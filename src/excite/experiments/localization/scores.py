@@ -69,7 +69,8 @@ localisation."""
 def boxes_of(stretched: Tensor) -> dict[str, list[Boxes]]:
     """The boxes ``[n, 4]`` of each rule at each of its thresholds; none where nothing is above it."""
     low, high = stretched.aminmax()
-    units = {"mean": (0.0, stretched.mean().clamp(min=0)), "max": (0.0, high), "range": (low, high - low)}
+    zero, mean = torch.zeros_like(low), stretched.mean().clamp(min=0)
+    units = {"mean": (zero, mean), "max": (zero, high), "range": (low, high - low)}
     components: dict[tuple[Measure, tuple[float, ...]], list[Boxes]] = {}  # rules may share them
     found: dict[str, list[Boxes]] = {}
     for rule in RULES.values():

@@ -54,6 +54,7 @@ Rating = Callable[[AnyExample, Sequence[bool]], float | None]
 
 The second argument are the successes: of the main method, and then of the others that use the image.
 """
+Kinds = Mapping[str, Rating[AnyExample]]  # ratings by heading, in which ``{main}`` is the main method
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Strip:
 class Cases(ABC, Generic[AnyExample]):
     """The best and worst cases of an experiment."""
 
-    kinds: ClassVar[Mapping[str, Rating[Any]]]  # ratings by heading, in which ``{main}`` is the main method
+    kinds: ClassVar[Kinds[Any]]
 
     @abstractmethod
     def candidates(self, run: Any, rows: Sequence[Any]) -> tuple[Sequence[AnyExample], Sequence[Sequence[bool]]]:
@@ -159,10 +160,7 @@ def rows_to_show(rows: Sequence[AnyRow], main: str) -> tuple[dict[str, list[AnyR
 
 
 def best_of_each_kind(
-    examples: Sequence[AnyExample],
-    successes: Sequence[Sequence[bool]],
-    kinds: Mapping[str, Rating[AnyExample]],
-    each: int,
+    examples: Sequence[AnyExample], successes: Sequence[Sequence[bool]], kinds: Kinds[AnyExample], each: int
 ) -> dict[str, list[AnyExample]]:
     """The best examples of each kind: at most one of an image, and the categories take turns.
 

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 from PIL import Image
 
 from excite.errors import visible
-from excite.experiments.base import ExperimentRun, failures_of
+from excite.experiments import published
+from excite.experiments.base import ExperimentRun, failures_of, left_out_lines
 from excite.experiments.report.figures import FAINT, INK, check_plots
-from excite.experiments.report.tables import csv_table
+from excite.experiments.report.tables import csv_table, text_table
 from excite.io.files import save_json, save_text
 from excite.io.text import for_html, templates_of
 from excite.metrics.statistics import RESAMPLES
 from excite.readouts.notebook import data_address, jpeg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from jinja2 import Environment
@@ -69,10 +70,6 @@ class Report(ABC, Generic[AnyRun]):
     def markdown(self) -> list[str]:
         """The paragraphs of ``table.md``."""
 
-    @abstractmethod
-    def content(self) -> dict[str, Any]:
-        """What the template of the page shows."""
-
     def printed(self) -> dict[str, Any]:
         """What ``--json`` prints."""
         return self.answer()
@@ -80,6 +77,10 @@ class Report(ABC, Generic[AnyRun]):
     def spoken(self) -> list[str]:
         """The lines after the tables in the terminal."""
         return self.sentences()
+
+    def left_out(self, run: AnyRun) -> list[str]:
+        """What the run of a network left out and why."""
+        return left_out_lines(run.about["left_out"])
 
     def failures(self) -> list[str]:
         """A line for each unreadable image or annotation."""
@@ -90,11 +91,11 @@ class Report(ABC, Generic[AnyRun]):
         return {key: {run.classifier_name: run.about[key] for run in self.runs} for key in keys}
 
     def rivals(
-        self, rows: Mapping[str, Sequence[AnyRow]], main: str, rating: Callable[[AnyRow], float]
+        self, rows: Sequence[AnyRow], main: str, rating: Callable[[AnyRow], float]
     ) -> Iterator[tuple[AnyRun, AnyRow, AnyRow]]:
         """For each network that has both: the row of the main method, and the lowest rated of the others."""
         for run in self.runs:
-            found = {row.method: row for row in rows[run.classifier_name]}
+            found = {row.method: row for row in rows if row.model == run.classifier_name}
             own = found.pop(main, None)
             if own is not None and found:
                 yield run, own, min(found.values(), key=rating)
@@ -108,8 +109,8 @@ class Report(ABC, Generic[AnyRun]):
     def write_page(self, out: Path, command: str = "") -> Path:
         """Write the page, with the command that makes it again; the same runs give the same bytes."""
         check_plots()
-        facts = {"runs": self.runs, "resamples": RESAMPLES, "command": command}
-        return write_page(out / f"{self.name}.html", f"{self.name}.html", **facts, **self.content())
+        facts = {"report": self, "runs": self.runs, "published": published, "resamples": RESAMPLES, "command": command}
+        return write_page(out / f"{self.name}.html", f"{self.name}.html", **facts)
 
 
 def write_page(path: Path, template: str, **content: Any) -> Path:
@@ -121,7 +122,7 @@ def write_page(path: Path, template: str, **content: Any) -> Path:
 def page_templates() -> Environment:
     """The templates of pages, with filters for figures of matplotlib and for images."""
     environment = templates_of("excite.experiments.report")
-    environment.filters |= {"svg": svg, "jpeg": shown_jpeg}
+    environment.filters |= {"svg": svg, "jpeg": shown_jpeg, "as_table": text_table}
     return environment
 
 
