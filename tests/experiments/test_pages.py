@@ -13,10 +13,11 @@ from excite.attention import AttentionMap
 from excite.datasets import Instance, Target
 from excite.errors import ImageError
 from excite.experiments.localization import report as localization
-from excite.experiments.localization.pairs import manner
+from excite.experiments.localization.report import LocalizationReport, manner
 from excite.experiments.localization.scores import RULES, LocalizationRun
 from excite.experiments.localization.scores import tally as tally_boxes
 from excite.experiments.pointing import report as pointing
+from excite.experiments.pointing.report import PointingReport
 from excite.experiments.pointing.scores import PointingRun, tally
 from excite.experiments.published import CONTRAST, LOCALIZATION, WORDS
 from excite.experiments.report.tables import DASH
@@ -114,14 +115,14 @@ BOXES = {
     "grad": [FIT, FIT, FIT, LARGE, LARGE, LARGE, LARGE, LARGE, LARGE, LARGE],
     "center": [SMALL] * 10,
 }
-POINTING = SimpleNamespace(run=a_game, write=pointing.write, good=HIT, bad=MISS, usual=GAME, main="c-mwp", first="cat")
+POINTING = SimpleNamespace(run=a_game, report=PointingReport, good=HIT, bad=MISS, usual=GAME, main="c-mwp", first="cat")
 BOXING = SimpleNamespace(
-    run=a_boxing, write=localization.write, good=FIT, bad=SMALL, usual=BOXES, main="mwp", first="tench"
+    run=a_boxing, report=LocalizationReport, good=FIT, bad=SMALL, usual=BOXES, main="mwp", first="tench"
 )
 
 
 def written(world, folder, *runs, command=""):
-    return Page(world.write(folder, runs, command=command).read_text(encoding="utf-8"))
+    return Page(world.report(runs).write_page(folder, command).read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -138,8 +139,8 @@ def boxing(tmp_path_factory):
 @pytest.mark.parametrize("world", [POINTING, BOXING], ids=["pointing", "localization"])
 class TestBoth:
     def test_the_same_runs_give_the_same_bytes(self, world, tmp_path):
-        first, second = (world.write(tmp_path / name, [world.run(world.usual)]).read_bytes() for name in "ab")
-        assert first == second
+        pages = [world.report([world.run(world.usual)]).write_page(tmp_path / name) for name in "ab"]
+        assert pages[0].read_bytes() == pages[1].read_bytes()
 
     def test_names_cannot_become_code(self, world, tmp_path):
         places = {(world.main, ATTACK): "good", (world.main, "$x$"): "bad", ("grad", ATTACK): "bad"}

@@ -68,7 +68,7 @@ POINTING = {  # the published columns of each format of data, the paper's first
 }
 CONTRAST: Mapping[str, str] = _DATA["contrast"]  # the paper's table on contrastive attention
 
-# The paper's tables on the localisation of dominant objects and on Flickr30k Entities: network and data, and the format.
+# The paper's tables on the localisation of dominant objects and on Flickr30k Entities: network and data, and format.
 LOCALIZED_ON, LOCALIZED_DATA = _DATA["localization"]["on"], _DATA["localization"]["format"]
 LOCALIZATION = {
     method: PublishedBoxes(_number(alpha), float(error))

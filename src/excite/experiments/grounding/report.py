@@ -202,20 +202,18 @@ class GroundingReport(Report[GroundingRun]):
         return PhraseCases().strips(self.runs, rows)
 
     def scores_table(self, *, small: bool = False) -> Table | None:
-        """The paper's table: a line for each ranking, over all phrases or small instances; None where there are none."""
+        """The paper's table: a line for each ranking, over all phrases or small instances, if there are any."""
         scored = [(row, row.small if small else row.all) for row in self.rows]
         there = [(row, scores) for row, scores in scored if scores is not None]
         if not there:
             return None
         measures: list[list[Estimate | float | None]] = [
-            *([scores.recalls[rank] for _, scores in there] for rank in RANKS),
-            [scores.map_group for _, scores in there],
-            [scores.map_phrase for _, scores in there],
-            [scores.pointing for _, scores in there],
+            [*(scores.recalls[rank] for rank in RANKS), scores.map_group, scores.map_phrase, scores.pointing]
+            for _, scores in there
         ]
         columns = [
             [DASH if row.chosen.gamma is None else f"{row.chosen.gamma:g}" for row, _ in there],
-            *(tables.ranked(values, zeros=False) for values in measures),
+            *(tables.ranked(values, zeros=False) for values in zip(*measures, strict=True)),
             [Cell("", row.layer or DASH) for row, _ in there],
         ]
         names = self._names([row for row, _ in there])

@@ -76,21 +76,15 @@ class Grounding:
     """Grounds phrases with several methods, and counts the rank of the right box.
 
     Args:
-        classifier: from `excite.load` or `excite.wrap`.
+        classifier, methods, skip, limit: as for a `Comparison`.
         dataset: from `excite.datasets.phrase_formats.open_phrases`.
-        methods: names from `excite.METHODS`.
         layer: at which to read all methods, where possible; None for each method's own layer.
         proposals: a name of `excite.grounding.proposals.PROPOSERS`, or precomputed ones.
         cache: a folder in which proposals are kept; None to make them again each time.
         gamma: the exponent of the area; or those of `GAMMAS` of which one is chosen for each method on held-out images.
-        held_out: the share of the images for that choice; the others are reported on.
-        seed: of that draw.
+        held_out: the share of the images for that choice, drawn by the ``seed``; the others are reported on.
         truth: one of `TRUTHS`.
-        trust: the weight of the proposals' own order, 0 to 1; 0 in the paper.
-        side: the shorter side of images as the classifier sees them.
-        hints: whether words for locations and colours weigh the maps.
-        skip: number of images to leave out first.
-        limit: number of images to use at most; None for all.
+        trust, side, hints: as for a `PhraseMeasurement`.
 
     Attributes:
         tasks: the images with phrases.

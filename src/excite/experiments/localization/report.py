@@ -198,7 +198,8 @@ class LocalizationReport(Report[LocalizationRun]):
 
     def manners_table(self, model: str) -> Table:
         """How the boxes of each method lie relative to the objects, in percent of the pairs."""
-        pairs, body = self.pairs[model], []
+        pairs = self.pairs[model]
+        body: list[list[Cell | str]] = []
         for k, row in enumerate(self.best[model]):
             counts = Counter(pair.maps[k]["manner"] for pair in pairs)
             body.append([row.method, *tables.heated([100 * counts[each] / len(pairs) for each in MANNERS], best=False)])
@@ -208,8 +209,8 @@ class LocalizationReport(Report[LocalizationRun]):
         """The error at every layer; None where each method was read at one."""
         if len(run.rows) == len(methods_of(run.rows)):
             return None
-        errors = [tables.estimate_cell(row.error.percent) for row in run.rows]
-        body = [[row.method, row.layer, cell, f"{row.alpha:g}"] for row, cell in zip(run.rows, errors, strict=True)]
+        body: list[list[Cell | str]]
+        body = [[row.method, row.layer, tables.estimate_cell(row.error.percent), f"{row.alpha:g}"] for row in run.rows]
         return Table(["method", "read at", "error", ALPHA], body)
 
     def curves(self, model: str) -> Iterator[tuple[str, Any]]:
@@ -314,27 +315,23 @@ def whole_picture(pairs: Sequence[BoxExample]) -> Share:
     return Share(sum(misses), len(misses))
 
 
-def size_groups(pairs: Sequence[BoxExample]) -> list[tuple[str, Sequence[BoxExample]]]:
-    """Fifths of the pairs, from the smallest objects to the largest, each with its range of sizes in percent."""
-    ordered = sorted(pairs, key=lambda pair: pair.share)
-    ends = [round(k * len(ordered) / GROUPS) for k in range(GROUPS + 1)]
-    parts = [ordered[start:end] for start, end in pairwise(ends) if end > start]
-    return [(f"{100 * part[0].share:.0f}{DASH}{100 * part[-1].share:.0f}", part) for part in parts]
-
-
 def sizes_figure(pairs: Sequence[BoxExample], rows: Rows) -> Any:
     """The error on small and on large objects with 95 % intervals, a panel for each method before all the others.
 
+    They are fifths of the pairs, from the smallest objects to the largest, each with its range of sizes in percent.
     None where there are too few pairs. A method whose maps are all empty is not drawn.
     """
-    groups = size_groups(pairs)
+    ordered = sorted(pairs, key=lambda pair: pair.share)
+    ends = [round(k * len(ordered) / GROUPS) for k in range(GROUPS + 1)]
+    groups = [ordered[start:end] for start, end in pairwise(ends) if end > start]
     drawn = [k for k, row in enumerate(rows) if not row.all_empty]
     if len(groups) < GROUPS or not drawn:
         return None
     errors = {
-        k: [Share(sum(pair.maps[k]["manner"] != "fits" for pair in group), len(group)).percent for _, group in groups]
+        k: [Share(sum(pair.maps[k]["manner"] != "fits" for pair in group), len(group)).percent for group in groups]
         for k in drawn
     }
+    sizes = [f"{100 * group[0].share:.0f}{DASH}{100 * group[-1].share:.0f}" for group in groups]
     figure, panels = _small_panels(len(errors))
     xs = range(len(groups))
     for k, axes in zip(errors, panels, strict=True):
@@ -343,7 +340,7 @@ def sizes_figure(pairs: Sequence[BoxExample], rows: Rows) -> Any:
             axes.plot(xs, [error.value for error in others], color=figures.FAINT, linewidth=1)
         figures.line(axes, xs, errors[k], rows[k].method, k)
         axes.set_title(rows[k].method, fontsize=9, color=figures.INK, parse_math=False)
-        axes.set_xticks(xs, [sizes for sizes, _ in groups], rotation=60)
+        axes.set_xticks(xs, sizes, rotation=60)
         axes.tick_params(labelsize=7.5)
     panels[0].set_ylim(-3, 103)
     figure.supxlabel("the object's box, in percent of the image", fontsize=9, color=figures.INK)

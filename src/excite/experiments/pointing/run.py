@@ -24,8 +24,7 @@ from excite.readouts.point import maximum_point
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from excite.attention import AttentionMap
-    from excite.datasets import Dataset, Sample, Target
+    from excite.datasets import Dataset
     from excite.experiments.base import ImageTask
     from excite.experiments.pointing.scores import PointingRow
     from excite.jobs import Entry
@@ -78,38 +77,33 @@ class PointingMeasurement(Measurement):
 
     def key(self, task: ImageTask) -> str:
         """A digest of the image, its annotation, its Difficult pairs and the question."""
-        listed = None if self.difficult is None else [self._listed(task.name, query.target) for query in task.queries]
-        return task.key(json.dumps([self.question, listed]))
+        return task.key(json.dumps([self.question, self._listed(task)]))
+
+    def _listed(self, task: ImageTask) -> list[bool] | None:
+        if self.difficult is None:
+            return None
+        return [(task.name, query.target.concept) in self.difficult for query in task.queries]
 
     def __call__(self, task: ImageTask) -> dict[str, Any]:
         """The record of an image."""
-        picture = read_image(task.sample.path)
+        picture, asked = read_image(task.sample.path), [query.target for query in task.queries]
         task.sample.check_size(picture.size)
-        targets = [self._facts(task.sample, query.target, picture.size) for query in task.queries]
+        sized = replace(task.sample, size=picture.size)  # an annotation need not hold it
+        hard = self._listed(task) or [is_difficult(sized, target) for target in asked]
+        targets: list[dict[str, Any]] = [
+            {"category": one.concept, "difficult": listed, "share": area_share(one, picture.size), "maps": []}
+            for one, listed in zip(asked, hard, strict=True)
+        ]
         for k, found in all_maps(self.classifier, picture, [query.concept for query in task.queries], self.layers):
-            targets[k]["maps"].append(self._pointed(found, task.queries[k].target))
+            point = maximum_point(found.values, found.image_size, self.mode)
+            facts = {
+                "method": found.method,
+                "layer": found.layer,
+                "point": None if point is None else list(point),
+                "distance": None if point is None else distance(point, asked[k], found.image_size),
+            }
+            targets[k]["maps"].append(facts)
         return {"image": task.name, "size": list(picture.size), "targets": targets}
-
-    def _facts(self, sample: Sample, target: Target, size: tuple[int, int]) -> dict[str, Any]:
-        sized = replace(sample, size=size)  # an annotation need not hold it
-        return {
-            "category": target.concept,
-            "difficult": is_difficult(sized, target) if self.difficult is None else self._listed(sample.name, target),
-            "share": area_share(target, size),
-            "maps": [],
-        }
-
-    def _listed(self, name: str, target: Target) -> bool:
-        return self.difficult is not None and (name, target.concept) in self.difficult
-
-    def _pointed(self, found: AttentionMap, target: Target) -> dict[str, Any]:
-        point = maximum_point(found.values, found.image_size, self.mode)
-        return {
-            "method": found.method,
-            "layer": found.layer,
-            "point": None if point is None else list(point),
-            "distance": None if point is None else distance(point, target, found.image_size),
-        }
 
 
 class PointingGame(Comparison):
