@@ -1,7 +1,6 @@
 """The record of an image in grounding: its proposals, and the rank of the right box for each phrase and method.
 
-Records hold facts (ranks, scores, points, for both readings of the truth), so that tables can be counted again without
-another forward pass.
+Records are facts for both readings of the truth: tables can be counted again without another forward pass.
 """
 
 from __future__ import annotations
@@ -118,12 +117,7 @@ def matches_of(boxes: ArrayLike, truth: Sequence[Box]) -> Matches:
 
 
 def pointed(point: tuple[int, int] | None, boxes: Sequence[Box]) -> Mapping[str, bool]:
-    """Whether the centre of a pixel lies in the boxes of a phrase, for both truths; None misses.
-
-    Example:
-        >>> pointed((3, 0), [(0, 0, 2, 2), (4, 0, 6, 2)])
-        {'union': True, 'any': False}
-    """
+    """Whether the centre of a pixel lies in the boxes of a phrase, for both truths; None misses."""
     x, y = (np.nan, np.nan) if point is None else (point[0] + 0.5, point[1] + 0.5)
     truths = {"union": [union(tuple(boxes))], "any": boxes}
     return {name: any(x0 <= x < x1 and y0 <= y < y1 for x0, y0, x1, y1 in each) for name, each in truths.items()}

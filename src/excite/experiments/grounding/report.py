@@ -100,11 +100,14 @@ class GroundingReport(Report[GroundingRun]):
 
     def _groups(self) -> Lines:
         """The recall at 5 of each group and their mean, as plain values; none where the data have no groups."""
-        names = [{"model": row.model, "method": row.method} for row in self.rows if self.first.groups]
-        recalls = [{**row.groups, "mean": row.group_mean} for row in self.rows]
         return [
-            line | {group: None if value is None else round(value, 2) for group, value in values.items()}
-            for line, values in zip(names, recalls, strict=False)
+            {
+                "model": row.model,
+                "method": row.method,
+                **{group: None if value is None else round(value, 2) for group, value in row.recalls.items()},
+            }
+            for row in self.rows
+            if self.first.groups
         ]
 
     def tables(self) -> list[tuple[str, Lines]]:
@@ -114,8 +117,7 @@ class GroundingReport(Report[GroundingRun]):
             {
                 "model": row.model or NOTHING,
                 "method": row.method,
-                **{group: shown(value) for group, value in row.groups.items()},
-                "mean": shown(row.group_mean),
+                **{group: shown(value) for group, value in row.recalls.items()},
             }
             for row in self.rows
             if self.first.groups
@@ -315,11 +317,7 @@ class PhraseExample(Example):
 
 
 class PhraseCases(Cases[PhraseExample]):
-    """Phrases whose first box is right, and others that are not found.
-
-    The more of the others miss, the better, and of equals the longer phrase; then, the smaller the object; then, the
-    larger what is not found.
-    """
+    """Phrases whose first box is right, long or small ones first, and others that are not found, large ones first."""
 
     kinds: ClassVar[Kinds[PhraseExample]] = {
         "{main} finds at once what others do not": lambda example, hits: (

@@ -1,8 +1,6 @@
 """Grounding: which region of an image does a phrase refer to? (paper, 4.3: text-to-region association).
 
-The protocol is the paper's: the image has a shorter side of 300 pixels, the map of a phrase is the mean of those of its
-words, proposals are scored with f(R) = S_R / A_R ** gamma, and of boxes that overlap by more than 0.7 only the best is
-kept. Gamma is chosen for each method on held-out images. Ranked boxes of other systems are scored on the same phrases.
+The protocol is the paper's (docs/grounding.md). Ranked boxes of other systems are scored on the same phrases.
 """
 
 from __future__ import annotations
@@ -75,8 +73,10 @@ class GroundingRun(ExperimentRun):
 class Grounding:
     """Grounds phrases with several methods, and counts the rank of the right box.
 
+    Classifier, methods, ``skip`` and ``limit`` are as for a `Comparison`, ``trust``, ``side`` and ``hints`` as for a
+    `PhraseMeasurement`.
+
     Args:
-        classifier, methods, skip, limit: as for a `Comparison`.
         dataset: from `excite.datasets.phrase_formats.open_phrases`.
         layer: at which to read all methods, where possible; None for each method's own layer.
         proposals: a name of `excite.grounding.proposals.PROPOSERS`, or precomputed ones.
@@ -84,12 +84,6 @@ class Grounding:
         gamma: the exponent of the area; or those of `GAMMAS` of which one is chosen for each method on held-out images.
         held_out: the share of the images for that choice, drawn by the ``seed``; the others are reported on.
         truth: one of `TRUTHS`.
-        trust, side, hints: as for a `PhraseMeasurement`.
-
-    Attributes:
-        tasks: the images with phrases.
-        held: the names of those on which gamma is chosen; empty where it was given.
-        failures: a line for each unreadable image or annotation.
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out
@@ -120,7 +114,14 @@ class Grounding:
         self.cache = cache.absolute() if cache and str(proposals) in PROPOSERS else None  # for any working folder
         self.failures: list[str] = []
         source = find_proposer(proposals, self.cache)
-        self.tasks = list(self._tasks())
+        self.tasks: list[PhraseTask] = []
+        for name in self.names:
+            try:
+                described = dataset.sample(name)
+            except DataError as error:
+                self.failures.append(str(error))
+            else:
+                self.tasks += [PhraseTask(described)] if described.phrases else []
         if not self.tasks:
             reason = f": {self.failures[0]}" if self.failures else ""
             raise DataError(f"none of these {len(self.names)} images has phrases to look for{reason}")
@@ -228,16 +229,6 @@ class Grounding:
         proposals, _ = work.proposed(picture, task)
         return Grounded(phrase.text, rank(Scorer(proposals, work.trust), found, gamma, most), found), phrase
 
-    def _tasks(self) -> Iterator[PhraseTask]:
-        for name in self.names:
-            try:
-                described = self.dataset.sample(name)
-            except DataError as error:
-                self.failures.append(str(error))
-                continue
-            if described.phrases:
-                yield PhraseTask(described)
-
 
 def _checked_gammas(gamma: float | Sequence[float]) -> tuple[float, ...]:
     """The gammas to choose from, all of `GAMMAS`; or the given one, which may be any from 0 to 1."""
@@ -319,7 +310,9 @@ def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:
     if not isinstance(entry, dict) or not all(isinstance(entry.get(key), kind) for key, kind in kinds.items()):
         raise DataError(f"{where}: it is no result; each is {FORM}")
     boxes, scores = entry["boxes"], entry["scores"]
-    if len(boxes) != len(scores) or not all(map(_is_number, scores)) or not all(map(_is_box, boxes)):
+    sides = [side for box in boxes for side in (box if isinstance(box, list) and len(box) == 4 else [None])]
+    right = all(map(_is_number, scores)) and all(_is_number(side, FARTHEST) for side in sides)
+    if len(boxes) != len(scores) or not right:
         raise DataError(f"{where}: its boxes are not four numbers and a score each; a result is {FORM}")
     if any(x1 < x0 or y1 < y0 for x0, y0, x1, y1 in boxes):
         raise DataError(f"{where}: a box is inside out: are these a corner, width and height? A result is {FORM}")
@@ -329,10 +322,6 @@ def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:
 
 def _is_number(value: Any, most: float = sys.float_info.max) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= most  # NaN is not
-
-
-def _is_box(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 4 and all(_is_number(side, FARTHEST) for side in value)
 
 
 def _folded(text: str) -> str:

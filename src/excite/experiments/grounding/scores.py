@@ -41,11 +41,6 @@ class Mention:
     scores: Sequence[float]  # of the first boxes, best first
     pointed: bool | None  # whether the map's maximum lies in the object; None where there is no map
 
-    @property
-    def scored_hit(self) -> int | None:
-        """The first hit, where its score was recorded: for average precision later ones do not matter."""
-        return self.hit if self.hit is not None and self.hit <= len(self.scores) else None
-
 
 @dataclass(frozen=True)
 class RankingScores:
@@ -64,9 +59,6 @@ class RankingComparison:
     """Scores of several rankings of the same phrases, and their paired differences.
 
     Phrases of one image are not independent, so the bootstrap draws whole images. All rankings are resampled alike.
-
-    Raises:
-        DataError: the rankings are not of the same phrases.
     """
 
     def __init__(self, mentions: Mapping[str, Sequence[Mention]]) -> None:
@@ -114,9 +106,10 @@ def _estimate(share: float, drawn: NDArray[np.float64]) -> Estimate:
 
 
 def _mean_precision(mentions: Sequence[Mention], classes: Sequence[Sequence[str]]) -> float | None:
-    """The mean average precision over classes, in percent; None without classes."""
+    """The mean average precision over classes, in percent; None without classes. Hits without a score do not matter."""
     scores: list[Any] = [mention.scores for mention in mentions]
-    found = class_precisions(classes, scores, [mention.scored_hit for mention in mentions])
+    hits = [one.hit if one.hit is not None and one.hit <= len(one.scores) else None for one in mentions]
+    found = class_precisions(classes, scores, hits)
     return 100 * sum(found.values()) / len(found) if found else None
 
 
@@ -131,10 +124,7 @@ class ChosenGamma:
 
 @dataclass(frozen=True)
 class GroundingRow(MethodRow):
-    """The scores of one ranking, on the images that are not held out.
-
-    Its method is "proposals" for the proposals' own scores; it may be the name of another system.
-    """
+    """The scores of one ranking on the reported images; "proposals" or another system may be its method."""
 
     chosen: ChosenGamma  # its gamma
     all: RankingScores  # over all phrases
@@ -147,6 +137,11 @@ class GroundingRow(MethodRow):
         """The mean over groups of their recall at 5."""
         there = [recall for recall in self.groups.values() if recall is not None]
         return sum(there) / len(there) if there else None
+
+    @property
+    def recalls(self) -> dict[str, float | None]:
+        """Recall at 5 of each group, and their mean."""
+        return {**self.groups, "mean": self.group_mean}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: percentages with two decimals."""
@@ -186,11 +181,7 @@ def _plain(scores: RankingScores | None, ending: str) -> dict[str, Any]:
 
 
 class GroundingTable:
-    """The rows of several rankings of the same phrases.
-
-    Raises:
-        DataError: there are no phrases.
-    """
+    """The rows of several rankings of the same phrases, of which there is at least one."""
 
     def __init__(self, mentions: Mapping[str, Sequence[Mention]], groups: Sequence[str]) -> None:
         if not all(mentions.values()):
@@ -220,10 +211,7 @@ class GroundingTable:
 
 
 def choose(records: Sequence[Entry], truth: str, among: Sequence[float] = GAMMAS) -> dict[str, ChosenGamma]:
-    """The gamma of each method with the best mean of R@1, R@5 and R@10; of equals the one nearest to the default.
-
-    The records are those of `Grounding.choosing`; ``among`` are the `GAMMAS` that may be chosen.
-    """
+    """The gamma of each method with the best mean recall, of some of `GAMMAS`; of equals the nearest to the default."""
     ranks: dict[str, list[Sequence[int | None]]] = {}  # of first hits: [phrases][gammas]
     for phrase in phrases_of(records):
         for found in phrase["found"]:
@@ -240,11 +228,7 @@ def choose(records: Sequence[Entry], truth: str, among: Sequence[float] = GAMMAS
 
 
 def mentions_of(records: Sequence[Entry], method: str, truth: str) -> list[Mention]:
-    """All phrases of the records with their results by a method, or by the proposals' own scores.
-
-    Raises:
-        DataError: a phrase has no result by that method.
-    """
+    """All phrases of the records with their results by a method, or by the proposals' own scores."""
     mentions = []
     for number, record in enumerate(records):
         own = {"scores": record["own_scores"], "pointed": {truth: None}}

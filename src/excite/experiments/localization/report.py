@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.datasets import Box
-    from excite.experiments.localization.scores import Difference, LocalizationRow, RuleResult
+    from excite.experiments.localization.scores import Difference, LocalizationRow
     from excite.experiments.report.examples import Kinds, Rating, Strip
     from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
@@ -142,11 +142,6 @@ class LocalizationReport(Report[LocalizationRun]):
         rows, unshown = rows_to_show([row for run in self.seen for row in self.best[run.classifier_name]], self.main)
         return BoxCases().strips(self.seen, rows), unshown
 
-    def papers_others(self) -> list[str]:
-        """The methods of the paper that were not measured, with their errors."""
-        missing = {name: paper for name, paper in LOCALIZATION.items() if name not in methods_of(self.rows)}
-        return [f"{WORDS.get(name, name.title())} {paper.error:.1f}" for name, paper in missing.items()]
-
     def errors_table(self) -> Table:
         """The paper's table with methods as rows and networks as columns, its own numbers beside them."""
         found = {(row.model, row.method): row for row in self.rows}
@@ -161,7 +156,10 @@ class LocalizationReport(Report[LocalizationRun]):
             paper = [LOCALIZATION.get(method) for method in methods]
             columns.append([f"{known.error:.1f}" if known else DASH for known in paper])
             columns.append([DASH if known is None or known.alpha is None else f"{known.alpha:g}" for known in paper])
-        whole = [tables.estimate_cell(whole_picture(self.pairs[model]).percent) for model in models]
+        whole = []  # the error of the whole image as the box
+        for model in models:
+            misses = [manner((0, 0, *pair.size), pair.truth) != "fits" for pair in self.pairs[model]]
+            whole.append(tables.estimate_cell(Share(sum(misses), len(misses)).percent))
         return Table(
             ["method", *["error", ALPHA, "read at"] * len(models), *["error", ALPHA] * beside],
             list(zip(methods, *columns, strict=True)),
@@ -230,16 +228,13 @@ class LocalizationReport(Report[LocalizationRun]):
 
 def _columns(row: LocalizationRow, *, beside_paper: bool) -> dict[str, str]:
     paper = f"{LOCALIZATION[row.method].error:.1f}" if row.method in LOCALIZATION else NOTHING
-
-    def at(result: RuleResult) -> str:
-        return f"{100 * result.error.value:.1f} at {result.threshold:g}"
-
+    at = {name: f"{100 * result.error.value:.1f} at {result.threshold:g}" for name, result in row.rules.items()}
     return {
         **row.names,
         "alpha": f"{row.alpha:g}",
         "error %": str(row.error),
-        "largest component": at(row.rules["largest"]),
-        "t x max": at(row.rules["max"]),
+        "largest component": at["largest"],
+        "t x max": at["max"],
         "MaxBoxAcc": f"{row.max_box_acc:.1f}",
         "MaxBoxAccV2": f"{row.v2_mean:.1f}",
         **({"paper's error": paper} if beside_paper else {}),
@@ -262,8 +257,7 @@ def _flat(row: LocalizationRow) -> dict[str, Any]:
 class BoxExample(Example):
     """A pair of an image and a category; its share is that of the largest object, by its box.
 
-    Its maps are what each method found at its own threshold: ``method``, ``layer``, ``box`` (None where nothing is
-    above it), ``overlap`` (the IoU with the best true box) and ``manner``, one of `MANNERS`.
+    Its maps hold the ``box`` of each method at its threshold, its ``overlap`` with the truth and its ``manner``.
     """
 
     truth: tuple[Box, ...]  # the true boxes
@@ -309,16 +303,9 @@ def manner(box: Sequence[float] | None, truth: Sequence[Box], *, fits: bool | No
     return "too large" if inside >= MOSTLY * true else "elsewhere"
 
 
-def whole_picture(pairs: Sequence[BoxExample]) -> Share:
-    """The error of the whole image as the box: a baseline."""
-    misses = [manner((0, 0, *pair.size), pair.truth) != "fits" for pair in pairs]
-    return Share(sum(misses), len(misses))
-
-
 def sizes_figure(pairs: Sequence[BoxExample], rows: Rows) -> Any:
-    """The error on small and on large objects with 95 % intervals, a panel for each method before all the others.
+    """The error on fifths of the pairs, from the smallest objects to the largest, a panel for each method.
 
-    They are fifths of the pairs, from the smallest objects to the largest, each with its range of sizes in percent.
     None where there are too few pairs. A method whose maps are all empty is not drawn.
     """
     ordered = sorted(pairs, key=lambda pair: pair.share)
@@ -367,11 +354,7 @@ def _misses(manner: str) -> Rating[BoxExample]:
 
 
 class BoxCases(MapCases[BoxExample]):
-    """Boxes that fit, and the ways in which they do not.
-
-    The smaller an object that all fit, the better; then, the more of the others do not fit, and of equals the better
-    fit.
-    """
+    """Boxes that fit, the smallest objects or best fits first, and the ways in which they do not."""
 
     kinds: ClassVar[Kinds[BoxExample]] = {
         "Every method that looks fits the object": lambda example, fits: example.share if all(fits) else None,
@@ -397,10 +380,7 @@ class BoxCases(MapCases[BoxExample]):
     def drawn(
         self, _run: LocalizationRun, example: BoxExample, picture: Image.Image, maps: Sequence[AttentionMap]
     ) -> list[Image.Image]:
-        """The photograph and each method's map over it: true boxes dashed, the found box solid.
-
-        All are drawn at the width at which they are shown, so that lines look the same on large and on small images.
-        """
+        """True boxes dashed, the found box solid; at the width of the page, so that lines look the same everywhere."""
         scale = WIDTH / picture.width
         photograph = picture.resize((WIDTH, max(1, round(scale * picture.height))), Image.Resampling.LANCZOS)
         truth = [_scaled(box, scale) for box in example.truth]

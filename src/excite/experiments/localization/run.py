@@ -1,11 +1,7 @@
 """Localisation: does the box around the strong part of a map fit the queried object? (paper, 4.2).
 
-The protocol is the paper's: the image is squashed to the classifier's square, the map is stretched to 224 x 224, and
-the tightest box around the pixels above alpha times its mean is scaled back to the image. Alpha is chosen for each
-method on held-out images. The label is given: every category of an image that the classifier has a word for is queried.
-
-Records hold facts (the boxes, their IoU with the truth), so that the choice of thresholds may change without another
-forward pass.
+The protocol is the paper's (docs/localization.md). Records hold facts (the boxes, their IoU with the truth), so that
+the choice of thresholds may change without another forward pass.
 """
 
 from __future__ import annotations
@@ -78,10 +74,7 @@ def _boxed(found: AttentionMap, target: Target) -> dict[str, Any]:
 
 
 def squared(classifier: Classifier) -> Classifier:
-    """The same classifier with a preprocessing that squashes every image to a square.
-
-    Its map still covers the whole image, so it need only be stretched over it.
-    """
+    """The same classifier, which sees every image squashed to a square; its map still covers the whole image."""
     usual = classifier.preprocess
     square = replace(usual, square=True) if isinstance(usual, Preprocess) else _SquarePreprocess(usual)
     return replace(classifier, preprocess=square)
@@ -105,14 +98,10 @@ class _SquarePreprocess:
 class Localization(Comparison):
     """Boxes the objects of annotated images with several methods, and counts the boxes that fit.
 
-    Args:
-        classifier, dataset, methods, skip, limit: as for a `Comparison`.
-        layers: layers at which to read all methods, where possible; None for each method's own layer. Methods that may
-            be read anywhere are then read at the classifier's two best layers, and the better one is chosen on held-out
-            images: the best layer for boxes is not that for points.
-        own_shape: keep the shape of images instead of squashing them to a square.
-        held_out: the share of the images on which thresholds are chosen; the others are reported on.
-        seed: of that draw.
+    Without named ``layers``, methods that may be read anywhere are read at the classifier's two best layers, and the
+    better one is chosen on held-out images: the best layer for boxes is not that for points. ``own_shape`` keeps the
+    shape of images instead of squashing them to a square; ``held_out`` is the share of the images on which thresholds
+    are chosen, drawn by the ``seed``. The other arguments are those of a `Comparison`.
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out

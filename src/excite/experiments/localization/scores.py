@@ -226,11 +226,7 @@ def _share(misses: NDArray[np.bool_]) -> Share:
 
 
 def split_maps(records: Sequence[Entry], reported: Collection[str]) -> list[SplitMaps]:
-    """For each method and layer its maps of held-out and of reported images, in the order of the pairs.
-
-    Raises:
-        DataError: the records are of different methods or layers, or all images are on one side.
-    """
+    """For each method and layer its maps of held-out and of reported images; a `DataError` if one side has none."""
     keys = common_method_layers(target for record in records for target in record["targets"])
     sides = [[one for one in records if (one["image"] in reported) is side] for side in (False, True)]
     if not all(sides):
@@ -255,8 +251,7 @@ def best_layers(rows: Sequence[LocalizationRow]) -> list[LocalizationRow]:
 def difference(records: Sequence[Entry], reported: Collection[str], one: MethodLayer, other: MethodLayer) -> Difference:
     """The error of ``one`` less that of ``other`` (each a method and a layer), on the reported images.
 
-    Images that are easy or hard for both do not change the difference, so its interval is narrower than theirs. The
-    standard error is clustered by image: pairs of one image are not independent.
+    It is paired, so its interval is narrower than theirs; the standard error is clustered by image.
     """
     maps = {each.key: each for each in split_maps(records, reported)}
     misses = [maps[key].misses("paper") for key in (one, other)]

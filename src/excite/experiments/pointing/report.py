@@ -271,11 +271,7 @@ def _falls(values: Sequence[float]) -> bool:
 
 
 class PointingCases(MapCases[Example]):
-    """Hits and misses; ``is_hit`` decides on a distance.
-
-    The smaller an object that all hit, the better; then, the more of the others miss, and of equals the smaller; then,
-    the farther the main method misses, in diagonals of the image, with empty maps last.
-    """
+    """Hits, of small objects first, and misses, the farthest first (in diagonals); ``is_hit`` decides on a distance."""
 
     kinds: ClassVar[Kinds[Example]] = {
         "Every method that looks hits a small object": lambda example, hits: (

@@ -1,7 +1,6 @@
 """The Pointing Game: does the maximum of a map lie on an object of the queried category? (paper, 4.1).
 
-Records hold facts (the point, its distance to the truth), so that the tolerance may change without another forward
-pass. The protocols of the published games are compared in docs/pointing.md.
+Records hold facts (the point, its distance to the truth): the tolerance may change without another forward pass.
 """
 
 from __future__ import annotations
@@ -109,10 +108,8 @@ class PointingMeasurement(Measurement):
 class PointingGame(Comparison):
     """Points at the objects of annotated images with several methods, and counts the hits.
 
-    Args:
-        classifier, dataset, methods, layers, skip, limit: as for a `Comparison`.
-        difficult: the Difficult subset, as pairs of an image's name and a category; None: by the paper's rule.
-        protocol: the conventions, with the largest distance of a hit.
+    ``difficult`` is the Difficult subset, as pairs of an image's name and a category; None: by the paper's rule. The
+    other arguments are those of a `Comparison`.
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out

@@ -83,10 +83,7 @@ def tally(records: Sequence[Entry], model: str, tolerance: float, *, inclusive: 
 def difference(
     records: Sequence[Entry], one: MethodLayer, other: MethodLayer, tolerance: float, *, inclusive: bool = True
 ) -> Difference:
-    """The lead of ``one`` over ``other`` (each a method and a layer) in points, by a paired bootstrap.
-
-    Images that are easy or hard for both do not change the difference, so its interval is narrower than theirs.
-    """
+    """The lead of ``one`` over ``other`` (each a method and a layer) in points, by a paired bootstrap."""
     is_hit = hits_within(tolerance, inclusive=inclusive)
     every, hard = HitTable(records, is_hit), HitTable(_difficult(records), is_hit)
     return Difference(every.difference(one, other), hard.difference(one, other) if hard.hits else None)
@@ -159,10 +156,9 @@ def best_rows(rows: Iterable[PointingRow]) -> list[PointingRow]:
 
 
 def wins(rows: Iterable[PointingRow]) -> dict[str, int]:
-    """The number of categories (of all pairs) in which each method is the best; ties count for each of them.
+    """The number of categories (of all pairs) in which each method, at its best layer, is the best on its network.
 
-    A method that is read at several layers is represented by its best one. Networks are compared separately. A category
-    without any hit has no winner.
+    Ties count for each of them. A category without any hit has no winner.
     """
     players = best_rows(rows)
     won = dict.fromkeys((row.method for row in players), 0)

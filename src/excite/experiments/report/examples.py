@@ -103,8 +103,7 @@ class Cases(ABC, Generic[AnyExample]):
             if rows:
                 of = f"{run.classifier_name}: " if len(runs) > 1 else ""
                 for kind, chosen in best_of_each_kind(*self.candidates(run, rows), self.kinds, each).items():
-                    heading = of + kind.format(main=rows[0].method)
-                    found[heading] = [self._strip(run, example) for example in chosen]
+                    found[of + kind.format(main=rows[0].method)] = [self._strip(run, example) for example in chosen]
         return found
 
     def _strip(self, run: ExperimentRun, example: AnyExample) -> Strip:

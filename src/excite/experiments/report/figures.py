@@ -74,12 +74,8 @@ def interval_figure(
 ) -> Any:
     """Methods from top to bottom, two estimates of each from left to right, a panel for each network.
 
-    Args:
-        rows: at most one for each network and method.
-        measure: the label of the horizontal axis.
-        series: by label, the estimate of a row; None is not drawn.
-        shared: rows without a network (an empty model), drawn in every panel.
-        columns: of the legend, at most.
+    ``series`` gives, by label, the estimate of a row; None is not drawn. ``shared`` are rows without a network, drawn
+    in every panel. ``columns`` are those of the legend, at most.
     """
     every = [*rows, *shared]
     methods, models = methods_of(every), models_of(rows)
@@ -114,11 +110,8 @@ def curves_figure(
 ) -> tuple[Any, Any]:
     """A figure of curves over the same values, and its axes; a large open marker is at the chosen value.
 
-    Args:
-        xs: the values.
-        curves: of each the number of its line style, its label, its heights and the chosen value, if any.
-        names: of both axes.
-        sparse: draw markers at about ten of the values only.
+    A curve has the number of its line style, its label, its heights and the chosen value, if any. ``names`` are those
+    of both axes; a ``sparse`` figure has markers at about ten of the values only.
     """
     figure = new_figure(*SIZE)
     axes = figure.add_subplot()

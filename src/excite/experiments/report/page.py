@@ -1,8 +1,7 @@
 """Reports of experiments: their tables, sentences and pages.
 
-A page is one file that fetches nothing, fits a phone and paper, and has a dark mode. What is on it is in ``templates``:
-``page.html`` is the skeleton, ``parts.html`` has tables, figures and examples, ``style.css`` is their look, and each
-experiment has a template of its own.
+A page is one file that fetches nothing; ``templates`` has its skeleton ``page.html``, ``parts.html`` (tables, figures,
+examples), ``style.css``, and a template of each experiment.
 """
 
 from __future__ import annotations
@@ -143,10 +142,7 @@ def shown_jpeg(image: Image.Image, width: int) -> ShownJpeg:
 
 
 def svg(figure: Any, alt: str) -> Markup:
-    """A figure of matplotlib as an SVG: its text stays text, its ink and faint lines are the page's own.
-
-    The alternative text is unique among the figures of a page.
-    """
+    """A figure of matplotlib as an SVG, in the page's own ink and with text as text; ``alt`` is unique on a page."""
     import matplotlib as mpl
     from markupsafe import Markup
 

@@ -132,12 +132,7 @@ def estimate_fields(name: str, estimate: Estimate | None) -> dict[str, Any]:
 
 
 def flat(line: Mapping[str, Any], *, last: bool = False) -> dict[str, Any]:
-    """A row without lists: each interval becomes two columns, in its place or after all others.
-
-    Example:
-        >>> flat({"r1": 5.0, "r1_interval": [4.0, 6.0]})
-        {'r1': 5.0, 'r1_low': 4.0, 'r1_high': 6.0}
-    """
+    """A row without lists: each interval becomes two columns, in its place or after all others."""
     cells: dict[str, Any] = {}
     for name in sorted(line, key=lambda name: last and name.endswith("_interval")):
         measure = name.removesuffix("_interval")
