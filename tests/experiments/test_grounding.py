@@ -96,17 +96,6 @@ class TestByHand:
         assert row.groups == {"warm": 100, "cold": 100}
         assert row.group_mean == 100
 
-    def test_average_precision(self, asked, tmp_path):
-        """By their own scores the boxes of an image are ranked alike for all phrases: equal ones are seen together."""
-        _, run = self.rows(asked, tmp_path)
-        (own,) = run.shared
-        # warm: hits 3 and 1 of 3 boxes each: after 2 boxes 1 of 2 found, after 6 both: precision 1/2, then 1/3
-        warm = (6 * 0.5 + 5 * 2 / 6) / 11
-        # cold: hits 2 and 1: after 2 boxes 1 found, after 4 both: 1/2 all along
-        assert own.all.map_group == pytest.approx(100 * (warm + 0.5) / 2)
-        # the phrase "red" is as warm is; "green" is found second of three
-        assert own.all.map_phrase == pytest.approx(100 * (warm + 0.5) / 2)
-
     def test_trust_in_the_proposals_order(self, asked, tmp_path):
         """With gamma 0 all that holds the square is as good; the one that comes first is told first."""
         record, _ = self.rows(asked, tmp_path, gamma=0.0)

@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from annotated import COLOURS, SIDE, scenes, voc_object
+from annotated import COLOURS, SIDE, annotate, scenes, voc_object
 from PIL import Image
 
 import excite
@@ -18,7 +18,6 @@ from excite.errors import DataError
 from excite.experiments.base import held_out
 from excite.experiments.localization.run import Localization, squared
 from excite.experiments.localization.scores import RULES, boxes_of, difference, overlaps_of, tally
-from excite.methods import METHODS, Method
 from excite.metrics.boxes import ALPHAS, box_iou
 from excite.metrics.statistics import Share, paired_test
 from excite.models.classifier import identity
@@ -30,19 +29,14 @@ CANVAS = 224
 
 
 @pytest.fixture
-def boxer(monkeypatch):
+def boxer(planted):
     """Makes a method whose map is 1 in known boxes of the canvas and 0 elsewhere, whatever it is asked."""
 
     def make(name, *boxes):
         values = torch.zeros(1, CANVAS, CANVAS)
         for x0, y0, x1, y1 in boxes:
             values[0, y0:y1, x0:x1] = 1.0
-
-        def maps(_passes, units, layers):
-            return dict.fromkeys(layers, values.expand(len(units), -1, -1, -1))
-
-        monkeypatch.setitem(METHODS, name, Method(name, "boxes what it was told", maps))
-        return name
+        return planted(name, values)
 
     return make
 
@@ -50,10 +44,6 @@ def boxer(monkeypatch):
 def as_tensor(picture):
     """A preparation of one's own; a function of a module, so that it can go to another process."""
     return torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1) / 255
-
-
-def annotate(folder, name, *objects):
-    (folder / f"Annotations/{name}.xml").write_text(f"<annotation>{''.join(objects)}</annotation>")
 
 
 def wide(folder, name, box, size=(2 * SIDE, SIDE)):
@@ -135,21 +125,6 @@ class TestMeasuring:
         assert red["truth"] == [[0, 0, 8, 8], [36, 36, 48, 48]]
         assert red["maps"][0]["overlaps"]["paper"][0] == 1.0
         assert boxing.difficult == 1
-
-    def test_maps_can_be_shown_again(self, classifier, dataset, tmp_path):
-        boxing = Localization(classifier, dataset, ["c-mwp", "mwp"], layers=[FINE, COARSE], limit=2)
-        records = list(boxing.records(tmp_path))
-        run = boxing.run(records)
-        target = records[0]["targets"][1]
-        shown = run.show("000000", "red")
-        assert [(one.method, one.layer) for one in shown] == [(one["method"], one["layer"]) for one in target["maps"]]
-        for one, found in zip(shown, target["maps"], strict=True):
-            assert one.image.size == (SIDE, SIDE)
-            box = threshold_box(one.values, (CANVAS, CANVAS), ALPHAS[1])
-            assert found["boxes"][1] == pytest.approx([side * SIDE / CANVAS for side in box], abs=0.01)
-        assert run.target("000000", "red").boxes == ((36, 36, 44, 44),)
-        assert len(run.reported) == 1
-        assert run.reported < {"000000", "000001"}
 
 
 class TestShape:

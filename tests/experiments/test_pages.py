@@ -243,13 +243,6 @@ class TestPointing:
         assert categories["mean"][:4] == ["8", "0.0", "87.5", "62.5"]
         assert categories["categories won"] == ["2", "0", "2", "0", "0", "0", "1", "0"]
 
-    def test_examples_tell_hits_from_misses_in_words(self, game):
-        assert {kind.format(main="c-mwp") for kind in pointing.PointingCases.kinds} <= set(game.headings)
-        assert "✓ hit" in game.text
-        assert "✗ missed, 30 px beside" in game.text
-        assert "Without the maps of c-grad." in game.text
-        assert "net: 8 of 8 maps of c-grad are empty" in game.text
-
     def test_one_method_one_picture_nothing_difficult_and_no_examples(self, tmp_path):
         page = written(POINTING, tmp_path, a_game({"mwp": [HIT]}, difficult=False, share=0.9))
         assert table_with(page, "read at")["mwp"][1] == DASH
@@ -331,13 +324,6 @@ class TestLocalization:
         assert [line[1] for line in layers[1:]] == ["lucky", "good", "input"]
         (errors,) = [table for table in page.tables if "the whole image" in {line[0] for line in table}]
         assert [line[3] for line in errors[2:4]] == ["good", "input"]
-
-    def test_examples_tell_fits_in_words_and_name_what_was_looked_for(self, boxing):
-        assert {kind.format(main="mwp") for kind in localization.BoxCases.kinds} <= set(boxing.headings)
-        assert "tench" in boxing.text
-        assert "n1" not in boxing.text
-        for said in ("✓ fits, IoU 1.00", "✗ too small, IoU 0.13", "✗ too large, IoU 0.31", "✗ elsewhere, IoU 0.00"):
-            assert said in boxing.text
 
     def test_maps_without_any_box_are_errors_and_no_examples(self, tmp_path):
         page = written(BOXING, tmp_path, a_boxing({"mwp": [FIT, SMALL], "c-grad": [NOWHERE, NOWHERE]}))

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
-from annotated import SIDE, coco_content, picture, scenes, voc_object, write_coco
+from annotated import SIDE, annotate, coco_content, picture, scenes, voc_object, write_coco
 from torch import nn
 
 import excite
@@ -25,25 +25,16 @@ FINE, COARSE = "1", "2"
 
 
 @pytest.fixture
-def pointer(monkeypatch):
-    """Makes a method with a known map, or one that points to a known pixel of images of ``SIDE`` or nowhere."""
+def pointer(planted):
+    """Makes a method that points to a known pixel of images of ``SIDE`` or nowhere, whatever it is asked."""
 
     def make(name, point):
-        values = point if isinstance(point, torch.Tensor) else torch.zeros(1, SIDE, SIDE)
-        if isinstance(point, tuple):
+        values = torch.zeros(1, SIDE, SIDE)
+        if point is not None:
             values[0, point[1], point[0]] = 1.0
-
-        def maps(_passes, units, layers):
-            return dict.fromkeys(layers, values.expand(len(units), -1, -1, -1))
-
-        monkeypatch.setitem(METHODS, name, Method(name, "points where it was told", maps))
-        return name
+        return planted(name, values)
 
     return make
-
-
-def annotate(folder, name, *objects):
-    (folder / f"Annotations/{name}.xml").write_text(f"<annotation>{''.join(objects)}</annotation>")
 
 
 def played(game, out, **options):
@@ -195,9 +186,9 @@ class TestPlaces:
         assert PointingGame(places, dataset, ["mwp"]).about()["output"] == "each place"
 
 
-def test_interpolation_of_the_protocols(classifier, dataset, tmp_path, pointer):
+def test_interpolation_of_the_protocols(classifier, dataset, tmp_path, planted):
     """Two high columns side by side: a cubic curve rises between them, a straight line does not."""
-    bar = pointer("bar", torch.tensor([[[0.0, 1.0, 0.9, 0.0]]]))
+    bar = planted("bar", torch.tensor([[[0.0, 1.0, 0.9, 0.0]]]))
     points = {}
     for name in ("authors", "torchray"):
         (record,) = PointingGame(classifier, dataset, [bar], limit=1, protocol=find_protocol(name)).records(tmp_path)

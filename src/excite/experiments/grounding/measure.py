@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -26,7 +26,6 @@ from excite.io.cache import fingerprint
 from excite.methods import find_method
 from excite.metrics.boxes import MATCH, box_iou
 from excite.metrics.ranking import first_match, is_small
-from excite.models import Preprocess
 from excite.vocabulary import Labels, Reading, read_phrase
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from excite.grounding import PhraseMap
     from excite.grounding.proposals import Source
     from excite.methods import Method
-    from excite.models import Classifier
 
     Matches = Mapping[str, NDArray[np.bool_]]
 
@@ -85,14 +83,6 @@ class PhraseTask:
                 f"{' x '.join(map(str, size))}: its boxes lie elsewhere; annotate it again"
             )
         return picture
-
-
-def enlarged(classifier: Classifier, side: int) -> Classifier:
-    """The same classifier with a preprocessing to that shorter side, if it takes it: the best layers depend on it."""
-    prepare = classifier.preprocess
-    if not isinstance(prepare, Preprocess) or prepare.square:
-        return classifier
-    return replace(classifier, preprocess=replace(prepare, shorter_side=side))
 
 
 @cache

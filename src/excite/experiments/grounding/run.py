@@ -18,15 +18,7 @@ from excite.errors import DataError, ModelError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT
 from excite.experiments.base import ExperimentRun, check_some_were_read, checked_share, image_records, selected
 from excite.experiments.base import held_out as held_out_of
-from excite.experiments.grounding.measure import (
-    GAMMAS,
-    OWN,
-    PhraseMeasurement,
-    PhraseTask,
-    checked_truth,
-    enlarged,
-    matches_of,
-)
+from excite.experiments.grounding.measure import GAMMAS, OWN, PhraseMeasurement, PhraseTask, checked_truth, matches_of
 from excite.experiments.grounding.scores import ChosenGamma, GroundingTable, Mention, choose, mentions_of, phrases_of
 from excite.experiments.readable_layers import ReadableLayers
 from excite.experiments.report.tables import main_method
@@ -38,6 +30,7 @@ from excite.grounding.scoring import TRUST, checked_trust
 from excite.images import PICTURE_SUFFIXES, read_image
 from excite.methods import find_method
 from excite.metrics.ranking import first_match
+from excite.models import Preprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -126,7 +119,10 @@ class Grounding:
             reason = f": {self.failures[0]}" if self.failures else ""
             raise DataError(f"none of these {len(self.names)} images has phrases to look for{reason}")
         chosen = [find_method(name) for name in dict.fromkeys(methods)]
-        self.places = ReadableLayers(enlarged(classifier, side), chosen, None if layer is None else [layer])
+        prepare, seen = classifier.preprocess, classifier
+        if isinstance(prepare, Preprocess) and not prepare.square:  # the best layers depend on the size
+            seen = replace(classifier, preprocess=replace(prepare, shorter_side=side))
+        self.places = ReadableLayers(seen, chosen, None if layer is None else [layer])
         layers = {method: found[:1] for method, found in self.places.layers.items()}
         if classifier.labels is None:
             raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
