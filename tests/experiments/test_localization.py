@@ -16,8 +16,7 @@ from PIL import Image
 import excite
 from excite.errors import DataError
 from excite.experiments.base import held_out
-from excite.experiments.localization.run import Localization, squared
-from excite.experiments.localization.scores import RULES, boxes_of, difference, overlaps_of, tally
+from excite.experiments.localization.run import RULES, Localization, boxes_of, difference, overlaps_of, squared, tally
 from excite.metrics.boxes import ALPHAS, box_iou
 from excite.metrics.statistics import Share, paired_test
 from excite.models.classifier import identity

@@ -14,11 +14,11 @@ from excite.datasets import Instance, Target
 from excite.errors import ImageError
 from excite.experiments.localization import report as localization
 from excite.experiments.localization.report import LocalizationReport, manner
-from excite.experiments.localization.scores import RULES, LocalizationRun
-from excite.experiments.localization.scores import tally as tally_boxes
+from excite.experiments.localization.run import RULES, LocalizationRun
+from excite.experiments.localization.run import tally as tally_boxes
 from excite.experiments.pointing import report as pointing
 from excite.experiments.pointing.report import PointingReport
-from excite.experiments.pointing.scores import PointingRun, tally
+from excite.experiments.pointing.run import PointingRun, tally
 from excite.experiments.published import CONTRAST, LOCALIZATION, WORDS
 from excite.experiments.report.tables import DASH
 from excite.methods import METHODS

@@ -15,8 +15,7 @@ from torch import nn
 import excite
 from excite.datasets import open_dataset
 from excite.errors import DataError, LayerError
-from excite.experiments.pointing.run import PointingGame, find_protocol
-from excite.experiments.pointing.scores import difference, tally, wins
+from excite.experiments.pointing.run import PointingGame, difference, find_protocol, tally, wins
 from excite.methods import METHODS, Method
 from excite.metrics.boxes import box_distance
 from excite.metrics.statistics import CHUNK, SEED, resampled_means

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from PIL import Image
 
 from excite.experiments.base import method_layer
-from excite.experiments.localization.scores import RULES, LocalizationRun, best_layers, difference
+from excite.experiments.localization.run import RULES, LocalizationRun, best_layers, difference
 from excite.experiments.published import LOCALIZATION, LOCALIZED_DATA, LOCALIZED_ON, WORDS
 from excite.experiments.report import figures, tables
 from excite.experiments.report.examples import EXAMPLES, WIDTH, Example, MapCases, dashed, framed, rows_to_show
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.datasets import Box
-    from excite.experiments.localization.scores import Difference, LocalizationRow
+    from excite.experiments.localization.run import Difference, LocalizationRow
     from excite.experiments.report.examples import Kinds, Rating, Strip
     from excite.experiments.report.tables import Lines
     from excite.jobs import Entry

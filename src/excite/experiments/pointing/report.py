@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from excite.experiments.base import method_layer
-from excite.experiments.pointing.run import PROTOCOLS
-from excite.experiments.pointing.scores import PointingRun, best_rows, difference, hits_within, wins
+from excite.experiments.pointing.run import PROTOCOLS, PointingRun, best_rows, difference, hits_within, wins
 from excite.experiments.published import CONTRAST, POINTING, WORDS, pair_words
 from excite.experiments.report import figures, tables
 from excite.experiments.report.examples import Example, MapCases, outline, outlined, rows_to_show
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from excite.attention import AttentionMap
-    from excite.experiments.pointing.scores import Difference, PointingRow, Score
+    from excite.experiments.pointing.run import Difference, PointingRow, Score
     from excite.experiments.report.examples import Kinds, Strip
     from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
