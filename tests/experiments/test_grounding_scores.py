@@ -5,9 +5,9 @@ import json
 import pytest
 
 from excite.errors import DataError
-from excite.experiments.grounding.measure import GAMMAS, PAPERS_GAMMAS
-from excite.experiments.grounding.run import read_results
-from excite.experiments.grounding.scores import (
+from excite.experiments.grounding.measure import (
+    GAMMAS,
+    PAPERS_GAMMAS,
     ChosenGamma,
     GroundingTable,
     Mention,
@@ -15,6 +15,7 @@ from excite.experiments.grounding.scores import (
     choose,
     mentions_of,
 )
+from excite.experiments.grounding.run import read_results
 from excite.grounding.ground import GAMMA
 
 DOG = {"image": "a.jpg", "phrase": "A  dog", "boxes": [[0, 0, 9, 9], [0, 0, 4, 4]], "scores": [0.1, 0.9]}

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from excite.datasets.phrases import union
-from excite.experiments.grounding.measure import GAMMAS, OWN, PAPERS_GAMMAS
+from excite.experiments.grounding.measure import CURVE, GAMMAS, OWN, PAPERS_GAMMAS, RANKS
 from excite.experiments.grounding.run import MAIN, GroundingRun
-from excite.experiments.grounding.scores import CURVE, RANKS
 from excite.experiments.published import GROUNDED_DATA, GROUNDED_ON, published_groups, published_ranks
 from excite.experiments.report import figures, tables
 from excite.experiments.report.examples import Cases, Example, Panel
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from excite.experiments.grounding.scores import GroundingRow, RankingScores
+    from excite.experiments.grounding.measure import GroundingRow, RankingScores
     from excite.experiments.report.examples import Kinds, Strip
     from excite.experiments.report.tables import Lines
     from excite.jobs import Entry

@@ -18,8 +18,8 @@ from excite.errors import DataError, ModelError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT
 from excite.experiments.base import ExperimentRun, check_some_were_read, checked_share, image_records, selected
 from excite.experiments.base import held_out as held_out_of
-from excite.experiments.grounding.measure import GAMMAS, OWN, PhraseMeasurement, PhraseTask, checked_truth, matches_of
-from excite.experiments.grounding.scores import ChosenGamma, GroundingTable, Mention, choose, mentions_of, phrases_of
+from excite.experiments.grounding import measure
+from excite.experiments.grounding.measure import GAMMAS, OWN, ChosenGamma, Mention, PhraseMeasurement, PhraseTask
 from excite.experiments.readable_layers import ReadableLayers
 from excite.experiments.report.tables import main_method
 from excite.grounding import Scorer
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from excite.datasets.phrases import Phrase, PhraseDataset
-    from excite.experiments.grounding.scores import GroundingRow, Lead
+    from excite.experiments.grounding.measure import GroundingRow, Lead
     from excite.jobs import Entry, Executor
     from excite.models import Classifier
 
@@ -100,7 +100,7 @@ class Grounding:
     ) -> None:
         self.names = selected(dataset.names, skip, limit)
         self.classifier, self.dataset = classifier, dataset
-        self.truth = checked_truth(truth)
+        self.truth = measure.checked_truth(truth)
         self.gamma = float(gamma) if isinstance(gamma, (int, float)) else None
         self.among = _checked_gammas(gamma)
         self.share, self.seed = checked_share(held_out), seed
@@ -141,7 +141,7 @@ class Grounding:
         if self.gamma is not None:
             return {method: ChosenGamma(self.gamma) for method in self.work.layers}
         check_some_were_read(records, len(self.held), self.failures, "to choose gamma on ")
-        return choose(records, self.truth, self.among)
+        return measure.choose(records, self.truth, self.among)
 
     def records(self, out: Path, chosen: Mapping[str, ChosenGamma], workers: int | Executor = 1) -> Iterator[Entry]:
         """The records of the other images with the gammas of `choose`, kept in ``records.jsonl``."""
@@ -164,10 +164,10 @@ class Grounding:
         """The results for tables and figures; those of other systems are scored on the same phrases."""
         check_some_were_read(records, len(self.reported), self.failures)
         name, layers, missing = self.classifier.name, self.work.layers, {OWN: 0}
-        mentions = {method: mentions_of(records, method, self.truth) for method in (*layers, OWN)}
+        mentions = {method: measure.mentions_of(records, method, self.truth) for method in (*layers, OWN)}
         for other in others:
             mentions[other.name], missing[other.name] = other.mentions(records, self.truth)
-        table = GroundingTable(mentions, self.dataset.groups)
+        table = measure.GroundingTable(mentions, self.dataset.groups)
         rows = [table.row(method, chosen[method], model=name, layer=read[0]) for method, read in layers.items()]
         shared = [table.row(method, ChosenGamma(None), missing=count) for method, count in missing.items()]
         leads = table.leads(name, main_method(rows, MAIN))
@@ -176,7 +176,7 @@ class Grounding:
 
     def about(self, records: Sequence[Entry]) -> dict[str, Any]:
         """What was measured, and what was left out and why, as plain values for JSON."""
-        data, work, phrases = self.dataset, self.work, phrases_of(records)
+        data, work, phrases = self.dataset, self.work, measure.phrases_of(records)
         skipped = Counter(word.lower() for phrase in phrases for word in phrase["skipped"])
         maps = [found for phrase in phrases for found in phrase["found"]]
         right = [phrase["own_hits"][self.truth] is not None for phrase in phrases]
@@ -259,7 +259,7 @@ class SystemResults:
                 boxes, scores = given[min(turns[text], len(given) - 1)] if given else ([], [])
                 turns[text] += 1
                 missing += not given
-                hit = first_match(matches_of(boxes, phrase["boxes"])[truth]) if boxes else None
+                hit = first_match(measure.matches_of(boxes, phrase["boxes"])[truth]) if boxes else None
                 groups, small = tuple(phrase["groups"]), phrase["small"][truth]
                 found.append(Mention(number, phrase["text"], groups, small, hit, scores, None))
         return found, missing

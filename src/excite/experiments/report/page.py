@@ -10,7 +10,7 @@ import io
 import re
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from PIL import Image
 
@@ -125,20 +125,12 @@ def page_templates() -> Environment:
     return environment
 
 
-class ShownJpeg(NamedTuple):
-    """An image as it is shown: its size, and its content as a data URL."""
-
-    width: int
-    height: int
-    address: str
-
-
-def shown_jpeg(image: Image.Image, width: int) -> ShownJpeg:
-    """An image as a JPEG, at most ``width`` pixels wide."""
+def shown_jpeg(image: Image.Image, width: int) -> tuple[int, int, str]:
+    """The width and height of an image as it is shown, at most ``width`` pixels wide, and its JPEG as a data URL."""
     shown = image.convert("RGB")
     if shown.width > width:
         shown = shown.resize((width, max(1, round(shown.height * width / shown.width))), Image.Resampling.LANCZOS)
-    return ShownJpeg(*shown.size, data_address("image/jpeg", jpeg(shown, QUALITY)))
+    return *shown.size, data_address("image/jpeg", jpeg(shown, QUALITY))
 
 
 def svg(figure: Any, alt: str) -> Markup:
