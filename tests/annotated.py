@@ -50,6 +50,11 @@ def scenes(count):
         yield f"{k:06}", squares
 
 
+def annotate(folder, name, *objects):
+    """Give an image of VOC's layout other objects."""
+    (folder / f"Annotations/{name}.xml").write_text(f"<annotation>{''.join(objects)}</annotation>")
+
+
 def voc_object(name, box, difficult=0):
     """An object in VOC's XML: its pixels are counted from 1, the last one included."""
     sides = zip(("xmin", "ymin", "xmax", "ymax"), (box[0] + 1, box[1] + 1, box[2], box[3]), strict=True)

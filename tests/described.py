@@ -6,6 +6,8 @@ from pathlib import Path
 from annotated import SIDE, picture
 
 from excite.datasets.phrases import Phrase, PhraseDataset, PhraseSample
+from excite.experiments.grounding.measure import matches_of
+from excite.metrics.ranking import first_match
 
 RED, GREEN = (4, 4, 12, 12), (30, 28, 42, 44)
 WHOLE = (0, 0, SIDE, SIDE)
@@ -74,6 +76,11 @@ def write_proposals(path, boxes):
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
     return path
+
+
+def first_hit(ranked, truth):
+    """The rank of the first box that matches the union of the true ones; None if none does."""
+    return first_match(matches_of(ranked, truth)["union"]) if len(ranked) else None
 
 
 def make_rec(folder, described):

@@ -5,6 +5,7 @@ from annotated import colour_classifier, make_voc, scenes
 
 import excite.session
 from excite.datasets import open_dataset
+from excite.methods import METHODS, Method
 from excite.propagation import ExcitationPass
 
 
@@ -28,3 +29,17 @@ def looks(monkeypatch):
         lambda *arguments, **more: seen.append(1) or ExcitationPass(*arguments, **more),
     )
     return seen
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """Makes a method with a known map, whatever it is asked."""
+
+    def make(name, values):
+        def maps(_passes, units, layers):
+            return dict.fromkeys(layers, values.expand(len(units), -1, -1, -1))
+
+        monkeypatch.setitem(METHODS, name, Method(name, "finds what it was told", maps))
+        return name
+
+    return make

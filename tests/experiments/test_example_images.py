@@ -10,8 +10,7 @@ from PIL import Image
 
 from excite.attention import AttentionMap
 from excite.datasets import Instance, Mask, Target
-from excite.experiments.localization.pairs import BoxExample
-from excite.experiments.localization.report import BoxCases
+from excite.experiments.localization.report import BoxCases, BoxExample
 from excite.experiments.pointing.report import PointingCases
 from excite.experiments.report.examples import Example, best_of_each_kind, dashed, framed
 from excite.metrics.boxes import ALPHAS
@@ -50,7 +49,7 @@ class TestPointing:
         return {"image": image, "size": list(size), "targets": [{"category": category, "share": share, "maps": maps}]}
 
     def chosen(self, *records, each=2):
-        rows = [SimpleNamespace(method=method, layer=layer) for method, layer in self.PLACES]
+        rows = [SimpleNamespace(method=place[0], layer=place[1], key=place) for place in self.PLACES]
         return chosen(self.CASES, records, rows, each)
 
     def test_small_objects_that_all_hit(self):
@@ -113,7 +112,7 @@ class TestPointing:
 class TestLocalization:
     CASES = BoxCases()
     ROWS = tuple(
-        SimpleNamespace(method=method, layer="1", alpha=alpha)
+        SimpleNamespace(method=method, layer="1", key=(method, "1"), alpha=alpha)
         for method, alpha in (("mwp", 1.0), ("grad", 4.0), ("center", 0.0))
     )
     SIZE = (320, 240)  # as wide as it is shown

@@ -9,7 +9,7 @@ from annotated import SIDE
 from described import Said, around, pictures, write_proposals
 from pages import Page
 
-from excite.experiments.grounding.report import PhraseCases, write
+from excite.experiments.grounding.report import GroundingReport, PhraseCases
 from excite.experiments.grounding.run import Grounding
 from excite.experiments.report.examples import best_of_each_kind
 
@@ -38,7 +38,7 @@ def make_run(classifier, tmp_path):
 
 def test_sections_tables_and_examples(make_run, tmp_path):
     run = make_run()
-    text = write(tmp_path, [run], command="excite bench grounding --data said").read_text()
+    text = GroundingReport([run]).write_page(tmp_path, "excite bench grounding --data said").read_text()
     page = Page(text)
     headings = [
         "What was measured",
@@ -60,7 +60,6 @@ def test_sections_tables_and_examples(make_run, tmp_path):
     first = next(row for row in run.rows if row.method == "mwp").all.recalls[1]
     assert marks[3][2].startswith(f"{first.value:.1f}")
     assert (len(small), len(ranks), len(recalls)) == (len(marks), 11, 10)
-    assert "phrases without a box: 3" in page.text
     assert "words skipped most: square (3)" in page.text
     assert leads[0] == ["c-mwp over", "all phrases", "small instances"]
     assert [row[0] for row in leads[1:]] == ["mwp", "center", "the proposals' own scores"]
@@ -76,7 +75,7 @@ def test_two_networks_a_given_gamma_and_pictures_that_vanished(make_run, tmp_pat
     twin = replace(run, classifier_name="twin", rows=[replace(row, model="twin") for row in run.rows])
     for path in (tmp_path / "said").glob("*.png"):
         path.unlink()
-    text = write(tmp_path, [run, twin]).read_text()
+    text = GroundingReport([run, twin]).write_page(tmp_path).read_text()
     page = Page(text)
     assert "0.9 for all, so that all images are reported on" in page.text
     assert "by gamma" not in text
@@ -88,7 +87,7 @@ def test_two_networks_a_given_gamma_and_pictures_that_vanished(make_run, tmp_pat
 
 @pytest.mark.parametrize(("gamma", "told"), [(1, "1 for all"), ((0.25, 0.5), "the best of 0.25, 0.5 on 1 held-out")])
 def test_gammas_of_ones_own(make_run, tmp_path, gamma, told):
-    assert told in Page(write(tmp_path, [make_run(3, gamma=gamma)]).read_text()).text
+    assert told in Page(GroundingReport([make_run(3, gamma=gamma)]).write_page(tmp_path).read_text()).text
 
 
 def test_examples_of_each_kind():

@@ -1,43 +1,41 @@
-"""Localisation on coloured squares: methods with known boxes, and a network with known maps."""
+"""Localisation on coloured squares; boxes by every rule, counts and held-out images against slow ones."""
 
+import hashlib
 import math
 import pickle
+import random
 from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import pytest
 import torch
-from annotated import COLOURS, SIDE, scenes, voc_object
+from annotated import COLOURS, SIDE, annotate, scenes, voc_object
 from PIL import Image
 
 import excite
 from excite.errors import DataError
-from excite.experiments.localization.run import Localization, squared
-from excite.experiments.localization.scores import RULES
-from excite.methods import METHODS, Method
+from excite.experiments.base import held_out
+from excite.experiments.localization.run import RULES, Localization, boxes_of, difference, overlaps_of, squared, tally
 from excite.metrics.boxes import ALPHAS, box_iou
+from excite.metrics.statistics import Share, paired_test
 from excite.models.classifier import identity
 from excite.readouts.box import threshold_box
+from excite.readouts.overlay import upsample
 
 FINE, COARSE = "1", "2"
 CANVAS = 224
 
 
 @pytest.fixture
-def boxer(monkeypatch):
+def boxer(planted):
     """Makes a method whose map is 1 in known boxes of the canvas and 0 elsewhere, whatever it is asked."""
 
     def make(name, *boxes):
         values = torch.zeros(1, CANVAS, CANVAS)
         for x0, y0, x1, y1 in boxes:
             values[0, y0:y1, x0:x1] = 1.0
-
-        def maps(_passes, units, layers):
-            return dict.fromkeys(layers, values.expand(len(units), -1, -1, -1))
-
-        monkeypatch.setitem(METHODS, name, Method(name, "boxes what it was told", maps))
-        return name
+        return planted(name, values)
 
     return make
 
@@ -45,10 +43,6 @@ def boxer(monkeypatch):
 def as_tensor(picture):
     """A preparation of one's own; a function of a module, so that it can go to another process."""
     return torch.from_numpy(np.array(picture, dtype=np.float32)).permute(2, 0, 1) / 255
-
-
-def annotate(folder, name, *objects):
-    (folder / f"Annotations/{name}.xml").write_text(f"<annotation>{''.join(objects)}</annotation>")
 
 
 def wide(folder, name, box, size=(2 * SIDE, SIDE)):
@@ -74,12 +68,7 @@ class TestMeasuring:
         green, red = record["targets"]
         assert (green["category"], green["truth"]) == ("green", [[36, 36, 48, 48]])
         assert (red["category"], red["truth"]) == ("red", [[0, 0, 24, 48]])
-        for target in record["targets"]:
-            assert [(found["method"], found["layer"]) for found in target["maps"]] == [(name, FINE) for name in names]
-            for found in target["maps"]:
-                assert {name: len(found["overlaps"][name]) for name in RULES} == {
-                    name: len(rule.thresholds) for name, rule in RULES.items()
-                }
+        assert [(found["method"], found["layer"]) for found in red["maps"]] == [(name, FINE) for name in names]
         half, two, none = red["maps"]
         assert half["boxes"] == [[0, 0, 24, 48]] * 4 + [None] * 17  # from twice its mean on, nothing is above
         assert half["overlaps"]["paper"] == [1.0] * 4 + [0.0] * 17
@@ -136,21 +125,6 @@ class TestMeasuring:
         assert red["maps"][0]["overlaps"]["paper"][0] == 1.0
         assert boxing.difficult == 1
 
-    def test_maps_can_be_shown_again(self, classifier, dataset, tmp_path):
-        boxing = Localization(classifier, dataset, ["c-mwp", "mwp"], layers=[FINE, COARSE], limit=2)
-        records = list(boxing.records(tmp_path))
-        run = boxing.run(records)
-        target = records[0]["targets"][1]
-        shown = run.show("000000", "red")
-        assert [(one.method, one.layer) for one in shown] == [(one["method"], one["layer"]) for one in target["maps"]]
-        for one, found in zip(shown, target["maps"], strict=True):
-            assert one.image.size == (SIDE, SIDE)
-            box = threshold_box(one.values, (CANVAS, CANVAS), ALPHAS[1])
-            assert found["boxes"][1] == pytest.approx([side * SIDE / CANVAS for side in box], abs=0.01)
-        assert run.target("000000", "red").boxes == ((36, 36, 44, 44),)
-        assert len(run.reported) == 1
-        assert run.reported < {"000000", "000001"}
-
 
 class TestShape:
     def test_boxes_are_in_the_pictures_pixels(self, classifier, dataset, tmp_path, boxer):
@@ -186,7 +160,230 @@ class TestShape:
         assert identity(sent) == identity(square)
 
 
-class TestBroken:
-    def test_a_single_picture(self, classifier, dataset, tmp_path):
-        with pytest.raises(DataError, match="too few images"):
+def level(rule, values, threshold):
+    low, high, mean = values.min(), values.max(), values.mean()
+    return {
+        "mean": max(threshold * mean, 0),
+        "max": threshold * high,
+        "range": low + threshold * (high - low),
+    }[rule.of]
+
+
+def regions(pixels):
+    """Sets of pixels that touch, largest first; of equals the upper and then the left one."""
+    left, found = set(pixels), []
+    while left:
+        waiting, region = [left.pop()], set()
+        while waiting:
+            x, y = waiting.pop()
+            region.add((x, y))
+            near = {one for one in left if max(abs(one[0] - x), abs(one[1] - y)) <= 1}
+            left -= near
+            waiting += near
+        found.append(region)
+    return sorted(found, key=lambda region: (-len(region), around(region)[1], around(region)[0]))
+
+
+def around(pixels):
+    xs, ys = zip(*pixels, strict=True)
+    return min(xs), min(ys), max(xs) + 1, max(ys) + 1
+
+
+def slow_boxes(rule, values, threshold):
+    height, width = values.shape
+    above = level(rule, values, threshold)
+    pixels = [(x, y) for y in range(height) for x in range(width) if values[y, x] > above]
+    if not pixels:
+        return []
+    if rule.region == "all":
+        return [around(pixels)]
+    return [around(region) for region in regions(pixels)][: 1 if rule.region == "largest" else None]
+
+
+def slow_iou(one, other):
+    width, height = (min(one[k + 2], other[k + 2]) - max(one[k], other[k]) for k in (0, 1))
+    inside = max(width, 0) * max(height, 0)
+    return inside / (sum((each[2] - each[0]) * (each[3] - each[1]) for each in (one, other)) - inside)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", RULES)
+def test_against_slow_ones(name, seed):
+    torch.manual_seed(seed)
+    stretched = upsample(torch.rand(5, 7) ** 4, (36, 28))
+    rule, values = RULES[name], stretched.double().numpy()
+    found = boxes_of(stretched)[name]
+    expected = [slow_boxes(rule, values, threshold) for threshold in rule.thresholds]
+    assert [sorted(map(tuple, boxes.tolist())) for boxes in found] == [sorted(boxes) for boxes in expected]
+    assert [tuple(boxes[0]) for boxes in found if len(boxes)] == [boxes[0] for boxes in expected if boxes]
+    assert len({tuple(boxes) for boxes in expected}) > 5
+
+    truth = [(3, 4, 20, 18), (25, 2, 33, 27)]
+    best = [max([slow_iou(one, true) for one in boxes for true in truth], default=0.0) for boxes in expected]
+    overlaps = overlaps_of(found, np.array(truth, dtype=float))
+    assert overlaps == pytest.approx(best, abs=1e-4)
+    assert all(short <= exact for short, exact in zip(overlaps, best, strict=True))
+    assert 0.1 < max(overlaps) < 1
+
+
+def test_empty_and_even_maps():
+    """An even one is all above zero, and nowhere above its own mean, or anywhere from its minimum to its maximum."""
+    found = boxes_of(torch.zeros(9, 9))
+    assert {len(boxes) for by_rule in found.values() for boxes in by_rule} == {0}
+    assert overlaps_of(found["any"], np.array([[0, 0, 9, 9.0]])) == [0.0] * 50
+    found = boxes_of(torch.ones(9, 9))
+    assert [len(boxes) for boxes in found["paper"][:3]] == [1, 1, 0]
+    assert ({len(boxes) for boxes in found["max"]}, {len(boxes) for boxes in found["any"]}) == ({1}, {0})
+
+
+def test_a_half_is_a_half():
+    """Whatever the image's scale: a box twice as large as the truth overlaps by a half, not by a bit less."""
+    for width in range(3, 500):
+        box = np.array([[0, 0, 224, 224.0]]) * (width / 224)
+        assert overlaps_of([box], np.array([[0, 0, width / 2, width]])) == [0.5]
+
+
+PLACES = [("mwp", "a"), ("mwp", "b"), ("grad", "input")]
+VALUES = [0.0, 0.2999, 0.3, 0.4999, 0.5, 0.6, 0.7, 1.0]
+
+
+def found(place, values=None, luck=None, *, empty=False):
+    overlaps = {
+        rule.name: [0.0 if empty else values if luck is None else luck.choice(VALUES) for _ in rule.thresholds]
+        for rule in RULES.values()
+    }
+    boxes = [None if empty else [0, 0, 9, 9] for _ in RULES["paper"].thresholds]
+    return {"method": place[0], "layer": place[1], "boxes": boxes, "overlaps": overlaps}
+
+
+def a_record(name, *targets):
+    listed = [{"category": f"c{k}", "truth": [[0, 0, 9, 9]], "maps": maps} for k, maps in enumerate(targets)]
+    return {"key": name, "image": name, "size": [9, 9], "targets": listed}
+
+
+def a_game(pictures, seed=0):
+    """Random records, each image with one to three pairs."""
+    luck = random.Random(seed)
+    for k in range(pictures):
+        pairs = range(luck.randint(1, 3))
+        yield a_record(
+            f"p{k}", *([found(place, luck=luck, empty=luck.random() < 0.1) for place in PLACES] for _ in pairs)
+        )
+
+
+def maps(records, place, names):
+    targets = [target for each in records if each["image"] in names for target in each["targets"]]
+    return [one for target in targets for one in target["maps"] if (one["method"], one["layer"]) == place]
+
+
+def misses(some, rule, at, enough=0.5):
+    return [one["overlaps"][rule][at] < enough for one in some]
+
+
+def chosen(some, rule):
+    """The first of the thresholds with the fewest misses."""
+    counts = [sum(misses(some, rule, at)) for at in range(len(RULES[rule].thresholds))]
+    return counts.index(min(counts))
+
+
+class TestTally:
+    @pytest.mark.parametrize("seed", range(3))
+    def test_against_a_count_by_hand(self, seed):
+        records = list(a_game(60, seed))
+        names = {each["image"] for each in records}
+        reported = frozenset(name for name in names if int(name[1:]) % 3)
+        rows = tally(records, "net", reported)
+        assert [(row.model, row.method, row.layer) for row in rows] == [("net", *place) for place in PLACES]
+        for row, place in zip(rows, PLACES, strict=True):
+            held, told = maps(records, place, names - reported), maps(records, place, reported)
+            for name, result in row.rules.items():
+                at = chosen(held, name)
+                assert result.threshold == RULES[name].thresholds[at]
+                assert result.error == Share(sum(misses(told, name, at)), len(told))
+                curve = [100 * sum(misses(told, name, k)) / len(told) for k in range(len(RULES[name].thresholds))]
+                assert result.curve == pytest.approx(curve)
+                assert result.curve[at] == pytest.approx(100 * result.error.value)
+            best = max(100 - 100 * sum(misses(told, "max-largest", k)) / len(told) for k in range(50))
+            assert row.max_box_acc == pytest.approx(best)
+            for enough in (0.3, 0.5, 0.7):
+                best = max(100 - 100 * sum(misses(told, "any", k, enough)) / len(told) for k in range(50))
+                assert row.max_box_acc_v2[enough] == pytest.approx(best)
+            assert row.v2_mean == pytest.approx(sum(row.max_box_acc_v2.values()) / 3)
+            assert row.empty == sum(one["boxes"][0] is None for one in told) > 0
+            assert (row.alpha, row.error) == (row.rules["paper"].threshold, row.rules["paper"].error)
+        assert list(rows[0].rules) == ["paper", "largest", "max", "max-largest", "any"]
+
+    def test_nothing_is_chosen_on_what_is_reported(self):
+        """There the best threshold is another one; it shows in the curve only, and in what others call MaxBoxAcc."""
+        place = PLACES[0]
+        first, last = found(place, 0.0), found(place, 0.0)
+        for rule in ("paper", "max-largest"):
+            first["overlaps"][rule][3] = last["overlaps"][rule][7] = 0.9
+        (row,) = tally([a_record("a", [first]), a_record("b", [last])], "net", {"b"})
+        assert (row.alpha, row.error) == (1.5, Share(1, 1))
+        assert row.rules["paper"].curve[7] == 0.0
+        assert row.max_box_acc == 100.0
+
+    def test_refused(self):
+        one = a_record("a", [found(PLACES[0], 0.5)])
+        with pytest.raises(DataError, match="different methods or layers"):
+            tally([one, a_record("b", [found(PLACES[1], 0.5)])], "net", {"b"})
+        for reported in (set(), {"a"}):
+            with pytest.raises(DataError, match="none on one of the sides"):
+                tally([one], "net", reported)
+
+
+class TestDifference:
+    def test_of_two_methods(self):
+        records = list(a_game(80))
+        reported = {f"p{k}" for k in range(20, 80)}
+        rows = {(row.method, row.layer): row for row in tally(records, "net", reported)}
+        gap = difference(records, reported, PLACES[0], PLACES[2])
+        assert gap.value == pytest.approx(100 * (rows[PLACES[0]].error.value - rows[PLACES[2]].error.value))
+        assert gap.low < gap.value < gap.high
+        back = difference(records, reported, PLACES[2], PLACES[0])
+        assert (back.low, back.high, back.p) == pytest.approx((-gap.high, -gap.low, gap.p))
+        held = {each["image"] for each in records} - reported
+        missed = [
+            misses(maps(records, place, reported), "paper", chosen(maps(records, place, held), "paper"))
+            for place in (PLACES[0], PLACES[2])
+        ]
+        assert gap.p == paired_test(*missed)
+
+    def test_the_interval_is_that_of_a_bootstrap_over_pictures(self):
+        records = list(a_game(300))
+        reported = [f"p{k}" for k in range(50, 300)]
+        gap = difference(records, set(reported), PLACES[0], PLACES[2])
+        held = {f"p{k}" for k in range(50)}
+        at = {place: chosen(maps(records, place, held), "paper") for place in PLACES}
+        counts = {}
+        for name in reported:
+            one, other = (misses(maps(records, place, {name}), "paper", at[place]) for place in (PLACES[0], PLACES[2]))
+            counts[name] = sum(one) - sum(other), len(one)
+        luck = random.Random(0)
+        means = []
+        for _ in range(1000):
+            drawn = [counts[name] for name in luck.choices(reported, k=len(reported))]
+            means.append(100 * sum(wins for wins, _ in drawn) / sum(pairs for _, pairs in drawn))
+        means.sort()
+        assert (gap.low, gap.high) == pytest.approx((means[25], means[974]), abs=1.2)
+
+
+class TestHeldOut:
+    def test_by_hand(self):
+        names = [f"ILSVRC2012_val_{k:08}" for k in range(1, 1001)]
+        ordered = sorted(names, key=lambda name: hashlib.sha256(f"7 {name}".encode()).digest())
+        held = held_out(names, 0.2, seed=7)
+        assert held == set(ordered[:200])
+        assert held == held_out(reversed(names), 0.2, seed=7)
+        assert held != held_out(names, 0.2, seed=8)
+        assert len(held_out(["a", "b\udcff", "c\ud800"], 0.5)) == 2  # names that are no text
+
+    @pytest.mark.parametrize("share", [0, 1, -1, 2, math.nan, math.inf])
+    def test_no_such_share(self, share):
+        with pytest.raises(DataError, match="give one between 0 and 1"):
+            held_out(["a", "b"], share)
+
+    def test_too_few(self, classifier, dataset, tmp_path):
+        with pytest.raises(DataError, match="at least 2"):
             measured(Localization(classifier, dataset, ["mwp"], limit=1), tmp_path)

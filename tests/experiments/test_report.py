@@ -104,8 +104,7 @@ def test_cells():
 
 
 def test_a_picture_is_inside_the_page():
-    shown = shown_jpeg(PHOTO, 100)
-    kind, content = shown.address.split(",")
+    kind, content = shown_jpeg(PHOTO, 100)[2].split(",")
     with Image.open(io.BytesIO(base64.b64decode(content))) as image:
         assert (kind, image.format, image.size) == ("data:image/jpeg;base64", "JPEG", (100, 50))
     assert shown_jpeg(PHOTO, 400)[:2] == (300, 150)  # never larger than it is

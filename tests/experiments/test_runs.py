@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from annotated import make_voc, scenes, voc_object
+from annotated import annotate, make_voc, scenes, voc_object
 from torch import nn
 
 from excite.datasets import open_dataset
@@ -33,10 +33,6 @@ def start(request, classifier, dataset):
         return request.param(network, dataset, **{"methods": ["c-mwp", "mwp"], "layers": [FINE, COARSE], **options})
 
     return make
-
-
-def annotate(folder, name, *objects):
-    (folder / f"Annotations/{name}.xml").write_text(f"<annotation>{''.join(objects)}</annotation>")
 
 
 def test_killed_while_writing_it_goes_on_where_it_was(start, dataset, tmp_path, looks):
@@ -125,9 +121,9 @@ def test_all_unreadable(start, dataset, tmp_path):
 
 
 @pytest.mark.usefixtures("quick_workers")
-def test_several_workers_give_the_same_bytes(start, tmp_path):
+def test_several_workers_give_the_same_bytes(classifier, dataset, tmp_path):
     for workers in (1, 2):
-        list(start(limit=6).records(tmp_path / f"{workers}", workers=workers))
+        list(Localization(classifier, dataset, ["mwp"], limit=6).records(tmp_path / f"{workers}", workers=workers))
     assert (tmp_path / "1/records.jsonl").read_bytes() == (tmp_path / "2/records.jsonl").read_bytes()
 
 

@@ -1,10 +1,10 @@
 """Real phrases that people wrote for real images; skipped where those are missing."""
 
 import pytest
+from described import first_hit
 
 import excite
 from excite.datasets.phrase_formats import open_phrases
-from excite.metrics.phrases import first_hit
 
 PICTURES = 5
 

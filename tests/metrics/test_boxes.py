@@ -67,13 +67,6 @@ class TestMasks:
             for y in range(self.SIZE[1]):
                 assert distance((x, y), target, self.SIZE) == min(math.dist((x, y), pixel) for pixel in inside)
 
-    def test_the_mask_not_its_box(self):
-        ring = drawn(self.SIZE, (0, 0, 20, 20))
-        ring[1:19, 1:19] = False
-        target = Target("ring", (Instance((0, 0, 20, 20), mask=runs_of(ring)),))
-        assert distance((9, 9), target, self.SIZE) == 9
-        assert distance((19, 5), target, self.SIZE) == 0
-
     def test_several_instances_with_and_without(self):
         left, right = drawn(self.SIZE, (0, 0, 2, 2)), drawn(self.SIZE, (10, 0, 12, 2))
         target = Target(

@@ -9,33 +9,24 @@ PICTURE = torch.tensor([[[8.0, 4.0], [2.0, 1.0]]])
 NOTHING = torch.zeros(1, 2, 2)
 
 
-def brightness(pictures):
-    return pictures.sum((1, 2, 3)).tolist()
-
-
-def test_most_important_pixels_go_first():
-    curve = steps_between(PICTURE, NOTHING, PICTURE[0], brightness, steps=4)
-    assert curve == [15, 7, 3, 1, 0]
-    assert steps_between(PICTURE, NOTHING, -PICTURE[0], brightness, steps=4) == [15, 14, 12, 8, 0]
-
-
 @pytest.mark.parametrize("together", [1, 2, 5, 100])
-def test_how_many_are_asked_about_at_a_time_does_not_matter(together):
+@pytest.mark.parametrize(
+    ("importance", "expected"),
+    [
+        (PICTURE[0], [15, 7, 3, 1, 0]),
+        (-PICTURE[0], [15, 14, 12, 8, 0]),
+        (torch.zeros(2, 2), [15, 7, 3, 1, 0]),  # pixels of one importance go row by row
+    ],
+)
+def test_most_important_pixels_go_first(importance, expected, together):
     groups = []
 
-    def counted(pictures):
+    def brightness(pictures):
         groups.append(len(pictures))
-        return brightness(pictures)
+        return pictures.sum((1, 2, 3)).tolist()
 
-    curve = steps_between(PICTURE, NOTHING, PICTURE[0], counted, steps=4, together=together)
-    assert curve == [15, 7, 3, 1, 0]
-    assert max(groups) <= together
-    assert sum(groups) == 5
-
-
-def test_pixels_of_one_importance_go_row_by_row():
-    curve = steps_between(PICTURE, NOTHING, torch.zeros(2, 2), brightness, steps=4)
-    assert curve == [15, 7, 3, 1, 0]
+    assert steps_between(PICTURE, NOTHING, importance, brightness, steps=4, together=together) == expected
+    assert (max(groups) <= together, sum(groups)) == (True, 5)
 
 
 def test_all_channels_of_a_pixel_go_at_once_and_the_picture_stays():
@@ -47,7 +38,6 @@ def test_all_channels_of_a_pixel_go_at_once_and_the_picture_stays():
 
 
 def test_shares_and_areas():
-    assert shares(5)[0] == 0
-    assert shares(5)[-1] == 1
+    assert (shares(5)[0], shares(5)[-1]) == (0, 1)
     assert area([1, 1, 1]) == 1
     assert area([1, 0, 0, 0, 0]) == 0.125  # trapezoids: half of the first quarter

@@ -37,21 +37,14 @@ class TestPairedTest:
         assert paired_test(other, one) == paired_test(one, other)
 
     def test_thousands(self):
-        assert paired_test([True] * 3000 + [False] * 2900, [False] * 3000 + [True] * 2900) == pytest.approx(
-            0.197, abs=2e-3
-        )
-
-    def test_not_paired(self):
-        with pytest.raises(ValueError, match="shorter"):
-            paired_test([True], [])
+        one = [True] * 3000 + [False] * 2900
+        assert paired_test(one, [not hit for hit in one]) == pytest.approx(0.197, abs=2e-3)
 
 
 @pytest.mark.parametrize(
     ("number", "low", "high", "confidence"),
     [
         (1, 1, 1, 0.0),
-        (2, 1, 2, 0.5),
-        (3, 1, 3, 0.75),
         (5, 1, 5, 0.9375),
         (6, 1, 6, 1 - 2 / 64),
         (9, 2, 8, 1 - 20 / 512),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from excite.cli.console import say_help
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from excite.jobs import Executor
     from excite.models import Classifier
@@ -153,29 +155,91 @@ Fresh = Annotated[
 ]
 
 
-def load_all(
-    names: Sequence[str] | None,
-    weights: str | None,
-    labels: str | None,
-    size: int | None,
-    fully_convolutional: bool | None,
-) -> list[Classifier]:
-    """Load the classifiers. Where two have the same name, all get the name that the user gave.
+# Groups of options: a parameter of a command `grouped` may have one of these types, and stands for all of its fields.
 
-    Example:
-        >>> [classifier.name for classifier in load_all(None, None, None, None, None)]
-        ['efficientnet-lite0']
-    """
-    from excite.errors import ModelError
-    from excite.models import Choice
 
-    choices = [Choice(name, weights, labels, size, fully_convolutional) for name in names or [PLAIN_IMAGENET]]
-    if len(choices) > 1 and (weights or labels):
-        raise ModelError("--weights and --labels are for one --model: give several as files or folders of their own")
-    found = [choice.load() for choice in choices]
-    if len({classifier.name for classifier in found}) == len(found):
-        return found
-    return [replace(one, name=choice.model) for one, choice in zip(found, choices, strict=True)]
+@dataclass(frozen=True)
+class ClassifierOptions:
+    """What classifiers are, besides their names."""
+
+    weights: Weights = None
+    labels: LabelsFile = None
+    size: Size = None
+    fully_convolutional: FullyConvolutional = None
+
+    def load(self, names: Sequence[str] | None) -> list[Classifier]:
+        """Load the classifiers. Where two have the same name, all get the name that the user gave.
+
+        Example:
+            >>> [classifier.name for classifier in ClassifierOptions().load(None)]
+            ['efficientnet-lite0']
+        """
+        from excite.errors import ModelError
+        from excite.models import Choice
+
+        choices = [Choice(name, **vars(self)) for name in names or [PLAIN_IMAGENET]]
+        if len(choices) > 1 and (self.weights or self.labels):
+            several = "give several as files or folders of their own"
+            raise ModelError(f"--weights and --labels are for one --model: {several}")
+        found = [choice.load() for choice in choices]
+        if len({classifier.name for classifier in found}) == len(found):
+            return found
+        return [replace(one, name=choice.model) for one, choice in zip(found, choices, strict=True)]
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """Which images are used."""
+
+    limit: Limit = None
+    skip: Skip = 0
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """Where the work is done."""
+
+    workers: Workers = None
+    engine: Engine = "local"
+    address: Address = None
+
+    def executor(self) -> Executor:
+        """The executor, checked before anything heavy is loaded."""
+        return executor_of(self.workers, self.engine, self.address)
+
+
+@dataclass(frozen=True)
+class AnswerOptions:
+    """How results are shown."""
+
+    with_page: WithPage = True
+    as_json: AsJson = False
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with its groups of options spread out, as typer needs them; its parameters are keywords."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    spread: list[Parameter] = []
+    for name, given in signature(command).parameters.items():
+        if name in groups:
+            kinds = get_type_hints(groups[name], include_extras=True)
+            options = {option.name: option.default for option in fields(groups[name])}
+            spread += [given.replace(name=one, default=options[one], annotation=kinds[one]) for one in options]
+        else:
+            spread.append(given.replace(annotation=hints[name]))
+
+    @wraps(command)
+    def call(**values: Any) -> None:
+        packed = {
+            name: hint(**{option.name: values.pop(option.name) for option in fields(hint)})
+            for name, hint in groups.items()
+        }
+        command(**values, **packed)
+
+    call.__signature__ = Signature(spread)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in spread}
+    return call
 
 
 def group(description: str) -> typer.Typer:

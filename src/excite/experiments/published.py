@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 Pair = tuple[float | None, float | None]
 """All and difficult, or all phrases and small instances, in percent; None where it is not published."""
@@ -19,7 +19,7 @@ class Published(NamedTuple):
     source: str
     data: str
     network: str
-    scores: Mapping[str, tuple[float, float]]
+    scores: Mapping[str, Pair]
 
 
 class PublishedBoxes(NamedTuple):
@@ -35,11 +35,7 @@ class PublishedRanks(NamedTuple):
     method: str
     proposals: str
     gamma: float | None
-    r1: Pair
-    r5: Pair
-    r10: Pair
-    map_group: Pair
-    map_phrase: Pair
+    measures: tuple[Pair, ...]  # in the order of `MEASURES`
 
 
 def _lines(text: str) -> list[list[str]]:
@@ -51,59 +47,56 @@ def _number(text: str) -> float | None:
 
 
 def _pair(text: str) -> Pair:
-    first, second = text.split("/")
-    return _number(first), _number(second)
-
-
-def _pointing(table: Mapping[str, Any]) -> Iterator[Published]:
-    """The columns of a table."""
-    for k, (source, network) in enumerate(zip(table["sources"], table["networks"], strict=True)):
-        cells = {method: line[k] for method, *line in _lines(table["scores"])}
-        scores: Any = {method: _pair(cell) for method, cell in cells.items() if cell != "-"}
-        yield Published(_DATA["sources"][source], table["data"], network, scores)
+    first, second = map(_number, text.split("/"))
+    return first, second
 
 
 _DATA = tomllib.loads(files("excite.experiments").joinpath("published.toml").read_text("utf-8"))
+_GROUNDING = _DATA["grounding"]
+WORDS: Mapping[str, str] = _DATA["methods"]  # the names of the methods in publications
+POINTING = {  # the published columns of each format of data, the paper's first
+    data: tuple(
+        Published(
+            _DATA["sources"][source],
+            table["data"],
+            table["networks"][k],
+            {method: _pair(line[k]) for method, *line in _lines(table["scores"]) if line[k] != "-"},
+        )
+        for k, source in enumerate(table["sources"])
+    )
+    for data, table in _DATA["pointing"].items()
+}
+CONTRAST: Mapping[str, str] = _DATA["contrast"]  # the paper's table on contrastive attention
 
-WORDS: Mapping[str, str] = _DATA["methods"]
-"""The names of the methods in publications."""
-
-POINTING = {data: tuple(_pointing(table)) for data, table in _DATA["pointing"].items()}
-"""The published columns of each format of data, the paper's first."""
-
-CONTRAST: Mapping[str, str] = _DATA["contrast"]
-"""The paper's table on contrastive attention."""
-
+# The paper's tables on the localisation of dominant objects and on Flickr30k Entities: network and data, and format.
 LOCALIZED_ON, LOCALIZED_DATA = _DATA["localization"]["on"], _DATA["localization"]["format"]
 LOCALIZATION = {
     method: PublishedBoxes(_number(alpha), float(error))
     for method, alpha, error in _lines(_DATA["localization"]["errors"])
 }
-"""The paper's table on the localisation of dominant objects; its network and data, and their format."""
-
-GROUNDED_ON, GROUNDED_DATA = _DATA["grounding"]["on"], _DATA["grounding"]["format"]
+GROUNDED_ON, GROUNDED_DATA = _GROUNDING["on"], _GROUNDING["format"]
+MEASURES = ("R@1", "R@5", "R@10", "mAP group", "mAP phrase")
 GROUNDING = tuple(
-    PublishedRanks(method, proposals, _number(gamma), *map(_pair, cells))
-    for method, proposals, gamma, *cells in _lines(_DATA["grounding"]["ranks"])
+    PublishedRanks(method, proposals, _number(gamma), tuple(map(_pair, cells)))
+    for method, proposals, gamma, *cells in _lines(_GROUNDING["ranks"])
 )
-"""The paper's table on Flickr30k Entities; its network and data, and their format."""
-
-GROUPS = tuple(_DATA["grounding"]["groups"])
-GROUP_RECALLS = {
-    (method, proposals): tuple(map(float, values))
-    for method, proposals, *values in _lines(_DATA["grounding"]["recalls"])
+GROUP_RECALLS = {  # recall at 5 of each group, and their mean, by method and proposals
+    (method, proposals): tuple(map(float, values)) for method, proposals, *values in _lines(_GROUNDING["recalls"])
 }
-"""The paper's recall at 5 of each of `GROUPS`, and their mean, by method and proposals."""
+
+
+def pair_words(pair: Pair) -> str:
+    """Both numbers with one decimal."""
+    return " / ".join("-" if value is None else f"{value:.1f}" for value in pair)
 
 
 def published_ranks() -> list[dict[str, str]]:
     """`GROUNDING` as text."""
-    names = ("R@1", "R@5", "R@10", "mAP group", "mAP phrase")
     return [
         {
             "method": _named(line.method, line.proposals),
             "gamma": "-" if line.gamma is None else f"{line.gamma:g}",
-            **{name: _shown(pair) for name, pair in zip(names, line[3:], strict=True)},
+            **dict(zip(MEASURES, map(pair_words, line.measures), strict=True)),
         }
         for line in GROUNDING
     ]
@@ -111,16 +104,12 @@ def published_ranks() -> list[dict[str, str]]:
 
 def published_groups() -> list[dict[str, str]]:
     """`GROUP_RECALLS` as text."""
+    groups = (*_GROUNDING["groups"], "mean")
     return [
-        {"method": _named(*names)}
-        | {group: f"{value:.1f}" for group, value in zip((*GROUPS, "mean"), values, strict=True)}
+        {"method": _named(*names), **{group: f"{value:.1f}" for group, value in zip(groups, values, strict=True)}}
         for names, values in GROUP_RECALLS.items()
     ]
 
 
 def _named(method: str, proposals: str) -> str:
     return f"{'own scores' if method == 'proposals' else WORDS.get(method, method)} ({proposals})"
-
-
-def _shown(pair: Pair) -> str:
-    return " / ".join("-" if value is None else f"{value:.1f}" for value in pair)

@@ -12,8 +12,6 @@ import torch
 from excite.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
@@ -33,14 +31,6 @@ def distance(point: tuple[int, int], target: Target, size: tuple[int, int]) -> f
 
     Exact, between pixel centres. An instance is its mask where it has one with a pixel in the image, otherwise its box.
     The Pointing Game counts a hit up to and including `Dataset.tolerance`.
-
-    Args:
-        point: ``(x, y)`` of a pixel of the image at its original size, counted from 0.
-        target: the annotated objects.
-        size: ``(width, height)`` of that image.
-
-    Raises:
-        DataError: A mask was made for an image of another size.
 
     Example:
         >>> from excite.datasets import Instance, Target
@@ -76,12 +66,7 @@ def area_share(target: Target, size: tuple[int, int]) -> float:
 
 
 def box_distance(point: tuple[int, int], box: Box) -> float:
-    """Distance in pixels from a point to a box; 0 for a pixel that the box touches.
-
-    Example:
-        >>> box_distance((13, 4), (0, 0, 10, 10)), box_distance((9, 9), (0, 0, 10, 10))
-        (4.0, 0.0)
-    """
+    """Distance in pixels from a point to a box; 0 for a pixel that the box touches."""
     gaps = []
     for pixel, low, high in ((point[0], box[0], box[2]), (point[1], box[1], box[3])):
         first = math.floor(low)
@@ -91,14 +76,7 @@ def box_distance(point: tuple[int, int], box: Box) -> float:
 
 
 def box_iou(boxes: ArrayLike, others: ArrayLike) -> Floats:
-    """Intersection over union of each box with each other one, [n, m]; 0 for boxes without an area.
-
-    Args:
-        boxes: half-open (x0, y0, x1, y1) [n, 4]; may be empty.
-        others: likewise [m, 4].
-
-    Raises:
-        DataError: they are no boxes.
+    """Intersection over union of each half-open box [n, 4] with each other [m, 4], as [n, m]; 0 for those without area.
 
     Example:
         >>> box_iou([(0, 0, 2, 2)], [(1, 0, 3, 2), (0, 0, 2, 2)]).round(3).tolist()
@@ -135,34 +113,15 @@ def box_areas(boxes: NDArray[Any]) -> NDArray[Any]:
     return areas
 
 
-def boxes_above(stretched: Tensor, alphas: Sequence[float] = ALPHAS) -> list[tuple[int, int, int, int] | None]:
-    """`excite.readouts.threshold_box` for each alpha, all at once.
-
-    Args:
-        stretched: the map at the size of its image.
-        alphas: thresholds, in means of the map.
-
-    Example:
-        >>> boxes_above(torch.tensor([[0.0, 0.0, 3.0]]), [0, 1, 4])
-        [(2, 0, 3, 1), (2, 0, 3, 1), None]
-    """
-    return boxes_over(stretched, mean_levels(stretched, alphas))
-
-
-def mean_levels(stretched: Tensor, alphas: Sequence[float] = ALPHAS) -> Tensor:
-    """The level of each alpha, alpha times the map's mean and never below zero (`excite.readouts.threshold_box`)."""
-    mean = stretched.mean()
-    return torch.stack([(alpha * mean).clamp(min=0) for alpha in alphas])
+def boxes_above(stretched: Tensor) -> list[tuple[int, int, int, int] | None]:
+    """`excite.readouts.threshold_box` for each of `ALPHAS`, all at once; the map is at the size of its image."""
+    return boxes_over(stretched, torch.tensor(ALPHAS, dtype=stretched.dtype) * stretched.mean().clamp(min=0))
 
 
 def boxes_over(stretched: Tensor, levels: Tensor) -> list[tuple[int, int, int, int] | None]:
     """For each level the tightest box around all pixels above it; None where there is none.
 
     Computed from the maxima of rows and columns, so the map itself is traversed only once.
-
-    Example:
-        >>> boxes_over(torch.tensor([[0.0, 1.0, 3.0]]), torch.tensor([0.5, 3.0]))
-        [(1, 0, 3, 1), None]
     """
     columns, rows = ((stretched.amax(dim=side) > levels[:, None]).numpy() for side in (0, 1))
     sides = zip(*_ends(columns), *_ends(rows), strict=True)

@@ -17,18 +17,7 @@ def shares(steps: int) -> list[float]:
 
 
 def replaced(picture: Tensor, by: Tensor, order: Tensor, share: float) -> Tensor:
-    """The image with a share of its pixels taken from another one, in the given order.
-
-    Args:
-        picture: ``[channels, height, width]``.
-        by: the replacement, of the same shape.
-        order: indices of pixels, row by row.
-        share: of the pixels to replace.
-
-    Example:
-        >>> replaced(torch.zeros(1, 1, 4), torch.ones(1, 1, 4), torch.tensor([2, 0, 1, 3]), 0.5)
-        tensor([[[1., 0., 1., 0.]]])
-    """
+    """The image [channels, height, width] with a share of its pixels taken from another one, in the given order."""
     chosen = order[: round(share * order.numel())]
     mixed = picture.flatten(1).clone()
     mixed[:, chosen] = by.flatten(1)[:, chosen]
@@ -58,12 +47,6 @@ def steps_between(
 
     Returns:
         ``steps + 1`` answers; the first is that of ``picture``.
-
-    Example:
-        >>> picture, nothing = torch.tensor([[[0.1, 0.6, 0.3, 0.0]]]), torch.zeros(1, 1, 4)
-        >>> def brightness(pictures): return pictures.sum((1, 2, 3)).tolist()
-        >>> [round(value, 1) for value in steps_between(picture, nothing, picture[0], brightness, steps=4)]
-        [1.0, 0.4, 0.1, 0.0, 0.0]
     """
     order = importance.flatten().argsort(descending=True, stable=True)
     mixed = [replaced(picture, by, order, share) for share in shares(steps)]
@@ -72,10 +55,5 @@ def steps_between(
 
 
 def area(curve: Sequence[float]) -> float:
-    """The area under a curve over shares from 0 to 1 (trapezoids).
-
-    Example:
-        >>> area([1.0, 0.5, 0.0])
-        0.5
-    """
+    """The area under a curve over shares from 0 to 1 (trapezoids)."""
     return (sum(curve) - (curve[0] + curve[-1]) / 2) / (len(curve) - 1)

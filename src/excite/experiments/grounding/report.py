@@ -6,104 +6,277 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from excite.datasets.phrases import union
-from excite.experiments.base import failures_of
-from excite.experiments.grounding.measure import GAMMAS, OWN, PAPERS_GAMMAS
-from excite.experiments.grounding.run import MAIN
-from excite.experiments.grounding.scores import CURVE, RANKS
+from excite.experiments.grounding.measure import CURVE, GAMMAS, OWN, PAPERS_GAMMAS, RANKS
+from excite.experiments.grounding.run import MAIN, GroundingRun
 from excite.experiments.published import GROUNDED_DATA, GROUNDED_ON, published_groups, published_ranks
 from excite.experiments.report import figures, tables
-from excite.experiments.report.examples import EXAMPLES, Cases, Example, Panel
-from excite.experiments.report.figures import main_method
-from excite.experiments.report.page import write_page
-from excite.experiments.report.tables import DASH, NOTHING, Cell, Table, shown
+from excite.experiments.report.examples import Cases, Example, Panel
+from excite.experiments.report.page import Report
+from excite.experiments.report.tables import DASH, NOTHING, Cell, Table, main_method, markdown_table, shown
 from excite.grounding.scoring import SAME
 from excite.io.text import for_markdown, markdown_list
-from excite.metrics.phrases import phrase_class
-from excite.metrics.statistics import RESAMPLES
+from excite.metrics.ranking import phrase_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from PIL import Image
 
-    from excite.experiments.grounding.run import GroundingRun
-    from excite.experiments.grounding.scores import GroundingRow, Lead, RankingScores
+    from excite.experiments.grounding.measure import GroundingRow, RankingScores
+    from excite.experiments.report.examples import Kinds, Strip
+    from excite.experiments.report.tables import Lines
     from excite.jobs import Entry
     from excite.metrics.statistics import Estimate
 
-    Hits = Sequence[bool]  # of the main method, and then of the others
+    Rows = Sequence[GroundingRow]
 
-
-FILE = "grounding.html"
-MOST_TOLD = 5  # gammas that are listed one by one: the paper's
 BOXES, WIDTH, TOO_LATE = 5, 900, 10
 BLIND = "center"
 OWN_NAME = "the proposals' own scores"
 GROUP_TITLE = "recall at 5 of each group"
+PAPERS_TABLES = {
+    f"the paper's own ({GROUNDED_ON}), all phrases / small instances": published_ranks(),
+    f"the paper's {GROUP_TITLE}": published_groups(),
+}
 
 
-def all_rows(runs: Sequence[GroundingRun]) -> list[GroundingRow]:
-    """The rows of all networks; those without a network are the same for all, and listed once."""
-    own, *others = runs[0].shared
-    return [own, *(row for run in runs for row in run.rows), *others]
+class GroundingReport(Report[GroundingRun]):
+    """The grounding of one or several networks."""
 
+    name = "grounding"
+    same, width = SAME, WIDTH
 
-def answer(runs: Sequence[GroundingRun]) -> dict[str, Any]:
-    """All results as plain values for JSON, independent of time and machine."""
-    about = runs[0].about
-    return {
-        "rows": [row.to_dict() for row in all_rows(runs)],
-        "groups": [group_values(row) for row in all_rows(runs)] if runs[0].groups else [],
-        "leads": [lead.to_dict() for run in runs for lead in run.leads],
-        "gammas": [line for run in runs for line in _gammas(run)],
-        "data": about["data"],
-        "split": about["data"]["split"],
-        "pictures": about["pictures"],
-        "held_out": about["held_out_pictures"],
-        "reported": about["reported"],
-        "phrases": about["phrases"],
-        "protocol": about["protocol"],
-        "proposals": round(about["proposals"], 1),
-        "reach": round(about["reach"], 2),
-        **tables.per_network(runs, "layers", "left_out"),
-        "failures": failures_of(run.about for run in runs),
-    }
+    def __init__(self, runs: Sequence[GroundingRun]) -> None:
+        super().__init__(runs)
+        self.networks = [row for run in runs for row in run.rows]
+        own, *others = self.first.shared  # rows without a network are the same for all, and listed once
+        self.rows = [own, *self.networks, *others]
+        self.main = main_method(self.networks, MAIN)
 
+    def answer(self) -> dict[str, Any]:
+        """All results as plain values for JSON, independent of time and machine."""
+        about = self.about
+        return {
+            "rows": [row.to_dict() for row in self.rows],
+            "groups": self._groups(),
+            "leads": [lead.to_dict() for run in self.runs for lead in run.leads],
+            "gammas": [
+                {"model": row.model, "method": row.method, "gamma": gamma, "mean_recall": round(recall, 2)}
+                for row in self.networks
+                for gamma, recall in zip(GAMMAS, row.chosen.curve, strict=False)
+            ],
+            "data": about["data"],
+            "split": about["data"]["split"],
+            "pictures": about["pictures"],
+            "held_out": about["held_out_pictures"],
+            "reported": about["reported"],
+            "phrases": about["phrases"],
+            "protocol": about["protocol"],
+            "proposals": round(about["proposals"], 1),
+            "reach": round(about["reach"], 2),
+            **self.per_network("layers", "left_out"),
+            "failures": self.failures(),
+        }
 
-def group_values(row: GroundingRow) -> dict[str, Any]:
-    """The recall at 5 of each group and their mean, as plain values."""
-    recalls = {**row.groups, "mean": row.group_mean}
-    names = {"model": row.model, "method": row.method}
-    return names | {group: None if value is None else round(value, 2) for group, value in recalls.items()}
+    def printed(self) -> dict[str, Any]:
+        """The answer, and the shares of time, which are not reproducible."""
+        return {**self.answer(), "seconds": self._shares()}
 
+    def _shares(self) -> dict[str, dict[str, float]]:
+        """For each network the percentage of time of each step."""
+        shares = {}
+        for model, seconds in self.per_network("seconds")["seconds"].items():
+            total = sum(seconds.values()) or 1.0
+            shares[model] = {step: round(100 * spent / total, 1) for step, spent in seconds.items()}
+        return shares
 
-def _gammas(run: GroundingRun) -> Iterator[dict[str, Any]]:
-    """The mean recall of each method at each gamma, on the held-out images."""
-    for row in run.rows:
-        for gamma, recall in zip(GAMMAS, row.chosen.curve, strict=False):
-            yield {"model": row.model, "method": row.method, "gamma": gamma, "mean_recall": round(recall, 2)}
+    def times(self) -> dict[str, str]:
+        """The same in words."""
+        return {
+            model: ", ".join(f"{step} {share:g} %" for step, share in shares.items())
+            for model, shares in self._shares().items()
+        }
 
+    def _groups(self) -> Lines:
+        """The recall at 5 of each group and their mean, as plain values; none where the data have no groups."""
+        return [
+            {
+                "model": row.model,
+                "method": row.method,
+                **{group: None if value is None else round(value, 2) for group, value in row.recalls.items()},
+            }
+            for row in self.rows
+            if self.first.groups
+        ]
 
-def shares_of_time(runs: Sequence[GroundingRun]) -> dict[str, dict[str, float]]:
-    """For each network the percentage of time of each step; not reproducible, so no part of `answer`."""
-    shares = {}
-    for run in runs:
-        seconds = run.about["seconds"]
-        total = sum(seconds.values()) or 1.0
-        shares[run.classifier_name] = {step: round(100 * spent / total, 1) for step, spent in seconds.items()}
-    return shares
+    def tables(self) -> list[tuple[str, Lines]]:
+        """The recalls over all phrases and over small instances, and of each group; the paper's, of the same data."""
+        small = [(row, row.small) for row in self.rows if row.small is not None]
+        groups = [
+            {
+                "model": row.model or NOTHING,
+                "method": row.method,
+                **{group: shown(value) for group, value in row.recalls.items()},
+            }
+            for row in self.rows
+            if self.first.groups
+        ]
+        titled = {
+            "": [_columns(row, row.all) for row in self.rows],
+            "small instances, below a quarter of the image": [_columns(row, scores) for row, scores in small],
+            GROUP_TITLE: groups,
+            **(PAPERS_TABLES if self.first.dataset_name == GROUNDED_DATA else {}),
+        }
+        return [(title, lines) for title, lines in titled.items() if lines]
 
+    def sentences(self) -> list[str]:
+        """What was measured, and what was left out and why."""
+        run, about, protocol, own = self.first, self.about, self.about["protocol"], self.rows[0]
+        small = 0 if own.small is None else own.small.phrases
+        held = about["held_out_pictures"]
+        chosen = f"; images held out to choose gamma on: {held}" if held else ""
+        truth = "the box around all that a phrase refers to" if protocol["truth"] == "union" else "any of its boxes"
+        right = f"right is a box that overlaps by a half with {truth}"
+        data = "; ".join(self.counted(about["left_out"]["data"]))
+        reach = f"one of them is right for {about['reach']:.1f} % of the phrases"
+        images = f"{about['reported']} images, with 95 % intervals{chosen}"
+        return [
+            f"{run.dataset_name} {run.split}: {own.all.phrases} phrases, {small} of them small, in {images}; {right}",
+            f"proposals: {protocol['proposals']}, {about['proposals']:.0f} in an image; {reach}",
+            *(f"{line}: misses" for line in self.missing()),
+            *([f"left out of the data: {data}"] if data else []),
+            *(f"{run.classifier_name}: {line}" for run in self.runs for line in self.left_out(run)),
+        ]
 
-def time_words(shares: Mapping[str, float]) -> str:
-    """The percentages of time of one network in words."""
-    return ", ".join(f"{step} {share:g} %" for step, share in shares.items())
+    def missing(self) -> list[str]:
+        """A line for each other system that has no result for some phrases."""
+        rows = [row for row in self.first.shared if row.missing]
+        return [f"{row.method} has no result for {row.missing} of {row.all.phrases} phrases" for row in rows]
 
+    def spoken(self) -> list[str]:
+        """The sentences, and where the time went."""
+        times = [f"{model}: where the time went: {words}" for model, words in self.times().items()]
+        return ["", *self.sentences(), *times]
 
-def lines(runs: Sequence[GroundingRun], *, small: bool = False) -> list[dict[str, str]]:
-    """The rows of the table in the terminal, over all phrases or over small instances."""
-    scored = [(row, row.small if small else row.all) for row in all_rows(runs)]
-    return [_columns(row, scores) for row, scores in scored if scores is not None]
+    def spreadsheets(self) -> dict[str, Lines]:
+        """All rows, the groups if there are any, and the recall at each number of boxes."""
+        curves = [
+            {"model": row.model, "method": row.method, "boxes": number, "recall": round(recall, 2)}
+            for row in self.rows
+            for number, recall in zip(CURVE, row.all.curve, strict=True)
+        ]
+        groups = {"groups.csv": self._groups()} if self.first.groups else {}
+        return {"rows.csv": [tables.flat(row.to_dict()) for row in self.rows], **groups, "curves.csv": curves}
+
+    def markdown(self) -> list[str]:
+        """All tables, in any case with the paper's, and the sentences."""
+        (_, first), *others = self.tables()
+        parts = [markdown_table(first)]
+        for title, lines in (dict(others) | PAPERS_TABLES).items():
+            parts += [for_markdown(f"{title[0].upper()}{title[1:]}:"), markdown_table(lines)]
+        return [*parts, markdown_list(self.sentences())]
+
+    def left_out(self, run: GroundingRun) -> list[str]:
+        """What the run of a network left out and why."""
+        left_out = run.about["left_out"]
+        skipped, empty = (
+            ", ".join(f"{name} ({count})" for name, count in left_out[key].items()) for key in ("skipped", "empty")
+        )
+        more = left_out["skipped_in_all"] - sum(left_out["skipped"].values())
+        reasons = {
+            "phrases without a word that it knows, for which its own findings stand": left_out["unknown"],
+            "words skipped most": skipped + (f" and others ({more})" if more else ""),
+            "images without proposals, whose phrases are misses": left_out["without_proposals"],
+            "maps without any evidence, which find nothing": empty,
+            "methods that cannot be read there (rows.json says why)": ", ".join(left_out["unreadable"]),
+        }
+        return self.counted({reason: what for reason, what in reasons.items() if what})
+
+    @staticmethod
+    def counted(reasons: Mapping[str, object]) -> list[str]:
+        """Reasons and how often, or for what, each stands, as lines."""
+        return [f"{reason}: {what}" for reason, what in reasons.items()]
+
+    def examples(self) -> dict[str, list[Strip]]:
+        """The best and worst cases."""
+        rows = {run.classifier_name: sorted(run.rows, key=lambda row: row.method != self.main) for run in self.runs}
+        return PhraseCases().strips(self.runs, rows)
+
+    def scores_table(self, *, small: bool = False) -> Table | None:
+        """The paper's table: a line for each ranking, over all phrases or small instances, if there are any."""
+        scored = [(row, row.small if small else row.all) for row in self.rows]
+        there = [(row, scores) for row, scores in scored if scores is not None]
+        if not there:
+            return None
+        measures: list[list[Estimate | float | None]] = [
+            [*(scores.recalls[rank] for rank in RANKS), scores.map_group, scores.map_phrase, scores.pointing]
+            for _, scores in there
+        ]
+        columns = [
+            [DASH if row.chosen.gamma is None else f"{row.chosen.gamma:g}" for row, _ in there],
+            *(tables.ranked(values, zeros=False) for values in zip(*measures, strict=True)),
+            [Cell("", row.layer or DASH) for row, _ in there],
+        ]
+        names = self._names([row for row, _ in there])
+        return Table(
+            [*names, "gamma", *(f"R@{rank}" for rank in RANKS), "group", "phrase", "pointing", "read at"],
+            list(zip(*names.values(), *columns, strict=True)),
+            groups=[("", 1 + len(names)), ("recall", len(RANKS)), ("mAP", 2), ("", 2)],
+        )
+
+    def _names(self, rows: Rows) -> dict[str, list[str]]:
+        """The first columns of a table by their headings: the methods, and the networks if there are several."""
+        methods = {"method": [_called(row.method) for row in rows]}
+        return {**methods, "network": [row.model or DASH for row in rows]} if self.several else methods
+
+    def leads_table(self) -> Table | None:
+        """The lead of the main method over everything else; None where there is nothing else."""
+        leads = [lead for run in self.runs for lead in run.leads]
+        if not leads:
+            return None
+        models = [[lead.model] * self.several for lead in leads]
+        return Table(
+            [f"{leads[0].method} over", *["network"] * self.several, "all phrases", "small instances"],
+            [
+                [_called(lead.over), *model, _points(lead.r1), _points(lead.r1_small)]
+                for lead, model in zip(leads, models, strict=True)
+            ],
+        )
+
+    def groups_table(self) -> Table | None:
+        """Recall at 5 of each group and their mean; None where the data have no groups."""
+        rows = self.rows
+        groups = [group for group in rows[0].groups if any(row.groups[group] is not None for row in rows)]
+        if not groups:
+            return None
+        names = self._names(rows)
+        columns = [tables.heated([row.groups[group] for row in rows]) for group in groups]
+        columns.append(tables.ranked([row.group_mean or 0.0 for row in rows]))
+        return Table([*names, *groups, "mean"], list(zip(*names.values(), *columns, strict=True)))
+
+    def recalls_figure(self) -> Any:
+        """R@1 of each method over all phrases and over small instances, a panel for each network."""
+        series: dict[str, Callable[[GroundingRow], Estimate | None]] = {
+            "all phrases": lambda row: row.all.recalls[1],
+            "small instances": lambda row: None if row.small is None else row.small.recalls[1],
+        }
+        return figures.interval_figure(self.networks, "R@1 [%]", series, shared=self.first.shared)
+
+    def ranks_figure(self, run: GroundingRun) -> Any:
+        """The share of phrases with a right box among the first 1, 2 ... 10, a line for each row."""
+        curves = [(k, row.method, row.all.curve, None) for k, row in enumerate([*run.rows, *run.shared])]
+        figure, axes = figures.curves_figure(CURVE, curves, ("first boxes that count, N", "R@N [%]"))
+        axes.set_xticks(CURVE)
+        axes.set_ylim(0, None)
+        return figure
+
+    def gammas_figure(self, run: GroundingRun) -> Any:
+        """The mean of R@1, R@5 and R@10 on held-out images by gamma, with a large open marker at the chosen one."""
+        curves = [(k, row.method, row.chosen.curve, row.chosen.gamma) for k, row in enumerate(run.rows)]
+        names = "gamma: 0 for the largest regions, 1 for the densest", "mean of R@1, R@5 and R@10 [%]"
+        figure, axes = figures.curves_figure(GAMMAS, curves, names)
+        axes.set_xticks(PAPERS_GAMMAS)
+        return figure
 
 
 def _columns(row: GroundingRow, scores: RankingScores) -> dict[str, str]:
@@ -119,263 +292,12 @@ def _columns(row: GroundingRow, scores: RankingScores) -> dict[str, str]:
     }
 
 
-def _group_lines(runs: Sequence[GroundingRun]) -> list[dict[str, str]]:
-    """Recall at 5 of each group; empty where the data have no groups."""
-    if not runs[0].groups:
-        return []
-    return [
-        {
-            "model": row.model or NOTHING,
-            "method": row.method,
-            **{group: shown(value) for group, value in row.groups.items()},
-            "mean": shown(row.group_mean),
-        }
-        for row in all_rows(runs)
-    ]
-
-
-def titled_tables(runs: Sequence[GroundingRun]) -> dict[str, list[dict[str, str]]]:
-    """All further tables by title; with the paper's where the data are the paper's."""
-    titled = {
-        "small instances, below a quarter of the image": lines(runs, small=True),
-        GROUP_TITLE: _group_lines(runs),
-    }
-    if runs[0].dataset_name == GROUNDED_DATA:
-        titled |= _paper_tables()
-    return {title: table for title, table in titled.items() if table}
-
-
-def _paper_tables() -> dict[str, list[dict[str, str]]]:
-    return {
-        f"the paper's own ({GROUNDED_ON}), all phrases / small instances": published_ranks(),
-        f"the paper's {GROUP_TITLE}": published_groups(),
-    }
-
-
-def sentences(runs: Sequence[GroundingRun]) -> list[str]:
-    """What was measured, and what was left out and why."""
-    run, about = runs[0], runs[0].about
-    protocol, own = about["protocol"], runs[0].shared[0]
-    small = 0 if own.small is None else own.small.phrases
-    held = about["held_out_pictures"]
-    chosen = f"; images held out to choose gamma on: {held}" if held else ""
-    truth = "the box around all that a phrase refers to" if protocol["truth"] == "union" else "any of its boxes"
-    measured = (
-        f"{run.dataset_name} {run.split}: {own.all.phrases} phrases, {small} of them small, in {about['reported']} "
-        f"images, with 95 % intervals{chosen}; right is a box that overlaps by a half with {truth}"
-    )
-    proposed = f"proposals: {protocol['proposals']}, {about['proposals']:.0f} in an image; one of them is right for "
-    proposed += f"{about['reach']:.1f} % of the phrases"
-    missing = [f"{line}: misses" for line in _missing(run.shared)]
-    data = "; ".join(counted_lines(about["left_out"]["data"]))
-    left_out = [f"left out of the data: {data}"] if data else []
-    networks = [f"{run.classifier_name}: {line}" for run in runs for line in left_out_lines(run.about["left_out"])]
-    return [measured, proposed, *missing, *left_out, *networks]
-
-
-def left_out_lines(left_out: Mapping[str, Any]) -> list[str]:
-    """What one network left out and why, as sentences."""
-    more = left_out["skipped_in_all"] - sum(left_out["skipped"].values())
-    reasons = {
-        "phrases without a word that it knows, for which its own findings stand": left_out["unknown"],
-        "words skipped most": _counted(left_out["skipped"]) + (f" and others ({more})" if more else ""),
-        "images without proposals, whose phrases are misses": left_out["without_proposals"],
-        "maps without any evidence, which find nothing": _counted(left_out["empty"]),
-        "methods that cannot be read there (rows.json says why)": ", ".join(left_out["unreadable"]),
-    }
-    return [f"{reason}: {what}" for reason, what in reasons.items() if what]
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} ({count})" for name, count in counts.items())
-
-
-def counted_lines(counts: Mapping[str, int]) -> list[str]:
-    """Reasons and how often each occurred, as lines."""
-    return [f"{why}: {count}" for why, count in counts.items()]
-
-
-def write_tables(runs: Sequence[GroundingRun], out: Path) -> list[Path]:
-    """Write ``rows.json``, ``rows.csv``, ``groups.csv`` (if there are groups), ``curves.csv`` and ``table.md``."""
-    rows = all_rows(runs)
-    curves = [
-        {"model": row.model, "method": row.method, "boxes": number, "recall": round(recall, 2)}
-        for row in rows
-        for number, recall in zip(CURVE, row.all.curve, strict=True)
-    ]
-    texts = {
-        "rows.csv": tables.csv_table([tables.flat(row.to_dict()) for row in rows]),
-        **({"groups.csv": tables.csv_table([group_values(row) for row in rows])} if runs[0].groups else {}),
-        "curves.csv": tables.csv_table(curves),
-        "table.md": _markdown(runs),
-    }
-    return tables.write_tables(out, answer(runs), texts)
-
-
-def _markdown(runs: Sequence[GroundingRun]) -> str:
-    """All tables, in any case with the paper's."""
-    parts = [tables.markdown_table(lines(runs))]
-    for title, table in (titled_tables(runs) | _paper_tables()).items():
-        parts += [for_markdown(f"{title[0].upper()}{title[1:]}:"), tables.markdown_table(table)]
-    return "\n\n".join([*parts, markdown_list(sentences(runs))]) + "\n"
-
-
-def _missing(rows: Sequence[GroundingRow]) -> list[str]:
-    return [f"{row.method} has no result for {row.missing} of {row.all.phrases} phrases" for row in rows if row.missing]
-
-
-def write(out: Path, runs: Sequence[GroundingRun], *, command: str = "") -> Path:
-    """Write the page, with the command that makes it again; the same records give the same bytes."""
-    figures.check_plots()
-    about, rows = runs[0].about, all_rows(runs)
-    networks = [row for run in runs for row in run.rows]
-    main = main_method(networks, MAIN)
-    return write_page(
-        out / FILE,
-        "grounding.html",
-        runs=runs,
-        rows=rows,
-        main=main,
-        same=SAME,
-        gammas=_gamma_words(about["protocol"]["gamma"]),
-        resamples=RESAMPLES,
-        counted=counted_lines,
-        left_out=left_out_lines,
-        times={model: time_words(shares) for model, shares in shares_of_time(runs).items()},
-        scores=scores_table(rows),
-        recalls=recalls_figure(networks, runs[0].shared),
-        leads=leads_table([lead for run in runs for lead in run.leads]),
-        missing=[f"{line}: these count as missed" for line in _missing(runs[0].shared)],
-        small=scores_table(rows, small=True),
-        by_rank={run.classifier_name: ranks_figure([*run.rows, *run.shared]) for run in runs},
-        by_gamma={run.classifier_name: gammas_figure(run.rows) for run in runs},
-        groups=groups_table(rows),
-        paper_on=GROUNDED_ON,
-        papers_data=runs[0].dataset_name == GROUNDED_DATA,
-        paper_ranks=tables.text_table(published_ranks()),
-        paper_groups=tables.text_table(published_groups()),
-        cases=PhraseCases().strips(
-            runs,
-            {run.classifier_name: sorted(run.rows, key=lambda row: row.method != main) for run in runs},
-            most=EXAMPLES,
-            named=len(runs) > 1,
-        ),
-        width=WIDTH,
-        command=command,
-    )
-
-
-def _gamma_words(gammas: float | Sequence[float]) -> str:
-    """The gammas that were tried; of many, the first two and the last."""
-    if isinstance(gammas, float):
-        return f"{gammas:g}"
-    if len(gammas) <= MOST_TOLD:
-        return ", ".join(f"{gamma:g}" for gamma in gammas)
-    return f"{gammas[0]:g}, {gammas[1]:g} ... {gammas[-1]:g}"
-
-
-def scores_table(rows: Sequence[GroundingRow], *, small: bool = False) -> Table | None:
-    """The paper's table: a line for each ranking; None where there are no phrases.
-
-    Args:
-        rows: of all networks, and those without one.
-        small: only over small instances.
-    """
-    scored = [(row, row.small if small else row.all) for row in rows]
-    there = [(row, scores) for row, scores in scored if scores is not None]
-    if not there:
-        return None
-    measures: list[list[Estimate | float | None]] = [[scores.recalls[rank] for _, scores in there] for rank in RANKS]
-    measures.append([scores.map_group for _, scores in there])
-    measures.append([scores.map_phrase for _, scores in there])
-    measures.append([scores.pointing for _, scores in there])
-    columns = [
-        [DASH if row.chosen.gamma is None else f"{row.chosen.gamma:g}" for row, _ in there],
-        *(tables.ranked(values, zeros=False) for values in measures),
-        [Cell("", row.layer or DASH) for row, _ in there],
-    ]
-    names, heads = _names([row for row, _ in there])
-    return Table(
-        [*heads, "gamma", *(f"R@{rank}" for rank in RANKS), "group", "phrase", "pointing", "read at"],
-        list(zip(*names, *columns, strict=True)),
-        groups=[("", 1 + len(names)), ("recall", len(RANKS)), ("mAP", 2), ("", 2)],
-    )
-
-
-def _names(rows: Sequence[GroundingRow]) -> tuple[list[list[str]], list[str]]:
-    """The first columns of a table and their headings: the methods, and the networks if there are several."""
-    methods = [_called(row.method) for row in rows]
-    if not _several(rows):
-        return [methods], ["method"]
-    return [methods, [row.model or DASH for row in rows]], ["method", "network"]
-
-
-def _several(rows: Sequence[GroundingRow] | Sequence[Lead]) -> bool:
-    """Whether they are of several networks."""
-    return len({row.model for row in rows if row.model}) > 1
-
-
 def _called(method: str) -> str:
-    """The name of a ranking in tables."""
     return OWN_NAME if method == OWN else method
-
-
-def leads_table(leads: Sequence[Lead]) -> Table | None:
-    """The lead of the main method over everything else; None where there is nothing else."""
-    if not leads:
-        return None
-    several = _several(leads)
-    return Table(
-        [f"{leads[0].method} over", *["network"] * several, "all phrases", "small instances"],
-        [[_called(lead.over), *[lead.model] * several, _points(lead.r1), _points(lead.r1_small)] for lead in leads],
-    )
 
 
 def _points(gap: Estimate | None) -> Cell:
     return Cell(DASH) if gap is None else Cell(f"{gap.value:+.1f}", f"{gap.low:+.1f} to {gap.high:+.1f}")
-
-
-def groups_table(rows: Sequence[GroundingRow]) -> Table | None:
-    """Recall at 5 of each group and their mean; None where the data have no groups."""
-    groups = [group for group in rows[0].groups if any(row.groups[group] is not None for row in rows)]
-    if not groups:
-        return None
-    names, heads = _names(rows)
-    columns = [tables.heated([row.groups[group] for row in rows]) for group in groups]
-    columns.append(tables.ranked([row.group_mean or 0.0 for row in rows]))
-    return Table([*heads, *groups, "mean"], list(zip(*names, *columns, strict=True)))
-
-
-def recalls_figure(rows: Sequence[GroundingRow], shared: Sequence[GroundingRow]) -> Any:
-    """R@1 of each method over all phrases and over small instances with 95 % intervals, a panel for each network."""
-    series: dict[str, Callable[[GroundingRow], Estimate | None]] = {
-        "all phrases": lambda row: row.all.recalls[1],
-        "small instances": lambda row: None if row.small is None else row.small.recalls[1],
-    }
-    return figures.interval_figure(rows, "R@1 [%]", series, shared=shared)
-
-
-def ranks_figure(rows: Sequence[GroundingRow]) -> Any:
-    """The share of phrases with a right box among the first 1, 2 ... 10, a line for each row."""
-    curves = [(k, row.method, row.all.curve, None) for k, row in enumerate(rows)]
-    figure, axes = figures.curves_figure(CURVE, curves, ("first boxes that count, N", "R@N [%]"))
-    axes.set_xticks(CURVE)
-    axes.set_ylim(0, None)
-    return figure
-
-
-def gammas_figure(rows: Sequence[GroundingRow]) -> Any:
-    """The mean of R@1, R@5 and R@10 on held-out images by gamma, with a large open marker at the chosen one.
-
-    None where no gamma was searched.
-    """
-    curves = [(k, row.method, row.chosen.curve, row.chosen.gamma) for k, row in enumerate(rows) if row.chosen.curve]
-    if not curves:
-        return None
-    names = "gamma: 0 for the largest regions, 1 for the densest", "mean of R@1, R@5 and R@10 [%]"
-    figure, axes = figures.curves_figure(GAMMAS, curves, names)
-    axes.set_xticks(PAPERS_GAMMAS)
-    return figure
 
 
 @dataclass(frozen=True)
@@ -393,40 +315,27 @@ class PhraseExample(Example):
         return self.hits[0] is None or self.hits[0] > TOO_LATE
 
 
-def _only_main_hits(example: PhraseExample, hits: Hits) -> float | None:
-    """The more of the others miss, the better; of equals, the longer phrase."""
-    main, *others = hits
-    known = example.phrase["known"] and not all(others)
-    return sum(others) - 0.01 * min(len(example.phrase["text"]), 60) if main and known else None
-
-
-def _small_hit(example: PhraseExample, hits: Hits) -> float | None:
-    return example.share if hits[0] and example.phrase["known"] else None
-
-
-def _points_right(example: PhraseExample, _: Hits) -> float | None:
-    """The maximum lies in the object, but no box among the first ten fits."""
-    return -example.share if example.late and example.maps[0]["pointed"]["any"] else None
-
-
-def _points_wrong(example: PhraseExample, _: Hits) -> float | None:
-    """Neither the maximum nor a box: the larger the object, the better the case."""
-    return -example.share if example.late and not example.maps[0]["pointed"]["union"] else None
-
-
 class PhraseCases(Cases[PhraseExample]):
-    """Phrases whose first box is right, and others that are not found."""
+    """Phrases whose first box is right, long or small ones first, and others that are not found, large ones first."""
 
-    kinds: ClassVar = {
-        "{main} finds at once what others do not": _only_main_hits,
-        "{main} finds something small at once": _small_hit,
-        "{main} points at it, but has no right box among the first ten": _points_right,
-        "{main} looks elsewhere": _points_wrong,
+    kinds: ClassVar[Kinds[PhraseExample]] = {
+        "{main} finds at once what others do not": lambda example, hits: (
+            sum(hits[1:]) - 0.01 * min(len(example.phrase["text"]), 60)
+            if hits[0] and not all(hits) and example.phrase["known"]
+            else None
+        ),
+        "{main} finds something small at once": lambda example, hits: (
+            example.share if hits[0] and example.phrase["known"] else None
+        ),
+        "{main} points at it, but has no right box among the first ten": lambda example, _: (
+            -example.share if example.late and example.maps[0]["pointed"]["any"] else None
+        ),
+        "{main} looks elsewhere": lambda example, _: (
+            -example.share if example.late and not example.maps[0]["pointed"]["union"] else None
+        ),
     }
 
-    def candidates(
-        self, run: GroundingRun, rows: Sequence[GroundingRow]
-    ) -> tuple[list[PhraseExample], list[list[bool]]]:
+    def candidates(self, run: GroundingRun, rows: Rows) -> tuple[list[PhraseExample], list[list[bool]]]:
         """All phrases; the centre looks at nothing, unless it is the only method."""
         methods = [row.method for k, row in enumerate(rows) if k == 0 or row.method != BLIND]
         truth, gamma = run.about["protocol"]["truth"], rows[0].chosen.gamma or 0.0

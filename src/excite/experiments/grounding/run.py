@@ -1,48 +1,27 @@
 """Grounding: which region of an image does a phrase refer to? (paper, 4.3: text-to-region association).
 
-The protocol is the paper's: the image has a shorter side of 300 pixels, the map of a phrase is the mean of those of its
-words, proposals are scored with f(R) = S_R / A_R ** gamma, and of boxes that overlap by more than 0.7 only the best is
-kept. Gamma is chosen for each method on held-out images. Ranked boxes of other systems are scored on the same phrases.
+The protocol is the paper's (docs/grounding.md). Ranked boxes of other systems are scored on the same phrases.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from excite.datasets.base import read_lines, read_text
 from excite.datasets.sample import FARTHEST
-from excite.errors import DataError
+from excite.errors import DataError, ModelError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT
 from excite.experiments.base import ExperimentRun, check_some_were_read, checked_share, image_records, selected
 from excite.experiments.base import held_out as held_out_of
-from excite.experiments.grounding.measure import (
-    GAMMAS,
-    OWN,
-    GroundingSetup,
-    PhraseMeasurement,
-    PhraseTask,
-    checked_truth,
-    enlarged,
-    matches_of,
-)
-from excite.experiments.grounding.scores import (
-    ChosenGamma,
-    GroundingTable,
-    Mention,
-    choose,
-    empty_maps,
-    mentions_of,
-    reach,
-    spent,
-    unknown_words,
-)
+from excite.experiments.grounding import measure
+from excite.experiments.grounding.measure import GAMMAS, OWN, ChosenGamma, Mention, PhraseMeasurement, PhraseTask
 from excite.experiments.readable_layers import ReadableLayers
-from excite.experiments.report.figures import main_method
+from excite.experiments.report.tables import main_method
 from excite.grounding import Scorer
 from excite.grounding.ground import Grounded, rank
 from excite.grounding.phrase_maps import SIDE
@@ -50,15 +29,15 @@ from excite.grounding.proposals import PROPOSERS, find_proposer
 from excite.grounding.scoring import TRUST, checked_trust
 from excite.images import PICTURE_SUFFIXES, read_image
 from excite.methods import find_method
-from excite.metrics.phrases import first_match
-from excite.vocabulary import read_phrase
+from excite.metrics.ranking import first_match
+from excite.models import Preprocess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from excite.datasets.phrases import Phrase, PhraseDataset
-    from excite.experiments.grounding.scores import GroundingRow, Lead
+    from excite.experiments.grounding.measure import GroundingRow, Lead
     from excite.jobs import Entry, Executor
     from excite.models import Classifier
 
@@ -87,36 +66,17 @@ class GroundingRun(ExperimentRun):
 class Grounding:
     """Grounds phrases with several methods, and counts the rank of the right box.
 
+    Classifier, methods, ``skip`` and ``limit`` are as for a `Comparison`, ``trust``, ``side`` and ``hints`` as for a
+    `PhraseMeasurement`.
+
     Args:
-        classifier: from `excite.load` or `excite.wrap`.
         dataset: from `excite.datasets.phrase_formats.open_phrases`.
-        methods: names from `excite.METHODS`.
         layer: at which to read all methods, where possible; None for each method's own layer.
         proposals: a name of `excite.grounding.proposals.PROPOSERS`, or precomputed ones.
         cache: a folder in which proposals are kept; None to make them again each time.
         gamma: the exponent of the area; or those of `GAMMAS` of which one is chosen for each method on held-out images.
-        held_out: the share of the images for that choice; the others are reported on.
-        seed: of that draw.
+        held_out: the share of the images for that choice, drawn by the ``seed``; the others are reported on.
         truth: one of `TRUTHS`.
-        trust: the weight of the proposals' own order, 0 to 1; 0 in the paper.
-        side: the shorter side of images as the classifier sees them.
-        hints: whether words for locations and colours weigh the maps.
-        skip: number of images to leave out first.
-        limit: number of images to use at most; None for all.
-
-    Attributes:
-        tasks: the images with phrases.
-        held: the names of those on which gamma is chosen; empty where it was given.
-        failures: a line for each unreadable image or annotation.
-
-    Raises:
-        ExciteError: there is no such method, layer, truth or proposer, or there are no images.
-
-    Example:
-        >>> grounding = Grounding(excite.load("everyday"), open_phrases("coco"), ["c-mwp"])          # doctest: +SKIP
-        >>> chosen = grounding.choose(list(grounding.choosing(Path("out"))))                        # doctest: +SKIP
-        >>> run = grounding.run(chosen, list(grounding.records(Path("out"), chosen)))               # doctest: +SKIP
-        >>> [(row.method, row.chosen.gamma, row.all.recalls[1].value) for row in run.rows]          # doctest: +SKIP
     """
 
     def __init__(  # noqa: PLR0913 - all but two may be left out
@@ -140,42 +100,58 @@ class Grounding:
     ) -> None:
         self.names = selected(dataset.names, skip, limit)
         self.classifier, self.dataset = classifier, dataset
-        self.truth = checked_truth(truth)
+        self.truth = measure.checked_truth(truth)
         self.gamma = float(gamma) if isinstance(gamma, (int, float)) else None
-        self.among = _checked_gammas(
-            (gamma,) if isinstance(gamma, (int, float)) else gamma, searched=self.gamma is None
-        )
+        self.among = _checked_gammas(gamma)
         self.share, self.seed = checked_share(held_out), seed
         self.cache = cache.absolute() if cache and str(proposals) in PROPOSERS else None  # for any working folder
         self.failures: list[str] = []
         source = find_proposer(proposals, self.cache)
-        self.tasks = list(self._tasks())
+        self.tasks: list[PhraseTask] = []
+        for name in self.names:
+            try:
+                described = dataset.sample(name)
+            except DataError as error:
+                self.failures.append(str(error))
+            else:
+                self.tasks += [PhraseTask(described)] if described.phrases else []
         if not self.tasks:
             reason = f": {self.failures[0]}" if self.failures else ""
             raise DataError(f"none of these {len(self.names)} images has phrases to look for{reason}")
         chosen = [find_method(name) for name in dict.fromkeys(methods)]
-        self.places = ReadableLayers(enlarged(classifier, side), chosen, None if layer is None else [layer])
+        prepare, seen = classifier.preprocess, classifier
+        if isinstance(prepare, Preprocess) and not prepare.square:  # the best layers depend on the size
+            seen = replace(classifier, preprocess=replace(prepare, shorter_side=side))
+        self.places = ReadableLayers(seen, chosen, None if layer is None else [layer])
         layers = {method: found[:1] for method, found in self.places.layers.items()}
-        self.setup = GroundingSetup(classifier, layers, source, str(proposals), checked_trust(trust), side, hints)
+        if classifier.labels is None:
+            raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
+        settings = (source, str(proposals), checked_trust(trust), side, hints, classifier.labels)
+        self.work = PhraseMeasurement(classifier, layers, *settings)
         names = [task.name for task in self.tasks]
         self.held = frozenset() if self.gamma is not None else held_out_of(names, self.share, seed)
 
     def choosing(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """The records of the held-out images with every gamma, kept in ``choosing.jsonl``; none where it was given."""
         tasks = [task for task in self.tasks if task.name in self.held]
-        return self._records(None, tasks, out / "choosing.jsonl", workers)
+        return self._records(self.work, tasks, out / "choosing.jsonl", workers)
 
     def choose(self, records: Sequence[Entry]) -> dict[str, ChosenGamma]:
         """The gamma of each method: the given one, or the best one on the held-out images."""
         if self.gamma is not None:
-            return {method: ChosenGamma(self.gamma) for method in self.setup.layers}
+            return {method: ChosenGamma(self.gamma) for method in self.work.layers}
         check_some_were_read(records, len(self.held), self.failures, "to choose gamma on ")
-        return choose(records, self.truth, self.among)
+        return measure.choose(records, self.truth, self.among)
 
     def records(self, out: Path, chosen: Mapping[str, ChosenGamma], workers: int | Executor = 1) -> Iterator[Entry]:
         """The records of the other images with the gammas of `choose`, kept in ``records.jsonl``."""
         gammas = {method: one.gamma for method, one in chosen.items() if one.gamma is not None}
-        return self._records(gammas, self.reported, out / "records.jsonl", workers)
+        return self._records(replace(self.work, gammas=gammas), self.reported, out / "records.jsonl", workers)
+
+    def _records(
+        self, work: PhraseMeasurement, tasks: Sequence[PhraseTask], path: Path, workers: int | Executor
+    ) -> Iterator[Entry]:
+        return image_records(work, tasks, path, FIELDS, workers=workers, failures=self.failures, writes=self.cache)
 
     @property
     def reported(self) -> list[PhraseTask]:
@@ -185,19 +161,13 @@ class Grounding:
     def run(
         self, chosen: Mapping[str, ChosenGamma], records: Sequence[Entry], others: Sequence[SystemResults] = ()
     ) -> GroundingRun:
-        """The results for tables and figures.
-
-        Args:
-            chosen: from `choose`.
-            records: from `records`.
-            others: results of other systems, scored on the same phrases.
-        """
+        """The results for tables and figures; those of other systems are scored on the same phrases."""
         check_some_were_read(records, len(self.reported), self.failures)
-        name, layers, missing = self.classifier.name, self.setup.layers, {OWN: 0}
-        mentions = {method: mentions_of(records, method, self.truth) for method in (*layers, OWN)}
+        name, layers, missing = self.classifier.name, self.work.layers, {OWN: 0}
+        mentions = {method: measure.mentions_of(records, method, self.truth) for method in (*layers, OWN)}
         for other in others:
             mentions[other.name], missing[other.name] = other.mentions(records, self.truth)
-        table = GroundingTable(mentions, self.dataset.groups)
+        table = measure.GroundingTable(mentions, self.dataset.groups)
         rows = [table.row(method, chosen[method], model=name, layer=read[0]) for method, read in layers.items()]
         shared = [table.row(method, ChosenGamma(None), missing=count) for method, count in missing.items()]
         leads = table.leads(name, main_method(rows, MAIN))
@@ -206,74 +176,65 @@ class Grounding:
 
     def about(self, records: Sequence[Entry]) -> dict[str, Any]:
         """What was measured, and what was left out and why, as plain values for JSON."""
-        unknown, skipped = unknown_words(records)
-        data = self.dataset
+        data, work, phrases = self.dataset, self.work, measure.phrases_of(records)
+        skipped = Counter(word.lower() for phrase in phrases for word in phrase["skipped"])
+        maps = [found for phrase in phrases for found in phrase["found"]]
+        right = [phrase["own_hits"][self.truth] is not None for phrase in phrases]
+        seconds: Counter[str] = Counter()
+        for record in records:
+            seconds.update(record["seconds"])
         return {
             "model": self.classifier.name,
             "data": {"format": data.name, "folder": str(data.folder), "split": data.split},
             "pictures": len(self.names),
             "held_out_pictures": len(self.held),
             "reported": len(records),
-            "phrases": sum(len(record["phrases"]) for record in records),
+            "phrases": len(phrases),
             "protocol": {
-                "proposals": self.setup.proposals,
+                "proposals": work.proposals,
                 "truth": self.truth,
                 "gamma": list(self.among) if self.gamma is None else self.gamma,
                 "held_out": self.share if self.gamma is None else None,
                 "seed": self.seed,
-                "trust": self.setup.trust,
-                "side": self.setup.side,
-                "hints": self.setup.hints,
+                "trust": work.trust,
+                "side": work.side,
+                "hints": work.hints,
             },
-            "layers": {method: list(layers) for method, layers in self.setup.layers.items()},
+            "layers": {method: list(layers) for method, layers in work.layers.items()},
             "left_out": {
                 "data": dict(data.left_out),
-                "unknown": unknown,
+                "unknown": sum(not phrase["known"] for phrase in phrases),
                 "skipped": dict(skipped.most_common(MOST_WORDS)),
                 "skipped_in_all": skipped.total(),
                 "without_proposals": sum(not record["proposals"] for record in records),
-                "empty": empty_maps(records),
+                "empty": dict(Counter(found["method"] for found in maps if found["point"] is None)),
                 "unreadable": self.places.unreadable,
             },
             "proposals": sum(record["proposals"] for record in records) / max(len(records), 1),
-            "reach": reach(records, self.truth),
-            "seconds": spent(records),
+            "reach": 100 * sum(right) / max(len(right), 1),
+            "seconds": dict(seconds),
             "failures": self.failures,
         }
 
     def show(self, image: str, number: int, method: str, gamma: float, most: int) -> tuple[Grounded, Phrase]:
         """A phrase grounded again, with its annotation, for drawing. Its maps carry the image."""
-        task = next(task for task in self.tasks if task.name == image)
+        work, task = self.work, next(task for task in self.tasks if task.name == image)
         picture, phrase = read_image(task.described.path), task.described.phrases[number]
-        reading, chosen = read_phrase(phrase.text, self.setup.labels), find_method(method)
-        (found,) = self.setup.open_session(picture, [method]).phrase_maps(chosen, [reading], hints=self.setup.hints)
-        proposals, _ = self.setup.proposed(picture, task)
-        return Grounded(phrase.text, rank(Scorer(proposals, self.setup.trust), found, gamma, most), found), phrase
-
-    def _records(
-        self, gammas: Mapping[str, float] | None, tasks: Sequence[PhraseTask], path: Path, workers: int | Executor
-    ) -> Iterator[Entry]:
-        work = PhraseMeasurement(self.setup, gammas)
-        return image_records(work, tasks, path, FIELDS, workers=workers, failures=self.failures, writes=self.cache)
-
-    def _tasks(self) -> Iterator[PhraseTask]:
-        for name in self.names:
-            try:
-                described = self.dataset.sample(name)
-            except DataError as error:
-                self.failures.append(str(error))
-                continue
-            if described.phrases:
-                yield PhraseTask(described)
+        session = work.open_session(picture, [method])
+        (found,) = session.phrase_maps(find_method(method), [work.read(phrase.text)], hints=work.hints)
+        proposals, _ = work.proposed(picture, task)
+        return Grounded(phrase.text, rank(Scorer(proposals, work.trust), found, gamma, most), found), phrase
 
 
-def _checked_gammas(gammas: Sequence[float], *, searched: bool) -> tuple[float, ...]:
+def _checked_gammas(gamma: float | Sequence[float]) -> tuple[float, ...]:
     """The gammas to choose from, all of `GAMMAS`; or the given one, which may be any from 0 to 1."""
-    wrong = [gamma for gamma in gammas if not (gamma in GAMMAS if searched else 0 <= gamma <= 1)]
+    given = isinstance(gamma, (int, float))
+    gammas = (gamma,) if isinstance(gamma, (int, float)) else tuple(gamma)
+    wrong = [one for one in gammas if not (0 <= one <= 1 if given else one in GAMMAS)]
     if wrong or not gammas:
-        which = "those of GAMMAS (0, 0.05 ... 1)" if searched else "a number from 0 to 1"
+        which = "a number from 0 to 1" if given else "those of GAMMAS (0, 0.05 ... 1)"
         raise DataError(f"gamma cannot be {wrong[0] if wrong else 'one of none'}: give {which}")
-    return tuple(gammas)
+    return gammas
 
 
 @dataclass(frozen=True)
@@ -298,7 +259,7 @@ class SystemResults:
                 boxes, scores = given[min(turns[text], len(given) - 1)] if given else ([], [])
                 turns[text] += 1
                 missing += not given
-                hit = first_match(matches_of(boxes, phrase["boxes"])[truth]) if boxes else None
+                hit = first_match(measure.matches_of(boxes, phrase["boxes"])[truth]) if boxes else None
                 groups, small = tuple(phrase["groups"]), phrase["small"][truth]
                 found.append(Mention(number, phrase["text"], groups, small, hit, scores, None))
         return found, missing
@@ -311,14 +272,7 @@ class SystemResults:
 
 
 def read_results(name: str, path: Path) -> SystemResults:
-    """The results of another system: JSON Lines, or one JSON list, of objects with an image, a phrase and boxes.
-
-    Raises:
-        DataError: the file cannot be read, or is something else.
-
-    Example:
-        >>> cca = read_results("CCA", Path("cca.jsonl"))  # doctest: +SKIP
-    """
+    """The results of another system: JSON Lines, or one JSON list, of objects with an image, a phrase and boxes."""
     answers: dict[tuple[str, str], list[Ranked]] = defaultdict(list)
     for where, entry in _entries(path):
         image, phrase, ranked = _checked(where, entry)
@@ -352,7 +306,9 @@ def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:
     if not isinstance(entry, dict) or not all(isinstance(entry.get(key), kind) for key, kind in kinds.items()):
         raise DataError(f"{where}: it is no result; each is {FORM}")
     boxes, scores = entry["boxes"], entry["scores"]
-    if len(boxes) != len(scores) or not all(map(_is_number, scores)) or not all(map(_is_box, boxes)):
+    sides = [side for box in boxes for side in (box if isinstance(box, list) and len(box) == 4 else [None])]
+    right = all(map(_is_number, scores)) and all(_is_number(side, FARTHEST) for side in sides)
+    if len(boxes) != len(scores) or not right:
         raise DataError(f"{where}: its boxes are not four numbers and a score each; a result is {FORM}")
     if any(x1 < x0 or y1 < y0 for x0, y0, x1, y1 in boxes):
         raise DataError(f"{where}: a box is inside out: are these a corner, width and height? A result is {FORM}")
@@ -362,10 +318,6 @@ def _checked(where: str, entry: Any) -> tuple[str, str, Ranked]:
 
 def _is_number(value: Any, most: float = sys.float_info.max) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= most  # NaN is not
-
-
-def _is_box(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 4 and all(_is_number(side, FARTHEST) for side in value)
 
 
 def _folded(text: str) -> str:

@@ -18,19 +18,15 @@ from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageOps
 from excite.errors import DataError, ImageError
 from excite.experiments.base import method_layer
 from excite.experiments.published import WORDS
-from excite.experiments.report.figures import methods_of
+from excite.experiments.report.tables import methods_of
 from excite.readouts.overlay import DARK, LIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from excite.attention import AttentionMap
     from excite.datasets import Box, Instance
     from excite.experiments.base import ExperimentRun
     from excite.experiments.report.figures import AnyRow
     from excite.jobs import Entry
-
-    Maps = Callable[[str, str], Sequence[AttentionMap]]
 
 EXAMPLES = 12  # on a page
 MOST_MAPS = 10  # for each example
@@ -58,6 +54,7 @@ Rating = Callable[[AnyExample, Sequence[bool]], float | None]
 
 The second argument are the successes: of the main method, and then of the others that use the image.
 """
+Kinds = Mapping[str, Rating[AnyExample]]  # ratings by heading, in which ``{main}`` is the main method
 
 
 @dataclass(frozen=True)
@@ -81,13 +78,9 @@ class Strip:
 
 
 class Cases(ABC, Generic[AnyExample]):
-    """The best and worst cases of an experiment.
+    """The best and worst cases of an experiment."""
 
-    Attributes:
-        kinds: ratings by heading, in which ``{main}`` is the main method.
-    """
-
-    kinds: ClassVar[Mapping[str, Rating[Any]]]
+    kinds: ClassVar[Kinds[Any]]
 
     @abstractmethod
     def candidates(self, run: Any, rows: Sequence[Any]) -> tuple[Sequence[AnyExample], Sequence[Sequence[bool]]]:
@@ -101,26 +94,16 @@ class Cases(ABC, Generic[AnyExample]):
     def panels(self, run: Any, example: AnyExample) -> Iterator[Panel]:
         """The images of an example, computed again."""
 
-    def strips(
-        self, runs: Sequence[ExperimentRun], shown: Mapping[str, Sequence[AnyRow]], *, most: int, named: bool
-    ) -> dict[str, list[Strip]]:
-        """By heading the best cases of each kind.
-
-        Args:
-            runs: of the networks.
-            shown: for each network the rows to show, the main one first.
-            most: number of examples in all; of each kind and network there is at least one.
-            named: whether headings name the network.
-        """
-        each = max(1, most // len(self.kinds) // len(runs))
+    def strips(self, runs: Sequence[ExperimentRun], shown: Mapping[str, Sequence[AnyRow]]) -> dict[str, list[Strip]]:
+        """By heading the best cases of each kind, at least one for each network; the main row of each is the first."""
+        each = max(1, EXAMPLES // len(self.kinds) // len(runs))
         found = {}
         for run in runs:
             rows = shown[run.classifier_name]
             if rows:
-                of = f"{run.classifier_name}: " if named else ""
+                of = f"{run.classifier_name}: " if len(runs) > 1 else ""
                 for kind, chosen in best_of_each_kind(*self.candidates(run, rows), self.kinds, each).items():
-                    heading = of + kind.format(main=rows[0].method)
-                    found[heading] = [self._strip(run, example) for example in chosen]
+                    found[of + kind.format(main=rows[0].method)] = [self._strip(run, example) for example in chosen]
         return found
 
     def _strip(self, run: ExperimentRun, example: AnyExample) -> Strip:
@@ -130,6 +113,34 @@ class Cases(ABC, Generic[AnyExample]):
             return Strip(*words, tuple(self.panels(run, example)))
         except (ImageError, DataError) as error:
             return Strip(*words, trouble=str(error))
+
+
+class MapCases(Cases[AnyExample]):
+    """Cases that are shown as the photograph with outlines and the map of each method."""
+
+    @abstractmethod
+    def drawn(
+        self, run: Any, example: AnyExample, picture: Image.Image, maps: Sequence[AttentionMap]
+    ) -> list[Image.Image]:
+        """The photograph, and the map of each method over it."""
+
+    @abstractmethod
+    def verdict(self, found: Entry) -> str:
+        """On the record of a map: a sign and words, not a colour."""
+
+    def panels(self, run: Any, example: AnyExample) -> Iterator[Panel]:
+        """The photograph and the maps, computed again in the example's order."""
+        maps = {(found.method, found.layer): found for found in run.show(example.image, example.category)}
+        shown = [maps[method_layer(found)] for found in example.maps]
+        picture = shown[0].image
+        if picture is None or picture.size != example.size:
+            raise DataError("the image has changed since it was measured")
+        images = self.drawn(run, example, picture, shown)
+        name, about = self.words(run, example)
+        yield Panel(images[0], f"photograph with outlines; {name}: {about}", name, (about,))
+        for found, image in zip(example.maps, images[1:], strict=True):
+            method, text = found["method"], self.verdict(found)
+            yield Panel(image, f"map for {name}; {method}: {text}", method, (text,))
 
 
 def rows_to_show(rows: Sequence[AnyRow], main: str) -> tuple[dict[str, list[AnyRow]], list[str]]:
@@ -148,74 +159,28 @@ def rows_to_show(rows: Sequence[AnyRow], main: str) -> tuple[dict[str, list[AnyR
 
 
 def best_of_each_kind(
-    examples: Sequence[AnyExample],
-    successes: Sequence[Sequence[bool]],
-    kinds: Mapping[str, Rating[AnyExample]],
-    each: int,
+    examples: Sequence[AnyExample], successes: Sequence[Sequence[bool]], kinds: Kinds[AnyExample], each: int
 ) -> dict[str, list[AnyExample]]:
     """The best examples of each kind: at most one of an image, and the categories take turns.
 
-    Example:
-        >>> examples = [Example(name, (90, 60), "cat", share, ()) for name, share in (("1", 0.5), ("2", 0.1))]
-        >>> kinds = {"Small": lambda example, hits: example.share}
-        >>> [example.image for example in best_of_each_kind(examples, [[], []], kinds, each=1)["Small"]]
-        ['2']
+    First comes the best of each category, then the second best: examples of one category alone would show little.
     """
     taken: set[str] = set()
-    chosen = {}
+    found: dict[str, list[AnyExample]] = {}
     for kind, rate in kinds.items():
         ratings = [(rate(*both), both[0]) for both in zip(examples, successes, strict=True)]
         rated = [(rating, example) for rating, example in ratings if rating is not None]
-        chosen[kind] = _in_turns(rated, taken, each)
-    return chosen
-
-
-def _in_turns(rated: Iterable[tuple[float, AnyExample]], taken: set[str], most: int) -> list[AnyExample]:
-    """First the best of each category, then the second best: examples of one category alone would show little."""
-    turns: Counter[str] = Counter()
-    waiting = []
-    for _, example in sorted(rated, key=lambda pair: pair[0]):
-        waiting.append((turns[example.category], example))
-        turns[example.category] += 1
-    chosen: list[AnyExample] = []
-    for _, example in sorted(waiting, key=lambda pair: pair[0]):
-        if len(chosen) < most and example.image not in taken:
-            chosen.append(example)
-            taken.add(example.image)
-    return chosen
-
-
-def map_panels(
-    example: Example, words: tuple[str, str], images: Sequence[Image.Image], verdict: Callable[[Entry], str]
-) -> Iterator[Panel]:
-    """The photograph with outlines, and the map of each method.
-
-    Args:
-        example: what is drawn.
-        words: the concept's name, and the image with its facts.
-        images: the photograph, and the map of each method over it.
-        verdict: on the record of a map: a sign and words, not a colour.
-    """
-    name, about = words
-    yield Panel(images[0], f"photograph with outlines; {name}: {about}", name, (about,))
-    for found, image in zip(example.maps, images[1:], strict=True):
-        method, text = found["method"], verdict(found)
-        yield Panel(image, f"map for {name}; {method}: {text}", method, (text,))
-
-
-def recomputed_maps(show: Maps, example: Example) -> tuple[Image.Image, list[AttentionMap]]:
-    """The image of an example and its maps, computed again in the example's order.
-
-    Raises:
-        DataError: the image has changed since it was measured.
-        ImageError: the image cannot be read any more.
-    """
-    maps = {(found.method, found.layer): found for found in show(example.image, example.category)}
-    shown = [maps[method_layer(found)] for found in example.maps]
-    image = shown[0].image
-    if image is None or image.size != example.size:
-        raise DataError("the image has changed since it was measured")
-    return image, shown
+        turns: Counter[str] = Counter()
+        waiting = []
+        for _, example in sorted(rated, key=lambda pair: pair[0]):
+            waiting.append((turns[example.category], example))
+            turns[example.category] += 1
+        chosen = found[kind] = []
+        for _, example in sorted(waiting, key=lambda pair: pair[0]):
+            if len(chosen) < each and example.image not in taken:
+                chosen.append(example)
+                taken.add(example.image)
+    return found
 
 
 def outlined(image: Image.Image, outline: Outline) -> Image.Image:
@@ -251,12 +216,7 @@ def _area(instance: Instance, size: tuple[int, int]) -> Image.Image:
 
 
 def dashed(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:
-    """A copy of the image with boxes whose lines are light and dark in turns.
-
-    Example:
-        >>> dashed(Image.new("RGB", (40, 30)), [(5, 5, 35, 25)]).getpixel((8, 5))
-        (255, 255, 255)
-    """
+    """A copy of the image with boxes whose lines are light and dark in turns."""
     drawn = image.convert("RGB").copy()
     for box in boxes:
         for k, pixels in enumerate(_dashes(box, image.size)):
@@ -265,13 +225,7 @@ def dashed(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:
 
 
 def framed(image: Image.Image, box: Box) -> Image.Image:
-    """A copy of the image with a box whose line is solid, light between dark, and all inside the box.
-
-    Example:
-        >>> frame = framed(Image.new("RGB", (40, 30), (9, 99, 9)), (5, 5, 35, 25))
-        >>> [frame.getpixel((x, 15)) for x in (4, 5, 6, 20)]
-        [(9, 99, 9), (12, 12, 20), (255, 255, 255), (9, 99, 9)]
-    """
+    """A copy of the image with a box whose line is solid, light between dark, and all inside the box."""
     drawn = image.convert("RGB").copy()
     x0, y0, x1, y1 = _inside(box, image.size)
     draw = ImageDraw.Draw(drawn)

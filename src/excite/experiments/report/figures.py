@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from excite.errors import DataError, shortened, visible
+from excite.experiments.report.tables import MethodRow, methods_of, models_of
 from excite.io.files import atomic_write
 
 if TYPE_CHECKING:
@@ -25,39 +26,7 @@ OPEN = {"markersize": 11, "markeredgewidth": 2, "markerfacecolor": "none", "line
 """A large open marker, at the chosen value."""
 
 
-class ModelRow(Protocol):
-    """The row of one method at one layer of one network."""
-
-    @property
-    def model(self) -> str:
-        """The network's name."""
-
-    @property
-    def method(self) -> str:
-        """The method's name."""
-
-    @property
-    def layer(self) -> str:
-        """The layer at which it is read."""
-
-
-AnyRow = TypeVar("AnyRow", bound=ModelRow)
-
-
-def methods_of(rows: Iterable[ModelRow]) -> list[str]:
-    """The methods, in order of occurrence."""
-    return list(dict.fromkeys(row.method for row in rows))
-
-
-def models_of(rows: Iterable[ModelRow]) -> list[str]:
-    """The networks, in order of occurrence."""
-    return list(dict.fromkeys(row.model for row in rows))
-
-
-def main_method(rows: Sequence[ModelRow], wanted: Sequence[str]) -> str:
-    """The method that the others are compared with: the first of those wanted that is there, or else the first."""
-    methods = methods_of(rows)
-    return next((method for method in wanted if method in methods), methods[0])
+AnyRow = TypeVar("AnyRow", bound=MethodRow)
 
 
 def check_plots() -> None:
@@ -105,44 +74,31 @@ def interval_figure(
 ) -> Any:
     """Methods from top to bottom, two estimates of each from left to right, a panel for each network.
 
-    Args:
-        rows: at most one for each network and method.
-        measure: the label of the horizontal axis.
-        series: by label, the estimate of a row; None is not drawn.
-        shared: rows without a network (an empty model), drawn in every panel.
-        columns: of the legend, at most.
-
-    Returns:
-        a figure of matplotlib.
+    ``series`` gives, by label, the estimate of a row; None is not drawn. ``shared`` are rows without a network, drawn
+    in every panel. ``columns`` are those of the legend, at most.
     """
     every = [*rows, *shared]
     methods, models = methods_of(every), models_of(rows)
     figure = new_figure(1.5 + 3.0 * len(models), 1.5 + 0.34 * len(methods))
     panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
+    panels[0].set_yticks(range(len(methods)), methods)
+    panels[0].set_ylim(len(methods) - 0.5, -0.5)  # the first on top
     limits = tens_around(found for row in every for value in series.values() if (found := value(row)) is not None)
     for axes, model in zip(panels, models, strict=True):
         axes.set_title(label_of(model), fontsize=10, color=INK, parse_math=False)
         axes.set_xlabel(measure, color=INK)
         style_axes(axes, grid="x")
-    panels[0].set_yticks(range(len(methods)), methods)
-    panels[0].set_ylim(len(methods) - 0.5, -0.5)  # the first on top
-    for axes, model in zip(panels, models, strict=True):
-        for offset, (label, value), look in zip((-0.13, 0.13), series.items(), LOOKS, strict=False):
-            there = [row for row in every if row.model in {model, ""}]
+        there = [row for row in every if row.model in {model, ""}]
+        for offset, (label, value), (colour, marker) in zip((-0.13, 0.13), series.items(), LOOKS, strict=False):
             placed = [(methods.index(row.method) + offset, found) for row in there if (found := value(row)) is not None]
-            _dots(axes, placed, label, look)
+            if placed:
+                heights, values = zip(*placed, strict=True)
+                style = {"color": colour, "marker": marker, "markersize": 5.5, "linestyle": "none", "elinewidth": 1.3}
+                xs = [value.value for value in values]
+                axes.errorbar(xs, heights, xerr=error_bars(values), label=label, capsize=2, **style)
         axes.set_xlim(*limits)
     legend(figure, panels[0], columns=columns)
     return figure
-
-
-def _dots(axes: Any, placed: Sequence[tuple[float, Estimate]], label: str, look: tuple[str, str]) -> None:
-    """A marker for each value with its horizontal interval."""
-    if placed:
-        heights, values = zip(*placed, strict=True)
-        style = {"color": look[0], "marker": look[1], "markersize": 5.5, "linestyle": "none", "elinewidth": 1.3}
-        xs = [value.value for value in values]
-        axes.errorbar(xs, heights, xerr=error_bars(values), label=label, capsize=2, **style)
 
 
 def curves_figure(
@@ -152,16 +108,10 @@ def curves_figure(
     *,
     sparse: bool = False,
 ) -> tuple[Any, Any]:
-    """Curves over the same values, with a large open marker at the chosen one.
+    """A figure of curves over the same values, and its axes; a large open marker is at the chosen value.
 
-    Args:
-        xs: the values.
-        curves: of each the number of its line style, its label, its heights and the chosen value, if any.
-        names: of both axes.
-        sparse: draw markers at about ten of the values only.
-
-    Returns:
-        a figure of matplotlib and its axes.
+    A curve has the number of its line style, its label, its heights and the chosen value, if any. ``names`` are those
+    of both axes; a ``sparse`` figure has markers at about ten of the values only.
     """
     figure = new_figure(*SIZE)
     axes = figure.add_subplot()

@@ -1,33 +1,115 @@
-"""Pages of results, one file each: they fetch nothing, fit a phone and paper, and have a dark mode.
+"""Reports of experiments: their tables, sentences and pages.
 
-What is on them is in ``templates``: ``page.html`` is the skeleton, ``parts.html`` has tables, figures and examples,
-``style.css`` is their look, and each experiment has a template of its own.
+A page is one file that fetches nothing; ``templates`` has its skeleton ``page.html``, ``parts.html`` (tables, figures,
+examples), ``style.css``, and a template of each experiment.
 """
 
 from __future__ import annotations
 
 import io
 import re
+from abc import ABC, abstractmethod
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from PIL import Image
 
 from excite.errors import visible
-from excite.experiments.report.figures import FAINT, INK
-from excite.io.files import save_text
+from excite.experiments import published
+from excite.experiments.base import ExperimentRun, failures_of, left_out_lines
+from excite.experiments.report.figures import FAINT, INK, check_plots
+from excite.experiments.report.tables import csv_table, text_table
+from excite.io.files import save_json, save_text
 from excite.io.text import for_html, templates_of
+from excite.metrics.statistics import RESAMPLES
 from excite.readouts.notebook import data_address, jpeg
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from jinja2 import Environment
     from markupsafe import Markup
 
+    from excite.experiments.report.figures import AnyRow
+    from excite.experiments.report.tables import Lines
+
+AnyRun = TypeVar("AnyRun", bound=ExperimentRun)
 
 LEAST_SCALE = 0.8  # a figure is not shrunk further, so that its text stays legible
 QUALITY = 80  # of the JPEGs
+
+
+class Report(ABC, Generic[AnyRun]):
+    """The results of an experiment on one or several networks, as files and in words."""
+
+    name: ClassVar[str]  # of the page and of its template
+
+    def __init__(self, runs: Sequence[AnyRun]) -> None:
+        self.runs, self.first, self.about = runs, runs[0], runs[0].about
+        self.several = len(runs) > 1
+
+    @abstractmethod
+    def answer(self) -> dict[str, Any]:
+        """All results as plain values for JSON, independent of time and machine."""
+
+    @abstractmethod
+    def tables(self) -> list[tuple[str, Lines]]:
+        """The tables in the terminal, each with its title."""
+
+    @abstractmethod
+    def sentences(self) -> list[str]:
+        """What was measured, and what was left out and why."""
+
+    @abstractmethod
+    def spreadsheets(self) -> dict[str, Lines]:
+        """Tables by the names of their CSV files."""
+
+    @abstractmethod
+    def markdown(self) -> list[str]:
+        """The paragraphs of ``table.md``."""
+
+    def printed(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return self.answer()
+
+    def spoken(self) -> list[str]:
+        """The lines after the tables in the terminal."""
+        return self.sentences()
+
+    def left_out(self, run: AnyRun) -> list[str]:
+        """What the run of a network left out and why."""
+        return left_out_lines(run.about["left_out"])
+
+    def failures(self) -> list[str]:
+        """A line for each unreadable image or annotation."""
+        return failures_of(run.about for run in self.runs)
+
+    def per_network(self, *keys: str) -> dict[str, dict[str, Any]]:
+        """For each key of the runs' facts its value for each network."""
+        return {key: {run.classifier_name: run.about[key] for run in self.runs} for key in keys}
+
+    def rivals(
+        self, rows: Sequence[AnyRow], main: str, rating: Callable[[AnyRow], float]
+    ) -> Iterator[tuple[AnyRun, AnyRow, AnyRow]]:
+        """For each network that has both: the row of the main method, and the lowest rated of the others."""
+        for run in self.runs:
+            found = {row.method: row for row in rows if row.model == run.classifier_name}
+            own = found.pop(main, None)
+            if own is not None and found:
+                yield run, own, min(found.values(), key=rating)
+
+    def write_tables(self, out: Path) -> list[Path]:
+        """Write ``rows.json``, the spreadsheets and ``table.md``; the same values give the same bytes."""
+        texts = {name: csv_table(lines) for name, lines in self.spreadsheets().items()}
+        texts["table.md"] = "\n\n".join(self.markdown()) + "\n"
+        return [save_json(self.answer(), out / "rows.json"), *(save_text(texts[name], out / name) for name in texts)]
+
+    def write_page(self, out: Path, command: str = "") -> Path:
+        """Write the page, with the command that makes it again; the same runs give the same bytes."""
+        check_plots()
+        facts = {"report": self, "runs": self.runs, "published": published, "resamples": RESAMPLES, "command": command}
+        return write_page(out / f"{self.name}.html", f"{self.name}.html", **facts)
 
 
 def write_page(path: Path, template: str, **content: Any) -> Path:
@@ -39,38 +121,20 @@ def write_page(path: Path, template: str, **content: Any) -> Path:
 def page_templates() -> Environment:
     """The templates of pages, with filters for figures of matplotlib and for images."""
     environment = templates_of("excite.experiments.report")
-    environment.filters |= {"svg": svg, "jpeg": shown_jpeg}
+    environment.filters |= {"svg": svg, "jpeg": shown_jpeg, "as_table": text_table}
     return environment
 
 
-class ShownJpeg(NamedTuple):
-    """An image as it is shown: its size, and its content as a data URL."""
-
-    width: int
-    height: int
-    address: str
-
-
-def shown_jpeg(image: Image.Image, width: int) -> ShownJpeg:
-    """An image as a JPEG, at most ``width`` pixels wide.
-
-    Example:
-        >>> shown_jpeg(Image.new("RGB", (64, 48)), 32)[:2]
-        (32, 24)
-    """
+def shown_jpeg(image: Image.Image, width: int) -> tuple[int, int, str]:
+    """The width and height of an image as it is shown, at most ``width`` pixels wide, and its JPEG as a data URL."""
     shown = image.convert("RGB")
     if shown.width > width:
         shown = shown.resize((width, max(1, round(shown.height * width / shown.width))), Image.Resampling.LANCZOS)
-    return ShownJpeg(*shown.size, data_address("image/jpeg", jpeg(shown, QUALITY)))
+    return *shown.size, data_address("image/jpeg", jpeg(shown, QUALITY))
 
 
 def svg(figure: Any, alt: str) -> Markup:
-    """A figure of matplotlib as an SVG: its text stays text, its ink and faint lines are the page's own.
-
-    Args:
-        figure: drawn in the colours of `excite.experiments.report.figures`.
-        alt: alternative text; unique among the figures of a page.
-    """
+    """A figure of matplotlib as an SVG, in the page's own ink and with text as text; ``alt`` is unique on a page."""
     import matplotlib as mpl
     from markupsafe import Markup
 

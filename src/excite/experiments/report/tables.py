@@ -1,4 +1,4 @@
-"""Tables of results: cells for pages, text for spreadsheets and documentation, and the files of an experiment."""
+"""Tables of results: cells for pages, text for spreadsheets and documentation."""
 
 from __future__ import annotations
 
@@ -7,18 +7,51 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from excite.io.files import save_json, save_text
 from excite.io.text import for_markdown
 from excite.metrics.statistics import Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from excite.experiments.base import ExperimentRun
+    Lines = list[dict[str, Any]]  # with the same columns
 
 NOTHING = "-"
 DASH = "\N{EN DASH}"  # on pages: between the ends of an interval, and for a missing value
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """The row of one method at one layer of one network."""
+
+    model: str  # the network's name; empty for a ranking without one
+    method: str  # the method's name
+    layer: str  # the layer at which it is read; empty where there is none
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The method and the layer."""
+        return self.method, self.layer
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """All three, as the first cells of a line."""
+        return {"model": self.model, "method": self.method, "layer": self.layer}
+
+
+def methods_of(rows: Iterable[MethodRow]) -> list[str]:
+    """The methods, in order of occurrence."""
+    return list(dict.fromkeys(row.method for row in rows))
+
+
+def models_of(rows: Iterable[MethodRow]) -> list[str]:
+    """The networks, in order of occurrence."""
+    return list(dict.fromkeys(row.model for row in rows))
+
+
+def main_method(rows: Iterable[MethodRow], wanted: Sequence[str]) -> str:
+    """The method that the others are compared with: the first of those wanted that is there, or else the first."""
+    methods = methods_of(rows)
+    return next((method for method in wanted if method in methods), methods[0])
 
 
 @dataclass(frozen=True)
@@ -44,14 +77,7 @@ class Table:
 def ranked(values: Sequence[Estimate | float | None], *, highest: bool = True, zeros: bool = True) -> list[Cell]:
     """A column whose best two values are marked, with intervals; what looks equal is ranked equal.
 
-    Args:
-        values: numbers or estimates; a dash for None.
-        highest: whether high values are good.
-        zeros: whether a zero may be among the best.
-
-    Example:
-        >>> [(cell.text, cell.rank) for cell in ranked([41.61, 38.7, 41.58], highest=False)]
-        [('41.6', 2), ('38.7', 1), ('41.6', 2)]
+    Low values are the best ones where not ``highest``; without ``zeros``, zeros are never among the best.
     """
     numbers = [value.value if isinstance(value, Estimate) else value for value in values]
     shown = {f"{number:.1f}" for number in numbers if number or (zeros and number is not None)}
@@ -70,12 +96,7 @@ def estimate_cell(value: Estimate | float | None, ranks: Mapping[str, int] | Non
 
 
 def heated(values: Sequence[float | None], *, best: bool = True) -> list[Cell]:
-    """Percentages as shades, the highest in bold if ``best``; a dash for None.
-
-    Example:
-        >>> [(cell.text, cell.rank, cell.heat) for cell in heated([50.0, 100.0])]
-        [('50.0', 0, 50.0), ('100.0', 1, 100.0)]
-    """
+    """Percentages as shades, the highest in bold if ``best``; a dash for None."""
     most = max((value or 0.0 for value in values), default=0.0) if best else 0.0
     return [
         Cell(DASH) if value is None else Cell(f"{value:.1f}", rank=int(value == most > 0), heat=value)
@@ -89,12 +110,7 @@ def text_table(lines: Sequence[Mapping[str, str]]) -> Table:
 
 
 def csv_table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Lines with the same columns as CSV with a header.
-
-    Example:
-        >>> csv_table([{"method": "mwp", "pairs": 3}]).splitlines()
-        ['method,pairs', 'mwp,3']
-    """
+    """Lines with the same columns as CSV with a header."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
@@ -103,47 +119,20 @@ def csv_table(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def markdown_table(lines: Sequence[Mapping[str, str]]) -> str:
-    """Lines with the same columns as a Markdown table; whatever they hold is text, and no markup.
-
-    Example:
-        >>> print(markdown_table([{"method": "mwp", "pairs": "3"}]))
-        | method | pairs |
-        | --- | --- |
-        | mwp | 3 |
-    """
+    """Lines with the same columns as a Markdown table; whatever they hold is text, and no markup."""
     cells = [list(lines[0]), ["---"] * len(lines[0]), *(list(line.values()) for line in lines)]
     return "\n".join("| " + " | ".join(map(for_markdown, line)) + " |" for line in cells)
 
 
-def write_tables(out: Path, answer: Mapping[str, Any], texts: Mapping[str, str]) -> list[Path]:
-    """Write ``rows.json`` and the other tables by file name; the same values give the same bytes."""
-    return [save_json(answer, out / "rows.json"), *(save_text(text, out / name) for name, text in texts.items())]
-
-
-def per_network(runs: Sequence[ExperimentRun], *keys: str) -> dict[str, dict[str, Any]]:
-    """For each key of the runs' facts its value for each network."""
-    return {key: {run.classifier_name: run.about[key] for run in runs} for key in keys}
-
-
 def estimate_fields(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """A value and its interval as plain values for JSON, with two decimals.
-
-    Example:
-        >>> estimate_fields("r1", Estimate(5.123, 4.0, 6.0))
-        {'r1': 5.12, 'r1_interval': [4.0, 6.0]}
-    """
+    """A value and its interval as plain values for JSON, with two decimals."""
     if estimate is None:
         return {name: None, f"{name}_interval": None}
     return {name: round(estimate.value, 2), f"{name}_interval": [round(estimate.low, 2), round(estimate.high, 2)]}
 
 
 def flat(line: Mapping[str, Any], *, last: bool = False) -> dict[str, Any]:
-    """A row without lists: each interval becomes two columns, in its place or after all others.
-
-    Example:
-        >>> flat({"r1": 5.0, "r1_interval": [4.0, 6.0]})
-        {'r1': 5.0, 'r1_low': 4.0, 'r1_high': 6.0}
-    """
+    """A row without lists: each interval becomes two columns, in its place or after all others."""
     cells: dict[str, Any] = {}
     for name in sorted(line, key=lambda name: last and name.endswith("_interval")):
         measure = name.removesuffix("_interval")
@@ -152,11 +141,6 @@ def flat(line: Mapping[str, Any], *, last: bool = False) -> dict[str, Any]:
         else:
             cells[name] = line[name]
     return cells
-
-
-def difference_words(gap: Estimate) -> str:
-    """A difference and its interval in words."""
-    return f"{gap.value:+.1f} points ({gap.low:+.1f} to {gap.high:+.1f})"
 
 
 def shown(value: float | None) -> str:

@@ -1,0 +1,293 @@
+"""``excite bench pointing | localization | grounding``: the paper's experiments, on any classifier and data set."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from excite.cli import options
+from excite.cli.console import print_columns, progress, say, say_json, tell_failures
+from excite.cli.options import MODEL_HELP, AnswerOptions, ClassifierOptions, ImageOptions, JobOptions, grouped
+from excite.experiments import GROUNDING_METHODS, HELD_OUT, LOCALIZATION_METHODS, POINTING_METHODS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from excite.experiments.base import Comparison
+    from excite.experiments.grounding.run import SystemResults
+    from excite.experiments.report.page import Report
+    from excite.jobs import Entry, Executor
+
+POINTING_EXAMPLES = """\b
+Examples:
+  excite bench pointing --data VOCdevkit/VOC2007 --split val --model head --limit 200
+  excite bench pointing --data coco --model head --methods all --workers 2 --json
+  excite bench pointing --data VOCdevkit --model head --model resnet-head --methods c-mwp,mwp,grad,center
+  excite bench pointing --data VOCdevkit --model head --layer blocks.4 --layer blocks.10 --layer blocks.14
+"""
+LOCALIZATION_EXAMPLES = """\b
+Examples:
+  excite bench localization --data imagenet --split val --limit 1000 --workers 2
+  excite bench localization --data imagenet --methods mwp,c-mwp,guided --json
+  excite bench localization --data imagenet --methods mwp --layer blocks.4 --layer blocks.10 --layer blocks.14
+  excite bench localization --data VOCdevkit --model head --methods all --own-shape
+"""
+GROUNDING_EXAMPLES = """\b
+Examples:
+  excite bench grounding --data refcoco --workers 2
+  excite bench grounding --data flickr30k --methods excite,c-mwp,mwp,lrp --trust 0 --no-hints --gamma paper
+  excite bench grounding --data coco --model everyday --methods c-mwp,grad --limit 200 --json
+  excite bench grounding --data refcoco --gamma 0.5 --proposals edge-boxes
+  excite bench grounding --data flickr30k --proposals MCG --trust 0 --no-hints --results CCA=cca.jsonl
+"""
+SEARCH, PAPER = "search", "paper"
+
+
+@grouped
+def pointing(
+    *,
+    context: typer.Context,
+    data: options.Data,
+    split: options.Split = None,
+    model: options.Models = None,
+    classifiers: ClassifierOptions,
+    methods: options.Methods = POINTING_METHODS,
+    layer: options.Layers = None,
+    difficult: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The Difficult subset as a list of images and categories; by the paper's rule if none.",
+        ),
+    ] = None,
+    protocol: Annotated[str, typer.Option(help="Whose conventions: authors or torchray.")] = "authors",
+    tolerance: Annotated[
+        float | None,
+        typer.Option(min=0, help="How many pixels beside an object a point may lie; 15 for VOC and COCO if none."),
+    ] = None,
+    images: ImageOptions,
+    jobs: JobOptions,
+    out: options.Out = Path("excite-out/pointing"),
+    answer: AnswerOptions,
+) -> None:
+    """Does the maximum of each map lie on an object of the queried category?
+
+    Accuracy is computed for each category and averaged over categories, for all pairs of an image and a category and
+    for the difficult ones. An interrupted run resumes.
+    """
+    from excite.datasets import open_dataset
+    from excite.datasets.difficult import read_difficult_list
+    from excite.experiments.pointing.report import PointingReport
+    from excite.experiments.pointing.run import PointingGame, find_protocol
+
+    executor, names = _checked(jobs, answer, methods)
+    rules = find_protocol(protocol, tolerance)
+    dataset = open_dataset(data, split)
+    subset = None if difficult is None else read_difficult_list(difficult, dataset)
+    settings = {"layers": layer, "difficult": subset, "protocol": rules, **vars(images)}
+    games = (PointingGame(one, dataset, names, **settings) for one in classifiers.load(model))
+    _tell(PointingReport([game.run(_records(game, out, executor)) for game in games]), context, out, answer)
+
+
+@grouped
+def localization(
+    *,
+    context: typer.Context,
+    data: options.Data,
+    split: options.Split = None,
+    model: options.Models = None,
+    classifiers: ClassifierOptions,
+    methods: options.Methods = LOCALIZATION_METHODS,
+    layer: options.Layers = None,
+    own_shape: Annotated[
+        bool, typer.Option("--own-shape", help="Do not squash images to a square before they are looked at.")
+    ] = False,
+    held_out: Annotated[
+        float, typer.Option(metavar="SHARE", help="Choose thresholds on this share of the images; 0.2 is a fifth.")
+    ] = HELD_OUT,
+    seed: Annotated[int, typer.Option(help="Which images are held out to choose thresholds on.")] = 0,
+    images: ImageOptions,
+    jobs: JobOptions,
+    out: options.Out = Path("excite-out/localization"),
+    answer: AnswerOptions,
+) -> None:
+    """Does the box around the strong part of each map fit the queried object?
+
+    A box fits if its IoU is at least a half. Thresholds are chosen for each method on held-out images; errors are those
+    on the others. An interrupted run resumes.
+    """
+    from excite.datasets import open_dataset
+    from excite.experiments.base import checked_share
+    from excite.experiments.localization.report import LocalizationReport
+    from excite.experiments.localization.run import Localization
+
+    executor, names = _checked(jobs, answer, methods)
+    held = {"held_out": checked_share(held_out), "seed": seed}
+    dataset = open_dataset(data, split)
+    settings = {"layers": layer, "own_shape": own_shape, **held, **vars(images)}
+    boxings = (Localization(one, dataset, names, **settings) for one in classifiers.load(model))
+    _tell(LocalizationReport([boxing.run(_records(boxing, out, executor)) for boxing in boxings]), context, out, answer)
+
+
+@grouped
+def grounding(
+    *,
+    context: typer.Context,
+    data: Annotated[
+        Path,
+        typer.Option(help="The folder of described images: Flickr30k Entities, COCO captions, RefCOCO, or your own."),
+    ],
+    split: options.Split = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help=f"{MODEL_HELP} May be given several times. words if none."),
+    ] = None,
+    classifiers: ClassifierOptions,
+    methods: options.Methods = GROUNDING_METHODS,
+    layer: Annotated[
+        str | None, typer.Option(help="Read all methods here, where they can be; each where it should be if none.")
+    ] = None,
+    proposals: options.ProposalsFrom = "hierarchy",
+    cache: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keep proposals here; in the folder for results if none.")
+    ] = None,
+    gamma: Annotated[
+        str,
+        typer.Option(
+            metavar="search|paper|NUMBER",
+            help="How much a large region must hold, 0 to 1; search chooses the best of 0, 0.05 ... 1 for each method, "
+            "paper that of 0, 0.25 ... 1.",
+        ),
+    ] = SEARCH,
+    held_out: Annotated[
+        float, typer.Option(metavar="SHARE", help="Search gamma on this share of the images; 0.2 is a fifth.")
+    ] = HELD_OUT,
+    seed: Annotated[int, typer.Option(help="Which images are held out to search gamma on.")] = 0,
+    truth: Annotated[
+        str, typer.Option(metavar="union|any", help="What to match: the box around all that is meant, or any of it.")
+    ] = "union",
+    trust: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="How much the proposals' own order counts; 0 as in the paper, ours if none."),
+    ] = None,
+    side: Annotated[
+        int | None,
+        typer.Option(min=1, help="The shorter side of images as the classifier sees them; 300, or --size."),
+    ] = None,
+    hints: options.Hints = True,
+    results: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE",
+            help="Also count the ranked boxes of another system: JSON with image, phrase, boxes and scores.",
+        ),
+    ] = None,
+    images: ImageOptions,
+    jobs: JobOptions,
+    out: options.Out = Path("excite-out/grounding"),
+    answer: AnswerOptions,
+) -> None:
+    """Which of many proposed regions does a phrase refer to?
+
+    The maps of its words are averaged, and regions are ranked by their share of the map. A box is right if its IoU
+    with the truth is at least a half; R@N is the share of phrases with a right box among the first N. An interrupted
+    run resumes.
+    """
+    from excite.datasets.phrase_formats import open_phrases
+    from excite.experiments.base import checked_share
+    from excite.experiments.grounding.measure import checked_truth
+    from excite.experiments.grounding.report import GroundingReport
+    from excite.experiments.grounding.run import Grounding
+    from excite.grounding.phrase_maps import SIDE
+    from excite.grounding.scoring import TRUST
+
+    executor, names = _checked(jobs, answer, methods)
+    settings = {
+        "layer": layer,
+        "proposals": proposals,
+        "cache": cache or out / "proposals",
+        "gamma": _gamma(gamma),
+        "held_out": checked_share(held_out),
+        "seed": seed,
+        "truth": checked_truth(truth),
+        "trust": TRUST if trust is None else trust,
+        "side": side or classifiers.size or SIDE,
+        "hints": hints,
+        **vars(images),
+    }
+    others = _others(results or (), names)
+    dataset = open_phrases(data, split)
+    runs = []
+    for classifier in classifiers.load(model or ["words"]):
+        asking = Grounding(classifier, dataset, names, **settings)
+        trial = progress(asking.choosing(out, executor), len(asking.held), "pictures to choose gamma on")
+        chosen = asking.choose(list(trial))
+        asked = progress(asking.records(out, chosen, executor), len(asking.reported))
+        runs.append(asking.run(chosen, list(asked), others))
+    _tell(GroundingReport(runs), context, out, answer)
+
+
+def _checked(jobs: JobOptions, answer: AnswerOptions, methods: str) -> tuple[Executor, list[str]]:
+    """The executor and the methods, before anything heavy is loaded."""
+    from excite.experiments.base import chosen_methods
+    from excite.experiments.report.figures import check_plots
+
+    executor = jobs.executor()
+    if answer.with_page:
+        check_plots()
+    return executor, chosen_methods(methods)
+
+
+def _records(comparison: Comparison, out: Path, executor: Executor) -> list[Entry]:
+    return list(progress(comparison.records(out, executor), len(comparison.tasks)))
+
+
+def _tell(report: Report[Any], context: typer.Context, out: Path, answer: AnswerOptions) -> None:
+    """Write the tables and the page, print the answer, and name what could not be read."""
+    written = report.write_tables(out)
+    if answer.with_page:
+        written.append(report.write_page(out, shlex.join(["excite", *context.obj])))
+    if answer.as_json:
+        say_json(report.printed())
+    else:
+        for k, (title, lines) in enumerate(report.tables()):
+            for line in [""] * bool(k) + [f"{title}:"] * bool(title):
+                say(line)
+            print_columns(lines)
+        for line in [*report.spoken(), f"written: {', '.join(map(str, written))}"]:
+            say(line)
+    tell_failures(report.failures(), report.about["pictures"])
+
+
+def _gamma(text: str) -> float | Sequence[float]:
+    """The given gamma, or those to choose from."""
+    from excite.experiments.grounding.measure import GAMMAS, PAPERS_GAMMAS
+
+    if text in {SEARCH, PAPER}:
+        return GAMMAS if text == SEARCH else PAPERS_GAMMAS
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise typer.BadParameter(f"--gamma is {SEARCH}, {PAPER} or a number from 0 to 1, not {text!r}")
+    return number
+
+
+def _others(given: Sequence[str], methods: Sequence[str]) -> list[SystemResults]:
+    """The results of other systems, under different names."""
+    from excite.experiments.grounding.measure import OWN
+    from excite.experiments.grounding.run import read_results
+
+    found: dict[str, SystemResults] = {}
+    for one in given:
+        name, _, path = one.partition("=")
+        if not name or not path or not name.isprintable():
+            raise typer.BadParameter(f"--results is NAME=FILE, as in CCA=cca.jsonl, not {one!r}")
+        if name in {*methods, OWN, *found}:
+            raise typer.BadParameter(f"--results {one}: there is a row {name!r} already; call it otherwise")
+        found[name] = read_results(name, Path(path))
+    return list(found.values())
