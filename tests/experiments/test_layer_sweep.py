@@ -9,7 +9,7 @@ from annotated import make_imagenet, scenes
 import excite
 from excite.datasets import open_dataset
 from excite.errors import DataError
-from excite.experiments.layer_sweep import LayerSweep, _half, checked_measure, layer_figure, report
+from excite.experiments.layer_sweep import LayerSweep, checked_measure, half_of, layer_figure, report
 from excite.metrics.boxes import ALPHAS, box_distance
 
 FINE, COARSE = "1", "2"
@@ -35,7 +35,7 @@ class TestMeasuring:
         for row in found.rows:
             hits, masses = [], []
             for sample in dataset:
-                for target in sample.targets if _half(sample.name, 0) else ():
+                for target in sample.targets if half_of(sample.name, 0) else ():
                     (one,) = excite.attend(classifier, sample.path, target.concept, layer=row.layer, method=row.method)
                     point = one.point()
                     hits.append(point is not None and min(box_distance(point, box) for box in target.boxes) <= 3)
@@ -73,7 +73,7 @@ class TestRefused:
 def entries(count, half, **distances):
     """Records of that many images of a half; for each layer the distances, repeated."""
     names = (f"{k}" for k in range(10**6))
-    for k, name in enumerate(islice((name for name in names if _half(name, 0) == half), count)):
+    for k, name in enumerate(islice((name for name in names if half_of(name, 0) == half), count)):
         maps = [
             {"method": "mwp", "layer": layer, "mass": 0.5, "distance": values[k % len(values)]}
             for layer, values in distances.items()
@@ -85,7 +85,7 @@ SIZES = {"low": (8, 8), "high": (4, 4)}
 
 
 class TestReport:
-    def test_chosen_on_one_half_and_measured_on_the_other(self):
+    def test_chosen_on_onehalf_of_and_measured_on_the_other(self):
         """The choice turns out badly: that is told, not hidden."""
         records = [*entries(10, 0, low=[0], high=[9]), *entries(20, 1, low=[9], high=[0, 0, 0, 9])]
         found = report(records, SIZES, tolerance=1)
@@ -101,7 +101,7 @@ class TestReport:
         assert [row.standing for row in found.rows] == ["recommended", "tied"]  # 5 of 20 differ: p = 0.0625
         assert "these images cannot tell it from: mwp at high (paired test, 5 %)" in found.sentences()
 
-    def test_alpha_is_chosen_on_the_other_half(self):
+    def test_alpha_is_chosen_on_the_otherhalf_of(self):
         def with_overlaps(records, good):
             for record in records:
                 for found in record["targets"][0]["maps"]:

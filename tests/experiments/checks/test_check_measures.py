@@ -13,12 +13,13 @@ from torch import nn
 from excite.errors import ModelError
 from excite.experiments.checks.base import CheckedImage
 from excite.experiments.checks.mass import judge_response, mass_kept, response_seen, values_agree
-from excite.experiments.checks.perturbation import under_removal, under_small_changes
-from excite.experiments.checks.randomization import (
+from excite.experiments.checks.perturbation import (
     between_classes,
     learned_layers,
     randomised_top_down,
     under_randomisation,
+    under_removal,
+    under_small_changes,
 )
 from excite.experiments.checks.run import CheckMeasurement
 from excite.metrics.ranking import rank_correlation

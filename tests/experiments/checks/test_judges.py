@@ -5,8 +5,7 @@ import copy
 import pytest
 
 from excite.experiments.checks.mass import judge_mass, judge_response, judge_values
-from excite.experiments.checks.perturbation import judge_removal, judge_stability
-from excite.experiments.checks.randomization import judge_classes, judge_independence
+from excite.experiments.checks.perturbation import judge_classes, judge_independence, judge_removal, judge_stability
 
 PICTURES = 6
 

@@ -21,10 +21,10 @@ import numpy as np
 from excite import __version__
 from excite.datasets.phrases import union
 from excite.errors import DataError, ModelError, ProposalError
-from excite.experiments.base import digest
 from excite.grounding import PhraseSession, Scorer
 from excite.grounding.proposals import PROPOSERS, Proposals
 from excite.images import file_state, read_image
+from excite.io.cache import fingerprint as digest
 from excite.methods import find_method
 from excite.metrics.boxes import MATCH, box_iou
 from excite.metrics.phrases import first_match, is_small

@@ -18,7 +18,14 @@ from excite.datasets.base import read_lines, read_text
 from excite.datasets.sample import FARTHEST
 from excite.errors import DataError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT
-from excite.experiments.base import ExperimentRun, check_some_were_read, checked_share, image_records, selected
+from excite.experiments.base import (
+    ExperimentRun,
+    ReadableLayers,
+    check_some_were_read,
+    checked_share,
+    image_records,
+    selected,
+)
 from excite.experiments.base import held_out as held_out_of
 from excite.experiments.grounding.measure import (
     GAMMAS,
@@ -41,7 +48,6 @@ from excite.experiments.grounding.scores import (
     spent,
     unknown_words,
 )
-from excite.experiments.readable_layers import ReadableLayers
 from excite.experiments.report.figures import main_method
 from excite.grounding import Scorer
 from excite.grounding.ground import Grounded, rank

@@ -17,9 +17,8 @@ import numpy as np
 from PIL import Image
 
 from excite.experiments import HELD_OUT, LOCALIZATION_METHODS
-from excite.experiments.base import Comparison, Measurement, checked_share, held_out
+from excite.experiments.base import Comparison, Measurement, all_maps, checked_share, held_out
 from excite.experiments.localization.scores import RULES, LocalizationRun, boxes_of, overlaps_of, tally
-from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
 from excite.models import Preprocess
 from excite.readouts.overlay import upsample

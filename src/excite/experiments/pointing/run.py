@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from excite.datasets.difficult import is_difficult
 from excite.errors import DataError
 from excite.experiments import POINTING_METHODS
-from excite.experiments.base import Comparison, Measurement
+from excite.experiments.base import Comparison, Measurement, all_maps
 from excite.experiments.pointing.scores import PointingRun, tally
-from excite.experiments.readable_layers import all_maps
 from excite.images import read_image
 from excite.metrics.boxes import area_share, distance
 from excite.readouts.point import maximum_point
