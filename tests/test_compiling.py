@@ -63,7 +63,7 @@ def test_the_answers_are_those_of_the_library(classifier, picture, method):
 
 
 def test_several_concepts_need_one_look(classifier, picture, monkeypatch):
-    monkeypatch.setattr("excite.export.split.LITTLE", 1000)  # this network has next to no weights
+    monkeypatch.setattr("excite.export.compiled.LITTLE", 1000)  # this network has next to no weights
     compiled = excite.compile(classifier, size=SIZE)
     halves = compiled._graph
     looks, downs, look, down = [], [], halves.look, halves._down_once

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from excite.export.agreement import compare
-from excite.export.export import quiet_torch
+from excite.export.export import compare, quiet_torch
 from excite.export.formats import open_onnx, open_pt2, program, write_onnx, write_pt2
 from excite.export.trace import MapModule, Sizes, trace_map
 from excite.models import fully_convolutional

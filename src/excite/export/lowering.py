@@ -105,15 +105,13 @@ def avg_pool_backward(signal: Tensor, child: Tensor, kernel: Any, stride: Any, p
 
 def adaptive_avg_pool(child: Tensor, size: Sequence[Any]) -> Tensor:
     """A product with the matrices of means; other runtimes support it for one size only."""
-    rows, columns = (_means(units, side, child) for units, side in zip(size, child.shape[-2:], strict=True))
+    rows, columns = map(_means, size, child.shape[-2:], [child] * 2)
     return rows @ child @ columns.t()
 
 
 def adaptive_avg_pool_backward(signal: Tensor, child: Tensor) -> Tensor:
     """The transpose: a product with both matrices of means."""
-    rows, columns = (
-        _means(units, side, signal) for units, side in zip(signal.shape[-2:], child.shape[-2:], strict=True)
-    )
+    rows, columns = map(_means, signal.shape[-2:], child.shape[-2:], [signal] * 2)
     return rows.t() @ signal @ columns
 
 
@@ -141,13 +139,7 @@ def unfold_backward(signal: Tensor, size: Sequence[Any], dim: int, length: int, 
 
 
 def max_pool_backward(signal: Tensor, child: Tensor, *options: Any) -> Tensor:
-    """As torch's operation of that name.
-
-    Example:
-        >>> child, signal = torch.tensor([[[[1.0, 3.0, 2.0]]]]), torch.ones(1, 1, 1, 3)
-        >>> max_pool_backward(signal, child, [1, 3], [1, 1], [0, 1], [1, 1], False, torch.ones(1, 1, 1, 3).long())
-        tensor([[[[0., 3., 0.]]]])
-    """
+    """As torch's operation of that name."""
     *window, ceil, chosen = options
     kernel, stride, padding, dilation = map(pair, window)
     pool = _MaxPool(child, kernel, stride or kernel, padding, dilation, signal.shape[-2:])
