@@ -1,5 +1,6 @@
 """The layer sweep on coloured squares, with a network whose better layer is known."""
 
+import sys
 from itertools import islice
 
 import pytest
@@ -61,9 +62,7 @@ class TestMeasuring:
         assert found.recommended.pointing.count == found.recommended.mass == 0
         assert found.recommended.box_error.value == 1
 
-
-class TestRefused:
-    def test_boxes_of_many_objects(self, dataset):
+    def test_boxes_of_many_objects_are_refused(self, dataset):
         with pytest.raises(DataError, match="one main object"):
             checked_measure("box", dataset)
         with pytest.raises(DataError, match="by 'iou'"):
@@ -114,15 +113,8 @@ class TestReport:
         assert row.alpha == 1.5
         assert row.box_error.value == 1.0  # on the half where 1.5 does not fit
 
-
-class TestFigure:
-    @pytest.fixture
-    def found(self):
-        return report([*entries(9, 0, low=[0], high=[9]), *entries(9, 1, low=[0, 9], high=[9])], SIZES, tolerance=1)
-
-    def test_without_matplotlib(self, found, tmp_path, monkeypatch):
-        import sys
-
+    def test_a_figure_needs_matplotlib(self, tmp_path, monkeypatch):
+        found = report([*entries(9, 0, low=[0], high=[9]), *entries(9, 1, low=[0, 9], high=[9])], SIZES, tolerance=1)
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         with pytest.raises(DataError, match=r"pip install 'excite\[plots\]'"):
             layer_figure(found, "cats", tmp_path / "layers.png")

@@ -31,19 +31,11 @@ from excite.experiments.speed.timing import (
     Case,
     Rounds,
     Stopwatch,
-    Timing,
     in_own_process,
     peak_of,
     reason_of,
 )
 from excite.jobs import JsonLinesStore
-
-
-def test_ratios_round_by_round():
-    one, five = Timing((2.0, 8.0, 2.0), (1.0, 4.0, 1.0)), Timing((4.0, 16.0, 6.0), (1.0, 4.0, 1.0))
-    assert one.ratios == [2.0, 2.0, 2.0]
-    assert one.each_further(five, 4) == 0.5
-    assert five.times(one) == [2.0, 2.0, 3.0]
 
 
 class Track:
@@ -140,18 +132,13 @@ def test_the_clock_runs_without_garbage_and_waits_for_the_device(track):
 
 def test_arithmetic_above_a_layer_by_hand():
     network = nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1),  # 8 x 8 places x 4 x 27 multiply-adds = 6912
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(4, 8, 1),  # 4 x 4 x 8 x 4 = 512
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(128, 10),  # 1280
+        *(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),  # 8 x 8 places x 4 x 27 multiply-adds = 6912
+        *(nn.Conv2d(4, 8, 1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 10)),  # 4 x 4 x 8 x 4 = 512; 1280
     ).eval()
     whole = 6912 + 512 + 1280
     above = above_layers(network, torch.ones(1, 3, 8, 8), ["0", "2", "4"], Stopwatch())
-    assert above["0"].arithmetic == above["2"].arithmetic == pytest.approx((512 + 1280) / whole)
-    assert above["4"].limit == pytest.approx(1 + 2 * 1280 / whole)
+    assert above["0"][0] == above["2"][0] == pytest.approx((512 + 1280) / whole)
+    assert above["4"][0] == pytest.approx(1280 / whole)
     assert not any(child._forward_hooks for child in network.modules())
 
 
@@ -166,7 +153,7 @@ def test_time_above_a_layer():
 
     network = nn.Sequential(nn.Conv2d(1, 1, 1), *(Tick() for _ in range(4)))
     above = above_layers(network, torch.ones(1, 1, 2, 2), ["1", "4"], Stopwatch(clock=lambda: seconds[0]))
-    assert (above["1"].time, above["4"].time) == (0.75, 0.0)
+    assert (above["1"][1], above["4"][1]) == (0.75, 0.0)
 
 
 PLAN = Plan(models=("tiny",), batches=(1, 2), concepts=(1, 2, 6), memory=False)
@@ -263,7 +250,7 @@ def test_compiled_maps_are_rows_or_say_why_not(bench, store, monkeypatch, tmp_pa
 def test_other_engine_other_times(bench, monkeypatch):
     task = SpeedTask("pictures", "tiny")
     assert SpeedBench(seconds=0.0, threads=bench.threads + 1).key(task) != bench.key(task)
-    monkeypatch.setattr(speed_run, "_basis", lambda: "another engine")
+    monkeypatch.setattr(SpeedBench, "basis", "another engine")
     assert SpeedBench(seconds=0.0, threads=bench.threads).key(task) != bench.key(task)
 
 
@@ -277,13 +264,9 @@ def test_memory_joins_its_row(bench, store, monkeypatch):
     assert (top["MB"], top["MB of gradient"]) == ("4", "2")
 
 
-def test_layers_from_top_to_bottom(tiny):
+def test_the_plan_and_its_layers_from_top_to_bottom(tiny):
     assert figure_layers(tiny) == ["5", "4", "2", "1"]
     assert spread(range(20), 4, 8) == [0, 8, 13, 19]
-    assert spread("abc", 4, "b") == ["a", "b", "c"]
-
-
-def test_the_plan():
     kinds = [task.kind for task in Plan(models=("a", "b"), compiled=True).tasks()]
     assert kinds[: kinds.index("memory")] == ["pictures", "concepts", "pictures", "pictures", "compiled", "layers"]
     assert numbers("8, 1,8", "--batches") == (1, 8)
@@ -295,7 +278,6 @@ def test_the_plan():
 def test_the_paper_s_networks_and_sizes():
     subject = open_network("googlenet")
     assert (subject.layer, subject.size, subject.weights) == ("pool2/3x3_s2", "224x335", "random")
-    assert subject.batch(2).shape == (2, 3, 224, 335)
     assert not torch.equal(*subject.batch(2))
     with pytest.raises(ModelError):
         open_network("no-such-network")

@@ -69,21 +69,14 @@ class Connections(nn.Module):
         return self.head(functional.relu(self.hidden(torch.flatten(there, 1))))
 
 
-NETWORKS = {
-    "connections": Connections,
-    "branches": Branches,
-    "residual": Residual,
-}
-
-
 def signals(pictures, count=11):
     return functional.one_hot(torch.arange(count)[:, None].expand(count, pictures), 20).float()
 
 
-@pytest.fixture(scope="module", params=NETWORKS)
+@pytest.fixture(scope="module", params=[Connections, Branches, Residual])
 def traced(request, tmp_path_factory):
     """A network, its maps by the library, and its graph in a file."""
-    module = MapModule(NETWORKS[request.param]().eval(), "stem", "c-mwp")
+    module = MapModule(request.param().eval(), "stem", "c-mwp")
     with quiet_torch():
         graph = trace_map(module, Sizes(SIDE, SIDE, step=None, batch=True))
         path = tmp_path_factory.mktemp("graph") / "map.onnx"
@@ -126,10 +119,6 @@ def test_each_signal_is_multiplied_once_for_each_kernel():
     assert found[aten.scatter_add.default] == 4
 
 
-def fake_graph(function, *examples):
-    return make_fx(function, tracing_mode="fake")(*examples)
-
-
 def test_only_what_is_alike_is_reordered():
     """Numbers, factors with more places than the signal, and products of two signals stay as they are."""
     x, signal = torch.randn(2, 3), torch.randn(1, 3)
@@ -138,6 +127,6 @@ def test_only_what_is_alike_is_reordered():
         wide = signal * x.exp()  # one signal for each row
         return (wide * x.relu() + signal * signal * 2.0 + (signal * x[:1] + signal * x[:1] * 3.0)).sum(0)
 
-    graph = fake_graph(course, x, signal)
+    graph = make_fx(course, tracing_mode="fake")(x, signal)
     wanted = graph(x, signal)
     torch.testing.assert_close(factor_products(graph)(x, signal), wanted)

@@ -166,8 +166,7 @@ def report(
             standing="recommended" if key == winner else _standing(successes(maps, alpha), chosen),
         )
         rows.append(row)
-    methods = dict.fromkeys(method for method, _ in score)
-    best = {one: _best({key: hits for key, hits in score.items() if key[0] == one})[1] for one in methods}
+    best = {one: _best({key: hits for key, hits in score.items() if key[0] == one})[1] for one, _ in score}
     return LayerReport(tuple(rows), by, tolerance, len(halves[0]), best)
 
 
@@ -289,13 +288,11 @@ class LayerSweep(base.Experiment):
 
 def checked_measure(by: str, dataset: Dataset) -> By:
     """The measure of the choice, if these data have it."""
-    if by == "pointing":
-        return "pointing"
-    if by != "box":
+    if by not in {"pointing", "box"}:
         raise DataError(f"layers cannot be chosen by {by!r}: choose by pointing or by box")
-    if not dataset.one_main_object:
+    if by == "box" and not dataset.one_main_object:
         raise DataError(NO_BOXES)
-    return "box"
+    return "box" if by == "box" else "pointing"
 
 
 def layer_figure(report: LayerReport, title: str, path: Path) -> Path:

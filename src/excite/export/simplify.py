@@ -101,9 +101,9 @@ class _ValueFacts:
     def learn(self, node: Node) -> Node:
         """Record the facts about a node; return an equivalent one, or the node itself."""
         args: tuple[Any, ...] = node.args
-        same = next((each for each in self._unchanged(node.target, args) if interchangeable(node, each)), None)
-        if same is not None:
-            return same
+        for same in self._unchanged(node.target, args):
+            if interchangeable(node, same):
+                return same  # type: ignore[no-any-return]  # only nodes are interchangeable
         if self._is_zero(node, args):
             self.zero.add(node)
             self.positive.add(node)

@@ -123,23 +123,10 @@ def spread(names: Sequence[str], most: int, always: str) -> list[str]:
     return [names[place] for place in sorted(places)]
 
 
-@dataclass(frozen=True)
-class ShareAbove:
-    """The share of a forward pass above a layer, in multiply-adds and in time."""
-
-    arithmetic: float
-    time: float
-
-    @property
-    def limit(self) -> float:
-        """The arithmetic limit of a map's cost, in forward passes."""
-        return 1 + 2 * self.arithmetic
-
-
 def above_layers(
     module: nn.Module, batch: Tensor, layers: Sequence[str], stopwatch: Stopwatch
-) -> dict[str, ShareAbove]:
-    """For each layer the share of the forward pass after it."""
+) -> dict[str, tuple[float, float]]:
+    """For each layer the share of the forward pass after it, in multiply-adds and in time."""
 
     def now() -> float:
         stopwatch.wait()
@@ -152,7 +139,7 @@ def above_layers(
     for _ in range(RUNS):
         marks, end = _marks(module, batch, layers, now)
         runs.append({layer: (end - marks[layer]) / (end - marks[""]) for layer in layers})
-    return {layer: ShareAbove(1 - done[layer] / whole, median(run[layer] for run in runs)) for layer in layers}
+    return {layer: (1 - done[layer] / whole, median(run[layer] for run in runs)) for layer in layers}
 
 
 def _marks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -197,11 +198,15 @@ class SpeedBench:
     seconds: float = 20.0  # for the rounds of one group, of which there are at least three
     threads: int = 1  # of torch
     device: str = "cpu"  # of the networks
-    _basis: str = field(default="", init=False)
     _open: dict[str, TimedNetwork] = field(default_factory=dict, init=False)
 
-    def __post_init__(self) -> None:
-        self._basis = _basis()
+    @cached_property
+    def basis(self) -> str:
+        """A digest of torch's version and of the code on which times depend."""
+        own = Path(__file__).parent
+        parts = [Path(str(part.__file__)).parent for part in (propagation, exporting)]
+        code = [*(file for part in parts for file in part.rglob("*.py")), *(own / f"{name}.py" for name in OWN_FILES)]
+        return fingerprint(version("torch"), *(path.read_bytes() for path in sorted(code)), digits=12)
 
     @property
     def facts(self) -> dict[str, object]:
@@ -223,7 +228,7 @@ class SpeedBench:
 
     def key(self, task: SpeedTask) -> str:
         """The task, the network's files, the code, torch, the threads and the device."""
-        facts = {**asdict(task), "files": Choice(task.model).key()["files"], "basis": self._basis}
+        facts = {**asdict(task), "files": Choice(task.model).key()["files"], "basis": self.basis}
         facts |= {"threads": self.threads, "device": self.device, "seconds": self.seconds}
         return json.dumps(facts, sort_keys=True)
 
@@ -238,21 +243,17 @@ class SpeedBench:
             layer = {FORWARD: "", GRADIENT: "input"}.get(task.method, network.layer)
             case = Case(network.name, layer, task.method, task.concepts[0], task.batch)
             return [row(case, network, task.kind, **answer)]
-        rows = timed_rows(network, candidates(task, network), task.kind, self.seconds, task.batch)
+        timed = timed_rows(network, candidates(task, network), task.kind, self.seconds, task.batch)
+        rows = [each for each in timed if _is_asked(each, task)]
         why = f"skipped: more than {MOST_MAPS} maps at once (concepts x images)"
         skipped = [Case(network.name, network.layer, C_MWP, number, task.batch) for number in task.skipped]
-        rows = [each for each in rows if _is_asked(each, task)]
         return rows + [row(case, network, task.kind, note=why) for case in skipped]
 
 
 def _is_asked(row: TableRow, task: SpeedTask) -> bool:
     """Whether a row is one of the task's own and not one that other groups have, timed only to compare with."""
-    own = {
-        "compiled": row["method"] == COMPILED,
-        "concepts": row["concepts"] in task.concepts,
-        "layers": row["method"] != FORWARD,
-    }
-    return own.get(task.kind, True)
+    own = {"compiled": row["method"] == COMPILED, "layers": row["method"] != FORWARD}
+    return bool(own.get(task.kind, task.kind != "concepts" or row["concepts"] in task.concepts))
 
 
 def timed_rows(
@@ -266,9 +267,8 @@ def timed_rows(
     maps = [each for each in rows if each["method"] in {MWP, C_MWP}]
     above = above_layers(network.module, network.batch(1), list({each["layer"]: None for each in maps}), stopwatch)
     for each in maps:
-        share = above[each["layer"]]
-        each |= {"limit": round(share.limit, 4), "above": round(share.arithmetic, 4)}
-        each["above_time"] = round(share.time, 4)
+        arithmetic, spent = above[each["layer"]]
+        each |= {"limit": round(1 + 2 * arithmetic, 4), "above": round(arithmetic, 4), "above_time": round(spent, 4)}
     return rows
 
 
@@ -280,11 +280,3 @@ def measure_memory(task: SpeedTask, threads: int, device: str) -> dict[str, Any]
     if task.method != FORWARD:
         run = candidate(network, task.method, concepts=task.concepts[0], pictures=task.batch).prepare()
     return {"peak_mb": round(peak_of(forward, run, network.device), 1)}
-
-
-def _basis() -> str:
-    """A digest of torch's version and of the code on which times depend."""
-    own = Path(__file__).parent
-    parts = [Path(str(part.__file__)).parent for part in (propagation, exporting)]
-    code = [*(file for part in parts for file in part.rglob("*.py")), *(own / f"{name}.py" for name in OWN_FILES)]
-    return fingerprint(version("torch"), *(path.read_bytes() for path in sorted(code)), digits=12)
