@@ -4,7 +4,14 @@ import re
 
 import pytest
 
-from excite.experiments.published import CONTRAST, GROUNDING, GROUP_RECALLS, LOCALIZATION, POINTING, WORDS
+from excite.experiments.published import (
+    CONTRAST,
+    GROUNDING,
+    GROUP_RECALLS,
+    LOCALIZATION,
+    POINTING,
+    WORDS,
+)
 
 PAIR = re.compile(r"(\d+\.\d)\D+?(\d+\.\d)")
 
