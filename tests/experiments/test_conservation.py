@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "dev"))
 from conservation import __main__ as command
 from conservation import run as conservation
 from conservation.networks import Architecture, architectures, fold_norms, randomise
-from conservation.page import over_the_bound, page, record
+from conservation.page import over_the_bound, page
 from conservation.run import CAUSES, Conservation, explain, gaps, losses, status
 
 try:
@@ -82,18 +82,14 @@ def test_scales_are_of_both_signs_and_nothing_else_shifts():
     assert 0.5 * power <= float(net[1].running_var.min()) < float(net[1].running_var.max()) <= 2 * power
 
 
-def test_the_same_seed_gives_the_same_network_whatever_it_was():
+def test_the_same_seed_gives_the_same_network_and_folding_leaves_its_function_and_no_scales():
     one, two, other = small_network(), small_network(), small_network()
     for net, seed in ((one, 3), (two, 3), (other, 4)):
         randomise(net, PICTURE, seed=seed)
     assert torch.equal(one(PICTURE), two(PICTURE))
     assert not torch.equal(one(PICTURE), other(PICTURE))
     assert not any(child._forward_pre_hooks for child in one.modules())
-
-
-def test_folding_leaves_the_function_and_no_scales():
-    net = small_network()
-    randomise(net, PICTURE, seed=0)
+    net = one
     expected = net(PICTURE)
     assert bool((net[3].norm.weight < 0).any())
     assert fold_norms(net, PICTURE) == 2
@@ -274,19 +270,6 @@ def test_rounding_that_moves_maps_is_measured(monkeypatch):
     said = over_the_bound({"rounding": {"lowest": found}})
     assert "turned round" in said[0]
     assert "the point moves" in said[1]
-
-
-def test_the_record_of_all_gaps():
-    rows = [{"model": name, "source": "timm", "rounding": {"default": GAP | {"mwp": gap}}} for name, gap in
-            (("a", 1e-7), ("b", 1e-3), ("c", 2e-7))]  # fmt: skip
-    found = record([*rows, {"model": "d", "source": "timm", "rounding": {"reason": "float"}}, {"status": "refused"}])
-    assert found["architectures"] == 3
-    assert found["mwp"] == {
-        "worst": 1e-3, "median": 2e-7, "worst_model": "b (timm)", "bound": 1e-4, "over_the_bound": 1
-    }  # fmt: skip
-    assert found["c-mwp"]["over_the_bound"] == 3
-    assert found["points_moved"] == 0
-    assert found["without_float64"] == ["d (timm)"]
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

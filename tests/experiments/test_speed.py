@@ -237,7 +237,7 @@ def test_other_engine_other_times(bench, monkeypatch):
 
 def test_memory_joins_its_row(bench, store, monkeypatch):
     peaks = {"forward": 1.0, "input gradient": 2.0, "mwp": 3.0, "c-mwp": 4.0}
-    monkeypatch.setattr(speed_run, "in_own_process", lambda _work, task, *_: {"peak_mb": peaks[task.method]})
+    monkeypatch.setattr(speed_run.timing, "in_own_process", lambda _work, task, *_: {"peak_mb": peaks[task.method]})
     plan = Plan(models=("tiny",), batches=(1,), concepts=(1,), all_layers=False)
     rows = rows_of(bench, plan, store)
     assert {row["method"]: row["peak_mb"] for row in rows} == peaks

@@ -6,24 +6,15 @@ import hashlib
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from excite import __version__
-from excite.errors import (
-    ConceptError,
-    DataError,
-    LayerError,
-    LostSignalWarning,
-    MethodError,
-    ModelError,
-    NoRuleError,
-    SignalError,
-)
+from excite import __version__, errors
+from excite.errors import ConceptError, DataError, LayerError, ModelError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
 from excite.jobs import Executor, open_results
@@ -39,7 +30,6 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.datasets import Dataset, Sample, Target
-    from excite.errors import ExciteError
     from excite.jobs import Entry
     from excite.jobs.loop import Work
     from excite.methods import Method
@@ -51,7 +41,7 @@ MethodLayer = tuple[str, str]
 """A method and the layer at which it is read."""
 BLANK = (256, 256)
 SAME_EVERYWHERE = {"center"}  # reads nothing of the network, so one row will do
-UNREADABLE = (LayerError, MethodError, NoRuleError, SignalError)
+UNREADABLE = (LayerError, errors.MethodError, errors.NoRuleError, errors.SignalError)
 
 
 # The maps of one image, and the layers at which they can be read.
@@ -72,7 +62,7 @@ def open_session(
 def maps_of(session: Session, method: Method, concepts: Sequence[Cue], image: Image.Image) -> list[AttentionMap]:
     """The maps of these concepts, the layers of one concept together; without warnings about lost signals."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LostSignalWarning)
+        warnings.simplefilter("ignore", errors.LostSignalWarning)
         (maps,) = session.attend(method, [concepts], [image])
     return maps
 
@@ -112,7 +102,7 @@ class ReadableLayers:
     ) -> None:
         self._classifier = classifier
         self._image = Image.new("RGB", BLANK)
-        self._refused: dict[MethodLayer, ExciteError] = {}
+        self._refused: dict[MethodLayer, errors.ExciteError] = {}
         self.spatial = False
         self.layers: dict[str, tuple[str, ...]] = {}
         for method in methods:
@@ -265,13 +255,10 @@ class Experiment:
         self.names = selected(dataset.names, skip, limit)
         if classifier.labels is None:
             raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
-        self.classifier = classifier
-        self.dataset = dataset
-        self._labels = classifier.labels
+        self.classifier, self.dataset, self._labels = classifier, dataset, classifier.labels
         self.concepts: dict[str, Concept | None] = {}
         self.unknown: Counter[str] = Counter()
-        self.difficult = 0
-        self.empty = 0
+        self.difficult = self.empty = 0
         self.failures: list[str] = []
         self.tasks = list(self._tasks())
         if not self.tasks:
@@ -429,10 +416,9 @@ def common_method_layers(targets: Iterable[Entry]) -> Sequence[MethodLayer]:
 
 def maps_by_method(targets: Iterable[Entry]) -> dict[MethodLayer, list[Entry]]:
     """The records of the maps of each method and layer, in the order of the targets."""
-    maps: dict[MethodLayer, list[Entry]] = {}
-    for target in targets:
-        for found in target["maps"]:
-            maps.setdefault(method_layer(found), []).append(found)
+    maps: dict[MethodLayer, list[Entry]] = defaultdict(list)
+    for found in (found for target in targets for found in target["maps"]):
+        maps[method_layer(found)].append(found)
     return maps
 
 

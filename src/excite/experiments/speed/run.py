@@ -15,21 +15,10 @@ import torch
 from excite import export as exporting
 from excite import propagation
 from excite.errors import DataError
+from excite.experiments.speed import timing
 from excite.experiments.speed.networks import NETWORKS, above_layers, figure_layers, open_network
 from excite.experiments.speed.report import group_rows, row
-from excite.experiments.speed.timing import (
-    C_MWP,
-    COMPILED,
-    FORWARD,
-    GRADIENT,
-    MWP,
-    Candidate,
-    Case,
-    Rounds,
-    Stopwatch,
-    in_own_process,
-    peak_of,
-)
+from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Candidate, Case
 from excite.export.compiled import Compiled
 from excite.io.cache import fingerprint
 from excite.models import Choice, wrap
@@ -239,7 +228,7 @@ class SpeedBench:
             self._open = {task.model: open_network(task.model, self.device)}
         network = self._open[task.model]
         if task.kind == "memory":
-            answer = in_own_process(measure_memory, task, self.threads, self.device)
+            answer = timing.in_own_process(measure_memory, task, self.threads, self.device)
             layer = {FORWARD: "", GRADIENT: "input"}.get(task.method, network.layer)
             case = Case(network.name, layer, task.method, task.concepts[0], task.batch)
             return [row(case, network, task.kind, **answer)]
@@ -260,8 +249,8 @@ def timed_rows(
     network: TimedNetwork, candidates: Sequence[Candidate], group: str, seconds: float, batch: int = 1
 ) -> list[TableRow]:
     """The rows of calls that take turns for so many seconds, those of maps with their arithmetic limit."""
-    stopwatch = Stopwatch.on(network.device)
-    rounds = Rounds(plain_forward(network, batch), stopwatch)
+    stopwatch = timing.Stopwatch.on(network.device)
+    rounds = timing.Rounds(plain_forward(network, batch), stopwatch)
     rounds.run(candidates, seconds)
     rows = group_rows(rounds, network, group, batch)
     maps = [each for each in rows if each["method"] in {MWP, C_MWP}]
@@ -279,4 +268,4 @@ def measure_memory(task: SpeedTask, threads: int, device: str) -> dict[str, Any]
     forward = run = plain_forward(network, task.batch)
     if task.method != FORWARD:
         run = candidate(network, task.method, concepts=task.concepts[0], pictures=task.batch).prepare()
-    return {"peak_mb": round(peak_of(forward, run, network.device), 1)}
+    return {"peak_mb": round(timing.peak_of(forward, run, network.device), 1)}
