@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 FORMATS = {".onnx": (write_onnx, open_onnx), ".pt2": (write_pt2, open_pt2)}
 USUAL = 224  # the side of an image for a classifier without a default
-LOGGERS = ("torch._subclasses.fake_tensor", "torch.onnx", "torch.export", "onnxscript")
 LIMIT = 1e-4  # the largest difference from the library, as a share of the map's sum
 FAINT = 1e-2  # of the signal: a contrast with a smaller sum is the difference of two nearly equal maps, whose
 # rounding is more than 1e-4 of it, in the library too. There the limit is 1e-6 of the signal.
@@ -149,18 +148,15 @@ def _try_once(module: MapModule, sizes: Sizes, classifier: Classifier) -> None:
 @contextmanager
 def quiet_torch() -> Iterator[None]:
     """Suppress torch's warnings and logs about its own tracing."""
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    before = [logger.level for logger in loggers]
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL)
         with warnings.catch_warnings():
             for kind in (FutureWarning, DeprecationWarning, UserWarning):
                 warnings.simplefilter("ignore", kind)
             yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 # The comparison of a file with the library, on the same images.

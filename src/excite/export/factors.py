@@ -61,7 +61,6 @@ class _Factoring:
         self._totals: dict[tuple[Term, ...], list[Term]] = {}
         self._whole: dict[Node, Node] = {}
         self._products: dict[tuple[Node, ...], Node] = {}
-        self._given: dict[Node, Any] = {}  # the first argument of a node, before it was multiplied out
 
     def multiply(self) -> None:
         """Visit the nodes in order."""
@@ -73,7 +72,6 @@ class _Factoring:
             self._here = node
             terms = self._terms_of_call(node, node.args) if node.op == "call_function" else None
             if terms is None:
-                self._given[node] = node.args[0]
                 node.args = map_arg(node.args, self._multiplied_out)
                 node.kwargs = map_arg(node.kwargs, self._multiplied_out)
             else:
@@ -85,9 +83,7 @@ class _Factoring:
         if node.target is aten.add.Tensor and len(args) == 2 and not node.kwargs:
             alike = self.dependent.issuperset(args) and all(same(node, each) for each in args)
             return [term for each in args for term in self._terms(each)] if alike else None
-        if only_leading(node):
-            return self._terms(args[0])
-        return self._copied(node, args[0]) if node.target is aten.reshape.default else None
+        return self._terms(args[0]) if only_leading(node) else None
 
     def _terms(self, node: Node) -> list[Term]:
         return self._sums_of.get(node) or [Term(node, ())]
@@ -98,30 +94,11 @@ class _Factoring:
             return None
         if not same(node, dependent):
             return None
-        values, factors = self._only(dependent) or Term(self._multiplied_out(dependent), ())
-        return [Term(values, (*factors, factor))]
-
-    def _only(self, node: Node) -> Term | None:
-        """A node as a single term, if all of its terms have the same factors."""
-        terms = self._terms(node)
+        terms = self._terms(dependent)
         if len({factors for _, factors in terms}) > 1:
-            return None
-        (only,) = self._sums_of[node] = self._gathered(terms)
-        return only
-
-    def _copied(self, node: Any, scattered: Any) -> list[Term] | None:
-        """The transpose of max pooling: a child equals the unit that copied it, so both have the same factor."""
-        if scattered.target is not aten.scatter_add.default:
-            return None
-        nothing, _, places, flat = scattered.args
-        only = self._only(self._given[flat]) if flat in self._given else None
-        child = _pooled(places, only.factors[0]) if only is not None and len(only.factors) == 1 else None
-        if only is None or child is None or nothing.target is not aten.new_zeros.default or not same(node, child):
-            return None
-        back = self._new(aten.reshape.default, only.values, flat.args[1])
-        zeros = self._new(aten.new_zeros.default, back, nothing.args[1])
-        added = self._new(aten.scatter_add.default, zeros, -1, places, back)
-        return [Term(self._new(aten.reshape.default, added, node.args[1]), (child,))]
+            return [Term(self._multiplied_out(dependent), (factor,))]
+        ((values, factors),) = self._sums_of[dependent] = self._gathered(terms)
+        return [Term(values, (*factors, factor))]
 
     def _gathered(self, terms: Sequence[Term]) -> list[Term]:
         """The terms, with those of the same factors added up."""
@@ -169,14 +146,3 @@ class _Factoring:
             node = self.graph.call_function(target, args)
         node.meta["val"] = target(*map_arg(args, lambda each: each.meta["val"]))
         return node
-
-
-def _pooled(places: Any, largest: Any) -> Node | None:
-    """The children of max pooling, if ``largest`` are its maxima and ``places`` their indices (see `lowering`)."""
-    while places.target in {aten.reshape.default, aten._to_copy.default}:  # noqa: SLF001 - that is its name
-        places = places.args[0]
-    is_later = places.args[0] if places.target is aten.where.self else None
-    if is_later is None or is_later.target is not aten.lt.Tensor or is_later.args[1] is not largest:
-        return None
-    pooling: Any = largest.args[0]  # of which the maxima are the first result
-    return pooling.args[0] if pooling.target is aten.max_pool2d_with_indices.default else None

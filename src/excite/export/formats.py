@@ -173,13 +173,11 @@ def read_sizes(path: Path) -> Sizes:
 
 def check_overwrite(path: Path) -> None:
     """Refuse to overwrite a file that this command did not write."""
-    if not path.is_file():
-        return
     try:
-        ours = _has_entry(path)
+        known = not path.is_file() or _has_entry(path)
     except OSError as error:
         raise ExciteError(f"cannot read {str(path)!r}, which would be written over: {error.strerror}") from error
-    if not ours:
+    if not known:
         raise ExciteError(f"{str(path)!r} is there and was not made by excite export: give another name")
 
 

@@ -28,10 +28,11 @@ from excite.propagation.taps import main_output
 from excite.session import check_spatial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from torch.fx import GraphModule
 
+SYMBOLIC: dict[str, Any] = {"tracing_mode": "symbolic", "_allow_non_fake_inputs": True}  # for make_fx
 DUALS = {"mwp": 0.0, "c-mwp": -1.0}  # the weight of the dual units in the signal
 STEPS = (1, 32)  # any size, or multiples of the stride of most networks
 BATCH = 3  # an example of a batch, unlike other numbers in a network
@@ -135,11 +136,11 @@ def _trace(module: MapModule, sizes: Sizes, channels: int) -> TracedGraph | None
         with symbolic.mode:
             signal = torch.empty(output.shape)
         with tracing():
-            graph = _make_fx(module, picture, signal)
+            graph = make_fx(module, **SYMBOLIC)(picture, signal)
         if symbolic.least() is None:
             return None
-        graph = simplify(_make_fx(torch.func.functionalize(LoweredInterpreter(graph).run), picture, signal))
-        graph = simplify(factor_products(graph))
+        lowered = make_fx(torch.func.functionalize(LoweredInterpreter(graph).run), **SYMBOLIC)(picture, signal)
+        graph = simplify(factor_products(simplify(lowered)))
         least = symbolic.least()
         if least is None:
             return None
@@ -152,10 +153,6 @@ def _fake_output(network: nn.Module, symbolic: SymbolicSizes, channels: int) -> 
     picture = symbolic.picture(channels)
     with symbolic.mode, enable_python_dispatcher(), torch.no_grad(), torch.backends.nnpack.flags(enabled=False):
         return picture, main_output(network(picture))
-
-
-def _make_fx(function: Callable[..., Any], picture: Tensor, signal: Tensor) -> GraphModule:
-    return make_fx(function, tracing_mode="symbolic", _allow_non_fake_inputs=True)(picture, signal)
 
 
 @contextmanager

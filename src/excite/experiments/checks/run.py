@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from excite import __version__
 from excite.errors import ImageError, MethodError
 from excite.experiments.base import Measurement, ReadableLayers, image_records
 from excite.experiments.checks import mass, perturbation
@@ -21,6 +23,7 @@ from excite.io.cache import fingerprint
 from excite.io.text import for_markdown, markdown_code
 from excite.methods import find_method
 from excite.metrics.statistics import FEW
+from excite.models.classifier import identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,9 +61,13 @@ class CheckMeasurement(Measurement):
     checks: Sequence[str]  # their names
     seed: int = 0  # of all random draws
 
+    def __post_init__(self) -> None:
+        question = json.dumps([self.facts(), identity(self.classifier)])  # as in earlier records, so that runs resume
+        object.__setattr__(self, "question", question)
+
     def facts(self) -> list[Any]:
-        """The methods with their layers, the checks and the seed."""
-        return [AS_MEASURED, list(self.layers.items()), list(self.checks), self.seed]
+        """The methods with their layers, the checks, the seed and the version."""
+        return [AS_MEASURED, list(self.layers.items()), list(self.checks), self.seed, __version__]
 
     def key(self, task: Path) -> str:
         """A digest of the image and the question."""
