@@ -93,11 +93,6 @@ class Compiled:
         layer: the layer that is read.
         method: ``c-mwp`` or ``mwp``.
         path: the file of the graph.
-
-    Example:
-        >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
-        >>> compiled.layer                                              # doctest: +SKIP
-        'blocks.14'
     """
 
     def __init__(

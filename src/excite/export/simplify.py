@@ -133,9 +133,10 @@ class _ValueFacts:
     def _is_zero(self, node: Node, args: tuple[Any, ...]) -> bool:
         target, given = node.target, args[0] if args and isinstance(args[0], Node) else None
         if target in LINEAR:
+            if target is aten.mul.Tensor and any(self._is_masked(*both, aten.lt.Scalar) for both in (args, args[::-1])):
+                return True  # nowhere are both factors nonzero
             bias = target is aten.convolution.default and args[2] is not None
-            none = not bias and any(each in self.zero for each in args[:2])
-            return none or (target is aten.mul.Tensor and self._never_meet(args))
+            return not bias and any(each in self.zero for each in args[:2])
         if target in JOINING:
             numbers = target not in PLACING and not _all_nodes(args)
             return not numbers and bool(node.all_input_nodes) and self.zero.issuperset(node.all_input_nodes)
@@ -181,10 +182,6 @@ class _ValueFacts:
 
     def _known(self, node: Any) -> set[Any]:
         return self.within.get(node, set()) if isinstance(node, Node) else set()
-
-    def _never_meet(self, args: tuple[Any, ...]) -> bool:
-        """Whether two factors are nowhere both nonzero."""
-        return any(self._is_masked(one, other, aten.lt.Scalar) for one, other in (args, args[::-1]))
 
     def _is_masked(self, one: Any, other: Any, comparison: Any) -> bool:
         """Whether one is nonzero only where the node that the other compares with 0 is above 0."""

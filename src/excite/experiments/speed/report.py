@@ -85,7 +85,8 @@ def _further(case: Case, timings: Mapping[Case, Timing]) -> TableRow:
     first = timings.get(Case(case.network, case.layer, case.method, 1, case.batch))
     if case.concepts == 1 or first is None:
         return {}
-    return {"each_further": round(first.each_further(timings[case], case.concepts - 1), 4)}
+    pairs = zip(first.ratios, timings[case].ratios, strict=True)
+    return {"each_further": round(median((more - one) / (case.concepts - 1) for one, more in pairs), 4)}
 
 
 def _beside(case: Case, timings: Mapping[Case, Timing]) -> TableRow:
@@ -94,7 +95,7 @@ def _beside(case: Case, timings: Mapping[Case, Timing]) -> TableRow:
     ours = [timing for other, timing in timings.items() if (other.method, other.concepts, other.batch) == asked]
     if len(ours) != 1:
         return {}
-    times = timings[case].times(ours[0])
+    times = [mine / others for mine, others in zip(timings[case].seconds, ours[0].seconds, strict=True)]
     interval = median_interval(times)
     found = {"times_c_mwp": median(times), "times_low": interval.low, "times_high": interval.high}
     return {name: round(value, 3) for name, value in found.items()}

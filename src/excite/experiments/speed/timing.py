@@ -16,7 +16,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -54,14 +53,6 @@ class Timing:
     def ratios(self) -> list[float]:
         """The ratio to the forward pass, in each round."""
         return [one / forward for one, forward in zip(self.seconds, self.forwards, strict=True)]
-
-    def times(self, other: Timing) -> list[float]:
-        """The ratio of its seconds to those of another case, in each round."""
-        return [mine / others for mine, others in zip(self.seconds, other.seconds, strict=True)]
-
-    def each_further(self, other: Timing, concepts: int) -> float:
-        """The cost of each further concept in forward passes; ``other`` has that many more concepts."""
-        return median((more - one) / concepts for one, more in zip(self.ratios, other.ratios, strict=True))
 
 
 @dataclass(frozen=True)
