@@ -17,7 +17,7 @@ from torch.export import Dim, ExportedProgram
 from excite import __version__
 from excite.errors import ExciteError, ModelError
 from excite.export import INPUTS, OUTPUTS
-from excite.export.trace import DUALS, Sizes
+from excite.export.trace import BATCH, DUALS, Sizes
 from excite.models import Preprocess
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from excite.models import Classifier
 
 MapFunction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-BATCH = 3
 KEY = "excite"  # of the entry in a file
 MARK = "made by excite export"
 TAIL = 2**22  # bytes at the end of a file that contain the entry

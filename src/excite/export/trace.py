@@ -150,8 +150,9 @@ def _trace(module: MapModule, sizes: Sizes, channels: int) -> TracedGraph | None
 
 def _fake_output(network: nn.Module, symbolic: SymbolicSizes, channels: int) -> tuple[Tensor, Tensor]:
     """Fake images of symbolic sizes, and the fake output of the network."""
-    picture = symbolic.picture(channels)
     with symbolic.mode, enable_python_dispatcher(), torch.no_grad(), torch.backends.nnpack.flags(enabled=False):
+        batch, *sides = symbolic.shape
+        picture = empty(batch, channels, *sides)
         return picture, main_output(network(picture))
 
 
@@ -181,15 +182,10 @@ class SymbolicSizes:
         counted = DimDynamic.DYNAMIC if sizes.batch else DimDynamic.STATIC
         context: Any = StatelessSymbolicContext(dynamic_sizes=[counted, sided, sided])
         marked = mode.from_tensor(empty(self._example), symbolic_context=context)
-        self.batch, height, width = marked.shape
-        self._shape = height * step, width * step
-        sides: list[Any] = [self.batch, height, width]
+        batch, height, width = marked.shape
+        self.shape = batch, height * step, width * step
+        sides: list[Any] = [batch, height, width]
         self._symbols = [None if isinstance(side, int) else side.node.expr for side in sides]
-
-    def picture(self, channels: int) -> Tensor:
-        """A batch of images of these sizes."""
-        with self.mode:
-            return empty(self.batch, channels, *self._shape)
 
     def least(self) -> int | None:
         """The least side from which on all guards hold; None: only for the example, or not for every batch."""
