@@ -3,8 +3,7 @@
 While a graph is traced, values are unknown, so children of both signs compete for both signs of the response. The
 operations alone imply much of it: the output of a ReLU is never negative, and no signal passes a ReLU to a negative
 unit. Such branches are zero, and are cut off. This is derived from the graph and not while the network runs, because
-here no operation is in place any more. torch.fx has a pass for common subexpressions, too, which takes 1 for 1.0 and
-two reads of a weight for different ones.
+here no operation is in place any more. torch.fx's own pass for common subexpressions takes 1 for 1.0.
 """
 
 from __future__ import annotations
@@ -133,7 +132,8 @@ class _ValueFacts:
     def _is_zero(self, node: Node, args: tuple[Any, ...]) -> bool:
         target, given = node.target, args[0] if args and isinstance(args[0], Node) else None
         if target in LINEAR:
-            if target is aten.mul.Tensor and any(self._is_masked(*both, aten.lt.Scalar) for both in (args, args[::-1])):
+            pairs = (args, args[::-1]) if target is aten.mul.Tensor else ()
+            if any(self._is_masked(one, other, aten.lt.Scalar) for one, other in pairs):
                 return True  # nowhere are both factors nonzero
             bias = target is aten.convolution.default and args[2] is not None
             return not bias and any(each in self.zero for each in args[:2])
