@@ -21,8 +21,7 @@ import torch
 from torch import nn
 
 import excite
-from excite.experiments.checks.perturbation import relative_distance
-from excite.experiments.checks.randomization import learned_layers
+from excite.experiments.checks.perturbation import learned_layers, relative_distance
 from excite.io.files import save_json
 from excite.metrics.ranking import rank_correlation
 from excite.metrics.removal import steps_between

@@ -66,7 +66,7 @@ def test_torch_export_writes_a_file_too_and_none_that_does_not_agree(excite, mod
     assert excite(*command).code == 0
     assert excite(*command).code == 0
     before = Path("map.pt2").read_bytes()
-    monkeypatch.setattr("excite.export.agreement.LIMIT", -1.0)
+    monkeypatch.setattr("excite.export.export.LIMIT", -1.0)
     assert "the file differs from the library by" in excite(*command).complaint
     assert Path("map.pt2").read_bytes() == before
     assert [path.name for path in here.iterdir()] == ["map.pt2"]

@@ -1,5 +1,6 @@
 """The layer sweep on coloured squares, with a network whose better layer is known."""
 
+import sys
 from itertools import islice
 
 import pytest
@@ -9,7 +10,7 @@ from annotated import make_imagenet, scenes
 import excite
 from excite.datasets import open_dataset
 from excite.errors import DataError
-from excite.experiments.layer_sweep import LayerSweep, _half, checked_measure, layer_figure, report
+from excite.experiments.layer_sweep import LayerSweep, checked_measure, half_of, layer_figure, report
 from excite.metrics.boxes import ALPHAS, box_distance
 
 FINE, COARSE = "1", "2"
@@ -35,7 +36,7 @@ class TestMeasuring:
         for row in found.rows:
             hits, masses = [], []
             for sample in dataset:
-                for target in sample.targets if _half(sample.name, 0) else ():
+                for target in sample.targets if half_of(sample.name, 0) else ():
                     (one,) = excite.attend(classifier, sample.path, target.concept, layer=row.layer, method=row.method)
                     point = one.point()
                     hits.append(point is not None and min(box_distance(point, box) for box in target.boxes) <= 3)
@@ -61,9 +62,7 @@ class TestMeasuring:
         assert found.recommended.pointing.count == found.recommended.mass == 0
         assert found.recommended.box_error.value == 1
 
-
-class TestRefused:
-    def test_boxes_of_many_objects(self, dataset):
+    def test_boxes_of_many_objects_are_refused(self, dataset):
         with pytest.raises(DataError, match="one main object"):
             checked_measure("box", dataset)
         with pytest.raises(DataError, match="by 'iou'"):
@@ -73,7 +72,7 @@ class TestRefused:
 def entries(count, half, **distances):
     """Records of that many images of a half; for each layer the distances, repeated."""
     names = (f"{k}" for k in range(10**6))
-    for k, name in enumerate(islice((name for name in names if _half(name, 0) == half), count)):
+    for k, name in enumerate(islice((name for name in names if half_of(name, 0) == half), count)):
         maps = [
             {"method": "mwp", "layer": layer, "mass": 0.5, "distance": values[k % len(values)]}
             for layer, values in distances.items()
@@ -85,7 +84,7 @@ SIZES = {"low": (8, 8), "high": (4, 4)}
 
 
 class TestReport:
-    def test_chosen_on_one_half_and_measured_on_the_other(self):
+    def test_chosen_on_onehalf_of_and_measured_on_the_other(self):
         """The choice turns out badly: that is told, not hidden."""
         records = [*entries(10, 0, low=[0], high=[9]), *entries(20, 1, low=[9], high=[0, 0, 0, 9])]
         found = report(records, SIZES, tolerance=1)
@@ -101,7 +100,7 @@ class TestReport:
         assert [row.standing for row in found.rows] == ["recommended", "tied"]  # 5 of 20 differ: p = 0.0625
         assert "these images cannot tell it from: mwp at high (paired test, 5 %)" in found.sentences()
 
-    def test_alpha_is_chosen_on_the_other_half(self):
+    def test_alpha_is_chosen_on_the_otherhalf_of(self):
         def with_overlaps(records, good):
             for record in records:
                 for found in record["targets"][0]["maps"]:
@@ -114,15 +113,8 @@ class TestReport:
         assert row.alpha == 1.5
         assert row.box_error.value == 1.0  # on the half where 1.5 does not fit
 
-
-class TestFigure:
-    @pytest.fixture
-    def found(self):
-        return report([*entries(9, 0, low=[0], high=[9]), *entries(9, 1, low=[0, 9], high=[9])], SIZES, tolerance=1)
-
-    def test_without_matplotlib(self, found, tmp_path, monkeypatch):
-        import sys
-
+    def test_a_figure_needs_matplotlib(self, tmp_path, monkeypatch):
+        found = report([*entries(9, 0, low=[0], high=[9]), *entries(9, 1, low=[0, 9], high=[9])], SIZES, tolerance=1)
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         with pytest.raises(DataError, match=r"pip install 'excite\[plots\]'"):
             layer_figure(found, "cats", tmp_path / "layers.png")

@@ -11,7 +11,7 @@ from torch import nn
 from zoo import torchvision_models
 
 from excite.experiments.speed.networks import TimedNetwork
-from excite.experiments.speed.plan import plain_forward, top_classes
+from excite.experiments.speed.run import plain_forward, top_classes
 from excite.experiments.speed.timing import Rounds
 from excite.propagation import mwp
 

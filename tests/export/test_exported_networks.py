@@ -1,15 +1,14 @@
 """Files of small networks of every kind beside the library: onnxruntime and torch.export must give its maps."""
 
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from excite.export.agreement import compare
-from excite.export.export import quiet_torch
+from excite.export.export import compare, quiet_torch
 from excite.export.formats import open_onnx, open_pt2, program, write_onnx, write_pt2
 from excite.export.trace import MapModule, Sizes, trace_map
 from excite.models import fully_convolutional
@@ -50,17 +49,9 @@ class Residual(nn.Module):
 def local_norms():
     """LRN, overlapping pooling that reaches over the end, and a large full connection."""
     return nn.Sequential(
-        conv(3, 6, 5, stride=2),
-        nn.ReLU(),
-        nn.MaxPool2d(3, 2, ceil_mode=True),
-        nn.LocalResponseNorm(5),
-        conv(6, 6),
-        nn.ReLU(),
-        nn.AvgPool2d(3, 2, padding=1),
-        nn.Flatten(),
-        nn.Linear(6 * 4, 9),
-        nn.ReLU(),
-        nn.Linear(9, 4),
+        *(conv(3, 6, 5, stride=2), nn.ReLU(), nn.MaxPool2d(3, 2, ceil_mode=True), nn.LocalResponseNorm(5)),
+        *(conv(6, 6), nn.ReLU(), nn.AvgPool2d(3, 2, padding=1)),
+        *(nn.Flatten(), nn.Linear(6 * 4, 9), nn.ReLU(), nn.Linear(9, 4)),
     )
 
 
@@ -75,8 +66,7 @@ def smooth():
     return nn.Sequential(conv(3, 4, stride=2), nn.SiLU(), conv(4, 6), nn.LeakyReLU(), *pooling, nn.Linear(6 * 6, 4))
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     make: object
     layer: str
     serves: str

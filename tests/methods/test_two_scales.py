@@ -8,7 +8,7 @@ from PIL import Image
 from torch import nn
 
 import excite
-from excite.experiments.readable_layers import open_session
+from excite.experiments.base import open_session
 from excite.methods import METHODS
 from excite.methods.excitation import LARGER
 from excite.models import Preprocess

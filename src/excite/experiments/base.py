@@ -1,24 +1,27 @@
-"""What all experiments share: queries on annotated images, records of each image, runs and held-out images."""
+"""What all experiments share: queries on annotated images, their maps, records, runs and held-out images."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from excite import __version__
-from excite.errors import ConceptError, DataError, ModelError
-from excite.experiments.readable_layers import ReadableLayers, all_maps
+from PIL import Image
+
+from excite import __version__, errors
+from excite.errors import ConceptError, DataError, LayerError, ModelError
 from excite.images import file_state, read_image
 from excite.io.cache import fingerprint
 from excite.jobs import Executor, open_results
 from excite.jobs.loop import answered
 from excite.methods import METHODS, find_method
 from excite.models.classifier import identity
+from excite.session import Session, recommended_layers
 from excite.vocabulary.labels import listed
 
 if TYPE_CHECKING:
@@ -29,12 +32,114 @@ if TYPE_CHECKING:
     from excite.datasets import Dataset, Sample, Target
     from excite.jobs import Entry
     from excite.jobs.loop import Work
+    from excite.methods import Method
     from excite.models import Classifier
+    from excite.session import Cue
     from excite.vocabulary import Concept
-
 
 MethodLayer = tuple[str, str]
 """A method and the layer at which it is read."""
+BLANK = (256, 256)
+SAME_EVERYWHERE = {"center"}  # reads nothing of the network, so one row will do
+UNREADABLE = (LayerError, errors.MethodError, errors.NoRuleError, errors.SignalError)
+
+
+# The maps of one image, and the layers at which they can be read.
+
+
+def open_session(
+    classifier: Classifier,
+    image: Image.Image,
+    methods: Sequence[Method],
+    layers: Sequence[str] | Mapping[Method, Sequence[str]],
+) -> Session:
+    """The session of one image at all scales and layers that these methods need."""
+    scales = dict.fromkeys([1.0, *(scale for method in methods for scale in method.scales)])
+    inputs = {scale: classifier.prepared(image, scale)[None] for scale in scales}
+    return Session(classifier, inputs, methods, layer=layers)
+
+
+def maps_of(session: Session, method: Method, concepts: Sequence[Cue], image: Image.Image) -> list[AttentionMap]:
+    """The maps of these concepts, the layers of one concept together; without warnings about lost signals."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.LostSignalWarning)
+        (maps,) = session.attend(method, [concepts], [image])
+    return maps
+
+
+def all_maps(
+    classifier: Classifier, image: Image.Image, concepts: Sequence[Concept], layers: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[int, AttentionMap]]:
+    """All maps, each with the number of its concept; those of one concept in the order of methods and layers."""
+    methods = {find_method(name): named for name, named in layers.items()}
+    session = open_session(classifier, image, list(methods), methods)
+    for method, named in methods.items():
+        for k, found in enumerate(maps_of(session, method, concepts, image)):
+            yield k // len(named), found
+
+
+class ReadableLayers:
+    """The layers at which each method is read on a network: those that were named, or its recommended one.
+
+    They are tried on a blank image. A method that cannot be read at any of the named layers (CAM has one layer only) is
+    read at its recommended one; one that cannot be read at all is left out, with the reason. Without names, methods
+    that can be read anywhere are read at all ``known`` layers. If no method can be read, or none at a layer that was
+    named, that error is raised.
+
+    Attributes:
+        layers: for each method that can be read, its layers.
+        unreadable: why a method cannot be read at a layer, by "method at layer".
+        spatial: whether the network has an output for each position of the image.
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        methods: Sequence[Method],
+        named: Sequence[str] | None = None,
+        *,
+        known: Sequence[str] = (),
+    ) -> None:
+        self._classifier = classifier
+        self._image = Image.new("RGB", BLANK)
+        self._refused: dict[MethodLayer, errors.ExciteError] = {}
+        self.spatial = False
+        self.layers: dict[str, tuple[str, ...]] = {}
+        for method in methods:
+            asked = () if method.name in SAME_EVERYWHERE else dict.fromkeys(named or ())
+            readable = self._readable(method, asked) or self._readable(method, self._own_layers(method, known))
+            if readable:
+                self.layers[method.name] = readable
+        read = {layer for layers in self.layers.values() for layer in layers}
+        for (_, layer), error in self._refused.items():
+            if not self.layers or (layer in (named or ()) and layer not in read):
+                raise error
+        self.unreadable = {f"{method} at {layer}": str(error) for (method, layer), error in self._refused.items()}
+
+    def _readable(self, method: Method, layers: Iterable[str]) -> tuple[str, ...]:
+        return tuple(layer for layer in layers if self._reads(method, layer))
+
+    def _reads(self, method: Method, layer: str) -> bool:
+        try:
+            session = open_session(self._classifier, self._image, [method], [layer])
+            maps_of(session, method, [0], self._image)
+        except UNREADABLE as error:
+            self._refused[method.name, layer] = error
+            return False
+        self.spatial = session.output.dim() == 4
+        return True
+
+    def _own_layers(self, method: Method, known: Sequence[str]) -> Sequence[str]:
+        if known and method.place == "layer" and method.name not in SAME_EVERYWHERE:
+            return known
+        try:
+            return recommended_layers(method, self._classifier, self._classifier.prepared(self._image)[None])
+        except LayerError as error:
+            self._refused[method.name, "its own place"] = error
+            return ()
+
+
+# The record of each image.
 
 
 @dataclass(frozen=True)
@@ -61,19 +166,7 @@ class ImageTask:
         """A digest of the image, its annotation, the queries and the question."""
         concepts = [asdict(query.concept) for query in self.queries]
         annotation = [self.sample.size, *(asdict(target) for target in self.sample.targets)]
-        return digest([question, *file_state(self.sample.path), concepts, annotation])
-
-
-def digest(facts: object) -> str:
-    """A short digest of plain values."""
-    return fingerprint(facts)
-
-
-def selected(names: Sequence[str], skip: int, limit: int | None) -> Sequence[str]:
-    """The images after the first ``skip``, at most ``limit`` of them."""
-    if skip < 0 or (limit is not None and limit < 1):
-        raise DataError(f"skip {skip} and limit {limit} leave no images: give at least 0, and at least 1")
-    return names[skip:] if limit is None else names[skip : skip + limit]
+        return fingerprint([question, *file_state(self.sample.path), concepts, annotation])
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,16 +204,10 @@ def image_records(
     failures: list[str],
     writes: Path | None = None,
 ) -> Iterator[Entry]:
-    """The record of each task, kept in a file: an interrupted run resumes where it stopped.
+    """The record of each task, kept in a file of JSON lines (on a cluster a Parquet folder beside it).
 
-    Args:
-        work: computes a record.
-        tasks: its inputs.
-        path: of JSON lines; on a cluster a Parquet folder beside it.
-        fields: required in each record.
-        workers: number of local processes, or an executor.
-        failures: gets a line for each unreadable image or annotation.
-        writes: a folder that the work itself writes to.
+    An interrupted run resumes where it stopped. ``failures`` gets a line for each unreadable image or annotation;
+    ``writes`` is a folder that the work itself writes to.
     """
     executor = Executor.of(workers)
     store = open_results(path, fields, parquet=executor.is_cluster)
@@ -128,6 +215,13 @@ def image_records(
     with closing(pairs):  # otherwise, after an error of the caller, workers would go on with the rest
         for _, entry in pairs:
             yield entry
+
+
+def selected(names: Sequence[str], skip: int, limit: int | None) -> Sequence[str]:
+    """The images after the first ``skip``, at most ``limit`` of them."""
+    if skip < 0 or (limit is not None and limit < 1):
+        raise DataError(f"skip {skip} and limit {limit} leave no images: give at least 0, and at least 1")
+    return names[skip:] if limit is None else names[skip : skip + limit]
 
 
 def check_some_were_read(records: object, asked: int, failures: Sequence[str], why: str = "") -> None:
@@ -161,13 +255,10 @@ class Experiment:
         self.names = selected(dataset.names, skip, limit)
         if classifier.labels is None:
             raise ModelError(f"{classifier.name} has no labels: give it words with excite.wrap(..., labels=...)")
-        self.classifier = classifier
-        self.dataset = dataset
-        self._labels = classifier.labels
+        self.classifier, self.dataset, self._labels = classifier, dataset, classifier.labels
         self.concepts: dict[str, Concept | None] = {}
         self.unknown: Counter[str] = Counter()
-        self.difficult = 0
-        self.empty = 0
+        self.difficult = self.empty = 0
         self.failures: list[str] = []
         self.tasks = list(self._tasks())
         if not self.tasks:
@@ -307,21 +398,16 @@ class ComparisonRun(ExperimentRun):
     target: Callable[[str, str], Target]  # the annotated objects of an image's name and a category
 
 
+# What is read from the records.
+
+
 def method_layer(found: Entry) -> MethodLayer:
     """The method and the layer of a map's record."""
     return found["method"], found["layer"]
 
 
 def common_method_layers(targets: Iterable[Entry]) -> Sequence[MethodLayer]:
-    """The methods and layers of all pairs; a pair that lacks one of them would give a wrong denominator.
-
-    Raises:
-        DataError: the pairs do not all have the same methods and layers.
-
-    Example:
-        >>> common_method_layers([{"maps": [{"method": "mwp", "layer": "conv5"}]}])
-        (('mwp', 'conv5'),)
-    """
+    """The methods and layers of all pairs; a `DataError` if not all have the same, as denominators would be wrong."""
     found = {tuple(map(method_layer, target["maps"])) for target in targets}
     if len(found) > 1:
         raise DataError("these records are of different methods or layers: count those of one game at a time")
@@ -330,10 +416,9 @@ def common_method_layers(targets: Iterable[Entry]) -> Sequence[MethodLayer]:
 
 def maps_by_method(targets: Iterable[Entry]) -> dict[MethodLayer, list[Entry]]:
     """The records of the maps of each method and layer, in the order of the targets."""
-    maps: dict[MethodLayer, list[Entry]] = {}
-    for target in targets:
-        for found in target["maps"]:
-            maps.setdefault(method_layer(found), []).append(found)
+    maps: dict[MethodLayer, list[Entry]] = defaultdict(list)
+    for found in (found for target in targets for found in target["maps"]):
+        maps[method_layer(found)].append(found)
     return maps
 
 
@@ -361,23 +446,17 @@ def failures_of(abouts: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(failure for about in abouts for failure in about["failures"]))
 
 
+def hash_of(name: str, seed: int) -> str:
+    """A pseudo-random number of a name, in hexadecimal; a file name may hold bytes that are no text."""
+    return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def held_out(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str]:
     """The images to choose thresholds on: a pseudo-random share, ordered by a hash of name and seed.
 
     Reporting on the same images would be biased: the best of many is partly the luckiest.
-
-    Raises:
-        DataError: there are not two images, or the share is not between 0 and 1.
-
-    Example:
-        >>> len(held_out(map(str, range(1000)), share=0.2))
-        200
     """
-
-    def lot(name: str) -> str:  # a file name may hold bytes that are no text
-        return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).hexdigest()
-
-    ordered = sorted(set(names), key=lot)
+    ordered = sorted(set(names), key=lambda name: hash_of(name, seed))
     if len(ordered) < 2:
         raise DataError("too few images to choose thresholds on some and measure on others: give at least 2")
     count = round(checked_share(share) * len(ordered))
@@ -392,12 +471,7 @@ def checked_share(share: float) -> float:
 
 
 def chosen_methods(names: str) -> list[str]:
-    """The methods of a comma-separated list, or all of them.
-
-    Example:
-        >>> chosen_methods("c-mwp, mwp")
-        ['c-mwp', 'mwp']
-    """
+    """The methods of a comma-separated list, or ``all``."""
     if names.strip() == "all":
         return list(METHODS)
     return [find_method(name.strip()).name for name in names.split(",")]

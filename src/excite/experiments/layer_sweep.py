@@ -6,7 +6,6 @@ Method, layer and alpha are chosen on one half of the images; all figures are ab
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,14 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from PIL import Image
 
 from excite.errors import DataError
-from excite.experiments.base import (
-    Experiment,
-    Measurement,
-    MethodLayer,
-    image_records,
-    maps_by_method,
-)
-from excite.experiments.readable_layers import all_maps, maps_of, open_session
+from excite.experiments import base
 from excite.experiments.report import figures
 from excite.images import read_image
 from excite.methods import find_method
@@ -36,10 +28,8 @@ if TYPE_CHECKING:
 
     from excite.attention import AttentionMap
     from excite.datasets import Box, Dataset
-    from excite.experiments.base import ImageTask
     from excite.jobs import Entry, Executor
     from excite.models import Classifier
-
 
 By = Literal["pointing", "box"]
 
@@ -65,15 +55,13 @@ class LayerRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        shares = {name: _plain(getattr(self, name)) for name in ("pointing", "box_error")}
-        return vars(self) | {"size": list(self.size)} | shares
-
-
-def _plain(share: Share | None) -> dict[str, float] | None:
-    if share is None:
-        return None
-    low, high = share.interval
-    return {"value": share.value, "low": low, "high": high, "count": share.count, "total": share.total}
+        plain: dict[str, Any] = vars(self) | {"size": list(self.size)}
+        for name in ("pointing", "box_error"):
+            if (share := plain[name]) is not None:
+                low, high = share.interval
+                counts = {"count": share.count, "total": share.total}
+                plain[name] = {"value": share.value, "low": low, "high": high} | counts
+        return plain
 
 
 @dataclass(frozen=True)
@@ -148,81 +136,61 @@ def report(
 
     The halves depend on the images' names and the seed only. A score on the images of the choice would be biased: the
     best of many is partly the luckiest.
-
-    Raises:
-        DataError: there are too few images, or boxes were not measured.
     """
     halves: tuple[list[Entry], list[Entry]] = ([], [])
     for record in records:
-        halves[_half(record["image"], seed)].extend(record["targets"])
+        halves[half_of(record["image"], seed)].extend(record["targets"])
     if not all(halves):
         raise DataError("too few images to choose on one half and measure on the other: give more")
-    chosen_on, measured_on = (
-        {key: _Outcome(maps, tolerance) for key, maps in maps_by_method(half).items()} for half in halves
-    )
-    alphas = {key: outcome.best_alpha() for key, outcome in chosen_on.items()}
-    score = {key: sum(outcome.successes(by, alphas[key])) for key, outcome in chosen_on.items()}
+    chosen_on, measured_on = map(base.maps_by_method, halves)
+    alphas = {key: _best_alpha(maps) for key, maps in chosen_on.items()}
+
+    def successes(maps: Sequence[Entry], alpha: int | None) -> list[bool]:
+        if by == "box" and alpha is None:
+            raise DataError(NO_BOXES)
+        return _hits(maps, tolerance) if alpha is None or by == "pointing" else _fits(maps, alpha)
+
+    score = {key: sum(successes(maps, alphas[key])) for key, maps in chosen_on.items()}
     winner = _best(score)
-    successes = {key: outcome.successes(by, alphas[key]) for key, outcome in measured_on.items()}
-    rows = tuple(
-        outcome.row(
+    chosen = successes(measured_on[winner], alphas[winner])
+    rows = []
+    for key, maps in measured_on.items():
+        alpha, total = alphas[key], len(maps)
+        row = LayerRow(
             *key,
             size=layers[key[1]],
-            alpha=alphas[key],
-            standing="recommended" if key == winner else _standing(successes[key], successes[winner]),
-        )
-        for key, outcome in measured_on.items()
-    )
-    methods = dict.fromkeys(method for method, _ in score)
-    best = {one: _best({key: hits for key, hits in score.items() if key[0] == one})[1] for one in methods}
-    return LayerReport(rows, by, tolerance, len(halves[0]), best)
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """The records of the maps of one method at one layer, on one half of the images."""
-
-    maps: Sequence[Entry]
-    tolerance: float
-
-    def hits(self) -> list[bool]:
-        return [found["distance"] is not None and found["distance"] <= self.tolerance for found in self.maps]
-
-    def fits(self, alpha: int) -> list[bool]:
-        return [found["overlaps"][alpha] >= MATCH for found in self.maps]
-
-    def successes(self, by: By, alpha: int | None) -> list[bool]:
-        if by == "pointing":
-            return self.hits()
-        if alpha is None:
-            raise DataError(NO_BOXES)
-        return self.fits(alpha)
-
-    def best_alpha(self) -> int | None:
-        """The threshold that fits most objects; of equals the first. None where no boxes were measured."""
-        if "overlaps" not in self.maps[0]:
-            return None
-        return max(range(len(ALPHAS)), key=lambda alpha: sum(self.fits(alpha)))
-
-    def row(self, method: str, layer: str, *, size: tuple[int, int], alpha: int | None, standing: str) -> LayerRow:
-        return LayerRow(
-            method=method,
-            layer=layer,
-            size=size,
-            pointing=Share(sum(self.hits()), len(self.maps)),
-            box_error=None if alpha is None else Share(len(self.maps) - sum(self.fits(alpha)), len(self.maps)),
+            pointing=Share(sum(_hits(maps, tolerance)), total),
+            box_error=None if alpha is None else Share(total - sum(_fits(maps, alpha)), total),
             alpha=None if alpha is None else ALPHAS[alpha],
-            mass=sum(found["mass"] for found in self.maps) / len(self.maps),
-            standing=standing,
+            mass=sum(found["mass"] for found in maps) / total,
+            standing="recommended" if key == winner else _standing(successes(maps, alpha), chosen),
         )
+        rows.append(row)
+    best = {one: _best({key: hits for key, hits in score.items() if key[0] == one})[1] for one, _ in score}
+    return LayerReport(tuple(rows), by, tolerance, len(halves[0]), best)
 
 
-def _half(name: str, seed: int) -> int:
+def half_of(name: str, seed: int) -> int:
     """0 or 1, pseudo-random and the same each time."""
-    return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).digest()[0] % 2
+    return int(base.hash_of(name, seed)[:2], 16) % 2
 
 
-def _best(score: Mapping[MethodLayer, int]) -> MethodLayer:
+def _hits(maps: Sequence[Entry], tolerance: float) -> list[bool]:
+    return [found["distance"] is not None and found["distance"] <= tolerance for found in maps]
+
+
+def _fits(maps: Sequence[Entry], alpha: int) -> list[bool]:
+    return [found["overlaps"][alpha] >= MATCH for found in maps]
+
+
+def _best_alpha(maps: Sequence[Entry]) -> int | None:
+    """The threshold that fits most objects; of equals the first. None where no boxes were measured."""
+    if "overlaps" not in maps[0]:
+        return None
+    return max(range(len(ALPHAS)), key=lambda alpha: sum(_fits(maps, alpha)))
+
+
+def _best(score: Mapping[base.MethodLayer, int]) -> base.MethodLayer:
     """The method and layer with the most successes; of equals the last, whose top-down pass is the shortest."""
     return max(reversed(list(score)), key=score.__getitem__)
 
@@ -234,7 +202,7 @@ def _standing(one: Sequence[bool], chosen: Sequence[bool]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class LayerMeasurement(Measurement):
+class LayerMeasurement(base.Measurement):
     """Computes the record of an image: all its targets, at all layers, by all methods, from shared forward passes."""
 
     with_boxes: bool  # whether boxes are measured too
@@ -243,11 +211,11 @@ class LayerMeasurement(Measurement):
         """The layers and methods, and the thresholds of boxes."""
         return [next(iter(self.layers.values())), list(self.layers), self.with_boxes, ALPHAS]
 
-    def __call__(self, task: ImageTask) -> dict[str, Any]:
+    def __call__(self, task: base.ImageTask) -> dict[str, Any]:
         """The record of an image."""
         picture, concepts = read_image(task.sample.path), [query.concept for query in task.queries]
         targets: list[dict[str, Any]] = [{"concept": concept.name, "maps": []} for concept in concepts]
-        for k, found in all_maps(self.classifier, picture, concepts, self.layers):
+        for k, found in base.all_maps(self.classifier, picture, concepts, self.layers):
             targets[k]["maps"].append(self._facts(found, task.queries[k].target.boxes))
         return {"image": task.name, "targets": targets}
 
@@ -260,13 +228,12 @@ class LayerMeasurement(Measurement):
             "distance": None if point is None else min(box_distance(point, box) for box in truth),
         }
         if self.with_boxes:
-            empty = point is None
-            boxes = [None] * len(ALPHAS) if empty else boxes_above(upsample(found.values, found.image_size))
+            boxes = [None] * len(ALPHAS) if point is None else boxes_above(upsample(found.values, found.image_size))
             facts["overlaps"] = [float(box_iou([box], truth).max()) if box else 0.0 for box in boxes]
         return facts
 
 
-class LayerSweep(Experiment):
+class LayerSweep(base.Experiment):
     """Measures layers and methods of a classifier on annotated images.
 
     Args:
@@ -276,11 +243,6 @@ class LayerSweep(Experiment):
 
     Attributes:
         layers: for each layer the height and width of the map of a square image.
-
-    Example:
-        >>> sweep = LayerSweep(excite.load(), open_dataset("VOCdevkit"), limit=100)   # doctest: +SKIP
-        >>> sweep.report(list(sweep.records(Path("out")))).recommended.layer          # doctest: +SKIP
-        'blocks.14'
     """
 
     def __init__(
@@ -299,11 +261,10 @@ class LayerSweep(Experiment):
 
     def records(self, out: Path, workers: int | Executor = 1) -> Iterator[Entry]:
         """The record of each image, kept in ``records.jsonl``; see `excite.experiments.base.image_records`."""
-        work = LayerMeasurement(
-            self.classifier, dict.fromkeys(self.methods, tuple(self.layers)), self.dataset.one_main_object
-        )
+        layers = dict.fromkeys(self.methods, tuple(self.layers))
+        work = LayerMeasurement(self.classifier, layers, self.dataset.one_main_object)
         path, fields = out / "records.jsonl", ("image", "targets")
-        return image_records(work, self.tasks, path, fields, workers=workers, failures=self.failures)
+        return base.image_records(work, self.tasks, path, fields, workers=workers, failures=self.failures)
 
     def report(
         self, records: Sequence[Entry], *, by: str = "pointing", tolerance: float | None = None, seed: int = 0
@@ -320,20 +281,18 @@ class LayerSweep(Experiment):
         if layers is None:
             inputs = self.classifier.prepared(picture)[None]
             layers = [layer.name for layer in candidate_layers(self.classifier.module, inputs)]
-        session = open_session(self.classifier, picture, methods, list(dict.fromkeys(layers)))
-        found = [one for method in methods for one in maps_of(session, method, [0], picture)]
+        session = base.open_session(self.classifier, picture, methods, list(dict.fromkeys(layers)))
+        found = [one for method in methods for one in base.maps_of(session, method, [0], picture)]
         return {one.layer: (one.values.shape[0], one.values.shape[1]) for one in found}
 
 
 def checked_measure(by: str, dataset: Dataset) -> By:
     """The measure of the choice, if these data have it."""
-    if by == "pointing":
-        return "pointing"
-    if by != "box":
+    if by not in {"pointing", "box"}:
         raise DataError(f"layers cannot be chosen by {by!r}: choose by pointing or by box")
-    if not dataset.one_main_object:
+    if by == "box" and not dataset.one_main_object:
         raise DataError(NO_BOXES)
-    return "box"
+    return "box" if by == "box" else "pointing"
 
 
 def layer_figure(report: LayerReport, title: str, path: Path) -> Path:

@@ -2,3 +2,5 @@
 
 Nothing is imported here: `excite.compile` needs only a part of it, and torch's tracing takes half a second to import.
 """
+
+INPUTS, OUTPUTS = ("picture", "signal"), ("map", "output")  # the names in every file

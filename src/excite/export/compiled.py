@@ -1,16 +1,24 @@
-"""Compiled maps: the forward and the top-down pass of one network as one graph, written once and run by onnxruntime."""
+"""Compiled maps: the forward and the top-down pass of one network as one graph, written once and run by onnxruntime.
+
+The graph is split in two. The network's output and the normalisers Z depend on no signal. So several signals for one
+image need the first part once, and only the second, smaller one for each signal. A batch of signals runs through the
+second part at once where its operations broadcast the values of one image: then the weights are read once for all. Some
+operations need a copy of these values for each signal; where that is much, the signals run one by one.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from excite.errors import MethodError, ModelError
+from excite.export import INPUTS, OUTPUTS
 from excite.images import read_image
 from excite.io.cache import fingerprint
 from excite.io.fetch import cache_folder
@@ -27,7 +35,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from excite.attention import AttentionMap
-    from excite.export.split import SplitGraph
     from excite.export.trace import Sizes
     from excite.methods import Method, Units
     from excite.models import Classifier
@@ -35,7 +42,13 @@ if TYPE_CHECKING:
 
 METHODS = ("mwp", "c-mwp")
 MAKERS = ("excite", "torch", "onnx", "onnxscript", "onnxruntime")  # what a graph depends on beside the network
-FORM = 2  # counts how graphs are written: earlier ones are right, and slower
+FORM = 3  # counts how graphs are written
+PICTURE, SIGNAL = INPUTS
+MAP, OUTPUT = OUTPUTS
+AT_ONCE = 8  # signals: more would need much memory and save little
+BROADCASTING = frozenset("Add And Div Equal Greater Less Max Min Mul Not Or Pow Sub Sum Where".split())
+STRETCHED = frozenset(["ScatterElements"])  # do not broadcast
+LITTLE = 1 / 8  # of the weights' size: copying so much costs less than reading the weights again
 
 
 def compile(  # noqa: A001 - the word that torch and re have for it, too
@@ -80,11 +93,6 @@ class Compiled:
         layer: the layer that is read.
         method: ``c-mwp`` or ``mwp``.
         path: the file of the graph.
-
-    Example:
-        >>> compiled = excite.compile(excite.load(), size=(224, 224))   # doctest: +SKIP
-        >>> compiled.layer                                              # doctest: +SKIP
-        'blocks.14'
     """
 
     def __init__(
@@ -149,35 +157,30 @@ class Compiled:
         return self._graph.down(state, signals), output
 
     def _opened(self, size: tuple[int, int] | None, threads: int | None) -> tuple[SplitGraph, Sizes]:
-        """The kept graph; a new one where there is none, or none that agrees with the library."""
+        """The kept graph; a new one where there is none, or none that agrees with the library.
+
+        A new one is for any number of signals at once; of one size, a network for single images will do, too. Where
+        that fails as well it says why; and what was asked for all sizes is never written for one alone.
+        """
+        from excite.export.export import export
+
         if self.path.is_file():
             try:
                 return self._open(threads)
             except Exception:  # noqa: BLE001 - whatever is wrong with a kept file: it is made anew, or that says why not
                 self.path.unlink(missing_ok=True)
-        self._write(size)
+        write = partial(export, self.classifier, self.path, layer=self.layer, method=self.method, size=size)
+        try:
+            write(dynamic=True if size is None else "batch")
+        except ModelError:
+            if size is None:
+                raise
+            write(dynamic=False)
         return self._open(threads)
 
-    def _write(self, size: tuple[int, int] | None) -> None:
-        """A graph for any number of signals at once. Of one size, a network for single images will do, too.
-
-        Where that fails as well it says why; and what was asked for all sizes is never written for one alone.
-        """
-        from excite.export.export import export
-
-        write = partial(export, self.classifier, self.path, layer=self.layer, method=self.method, size=size)
-        if size is None:
-            write(dynamic=True)
-            return
-        try:
-            write(dynamic="batch")
-        except ModelError:
-            write(dynamic=False)
-
     def _open(self, threads: int | None) -> tuple[SplitGraph, Sizes]:
-        from excite.export.agreement import check_agreement, compare, noise_image
+        from excite.export.export import check_agreement, compare, noise_image
         from excite.export.formats import read_sizes
-        from excite.export.split import SplitGraph
         from excite.export.trace import MapModule
 
         graph, sizes = SplitGraph(self.path, threads), read_sizes(self.path)
@@ -207,6 +210,112 @@ class _CompiledSession(Session):
     def maps(self, _method: Method, units: Units) -> dict[str, Tensor]:
         """The maps [signals, N, h, w] of the layer."""
         return {self._layer: self._graph.down(self._state, signals_at(self._output, units))}
+
+
+class SplitGraph:
+    """An ONNX file of `excite.export`, run by onnxruntime: one image, then any number of signals."""
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        onnx = import_module("onnx")
+        import_module("onnx.utils")
+        model = onnx.load_model(path)
+        self._seen = _between(model.graph)
+        extractor = onnx.utils.Extractor(model)
+        if not extractor.value_infos.keys() >= set(self._seen):
+            model = onnx.shape_inference.infer_shapes(model)
+            extractor = onnx.utils.Extractor(model)
+        _count_by(model.graph, PICTURE)
+        self._up = _session(extractor.extract_model([PICTURE], [OUTPUT, *self._seen]), threads)
+        _count_by(model.graph, SIGNAL)
+        lower = extractor.extract_model([SIGNAL, *self._seen], [MAP])
+        self._stretched, self._together = _stretched(lower.graph, set(self._seen))
+        self._down = _session(lower, threads)
+
+    def look(self, picture: Tensor) -> tuple[Tensor, list[Any]]:
+        """The network's output for a batch of images, and the values that `down` needs."""
+        output, *seen = self._up.run_with_ort_values([OUTPUT, *self._seen], {PICTURE: _value(picture)})
+        return torch.from_numpy(output.numpy()), seen
+
+    def down(self, seen: list[Any], signals: Tensor) -> Tensor:
+        """The maps [K, N, h, w] of signals [K, N, *output] for those images."""
+        if self._together and signals.shape[1] == 1:
+            some = [self._down_once(seen, each[:, 0]) for each in torch.split(signals, AT_ONCE)]
+            return torch.cat(some)[:, None]
+        return torch.stack([self._down_once(seen, each) for each in signals])
+
+    def _down_once(self, seen: list[Any], signal: Tensor) -> Tensor:
+        given = dict(zip(self._seen, seen, strict=True))
+        for name in self._stretched:
+            if given[name].shape()[0] != len(signal):
+                given[name] = _value(torch.from_numpy(given[name].numpy().repeat(len(signal), axis=0)))
+        (found,) = self._down.run_with_ort_values([MAP], {SIGNAL: _value(signal), **given})
+        return torch.from_numpy(found.numpy())
+
+
+def _between(graph: Any) -> list[str]:
+    """The values of the first part that the second uses: those that depend on the image and on no signal.
+
+    The size of a batch is no such value: each part has its own.
+    """
+    seen, dependent, counts = {PICTURE}, {SIGNAL}, set[str]()
+    used: dict[str, None] = {}
+    for node in graph.node:
+        needed = _needed(node)
+        if _counts(node) or (not counts.isdisjoint(needed) and (seen | dependent).isdisjoint(needed)):
+            counts.update(node.output)
+        elif not dependent.isdisjoint(needed):
+            dependent.update(node.output)
+            used.update(dict.fromkeys(name for name in needed if name in seen))
+        elif not seen.isdisjoint(needed):
+            seen.update(node.output)
+    return list(used)
+
+
+def _counts(node: Any) -> bool:
+    """Whether a node is the size of the batch of images or signals."""
+    ends = {each.name: each.i for each in node.attribute}
+    return node.op_type == "Shape" and node.input[0] in INPUTS and (ends.get("start", 0), ends.get("end")) == (0, 1)
+
+
+def _count_by(graph: Any, name: str) -> None:
+    """Take the size of the batch from this input."""
+    for node in graph.node:
+        if _counts(node):
+            node.input[0] = name
+
+
+def _stretched(graph: Any, seen: set[str]) -> tuple[list[str], bool]:
+    """The values of one image that need a copy for each signal, and whether a batch of signals should run at once.
+
+    All operations on values of both must broadcast, and the copies must be small beside the weights: 8 bytes an
+    element, unknown sides count as one.
+    """
+    both = [node for node in graph.node if not seen.isdisjoint(_needed(node))]
+    used = [name for node in both if node.op_type in STRETCHED for name in node.input if name in seen]
+    shapes = {each.name: each.type.tensor_type.shape.dim for each in graph.input}
+    copied = sum(8 * math.prod(side.dim_value or 1 for side in shapes[name]) for name in set(used))
+    weights = sum(len(each.raw_data) for each in graph.initializer)
+    broadcast = {node.op_type for node in both} <= BROADCASTING | STRETCHED
+    is_dynamic = bool(shapes[SIGNAL][0].dim_param)
+    return list(dict.fromkeys(used)), is_dynamic and broadcast and copied <= LITTLE * weights
+
+
+def _needed(node: Any) -> list[str]:
+    """The inputs of a node, and of the nodes of its subgraphs."""
+    inner = [part.g for part in node.attribute if part.HasField("g")]
+    return [*node.input, *(name for graph in inner for each in graph.node for name in _needed(each))]
+
+
+def _session(model: Any, threads: int | None) -> Any:
+    runtime = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads or 0  # 0: as many as there are cores
+    options.log_severity_level = 3  # errors: no warnings about weights that one part does not use
+    return runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _value(values: Tensor) -> Any:
+    return import_module("onnxruntime").OrtValue.ortvalue_from_numpy(values.contiguous().numpy())
 
 
 def _fitting(classifier: Classifier, sizes: Sizes) -> Classifier:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import warnings
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
+from torch.nn import functional
+
 from excite.errors import DataError, ExciteError, ModelError
-from excite.export.agreement import check_agreement, compare, noise_image, preprocessed
 from excite.export.formats import check_onnx, check_overwrite, metadata, open_onnx, open_pt2, write_onnx, write_pt2
 from excite.export.trace import MapModule, Sizes, model_errors, trace_map
 from excite.io.files import atomic_write
 from excite.methods import find_method
 from excite.models import Preprocess
+from excite.propagation import prior
 from excite.session import recommended_layers
 
 if TYPE_CHECKING:
@@ -24,28 +27,35 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from PIL import Image
+    from torch import Tensor
 
-    from excite.export.agreement import Agreement
+    from excite.export.formats import MapFunction
     from excite.models import Classifier
 
 FORMATS = {".onnx": (write_onnx, open_onnx), ".pt2": (write_pt2, open_pt2)}
 USUAL = 224  # the side of an image for a classifier without a default
-LOGGERS = ("torch._subclasses.fake_tensor", "torch.onnx", "torch.export", "onnxscript")
+LIMIT = 1e-4  # the largest difference from the library, as a share of the map's sum
+FAINT = 1e-2  # of the signal: a contrast with a smaller sum is the difference of two nearly equal maps, whose
+# rounding is more than 1e-4 of it, in the library too. There the limit is 1e-6 of the signal.
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The differences of a file from the library."""
+
+    pictures: int  # the number of images
+    map: float  # the largest difference at any position, over the sum of the map's absolute values (at least `FAINT`)
+    output: float  # the largest difference of any score, over the largest absolute score
+    faintest: float  # the least sum of a map's absolute values, for a signal of 1
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported file, and its agreement with the library.
-
-    Attributes:
-        path: the file.
-        facts: its metadata.
-        agreement: with the library.
-    """
+    """An exported file."""
 
     path: Path
-    facts: dict[str, Any]
-    agreement: Agreement
+    facts: dict[str, Any]  # its metadata
+    agreement: Agreement  # with the library
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the labels."""
@@ -114,12 +124,7 @@ def export(
 
 
 def example_sizes(classifier: Classifier, size: tuple[int, int] | None, *, dynamic: bool | Literal["batch"]) -> Sizes:
-    """The default size of a classifier, or another, as the example for all sizes or as the only one.
-
-    Example:
-        >>> str(example_sizes(excite.load(), None, dynamic=False))
-        '224 x 224 only'
-    """
+    """The default size of a classifier, or another, as the example for all sizes or as the only one."""
     preprocess = classifier.preprocess
     usual = preprocess.shorter_side if isinstance(preprocess, Preprocess) else USUAL
     height, width = size or (usual, usual)
@@ -142,21 +147,79 @@ def _try_once(module: MapModule, sizes: Sizes, classifier: Classifier) -> None:
 
 @contextmanager
 def quiet_torch() -> Iterator[None]:
-    """Suppress torch's warnings and logs about its own tracing.
-
-    Example:
-        >>> with quiet_torch():
-        ...     warnings.warn("an old name", FutureWarning)
-    """
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    before = [logger.level for logger in loggers]
+    """Suppress torch's warnings and logs about its own tracing."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL)
         with warnings.catch_warnings():
             for kind in (FutureWarning, DeprecationWarning, UserWarning):
                 warnings.simplefilter("ignore", kind)
             yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
+
+
+# The comparison of a file with the library, on the same images.
+
+
+def noise_image(sizes: Sizes) -> Tensor:
+    """Gaussian noise [3, H, W], always the same: for a check without real images."""
+    return torch.randn(3, sizes.height, sizes.width, generator=torch.Generator().manual_seed(0))
+
+
+def preprocessed(classifier: Classifier, picture: Image.Image, sizes: Sizes) -> Tensor:
+    """An image, preprocessed for the classifier in a size that the file serves."""
+    preprocess = classifier.preprocess
+    if not isinstance(preprocess, Preprocess):
+        values = preprocess(picture)
+    elif sizes.step is None:
+        stretched = picture.resize((sizes.width, sizes.height))
+        values = replace(preprocess, shorter_side=min(sizes.height, sizes.width), square=False)(stretched)
+    else:
+        values = replace(preprocess, multiple=sizes.step)(picture)
+    if sizes.fit(values.shape[1], values.shape[2]):
+        return values
+    size = (sizes.height, sizes.width)
+    return functional.interpolate(values[None], size, mode="bilinear", align_corners=False)[0]
+
+
+def compare(run: MapFunction, module: MapModule, pictures: Sequence[Tensor], *, batch: bool) -> Agreement:
+    """Run a file and the library on preprocessed images [3, H, W], with the top class of each as the signal.
+
+    With ``batch`` also on a batch of two: an image, and the same upside down.
+    """
+    inputs = [picture[None] for picture in pictures]
+    if batch:
+        inputs.append(torch.stack([pictures[0], pictures[0].flip(1)]))
+    maps, outputs, sums = zip(*(_differences(run, module, each) for each in inputs), strict=True)
+    return Agreement(len(pictures), max(maps), max(outputs), min(sums))
+
+
+@torch.no_grad()
+def _differences(run: MapFunction, module: MapModule, picture: Tensor) -> tuple[float, float, float]:
+    output = module.output(picture)
+    best = output.flatten(2).mean(2).argmax(1) if output.dim() > 2 else output.argmax(1)
+    signal = torch.cat([prior(output[k : k + 1], {int(unit): 1.0}) for k, unit in enumerate(best)])
+    ours, theirs = module(picture, signal), run(picture, signal)
+    sums = ours[0].abs().sum((1, 2))
+    in_map = _difference(theirs[0], ours[0], sums.clamp(min=FAINT))
+    in_output = _difference(theirs[1], ours[1], ours[1].abs().amax()[None])
+    return in_map, in_output, float(sums.min())
+
+
+def _difference(theirs: Tensor, ours: Tensor, scale: Tensor) -> float:
+    """The largest difference, relative to a scale for each image where that is not 0; infinite for NaN."""
+    if theirs.shape != ours.shape:
+        return float("inf")
+    differences = (theirs - ours).abs().flatten(1).amax(1)
+    return float(torch.where(scale > 0, differences / scale, differences).nan_to_num(float("inf")).max())
+
+
+def check_agreement(agreement: Agreement) -> None:
+    """Raise a `ModelError` for a file that differs from the library by more than the limit."""
+    if not max(agreement.map, agreement.output) <= LIMIT:
+        raise ModelError(
+            f"the file differs from the library by {agreement.map:.1e} of the map's sum (which is as little as "
+            f"{agreement.faintest:.1e} of the signal) and {agreement.output:.1e} of the largest score, more than "
+            f"{LIMIT:.0e}: nothing was written"
+        )

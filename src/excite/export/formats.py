@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 from io import BytesIO
@@ -15,28 +16,26 @@ from torch.export import Dim, ExportedProgram
 
 from excite import __version__
 from excite.errors import ExciteError, ModelError
-from excite.export.trace import DUALS, Sizes
+from excite.export import INPUTS, OUTPUTS
+from excite.export.trace import BATCH, DUALS, Sizes
 from excite.models import Preprocess
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from torch import Tensor
     from torch.fx import GraphModule
 
-    from excite.export.agreement import MapFunction
     from excite.export.trace import MapModule, TracedGraph
     from excite.models import Classifier
 
-INPUTS, OUTPUTS = ("picture", "signal"), ("map", "output")
-BATCH = 3
+MapFunction = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 KEY = "excite"  # of the entry in a file
 MARK = "made by excite export"
 TAIL = 2**22  # bytes at the end of a file that contain the entry
 OPSET = 18  # the first in which a scatter can add up
 MOST = 2**31 - 2**24  # bytes that an ONNX file without others beside it can hold
-ENTRY = f"{KEY}.json"
+ENTRY = f"{KEY}.json"  # of a .pt2
 
 
 def check_onnx() -> None:
@@ -61,9 +60,7 @@ def write_onnx(traced: TracedGraph, facts: dict[str, Any], file: BinaryIO) -> No
         output_names=list(OUTPUTS),
         verbose=False,
     )
-    if made is None:
-        raise AssertionError("torch.onnx.export gives a program when it is given no file")
-    model = made.model_proto
+    model = made.model_proto  # type: ignore[union-attr]  # None only where a file is given
     entry = model.metadata_props.add()
     entry.key, entry.value = KEY, json.dumps(facts)
     file.write(model.SerializeToString())
@@ -135,11 +132,14 @@ def program(traced: TracedGraph) -> ExportedProgram:
         return torch.export.export(NamedGraph(traced.graph), (picture, signal), dynamic_shapes=shapes, strict=False)
 
 
-# The metadata of a file.
-
-
 def metadata(classifier: Classifier, module: MapModule, traced: TracedGraph) -> dict[str, Any]:
-    """The metadata of a file, in plain values."""
+    """The metadata of a file, in plain values.
+
+    Of the preprocessing ``(value - mean) * scale``, for values 0 to 255 in that order of channels; a name for a user's
+    own code.
+    """
+    sizes, preprocess = traced.sizes, classifier.preprocess
+    name = getattr(preprocess, "__qualname__", type(preprocess).__name__)
     return {
         "note": MARK,
         "version": __version__,
@@ -147,22 +147,18 @@ def metadata(classifier: Classifier, module: MapModule, traced: TracedGraph) -> 
         "layer": module.layer,
         "method": module.method,
         "contrastive": DUALS[module.method] != 0,
-        "sizes": _sizes(traced.sizes),
+        "sizes": {
+            "serves": str(sizes),
+            "height": sizes.height,
+            "width": sizes.width,
+            "multiple": sizes.step,
+            "least": None if sizes.step is None else sizes.least,
+            "batch": "any" if sizes.batch else 1,
+        },
         "signal": ["batch", *traced.signal],
-        "preprocess": _preprocess(classifier),
+        "preprocess": asdict(preprocess) if isinstance(preprocess, Preprocess) else name,
         "multilabel": [*classifier.multilabel] if isinstance(classifier.multilabel, range) else classifier.multilabel,
         "labels": None if classifier.labels is None else list(classifier.labels),
-    }
-
-
-def _sizes(sizes: Sizes) -> dict[str, Any]:
-    return {
-        "serves": str(sizes),
-        "height": sizes.height,
-        "width": sizes.width,
-        "multiple": sizes.step,
-        "least": None if sizes.step is None else sizes.least,
-        "batch": "any" if sizes.batch else 1,
     }
 
 
@@ -174,32 +170,13 @@ def read_sizes(path: Path) -> Sizes:
     return Sizes(said["height"], said["width"], said["multiple"], said["least"] or 1, batch=said["batch"] == "any")
 
 
-def _preprocess(classifier: Classifier) -> dict[str, Any] | str:
-    """``(value - mean) * scale`` for values 0 to 255 in that order of channels; a name for a user's own code."""
-    preprocess = classifier.preprocess
-    if isinstance(preprocess, Preprocess):
-        return asdict(preprocess)
-    return getattr(preprocess, "__qualname__", type(preprocess).__name__)
-
-
 def check_overwrite(path: Path) -> None:
-    """Refuse to overwrite a file that this command did not write.
-
-    Example:
-        >>> from pathlib import Path
-        >>> check_overwrite(Path("new.onnx"))
-        >>> _ = Path("thesis.onnx").write_text("three years of work")
-        >>> check_overwrite(Path("thesis.onnx"))
-        Traceback (most recent call last):
-        excite.errors.ExciteError: 'thesis.onnx' is there and was not made by excite export: give another name
-    """
-    if not path.is_file():
-        return
+    """Refuse to overwrite a file that this command did not write."""
     try:
-        ours = _has_entry(path)
+        known = not path.is_file() or _has_entry(path)
     except OSError as error:
         raise ExciteError(f"cannot read {str(path)!r}, which would be written over: {error.strerror}") from error
-    if not ours:
+    if not known:
         raise ExciteError(f"{str(path)!r} is there and was not made by excite export: give another name")
 
 
@@ -207,7 +184,7 @@ def _has_entry(path: Path) -> bool:
     if is_zipfile(path):  # a .pt2
         try:
             with ZipFile(path) as archive:
-                return any(name.endswith(f"/{KEY}.json") for name in archive.namelist())
+                return any(name.endswith(f"/{ENTRY}") for name in archive.namelist())
         except (BadZipFile, NotImplementedError, ValueError):  # damaged
             return False
     with path.open("rb") as file:

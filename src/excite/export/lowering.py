@@ -36,16 +36,15 @@ def transposed(
     """
     around = [spread * (side - 1) - pad for spread, side, pad in zip(dilation, weight.shape[2:], padding, strict=True)]
     if all(step == 1 for step in stride) and min(around) >= 0:
-        convolve = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}[len(stride)]
-        return convolve(signal, _flipped(weight, groups), None, 1, around, dilation, groups)
+        flipped, plain = _flipped(weight, groups), [0] * len(stride)
+        return torch.convolution(signal, flipped, None, stride, around, dilation, False, plain, groups)
     extra = [
         min(step - 1, _left_over(side, windows, step, pad, spread * (kernel - 1) + 1))
         for side, windows, step, pad, spread, kernel in zip(
             size, signal.shape[2:], stride, padding, dilation, weight.shape[2:], strict=True
         )
     ]
-    spread_out = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
-    made = spread_out[len(stride)](signal, weight, None, stride, padding, extra, groups, dilation)
+    made = torch.convolution(signal, weight, None, stride, padding, dilation, True, extra, groups)
     for dim, side in enumerate(size, start=2):
         if stride[dim - 2] > 1 or isinstance(side, int):
             made = _cut(made, dim, side)
@@ -105,15 +104,13 @@ def avg_pool_backward(signal: Tensor, child: Tensor, kernel: Any, stride: Any, p
 
 def adaptive_avg_pool(child: Tensor, size: Sequence[Any]) -> Tensor:
     """A product with the matrices of means; other runtimes support it for one size only."""
-    rows, columns = (_means(units, side, child) for units, side in zip(size, child.shape[-2:], strict=True))
+    rows, columns = map(_means, size, child.shape[-2:], [child] * 2)
     return rows @ child @ columns.t()
 
 
 def adaptive_avg_pool_backward(signal: Tensor, child: Tensor) -> Tensor:
     """The transpose: a product with both matrices of means."""
-    rows, columns = (
-        _means(units, side, signal) for units, side in zip(signal.shape[-2:], child.shape[-2:], strict=True)
-    )
+    rows, columns = map(_means, signal.shape[-2:], child.shape[-2:], [signal] * 2)
     return rows.t() @ signal @ columns
 
 
@@ -141,13 +138,7 @@ def unfold_backward(signal: Tensor, size: Sequence[Any], dim: int, length: int, 
 
 
 def max_pool_backward(signal: Tensor, child: Tensor, *options: Any) -> Tensor:
-    """As torch's operation of that name.
-
-    Example:
-        >>> child, signal = torch.tensor([[[[1.0, 3.0, 2.0]]]]), torch.ones(1, 1, 1, 3)
-        >>> max_pool_backward(signal, child, [1, 3], [1, 1], [0, 1], [1, 1], False, torch.ones(1, 1, 1, 3).long())
-        tensor([[[[0., 3., 0.]]]])
-    """
+    """As torch's operation of that name."""
     *window, ceil, chosen = options
     kernel, stride, padding, dilation = map(pair, window)
     pool = _MaxPool(child, kernel, stride or kernel, padding, dilation, signal.shape[-2:])
@@ -193,10 +184,8 @@ class _MaxPool:
     def _first_indices(self, like: Tensor) -> Tensor:
         """The index of the first child in each row of each window, for all rows of children."""
         height, width = self.child.shape[-2:]
-        rows = torch.arange(height, device=like.device) * width
-        return (
-            rows[:, None] + torch.arange(self.windows[1], device=like.device) * self.stride[1] - self.padding[1]
-        ).to(like.dtype)
+        rows, windows = (torch.arange(number, device=like.device) for number in (height, self.windows[1]))
+        return (rows[:, None] * width + windows * self.stride[1] - self.padding[1]).to(like.dtype)
 
     def _largest_in_row(self) -> Tensor:
         """The largest child in each row of each window, for all rows of children."""

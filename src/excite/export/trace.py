@@ -28,10 +28,11 @@ from excite.propagation.taps import main_output
 from excite.session import check_spatial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from torch.fx import GraphModule
 
+SYMBOLIC: dict[str, Any] = {"tracing_mode": "symbolic", "_allow_non_fake_inputs": True}  # for make_fx
 DUALS = {"mwp": 0.0, "c-mwp": -1.0}  # the weight of the dual units in the signal
 STEPS = (1, 32)  # any size, or multiples of the stride of most networks
 BATCH = 3  # an example of a batch, unlike other numbers in a network
@@ -43,23 +44,16 @@ LARGER = ((0, 0), (0, 1), (1, 0), (2, 3), (3, 2), (5, 4), (11, 26), (64, 7), (30
 class Sizes:
     """The image sizes that a graph serves.
 
-    Attributes:
-        height: of the example that is traced.
-        width: of the example.
-        step: both sides may be any multiple of this; None: only the example's own.
-        least: the smallest side.
-        batch: any number of images in a batch; else one.
-
     Example:
         >>> str(Sizes(224, 224, step=32, least=64))
         'any height and width from 64 in steps of 32'
     """
 
-    height: int
+    height: int  # of the example that is traced
     width: int
-    step: int | None = None
-    least: int = 1
-    batch: bool = True
+    step: int | None = None  # both sides may be any multiple of this; None: only the example's own
+    least: int = 1  # the smallest side
+    batch: bool = True  # any number of images in a batch; else one
 
     def __str__(self) -> str:
         if self.step is None:
@@ -74,18 +68,7 @@ class Sizes:
 
 
 class MapModule(nn.Module):
-    """(image, signal) -> (map, output), as an ``nn.Module``.
-
-    Args:
-        network: any with rules for all its operations.
-        layer: of the map.
-        method: ``mwp`` or ``c-mwp``.
-
-    Example:
-        >>> net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
-        >>> [each.shape for each in MapModule(net, "1", "mwp")(torch.ones(1, 3, 4, 4), torch.eye(3)[:1])]
-        [torch.Size([1, 2, 2]), torch.Size([1, 3])]
-    """
+    """(image, signal) -> (map, output) of a network, a layer and a method, as an ``nn.Module``."""
 
     def __init__(self, network: nn.Module, layer: str, method: str) -> None:
         super().__init__()
@@ -108,34 +91,17 @@ class MapModule(nn.Module):
 
 @dataclass(frozen=True)
 class TracedGraph:
-    """A graph with the inputs ``picture`` and ``signal`` and the outputs ``map`` and ``output``.
+    """A graph with the inputs ``picture`` and ``signal`` and the outputs ``map`` and ``output``."""
 
-    Attributes:
-        graph: functional operations on tensors, and the network's own weights.
-        sizes: of the images that it serves.
-        signal: the shape of a signal for one image of the example's size.
-    """
-
-    graph: GraphModule
-    sizes: Sizes
-    signal: tuple[int, ...]
+    graph: GraphModule  # functional operations on tensors, and the network's own weights
+    sizes: Sizes  # of the images that it serves
+    signal: tuple[int, ...]  # the shape of a signal for one image of the example's size
 
 
 def trace_map(module: MapModule, sizes: Sizes, channels: int = 3) -> TracedGraph:
-    """Trace a module for as many sizes as the network allows.
+    """Trace a module for as many sizes as the network allows; ``sizes`` is an example, and a step asks for others too.
 
-    Args:
-        module: to be traced.
-        sizes: an example; a step asks for other sizes too.
-        channels: of the images.
-
-    Raises:
-        ModelError: the operations of the network depend on values, or on the number of images.
-
-    Example:
-        >>> net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).eval()
-        >>> str(trace_map(MapModule(net, "1", "mwp"), Sizes(4, 4)).sizes)
-        '4 x 4 only'
+    A `ModelError` if the operations of the network depend on values, or on the number of images.
     """
     steps = [] if sizes.step is None else [step for step in STEPS if not (sizes.height % step or sizes.width % step)]
     for step in steps:
@@ -152,7 +118,7 @@ def trace_map(module: MapModule, sizes: Sizes, channels: int = 3) -> TracedGraph
 
 def _serves(module: MapModule, sizes: Sizes, channels: int) -> bool:
     """Whether the forward pass alone is the same for other sizes: a quick check before tracing."""
-    symbolic = _symbolic_sizes(sizes)
+    symbolic = SymbolicSizes(sizes)
     try:
         _fake_output(module.network, symbolic, channels)
     except ExciteError:
@@ -164,17 +130,17 @@ def _serves(module: MapModule, sizes: Sizes, channels: int) -> bool:
 
 def _trace(module: MapModule, sizes: Sizes, channels: int) -> TracedGraph | None:
     """The graph; None where it would not be valid for all those sizes."""
-    symbolic = _symbolic_sizes(sizes)
+    symbolic = SymbolicSizes(sizes)
     with model_errors(), torch.backends.nnpack.flags(enabled=False):  # it depends on the size of the batch
         picture, output = _fake_output(module.network, symbolic, channels)
         with symbolic.mode:
             signal = torch.empty(output.shape)
         with tracing():
-            graph = _make_fx(module, picture, signal)
+            graph = make_fx(module, **SYMBOLIC)(picture, signal)
         if symbolic.least() is None:
             return None
-        graph = simplify(_make_fx(torch.func.functionalize(LoweredInterpreter(graph).run), picture, signal))
-        graph = simplify(factor_products(graph))
+        lowered = make_fx(torch.func.functionalize(LoweredInterpreter(graph).run), **SYMBOLIC)(picture, signal)
+        graph = simplify(factor_products(simplify(lowered)))
         least = symbolic.least()
         if least is None:
             return None
@@ -184,18 +150,10 @@ def _trace(module: MapModule, sizes: Sizes, channels: int) -> TracedGraph | None
 
 def _fake_output(network: nn.Module, symbolic: SymbolicSizes, channels: int) -> tuple[Tensor, Tensor]:
     """Fake images of symbolic sizes, and the fake output of the network."""
-    picture = symbolic.picture(channels)
     with symbolic.mode, enable_python_dispatcher(), torch.no_grad(), torch.backends.nnpack.flags(enabled=False):
+        batch, *sides = symbolic.shape
+        picture = empty(batch, channels, *sides)
         return picture, main_output(network(picture))
-
-
-def _symbolic_sizes(sizes: Sizes) -> SymbolicSizes:
-    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    return SymbolicSizes(sizes, mode)
-
-
-def _make_fx(function: Callable[..., Any], picture: Tensor, signal: Tensor) -> GraphModule:
-    return make_fx(function, tracing_mode="symbolic", _allow_non_fake_inputs=True)(picture, signal)
 
 
 @contextmanager
@@ -213,32 +171,21 @@ def model_errors() -> Iterator[None]:
 
 
 class SymbolicSizes:
-    """A batch and a size as symbols, and the guards on them that tracing added.
+    """A batch and a size as symbols, and the guards on them that tracing added; a step makes the sides symbolic."""
 
-    Args:
-        sizes: a step makes the sides multiples of it, and symbolic.
-        mode: of the fake tensors.
-    """
-
-    def __init__(self, sizes: Sizes, mode: FakeTensorMode) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
-        self.mode = mode
+        self.mode = mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
         step = sizes.step or 1
         self._example = (BATCH if sizes.batch else 1, sizes.height // step, sizes.width // step)
-        kinds = [sizes.batch, sizes.step is not None, sizes.step is not None]
-        context: Any = StatelessSymbolicContext(
-            dynamic_sizes=[DimDynamic.DYNAMIC if kind else DimDynamic.STATIC for kind in kinds]
-        )
+        sided = DimDynamic.STATIC if sizes.step is None else DimDynamic.DYNAMIC
+        counted = DimDynamic.DYNAMIC if sizes.batch else DimDynamic.STATIC
+        context: Any = StatelessSymbolicContext(dynamic_sizes=[counted, sided, sided])
         marked = mode.from_tensor(empty(self._example), symbolic_context=context)
-        self.batch, height, width = marked.shape
-        self.height, self.width = height * step, width * step
-        sides: list[Any] = [self.batch, height, width]
+        batch, height, width = marked.shape
+        self.shape = batch, height * step, width * step
+        sides: list[Any] = [batch, height, width]
         self._symbols = [None if isinstance(side, int) else side.node.expr for side in sides]
-
-    def picture(self, channels: int) -> Tensor:
-        """A batch of images of these sizes."""
-        with self.mode:
-            return empty(self.batch, channels, self.height, self.width)
 
     def least(self) -> int | None:
         """The least side from which on all guards hold; None: only for the example, or not for every batch."""

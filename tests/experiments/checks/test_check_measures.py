@@ -11,15 +11,9 @@ from PIL import Image
 from torch import nn
 
 from excite.errors import ModelError
+from excite.experiments.checks import perturbation
 from excite.experiments.checks.base import CheckedImage
 from excite.experiments.checks.mass import judge_response, mass_kept, response_seen, values_agree
-from excite.experiments.checks.perturbation import under_removal, under_small_changes
-from excite.experiments.checks.randomization import (
-    between_classes,
-    learned_layers,
-    randomised_top_down,
-    under_randomisation,
-)
 from excite.experiments.checks.run import CheckMeasurement
 from excite.metrics.ranking import rank_correlation
 
@@ -65,14 +59,10 @@ def test_places_that_are_stepped_over_count_for_nothing():
     assert stepping.likeness("mwp", own) == pytest.approx(1)
 
 
-def test_the_response_of_the_output_is_seen():
-    found = response_seen(seen())
-    assert found["reading"] == "1"
-    assert found["repeats"]
-    assert found["found"] == pytest.approx(found["expected"], rel=1e-6)
-
-
 def test_a_response_that_is_not_seen_fails(monkeypatch):
+    found = response_seen(seen())
+    assert (found["reading"], found["repeats"]) == ("1", True)
+    assert found["found"] == pytest.approx(found["expected"], rel=1e-6)
     monkeypatch.setattr("excite.propagation.taint.only_selects", lambda *_: True)  # the first guard would refuse it
 
     class Around(nn.Module):
@@ -93,10 +83,6 @@ def test_a_response_that_is_not_seen_fails(monkeypatch):
     assert "only 50.0000% passes" in verdict.sentences[0]
 
 
-def test_values_are_the_networks_own():
-    assert values_agree(seen()) == {"while": 0.0, "after": 0.0, "rounding": pytest.approx(0, abs=1e-5)}
-
-
 def test_a_network_that_changes_when_it_is_looked_at_is_found_out():
     class Counting(nn.Module):
         """Answers otherwise each time."""
@@ -109,20 +95,20 @@ def test_a_network_that_changes_when_it_is_looked_at_is_found_out():
             self.times += 1
             return self.inner(x) * self.times
 
+    assert values_agree(seen()) == {"while": 0.0, "after": 0.0, "rounding": pytest.approx(0, abs=1e-5)}
     classifier = colour_classifier()
     counting = replace(classifier, module=Counting(classifier.module))
     found = values_agree(CheckedImage(counting, {"mwp": ("inner.1",)}, scene(), 0))
-    assert found["while"] > 0
-    assert found["after"] > 0
+    assert min(found["while"], found["after"]) > 0
 
 
 def test_layers_are_drawn_anew_from_the_top_and_the_network_is_left_alone():
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 3)).eval()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    assert learned_layers(module) == ["3", "1", "0"]
+    assert perturbation.learned_layers(module) == ["3", "1", "0"]
     state = torch.get_rng_state()
     changed = []
-    for name, random in randomised_top_down(module, 0, [1, 2, 3]):
+    for name, random in perturbation.randomised_top_down(module, 0, [1, 2, 3]):
         drawn = {
             key.split(".")[0] for key, tensor in random.state_dict().items() if not torch.equal(tensor, before[key])
         }
@@ -131,23 +117,17 @@ def test_layers_are_drawn_anew_from_the_top_and_the_network_is_left_alone():
     assert changed == [("3", ["3"]), ("1", ["3"]), ("0", ["0", "3"])]  # this norm is as it begins already
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_a_network_without_anything_to_draw_is_refused():
     with pytest.raises(ModelError, match="drawn anew"):
-        learned_layers(nn.Sequential(nn.ReLU()))
+        perturbation.learned_layers(nn.Sequential(nn.ReLU()))
 
 
-def test_a_map_of_nothing_learned_stays_and_one_of_learned_things_changes():
-    found = under_randomisation(seen())
+def test_a_map_of_nothing_learned_stays_and_those_of_learned_things_and_concepts_differ():
+    found = perturbation.under_randomisation(seen())
     assert found["down_to"] == ["5", "0"]
     assert found["shares"] == [0.5, 1.0]
     assert found["curves"]["center"] == pytest.approx([1, 1])
     assert found["curves"]["mwp"][1] < 0.99
-
-
-def test_contrast_tells_concepts_apart_and_the_middle_does_not():
-    found = between_classes(seen())
+    found = perturbation.between_classes(seen())
     assert found["others"] == ["green"]
     assert found["likeness"]["center"] == pytest.approx([1])
     assert found["likeness"]["c-mwp"][0] < found["likeness"]["mwp"][0]
@@ -155,29 +135,26 @@ def test_contrast_tells_concepts_apart_and_the_middle_does_not():
 
 
 def test_what_is_evidence_fades_the_answer():
-    found = under_removal(seen())
+    found = perturbation.under_removal(seen())
     assert set(found["deletion"]) == {*LAYERS, "random"}
     assert all(len(curve) == 21 for curves in found.values() for curve in curves.values())
     deleted, inserted = found["deletion"]["c-mwp"], found["insertion"]["c-mwp"]
     assert deleted[0] == pytest.approx(float(seen().probabilities.max()))
     assert inserted[-1] == pytest.approx(deleted[0])
     assert min(deleted[:6]) < min(found["deletion"]["random"][:6])  # the red square goes first
-    assert found == under_removal(seen())
+    assert found == perturbation.under_removal(seen())
 
 
 def test_small_changes():
-    found = under_small_changes(seen())
+    found = perturbation.under_small_changes(seen())
     assert set(found["likeness"]) == set(LAYERS)
     assert found["likeness"]["mwp"]["flip"] > 0.99  # this network sees every place alike, but images are made smaller
     assert found["likeness"]["mwp"]["noise"] < 1
     assert 0 < found["moved"]["mwp"] < 0.5
     assert found["moved"]["center"] == 0
     assert found["likeness"]["mwp"]["shift"] > found["likeness"]["center"]["shift"] - 0.3
-
-
-def test_a_picture_of_a_few_pixels_is_not_shifted():
     small = CheckedImage(colour_classifier(), LAYERS, scene().resize((3, 3)), 0)
-    assert "shift" not in under_small_changes(small)["likeness"]["mwp"]
+    assert "shift" not in perturbation.under_small_changes(small)["likeness"]["mwp"]
 
 
 def test_the_work_can_be_sent_to_another_process(tmp_path):

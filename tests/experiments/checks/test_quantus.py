@@ -16,23 +16,21 @@ def recipe():
         yield importlib.import_module("compare_quantus")
 
 
-@pytest.fixture(scope="module")
-def record():
-    return json.loads((ROOT / "docs" / "trust" / "quantus.json").read_text(encoding="utf-8"))
+RECORD = json.loads((ROOT / "docs" / "trust" / "quantus.json").read_text(encoding="utf-8"))
 
 
-def test_every_metric_agrees(recipe, record):
-    apart = recipe.gaps(recipe.ours(record["others"]), record["found"])
+def test_every_metric_agrees(recipe):
+    apart = recipe.gaps(recipe.ours(RECORD["others"]), RECORD["found"])
     assert len(apart) == 4
     assert max(apart.values()) < recipe.AGREE
-    assert all(len(numbers) >= 4 for numbers in record["found"].values())
+    assert all(len(numbers) >= 4 for numbers in RECORD["found"].values())
 
 
-def test_other_numbers_would_be_seen(recipe, record, tmp_path):
-    others = [(other + 1) % recipe.CLASSES for other in record["others"]]
-    apart = recipe.gaps(recipe.ours(others), record["found"])
+def test_other_numbers_would_be_seen(recipe, tmp_path):
+    others = [(other + 1) % recipe.CLASSES for other in RECORD["others"]]
+    apart = recipe.gaps(recipe.ours(others), RECORD["found"])
     assert apart["rank correlation between classes"] > recipe.AGREE
-    record = {**record, "found": {**record["found"], "distance moved by noise": [0.0] * 4}}
+    record = {**RECORD, "found": {**RECORD["found"], "distance moved by noise": [0.0] * 4}}
     (tmp_path / "quantus.json").write_text(json.dumps(record))
     with pytest.raises(SystemExit, match="differ by more"):
         recipe.main(["--record", str(tmp_path / "quantus.json")])

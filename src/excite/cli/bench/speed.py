@@ -57,9 +57,17 @@ def command(
 
     from excite.errors import DataError
     from excite.experiments.report.figures import check_plots
-    from excite.experiments.speed.plan import QUICK, QUICK_SECONDS, SECONDS, Plan, checked_device, numbers
     from excite.experiments.speed.report import merged, speed_figure, write_tables
-    from excite.experiments.speed.run import REQUIRED, SpeedBench
+    from excite.experiments.speed.run import (
+        QUICK,
+        QUICK_SECONDS,
+        REQUIRED,
+        SECONDS,
+        Plan,
+        SpeedBench,
+        checked_device,
+        numbers,
+    )
     from excite.jobs import open_results
     from excite.models import find_card
 

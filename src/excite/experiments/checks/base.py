@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from excite.experiments.readable_layers import all_maps
+from excite.experiments.base import all_maps
 from excite.metrics.ranking import rank_correlation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from PIL import Image
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from excite.attention import AttentionMap
     from excite.models import Classifier
     from excite.vocabulary import Concept
-
 
 Standing = Literal["holds", "doubtful", "fails"]
 STANDINGS: tuple[Standing, ...] = ("holds", "doubtful", "fails")
@@ -74,8 +73,7 @@ class CheckedImage:
     """An image, the classifier's most probable concept, and the maps that explain it: the input of every check."""
 
     classifier: Classifier
-    # for each method, by name, the layer at which it is read; the checked method is the first
-    layers: Mapping[str, tuple[str, ...]]
+    layers: Mapping[str, tuple[str, ...]]  # for each method, by name, where it is read; the checked one first
     picture: Image.Image  # the image
     seed: int  # of all random draws
 
@@ -130,13 +128,9 @@ class CheckedImage:
             return self.classifier.probabilities(self.classifier.module(inputs).float())
 
     def maps_of(
-        self,
-        *,
-        concept: Concept | None = None,
-        picture: Image.Image | None = None,
-        module: nn.Module | None = None,
+        self, *, concept: Concept | None = None, picture: Image.Image | None = None, **changes: Any
     ) -> dict[str, AttentionMap]:
-        """The map by each method with one change: another concept, image or network."""
-        classifier = self.classifier if module is None else replace(self.classifier, module=module)
+        """The map by each method with one change: another concept, image or ``module`` of the classifier."""
+        classifier = replace(self.classifier, **changes)
         found = all_maps(classifier, picture or self.picture, [concept or self.finding], self.layers)
         return {one.method: one for _, one in found}

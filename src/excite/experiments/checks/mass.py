@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from excite.experiments.checks.base import CheckedImage, Measured, Standing
 
-
 EXACT = 1e-4
 MOST_POSITIONS = 0.9  # with fewer reached positions, it is mentioned
 ENOUGH = 0.1  # of the signal: with less, nine tenths of the answer are not in the map
@@ -39,8 +38,7 @@ def mass_kept(seen: CheckedImage) -> dict[str, Any]:
     reading = seen.layers["mwp"][0]
     above = names[names.index(reading) :] if reading in names else [reading]
     layers = [name for name in above if passes_everything(module, inputs, name)]
-    sweep = ExcitationPass(module, inputs, list(dict.fromkeys([*layers, reading])))
-    arrived = sweep.down(prior(sweep.output, dict.fromkeys(seen.finding.units, 1.0)))
+    _, arrived = _explained(module, inputs, list(dict.fromkeys([*layers, reading])), seen.finding.units)
     return {
         "reading": reading,
         "layers": {name: float(arrived[name].sum()) for name in reversed(layers)},
@@ -51,35 +49,35 @@ def mass_kept(seen: CheckedImage) -> dict[str, Any]:
     }
 
 
+def _explained(
+    module: nn.Module, inputs: Tensor, layers: list[str], units: tuple[int, ...]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The output, and the winning probabilities at each layer."""
+    sweep = ExcitationPass(module, inputs, layers)
+    return sweep.output.detach(), sweep.down(prior(sweep.output, dict.fromkeys(units, 1.0)))
+
+
 def judge_mass(measured: Sequence[Measured], _method: str) -> Verdict:
     """Nothing gained, nothing negative, and enough of the signal kept."""
     layers = [name for name in measured[0]["layers"] if all(name in one["layers"] for one in measured)]
     kept = {layer: [one["layers"][layer] for one in measured] for layer in layers}
     reads = [one["read"] for one in measured]
     most = max([*reads, *(value for values in kept.values() for value in values)])
-    broken = (
-        most > 1 + EXACT
-        or min(one["negative"] for one in measured) < -EXACT
-        or not all(one["finite"] for one in measured)
-    )
-    read = mean(reads)
-    where = measured[0]["reading"]
-    if broken:
-        standing: Standing = "fails"
+    negative = min(one["negative"] for one in measured) < -EXACT
+    read, where = mean(reads), measured[0]["reading"]
+    standing: Standing = "holds" if read.value >= ENOUGH else "doubtful"
+    text = f"Of the signal {read} arrives at {where}, at least {min(reads):.2f}; the rest ends in biases."
+    if most > 1 + EXACT or negative or not all(one["finite"] for one in measured):
+        standing = "fails"
         text = f"The signal is not conserved: up to {most:.4f} of it arrives. This is a fault, please report it."
-    else:
-        standing = "holds" if read.value >= ENOUGH else "doubtful"
-        text = f"Of the signal {read} arrives at {where}, at least {min(reads):.2f}; the rest ends in biases."
-        if standing == "doubtful":
-            text += " The map speaks for that share only: read a layer nearer to the output."
-        reached = mean([one["heard"] for one in measured]).value
-        if reached < MOST_POSITIONS:
-            text += f" Only {reached:.0%} of its places are heard by the layers above, which step over the others."
-    rows = [
-        {"layer": layer, "mean": f"{float(mean(values).value):.3f}", "least": f"{min(values):.3f}"}
-        for layer, values in kept.items()
-    ]
-    curve = [(float(k), mean(values).value) for k, values in enumerate(kept.values())]
+    elif standing == "doubtful":
+        text += " The map speaks for that share only: read a layer nearer to the output."
+    reached = mean([one["heard"] for one in measured]).value
+    if standing != "fails" and reached < MOST_POSITIONS:
+        text += f" Only {reached:.0%} of its places are heard by the layers above, which step over the others."
+    means = {layer: float(mean(values).value) for layer, values in kept.items()}
+    rows = [{"layer": layer, "mean": f"{means[layer]:.3f}", "least": f"{min(kept[layer]):.3f}"} for layer in layers]
+    curve = [(float(k), value) for k, value in enumerate(means.values())]
     panel = Panel("Signal kept", "layers that all of it must pass, from the top", "share of the signal", {"mwp": curve})
     return Verdict(standing, (text,), rows, (panel,))
 
@@ -89,26 +87,19 @@ MASS = Check("mass", "How much of the signal is kept on its way down?", mass_kep
 
 def values_agree(seen: CheckedImage) -> dict[str, Any]:
     """Changes of the outputs during and after the explanation, and the map's distance to double precision."""
-    module, inputs = seen.classifier.module, seen.inputs
+    module, inputs, units = seen.classifier.module, seen.inputs, seen.finding.units
     layer = seen.layers["mwp"][0]
     with torch.no_grad():
         before = main_output(module(inputs))
-    output, single = _explained(module, inputs, layer, seen.finding.units)
+    output, single = _explained(module, inputs, [layer], units)
     with torch.no_grad():
         after = main_output(module(inputs))
-    _, double = _explained(copy.deepcopy(module).double(), inputs.double(), layer, seen.finding.units)
+    _, double = _explained(copy.deepcopy(module).double(), inputs.double(), [layer], units)
     return {
         "while": float((output - before).abs().max()),
         "after": float((after - before).abs().max()),
-        "rounding": float((single - double).abs().sum() / double.sum()),
+        "rounding": float((single[layer].double() - double[layer]).abs().sum() / double[layer].sum()),
     }
-
-
-def _explained(module: nn.Module, inputs: Tensor, layer: str, units: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The output, and the map of winning probabilities [h, w] in double precision."""
-    sweep = ExcitationPass(module, inputs, [layer])
-    arrived = sweep.down(prior(sweep.output, dict.fromkeys(units, 1.0)))[layer]
-    return sweep.output.detach(), arrived.double()
 
 
 def judge_values(measured: Sequence[Measured], _method: str) -> Verdict:
@@ -117,15 +108,13 @@ def judge_values(measured: Sequence[Measured], _method: str) -> Verdict:
     largest = {words: max(one[name] for one in measured) for words, name in gaps.items()}
     rounding = max(one["rounding"] for one in measured)
     changed = [words for words, gap in largest.items() if gap != 0]
-    if changed:
-        standing: Standing = "fails"
-        text = f"The network answers otherwise {' and '.join(changed)}: this is a fault, please report it."
-    else:
-        standing = "holds" if rounding < ROUNDING else "doubtful"
-        text = (
-            "The network answers the same, to the last bit, before, while and after it is explained. By rounding at "
-            f"most {rounding:.1g} of a map is elsewhere than in double precision."
-        )
+    standing: Standing = "fails" if changed else "holds" if rounding < ROUNDING else "doubtful"
+    text = (
+        f"The network answers otherwise {' and '.join(changed)}: this is a fault, please report it."
+        if changed
+        else "The network answers the same, to the last bit, before, while and after it is explained. By rounding at "
+        f"most {rounding:.1g} of a map is elsewhere than in double precision."
+    )
     rows = [{"": f"answers {words} differ by", "at most": f"{gap:.1g}"} for words, gap in largest.items()]
     rows.append({"": "of the map lies elsewhere than in double precision", "at most": f"{rounding:.1g}"})
     return Verdict(standing, (text,), rows)

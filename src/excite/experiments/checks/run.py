@@ -1,10 +1,10 @@
-"""All checks of a classifier on some images, and their report. A new check is one file and one line in `CHECKS`."""
+"""All checks of a classifier on some images, and their report. A new check is a `Check` and one name in `CHECKS`."""
 
 from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from excite import __version__
 from excite.errors import ImageError, MethodError
-from excite.experiments.base import digest, image_records
+from excite.experiments.base import Measurement, ReadableLayers, image_records
+from excite.experiments.checks import mass, perturbation
 from excite.experiments.checks.base import STANDINGS, Check, CheckedImage, worst
-from excite.experiments.checks.mass import MASS, RESPONSE, VALUES
-from excite.experiments.checks.perturbation import REMOVAL, STABILITY
-from excite.experiments.checks.randomization import CLASSES, RANDOMISATION
-from excite.experiments.readable_layers import ReadableLayers
-from excite.experiments.report.figures import INK, LOOKS, new_figure, save_png, style_axes
+from excite.experiments.report import figures
 from excite.experiments.report.page import write_page
 from excite.experiments.report.tables import markdown_table, text_table
 from excite.images import file_state, find_images, read_image
+from excite.io.cache import fingerprint
 from excite.io.text import for_markdown, markdown_code
 from excite.methods import find_method
 from excite.metrics.statistics import FEW
@@ -34,50 +32,46 @@ if TYPE_CHECKING:
     from excite.jobs import Entry, Executor
     from excite.models import Classifier
 
-
 CHECKS: Mapping[str, Check] = {
-    check.name: check for check in (MASS, VALUES, RESPONSE, RANDOMISATION, CLASSES, REMOVAL, STABILITY)
+    check.name: check
+    for check in (
+        *(mass.MASS, mass.VALUES, mass.RESPONSE),
+        *(perturbation.RANDOMISATION, perturbation.CLASSES, perturbation.REMOVAL, perturbation.STABILITY),
+    )
 }
-
-
-def chosen_checks(names: str | None) -> list[str]:
-    """The checks of a comma-separated list, or all of them.
-
-    Example:
-        >>> chosen_checks("values,mass"), len(chosen_checks(None))
-        (['values', 'mass'], 7)
-    """
-    chosen: Sequence[str] = list(CHECKS) if names is None else list(dict.fromkeys(names.split(",")))
-    for name in chosen:
-        if name not in CHECKS:
-            raise MethodError(f"there is no check {name!r}: use some of {','.join(CHECKS)}")
-    return list(chosen)
-
-
 ODD_NAMES = ("utf-8", "surrogateescape")
 AS_MEASURED = 2  # the version of the measurements: older records are measured again
 PEERS = ("mwp", "grad", "grad-cam", "lrp")  # methods for comparison; and a random map in the removal check
 PHOTOGRAPHS = ("chelsea.png", "coffee.png", "astronaut.png", "rocket.jpg")  # inside scikit-image, with free licences
 
 
-@dataclass(frozen=True, eq=False)
-class CheckMeasurement:
-    """Computes the record of an image: the measurements of every check."""
+def chosen_checks(names: str | None) -> list[str]:
+    """The checks of a comma-separated list, or all of them."""
+    chosen = list(CHECKS) if names is None else list(dict.fromkeys(names.split(",")))
+    for name in chosen:
+        if name not in CHECKS:
+            raise MethodError(f"there is no check {name!r}: use some of {','.join(CHECKS)}")
+    return chosen
 
-    classifier: Classifier
-    # for each method, by name, the layer at which it is read; the checked one first
-    layers: Mapping[str, tuple[str, ...]]
-    checks: Sequence[str]  # the names of the checks
+
+@dataclass(frozen=True, eq=False)
+class CheckMeasurement(Measurement):
+    """Computes the record of an image: the measurements of every check; ``layers`` has the checked method first."""
+
+    checks: Sequence[str]  # their names
     seed: int = 0  # of all random draws
-    question: str = field(init=False)  # all of that as text
 
     def __post_init__(self) -> None:
-        facts = [AS_MEASURED, list(self.layers.items()), list(self.checks), self.seed, __version__]
-        object.__setattr__(self, "question", json.dumps([facts, identity(self.classifier)]))
+        question = json.dumps([self.facts(), identity(self.classifier)])  # as in earlier records, so that runs resume
+        object.__setattr__(self, "question", question)
+
+    def facts(self) -> list[Any]:
+        """The methods with their layers, the checks, the seed and the version."""
+        return [AS_MEASURED, list(self.layers.items()), list(self.checks), self.seed, __version__]
 
     def key(self, task: Path) -> str:
-        """A digest of the image, the classifier, the question and the version."""
-        return digest([self.question, *file_state(task)])
+        """A digest of the image and the question."""
+        return fingerprint([self.question, *file_state(task)])
 
     def __call__(self, task: Path) -> dict[str, Any]:
         """The record of an image; each has its own random weights and noise."""
@@ -154,11 +148,6 @@ class SanityChecks:
         layers: for each method, by name, the layer at which it is read; the checked one first.
         unreadable: why a method of comparison is left out.
         failures: a line for each unreadable image.
-
-    Example:
-        >>> sanity = SanityChecks(excite.load(), find_images("photos"))              # doctest: +SKIP
-        >>> sanity.report(list(sanity.records(Path("out")))).summary()               # doctest: +SKIP
-        'Yes: the maps of c-mwp at blocks.14 of efficientnet-lite0 passed all 7 checks on 8 images.'
     """
 
     def __init__(
@@ -171,10 +160,7 @@ class SanityChecks:
         checks: Sequence[str] = tuple(CHECKS),
         seed: int = 0,
     ) -> None:
-        self.classifier = classifier
-        self.pictures = pictures
-        self.checks = checks
-        self.seed = seed
+        self.classifier, self.pictures, self.checks, self.seed = classifier, pictures, checks, seed
         self.failures: list[str] = []
         asked = [find_method(name) for name in dict.fromkeys([method, "mwp"])]
         self.layers = dict(ReadableLayers(classifier, asked, None if layer is None else [layer]).layers)
@@ -216,50 +202,17 @@ def pictures_of(patterns: Sequence[str], limit: int) -> list[Path]:
         >>> [file.name for file in pictures_of([], 2)]
         ['chelsea.png', 'astronaut.png']
     """
-    files = find_images(patterns) if patterns else _photographs()
-    if len(files) <= limit:
-        return files
-    return [files[k * len(files) // limit] for k in range(limit)]
-
-
-def _photographs() -> list[Path]:
     spec = find_spec("skimage")
-    if spec is None or spec.origin is None:
+    if patterns:
+        files = find_images(patterns)
+    elif spec is None or spec.origin is None:
         raise ImageError("name some images, or install photographs to check on: pip install 'excite[demo]'")
-    return [Path(spec.origin).parent / "data" / name for name in PHOTOGRAPHS]
+    else:
+        files = [Path(spec.origin).parent / "data" / name for name in PHOTOGRAPHS]
+    return files if len(files) <= limit else [files[k * len(files) // limit] for k in range(limit)]
 
 
-def curves_figure(verdicts: Iterable[Verdict], method: str) -> Any:
-    """All panels of the checks, side by side; the checked method is drawn thick. None where there are none."""
-    panels = [panel for verdict in verdicts for panel in verdict.panels]
-    if not panels:
-        return None
-    names = dict.fromkeys([method, *(line for panel in panels for line in panel.lines)])
-    looks = dict(zip(names, cycle(LOOKS), strict=False))
-    figure = new_figure(3.6 * len(panels), 3.9)
-    drawn: dict[str, Any] = {}
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        drawn |= _drawn(axes, panel, looks, method)
-    shown = {name: drawn[name] for name in names if name in drawn}
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown), frameon=False, fontsize=9)
-    return figure
-
-
-def _drawn(axes: Any, panel: Panel, looks: Mapping[str, tuple[str, str]], method: str) -> dict[str, Any]:
-    """Draw a panel; the lines by name."""
-    lines = {}
-    for name, points in panel.lines.items():
-        colour, marker = looks[name]
-        across, up = zip(*points, strict=True)
-        width, above = (2.6, 3) if name == method else (1.3, 2)
-        style = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": width, "zorder": above}
-        (lines[name],) = axes.plot(across, up, **style)
-    axes.set_title(panel.title, fontsize=10, color=INK)
-    axes.set_xlabel(panel.across, fontsize=9, color=INK)
-    axes.set_ylabel(panel.up, fontsize=9, color=INK)
-    axes.set_ylim(min(0.0, axes.get_ylim()[0]), axes.get_ylim()[1])
-    style_axes(axes)
-    return lines
+# The report on a terminal and in files.
 
 
 def text(report: SanityReport) -> list[str]:
@@ -277,18 +230,48 @@ def markdown(report: SanityReport, command: str) -> str:
     heading = for_markdown(f"{report.model}, {report.method} at {report.layer}")
     parts = [f"### {heading}", for_markdown(report.summary()), f"Command: {markdown_code(command)}"]
     for name, verdict in report.verdicts.items():
-        parts += [
-            f"**{CHECKS[name].question}** {verdict.standing.capitalize()}.",
-            for_markdown(" ".join(verdict.sentences)),
-        ]
+        parts.append(f"**{CHECKS[name].question}** {verdict.standing.capitalize()}.")
+        parts.append(for_markdown(" ".join(verdict.sentences)))
         parts += [markdown_table(verdict.rows)] if name != "mass" else []
     return "\n\n".join(parts) + "\n"
+
+
+def curves_figure(verdicts: Iterable[Verdict], method: str) -> Any:
+    """All panels of the checks, side by side; the checked method is drawn thick. None where there are none."""
+    panels = [panel for verdict in verdicts for panel in verdict.panels]
+    if not panels:
+        return None
+    names = dict.fromkeys([method, *(line for panel in panels for line in panel.lines)])
+    looks = dict(zip(names, cycle(figures.LOOKS), strict=False))
+    figure = figures.new_figure(3.6 * len(panels), 3.9)
+    drawn: dict[str, Any] = {}
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        drawn |= _drawn(axes, panel, looks, method)
+    shown = {name: drawn[name] for name in names if name in drawn}
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown), frameon=False, fontsize=9)
+    return figure
+
+
+def _drawn(axes: Any, panel: Panel, looks: Mapping[str, tuple[str, str]], method: str) -> dict[str, Any]:
+    """Draw a panel; the lines by name."""
+    lines = {}
+    for name, points in panel.lines.items():
+        colour, marker = looks[name]
+        width, above = (2.6, 3) if name == method else (1.3, 2)
+        style = {"color": colour, "marker": marker, "markersize": 3.5, "linewidth": width, "zorder": above}
+        (lines[name],) = axes.plot(*zip(*points, strict=True), **style)
+    axes.set_title(panel.title, fontsize=10, color=figures.INK)
+    axes.set_xlabel(panel.across, fontsize=9, color=figures.INK)
+    axes.set_ylabel(panel.up, fontsize=9, color=figures.INK)
+    axes.set_ylim(min(0.0, axes.get_ylim()[0]), axes.get_ylim()[1])
+    figures.style_axes(axes)
+    return lines
 
 
 def write_figure(report: SanityReport, path: Path) -> Path | None:
     """Draw the curves; None where the checks have none."""
     figure = curves_figure(report.verdicts.values(), report.method)
-    return None if figure is None else save_png(figure, path)
+    return None if figure is None else figures.save_png(figure, path)
 
 
 def write_html(report: SanityReport, facts: list[tuple[str, str]], command: str, path: Path) -> Path:
@@ -298,7 +281,7 @@ def write_html(report: SanityReport, facts: list[tuple[str, str]], command: str,
         path,
         "check.html",
         report=report,
-        curves=curves_figure(report.verdicts.values(), report.method),
+        curves=curves_figure(verdicts.values(), report.method),
         titles=[panel.title for verdict in verdicts.values() for panel in verdict.panels],
         verdicts=verdicts,
         tables={question: text_table(verdict.rows) for question, verdict in verdicts.items()},

@@ -16,11 +16,17 @@ from excite.datasets.base import read_lines, read_text
 from excite.datasets.sample import FARTHEST
 from excite.errors import DataError, ModelError
 from excite.experiments import GROUNDING_METHODS, HELD_OUT
-from excite.experiments.base import ExperimentRun, check_some_were_read, checked_share, image_records, selected
+from excite.experiments.base import (
+    ExperimentRun,
+    ReadableLayers,
+    check_some_were_read,
+    checked_share,
+    image_records,
+    selected,
+)
 from excite.experiments.base import held_out as held_out_of
 from excite.experiments.grounding import measure
 from excite.experiments.grounding.measure import GAMMAS, OWN, ChosenGamma, Mention, PhraseMeasurement, PhraseTask
-from excite.experiments.readable_layers import ReadableLayers
 from excite.experiments.report.tables import main_method
 from excite.grounding import Scorer
 from excite.grounding.ground import Grounded, rank

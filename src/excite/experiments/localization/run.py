@@ -17,8 +17,7 @@ from PIL import Image
 
 from excite.errors import DataError
 from excite.experiments import HELD_OUT, LOCALIZATION_METHODS, base
-from excite.experiments.base import Comparison, ComparisonRun, Measurement, MethodLayer, checked_share
-from excite.experiments.readable_layers import all_maps
+from excite.experiments.base import Comparison, ComparisonRun, Measurement, MethodLayer, all_maps, checked_share
 from excite.experiments.report.tables import MethodRow, estimate_fields, methods_of
 from excite.images import read_image
 from excite.metrics.boxes import ALPHAS, MATCH, as_boxes, box_iou, boxes_over

@@ -16,8 +16,7 @@ import numpy as np
 from excite.datasets.difficult import is_difficult
 from excite.errors import DataError
 from excite.experiments import POINTING_METHODS, base
-from excite.experiments.base import Comparison, ComparisonRun, Measurement, MethodLayer
-from excite.experiments.readable_layers import all_maps
+from excite.experiments.base import Comparison, ComparisonRun, Measurement, MethodLayer, all_maps
 from excite.experiments.report.tables import MethodRow, estimate_fields
 from excite.images import read_image
 from excite.metrics.boxes import area_share, distance

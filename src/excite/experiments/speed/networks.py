@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from PIL import Image
-from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from excite.models import Preprocess, find_card, load
@@ -28,16 +27,14 @@ from excite.propagation.taps import find_layer, main_output
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from excite.experiments.speed.timing import Stopwatch
-
 
 NETWORKS = ("googlenet", "vgg16", "resnet50-caffe", "efficientnet-lite0")
 WITH_WEIGHTS = ("efficientnet-lite0", "everyday")  # inside packages; other weights are not downloaded for a benchmark
 PAPERS_SIZE = {"googlenet": (224, 335)}  # height and width of the paper's speed figure
 USUAL_SIDE = 224
-
 MOST_LAYERS = 12  # of the figure
 ALL = 10_000
 RUNS = 5
@@ -45,21 +42,13 @@ RUNS = 5
 
 @dataclass(frozen=True)
 class TimedNetwork:
-    """A network of the benchmark.
-
-    Attributes:
-        name: its name.
-        module: in evaluation mode.
-        layer: the default layer of maps.
-        picture: a preprocessed photograph, [1, 3, height, width].
-        weights: their origin.
-    """
+    """A network of the benchmark."""
 
     name: str
-    module: nn.Module
-    layer: str
-    picture: Tensor
-    weights: str
+    module: nn.Module  # in evaluation mode
+    layer: str  # the default layer of maps
+    picture: Tensor  # a preprocessed photograph, [1, 3, height, width]
+    weights: str  # their origin
 
     @property
     def size(self) -> str:
@@ -86,14 +75,6 @@ def open_network(model: str, device: str = "cpu") -> TimedNetwork:
 
     Weights are read from packages and from a named file or folder. All others are random, which does not change the
     time.
-
-    Raises:
-        ModelError: there is no such classifier.
-
-    Example:
-        >>> network = open_network("efficientnet-lite0")
-        >>> network.layer, network.size, network.weights
-        ('blocks.14', '224x224', 'published')
     """
     card = find_card(model)
     files = files_of(model)
@@ -104,21 +85,16 @@ def open_network(model: str, device: str = "cpu") -> TimedNetwork:
     classifier = load(model, weights=None if at_hand else RANDOM, fully_convolutional=sliding)
     module = classifier.module.to(device).eval()
     picture = classifier.preprocess(photograph(size))[None].to(device)
-    return TimedNetwork(
-        classifier.name,
-        module,
-        classifier.layer or default_layer(module, picture),
-        picture,
-        (files[0].name if files else "published") if at_hand else RANDOM,
-    )
+    layer = classifier.layer or default_layer(module, picture)
+    weights = (files[0].name if files else "published") if at_hand else RANDOM
+    return TimedNetwork(classifier.name, module, layer, picture, weights)
 
 
 def photograph(size: tuple[int, int]) -> Image.Image:
     """A photograph of this height and width: scikit-image's cat, or noise without that package."""
     height, width = size
     if find_spec("skimage") is None:
-        noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
-        return Image.fromarray(noise)
+        return Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8))
     chelsea = importlib.import_module("skimage.data").chelsea
     return Image.fromarray(chelsea()).resize((width, height), Image.Resampling.BICUBIC)
 
@@ -136,12 +112,7 @@ def figure_layers(network: TimedNetwork, most: int = MOST_LAYERS) -> list[str]:
 
 
 def spread(names: Sequence[str], most: int, always: str) -> list[str]:
-    """At most that many of the names, evenly spread, with the first, the last and ``always``.
-
-    Example:
-        >>> spread("abcdefg", 3, "f")
-        ['a', 'f', 'g']
-    """
+    """At most that many of the names, evenly spread, with the first, the last and ``always``."""
     if len(names) <= most:
         return list(names)
     places = [round(k * (len(names) - 1) / (most - 1)) for k in range(most)]
@@ -152,23 +123,10 @@ def spread(names: Sequence[str], most: int, always: str) -> list[str]:
     return [names[place] for place in sorted(places)]
 
 
-@dataclass(frozen=True)
-class ShareAbove:
-    """The share of a forward pass above a layer, in multiply-adds and in time."""
-
-    arithmetic: float
-    time: float
-
-    @property
-    def limit(self) -> float:
-        """The arithmetic limit of a map's cost, in forward passes."""
-        return 1 + 2 * self.arithmetic
-
-
 def above_layers(
     module: nn.Module, batch: Tensor, layers: Sequence[str], stopwatch: Stopwatch
-) -> dict[str, ShareAbove]:
-    """For each layer the share of the forward pass after it."""
+) -> dict[str, tuple[float, float]]:
+    """For each layer the share of the forward pass after it, in multiply-adds and in time."""
 
     def now() -> float:
         stopwatch.wait()
@@ -181,7 +139,7 @@ def above_layers(
     for _ in range(RUNS):
         marks, end = _marks(module, batch, layers, now)
         runs.append({layer: (end - marks[layer]) / (end - marks[""]) for layer in layers})
-    return {layer: ShareAbove(1 - done[layer] / whole, median(run[layer] for run in runs)) for layer in layers}
+    return {layer: (1 - done[layer] / whole, median(run[layer] for run in runs)) for layer in layers}
 
 
 def _marks(

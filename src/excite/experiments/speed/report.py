@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from excite.errors import visible
-from excite.experiments.report.figures import INK, legend, line, line_style, new_figure, save_png, style_axes
+from excite.experiments.report import figures
 from excite.experiments.report.tables import csv_table, markdown_table
 from excite.experiments.speed.timing import C_MWP, COMPILED, FORWARD, GRADIENT, MWP, Case
 from excite.io.files import save_json, save_text
@@ -47,35 +47,30 @@ def row(case: Case, network: TimedNetwork, group: str, **values: object) -> Tabl
     return {field: known.get(field) for field in FIELDS}
 
 
-def case_of(row: Mapping[str, Any]) -> Case:
-    """The case of a row."""
-    return Case(*(row[field.name] for field in fields(Case)))
-
-
 def group_rows(rounds: Rounds, network: TimedNetwork, group: str, batch: int) -> list[TableRow]:
     """The rows of one group: the forward pass, each case, and those that failed."""
     timings = rounds.timings
-    rows = [row(Case(network.name, "", FORWARD, batch=batch), network, group, **_numbers(rounds.forwards))]
+    values = {Case(network.name, "", FORWARD, batch=batch): _numbers(rounds.forwards)}
     for case, timing in timings.items():
-        values = _numbers(timing) | _further(case, timings) | _beside(case, timings)
-        rows.append(row(case, network, group, **values))
-    return rows + [row(case, network, group, note=why) for case, why in rounds.failed.items()]
+        values[case] = _numbers(timing) | _further(case, timings) | _beside(case, timings)
+    values |= {case: {"note": why} for case, why in rounds.failed.items()}
+    return [row(case, network, group, **its) for case, its in values.items()]
 
 
 def merged(rows: Iterable[TableRow]) -> list[TableRow]:
     """All rows in order, each case once, with memory joined to the times of the same cases."""
     found: dict[Case, TableRow] = {}
     for each in sorted(rows, key=lambda row: row["group"] == "memory"):
-        known = found.setdefault(case_of(each), dict(each))
+        known = found.setdefault(Case(*(each[field.name] for field in fields(Case))), dict(each))
         if each["group"] == "memory":
             known |= {"peak_mb": each["peak_mb"], "note": known["note"] or each["note"]}
     return list(found.values())
 
 
 def _numbers(timing: Timing) -> TableRow:
-    interval = timing.interval
+    interval = median_interval(timing.ratios)
     return {
-        "ratio_to_forward": round(timing.value, 4),
+        "ratio_to_forward": round(median(timing.ratios), 4),
         "low": round(interval.low, 4),
         "high": round(interval.high, 4),
         "confidence": round(interval.confidence, 3),
@@ -90,7 +85,8 @@ def _further(case: Case, timings: Mapping[Case, Timing]) -> TableRow:
     first = timings.get(Case(case.network, case.layer, case.method, 1, case.batch))
     if case.concepts == 1 or first is None:
         return {}
-    return {"each_further": round(first.each_further(timings[case], case.concepts - 1), 4)}
+    pairs = zip(first.ratios, timings[case].ratios, strict=True)
+    return {"each_further": round(median((more - one) / (case.concepts - 1) for one, more in pairs), 4)}
 
 
 def _beside(case: Case, timings: Mapping[Case, Timing]) -> TableRow:
@@ -99,7 +95,7 @@ def _beside(case: Case, timings: Mapping[Case, Timing]) -> TableRow:
     ours = [timing for other, timing in timings.items() if (other.method, other.concepts, other.batch) == asked]
     if len(ours) != 1:
         return {}
-    times = timings[case].times(ours[0])
+    times = [mine / others for mine, others in zip(timings[case].seconds, ours[0].seconds, strict=True)]
     interval = median_interval(times)
     found = {"times_c_mwp": median(times), "times_low": interval.low, "times_high": interval.high}
     return {name: round(value, 3) for name, value in found.items()}
@@ -109,29 +105,27 @@ def headline(rows: Sequence[TableRow]) -> list[dict[str, str]]:
     """A line for each network: one image, one concept, at the default layer, beside the limit."""
     lines = []
     for ours in rows:
-        if (ours["group"], ours["method"], ours["concepts"], ours["batch"]) == ("pictures", C_MWP, 1, 1):
-            same = [row for row in rows if row["network"] == ours["network"] and row["batch"] == 1]
-            single = {row["method"]: row for row in reversed(same) if row["concepts"] == 1}
-            further = [
-                row["each_further"] for row in same if row["method"] == C_MWP and row["each_further"] is not None
-            ]
-            lines.append(
-                {
-                    "network": ours["network"],
-                    "layer": ours["layer"],
-                    "picture": ours["size"],
-                    "weights": ours["weights"],
-                    "c-mwp": _ratio(ours),
-                    "compiled": _ratio(single.get(COMPILED)),
-                    "limit": _number(ours["limit"]),
-                    "x limit": _number(ours["ratio_to_forward"] and ours["ratio_to_forward"] / ours["limit"]),
-                    "limit in time": _number(ours["above_time"] and 1 + 2 * ours["above_time"]),
-                    "input gradient": _ratio(single.get(GRADIENT)),
-                    "each further concept": _number(further[0]) if further else "",
-                    "MB": _megabytes(ours),
-                    "MB of gradient": _megabytes(single.get(GRADIENT)),
-                }
-            )
+        if (ours["group"], ours["method"], ours["concepts"], ours["batch"]) != ("pictures", C_MWP, 1, 1):
+            continue
+        same = [row for row in rows if row["network"] == ours["network"] and row["batch"] == 1]
+        single = {row["method"]: row for row in reversed(same) if row["concepts"] == 1}
+        further = [row["each_further"] for row in same if row["method"] == C_MWP and row["each_further"] is not None]
+        line = {
+            "network": ours["network"],
+            "layer": ours["layer"],
+            "picture": ours["size"],
+            "weights": ours["weights"],
+            "c-mwp": _ratio(ours),
+            "compiled": _ratio(single.get(COMPILED)),
+            "limit": _number(ours["limit"]),
+            "x limit": _number(ours["ratio_to_forward"] and ours["ratio_to_forward"] / ours["limit"]),
+            "limit in time": _number(ours["above_time"] and 1 + 2 * ours["above_time"]),
+            "input gradient": _ratio(single.get(GRADIENT)),
+            "each further concept": _number(next(iter(further), None)),
+            "MB": _megabytes(ours),
+            "MB of gradient": _megabytes(single.get(GRADIENT)),
+        }
+        lines.append(line)
     return lines
 
 
@@ -156,11 +150,9 @@ def columns(row: Mapping[str, object]) -> dict[str, str]:
 def about(rows: Sequence[TableRow], facts: Mapping[str, object]) -> list[str]:
     """The explanation of the tables."""
     unsure = sum(row["confidence"] is not None and row["confidence"] < SURE for row in rows)
-    first, *others = WORDS
-    lines = [f"torch {facts['torch']} on {facts['device']}, {facts['threads']} threads. {first}", *others]
-    if unsure:
-        lines.append(f"{unsure} rows with less than six rounds have an interval that is less sure than 95 %, marked ~.")
-    return lines
+    mark = f"{unsure} rows with less than six rounds have an interval that is less sure than 95 %, marked ~."
+    first, *others = [*WORDS, *([mark] if unsure else [])]
+    return [f"torch {facts['torch']} on {facts['device']}, {facts['threads']} threads. {first}", *others]
 
 
 def page(rows: Sequence[TableRow], facts: Mapping[str, object]) -> str:
@@ -205,25 +197,21 @@ def _megabytes(row: Mapping[str, object] | None) -> str:
 
 def speed_figure(rows: Sequence[TableRow], path: Path) -> Path | None:
     """Draw the paper's figure, the cost of a map that ends at each layer; None where there are no such rows."""
-    shown = [row for row in rows if _is_shown(row)]
+    # One image, one concept, on excite's own networks; the default layer comes from the headline.
+    single = [row for row in rows if row["batch"] == row["concepts"] == 1 and row["group"] in {"pictures", "layers"}]
+    shown = [row for row in single if row["ratio_to_forward"] is not None and row["method"] in {*LINES, GRADIENT}]
     networks = list(dict.fromkeys(row["network"] for row in shown if row["method"] in LINES))
     if not networks:
         return None
     most = max(len({row["layer"] for row in shown if row["network"] == network}) for network in networks)
-    figure = new_figure(max(4.0, 0.42 * most) * len(networks), 4.8)
+    figure = figures.new_figure(max(4.0, 0.42 * most) * len(networks), 4.8)
     panels = figure.subplots(1, len(networks), squeeze=False)[0]
     for axes, network in zip(panels, networks, strict=True):
         _panel(axes, network, [row for row in shown if row["network"] == network])
-    panels[0].set_ylabel("time, in plain forward passes", color=INK)
-    figure.suptitle("One image, one concept: what a map costs that ends at each layer", fontsize=11, color=INK)
-    legend(figure, panels[0])
-    return save_png(figure, path)
-
-
-def _is_shown(row: TableRow) -> bool:
-    """One image, one concept, on excite's own networks; the default layer comes from the headline."""
-    single = row["batch"] == 1 and row["concepts"] == 1 and row["group"] in {"pictures", "layers"}
-    return single and row["ratio_to_forward"] is not None and row["method"] in {*LINES, GRADIENT}
+    panels[0].set_ylabel("time, in plain forward passes", color=figures.INK)
+    figure.suptitle("One image, one concept: what a map costs that ends at each layer", fontsize=11, color=figures.INK)
+    figures.legend(figure, panels[0])
+    return figures.save_png(figure, path)
 
 
 def _panel(axes: Any, network: str, rows: Sequence[TableRow]) -> None:
@@ -233,21 +221,21 @@ def _panel(axes: Any, network: str, rows: Sequence[TableRow]) -> None:
     for number, method in enumerate(LINES):
         chosen = sorted((row for row in rows if row["method"] == method), key=lambda row: layers.index(row["layer"]))
         values = [Estimate(row["ratio_to_forward"], row["low"], row["high"]) for row in chosen]
-        line(axes, [layers.index(row["layer"]) for row in chosen], values, method, number)
+        figures.line(axes, [layers.index(row["layer"]) for row in chosen], values, method, number)
     for row in rows:
         if row["method"] == GRADIENT:
-            style = {**line_style(2), "marker": None, "label": "input gradient"}
+            style = {**figures.line_style(2), "marker": None, "label": "input gradient"}
             axes.axhline(row["ratio_to_forward"], **style)
             axes.axhspan(row["low"], row["high"], color=style["color"], alpha=0.15, linewidth=0)
     limits = [1 + 2 * above[layer] for layer in layers]
-    axes.plot(range(len(layers)), limits, color=INK, linestyle="--", linewidth=1.3, label="arithmetic limit")
+    axes.plot(range(len(layers)), limits, color=figures.INK, linestyle="--", linewidth=1.3, label="arithmetic limit")
     usual = {row["layer"] for row in rows if row["group"] == "pictures"}
     turned = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(len(layers)), map(visible, layers), parse_math=False, **turned)
     for tick, layer in zip(axes.get_xticklabels(), layers, strict=True):
         tick.set_fontweight("bold" if layer in usual else "normal")
-    axes.set_title(visible(f"{network}, {rows[0]['size']}"), fontsize=10, color=INK, parse_math=False)
-    axes.set_xlabel("layer, from top to bottom (bold: read unasked)", color=INK)
+    axes.set_title(visible(f"{network}, {rows[0]['size']}"), fontsize=10, color=figures.INK, parse_math=False)
+    axes.set_xlabel("layer, from top to bottom (bold: read unasked)", color=figures.INK)
     axes.set_ylim(bottom=0)
-    style_axes(axes)
+    figures.style_axes(axes)
     axes.tick_params(axis="x", labelsize=8)

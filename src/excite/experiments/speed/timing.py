@@ -1,4 +1,4 @@
-"""Timing relative to the network's plain forward pass.
+"""Time relative to the network's plain forward pass, and memory beside the loaded network.
 
 Seconds depend on the machine and its load. So the time of each method is divided by that of the plain forward pass of
 the same network on the same images in the same round, and the median over rounds is reported. All candidates take
@@ -7,42 +7,36 @@ turns, so that other load hits all of them alike.
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import multiprocessing
+import sys
 import time
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from statistics import median
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from excite.metrics.statistics import median_interval
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from excite.metrics.statistics import MedianInterval
-
+    from collections.abc import Callable, Iterable, Sequence
 
 FORWARD, GRADIENT, MWP, C_MWP = "forward", "input gradient", "mwp", "c-mwp"
 COMPILED = "c-mwp compiled"  # the same maps from `excite.compile`
 LEAST, MOST = 3, 200  # rounds
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+RUNS = 2  # of a call whose memory is measured: the second one shows what the first one keeps
+MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Case:
-    """A method on a network, at a layer, for a number of concepts on each image of a batch.
-
-    Attributes:
-        network: its name.
-        layer: at which the map ends; empty for the forward pass.
-        method: its name.
-        concepts: number on each image.
-        batch: number of images.
-    """
+    """A method on a network, at a layer, for a number of concepts on each image of a batch."""
 
     network: str
-    layer: str
+    layer: str  # at which the map ends; empty for the forward pass
     method: str
     concepts: int = 1
     batch: int = 1
@@ -60,25 +54,6 @@ class Timing:
         """The ratio to the forward pass, in each round."""
         return [one / forward for one, forward in zip(self.seconds, self.forwards, strict=True)]
 
-    @property
-    def value(self) -> float:
-        """The median ratio."""
-        return median(self.ratios)
-
-    @property
-    def interval(self) -> MedianInterval:
-        """The 95 % interval of the median ratio."""
-        return median_interval(self.ratios)
-
-    def times(self, other: Timing) -> list[float]:
-        """The ratio of its seconds to those of another case, in each round."""
-        return [mine / others for mine, others in zip(self.seconds, other.seconds, strict=True)]
-
-    def each_further(self, other: Timing, concepts: int) -> float:
-        """The cost of each further concept in forward passes; ``other`` has that many more concepts."""
-        pairs = zip(self.ratios, other.ratios, strict=True)
-        return median((more - one) / concepts for one, more in pairs)
-
 
 @dataclass(frozen=True)
 class Candidate:
@@ -90,13 +65,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Stopwatch:
-    """The seconds of a call, including asynchronous work of a GPU.
-
-    Example:
-        >>> ticks = iter([1.0, 3.5])
-        >>> Stopwatch(clock=lambda: next(ticks))(lambda: None)
-        2.5
-    """
+    """The seconds of a call, including asynchronous work of a GPU."""
 
     clock: Callable[[], float] = time.perf_counter
     wait: Callable[[], object] = lambda: None
@@ -108,12 +77,16 @@ class Stopwatch:
 
     def __call__(self, call: Callable[[], object]) -> float:
         """Seconds of one call; garbage is collected before it and not within."""
-        with _no_collecting():
+        gc.collect()
+        gc.disable()
+        try:
             self.wait()
             begin = self.clock()
             answer = call()
             self.wait()
             seconds = self.clock() - begin
+        finally:
+            gc.enable()
         del answer  # freeing it is not timed
         return seconds
 
@@ -137,7 +110,12 @@ class Rounds:
 
         The first round is a warm-up and is not counted, unless it alone takes longer than the budget.
         """
-        ready = dict(self._prepared(candidates))
+        ready = {}
+        for candidate in candidates:
+            try:
+                ready[candidate.case] = candidate.prepare()
+            except Exception as error:  # noqa: BLE001 - a candidate that cannot start is a row with its reason
+                self.failed[candidate.case] = reason_of(error)
         generator = torch.Generator().manual_seed(self.seed)
         gc.collect()
         gc.freeze()  # existing objects are not searched before every call
@@ -161,13 +139,6 @@ class Rounds:
     def forwards(self) -> Timing:
         """The last forward pass of each round relative to the first: the noise of the machine."""
         return _timing((first, last) for first, _, last in self._done)
-
-    def _prepared(self, candidates: Sequence[Candidate]) -> Iterator[tuple[Case, Callable[[], object]]]:
-        for candidate in candidates:
-            try:
-                yield candidate.case, candidate.prepare()
-            except Exception as error:  # noqa: BLE001 - a candidate that cannot start is a row with its reason
-                self.failed[candidate.case] = reason_of(error)
 
     def _round(self, ready: dict[Case, Callable[[], object]], generator: torch.Generator) -> float:
         """Run one round; its seconds."""
@@ -193,15 +164,54 @@ def _timing(pairs: Iterable[tuple[float, float]]) -> Timing:
 
 def reason_of(error: BaseException) -> str:
     """An error in one line."""
-    said: Any = next(iter(str(error).splitlines()), "")
+    said = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-@contextmanager
-def _no_collecting() -> Iterator[None]:
+# Memory, as the operating system reports it. Each method is measured in its own process: memory that an earlier one has
+# freed would hide what the next one takes.
+
+
+def in_own_process(work: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, Any]:
+    """The result of a call in a fresh process, or a ``note`` with the reason why there is none."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(work, *arguments).result()
+        except BrokenProcessPool:
+            return {"note": "its process was killed, most likely because memory ran out"}
+        except Exception as error:  # noqa: BLE001 - a method that fails is a row with its reason
+            return {"note": reason_of(error)}
+
+
+def peak_of(warm_up: Callable[[], object], run: Callable[[], object], device: torch.device) -> float:
+    """The peak MiB of a call, beyond those after a plain forward pass (``warm_up``).
+
+    The call is made twice, so that what it keeps counts. On a GPU it is the memory of tensors there.
+    """
+    warm_up()
     gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device) / MIB
+    else:
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, others return free memory at once
+        if trim is not None:
+            trim(0)  # so that the call cannot reuse what the forward pass has freed
+        before = memory_now()
+        if STATUS.exists():
+            RESET.write_text("5", encoding="ascii")  # resets the kernel's high-water mark
+    for _ in range(RUNS):
+        run()
+    return (torch.cuda.max_memory_allocated(device) / MIB if on_gpu else memory_now("VmHWM")) - before
+
+
+def memory_now(field: str = "VmRSS") -> float:
+    """The resident MiB of this process, or its peak (``VmHWM``); without /proc always the peak."""
+    if STATUS.exists():
+        lines = STATUS.read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{field}:"))
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / MIB if sys.platform == "darwin" else most / 1024  # macOS counts bytes
