@@ -6,10 +6,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from excite.cli.tags import prepare as tags_captions
+from excite.cli import tags as tags_captions
 from excite.errors import DataError, ExciteError
+from excite.tags.captions import STOP_WORDS, CaptionWords, captions_to_corpus, read_stop_words
 from excite.tags.corpus import Corpus, schema
-from excite.tags.formats.captions import STOP_WORDS, CaptionWords, captions_to_corpus, read_stop_words
 
 WANTED = {"1.jpg": ["dog", "ball", "brown", "run"], "b/2 x.jpg": ["woman"]}
 CAPTIONS = {
@@ -53,42 +53,31 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.fixture
+def convert(tmp_path):
+    """What is counted in a caption file of this content, and its corpus."""
+
+    def corpus(name, content):
+        (tmp_path / name).write_bytes(content)
+        return captions_to_corpus(tmp_path / name, tmp_path / "out.parquet"), corpus_of(tmp_path / "out.parquet")
+
+    return corpus
+
+
 @pytest.mark.parametrize("name", FILES)
-def test_all_forms_of_caption_files_give_the_same_corpus(tmp_path, name, packed):
-    path = tmp_path / (name + ".gz" * packed)
-    path.write_bytes(gzip.compress(FILES[name].encode()) if packed else FILES[name].encode())
-    counts = captions_to_corpus(path, tmp_path / "out.parquet")
-    assert corpus_of(tmp_path / "out.parquet") == WANTED
-    assert list(corpus_of(tmp_path / "out.parquet")) == list(WANTED)
-    assert counts == {"pictures": 2, "captions": 4, "words": 5, "distinct": 5, "skipped": {}}
+def test_all_forms_of_caption_files_give_the_same_corpus(convert, name):
+    content = FILES[name].encode()
+    for counts, found in (convert(name, content), convert(f"{name}.gz", gzip.compress(content))):
+        assert list(found.items()) == list(WANTED.items())
+        assert counts == {"pictures": 2, "captions": 4, "words": 5, "distinct": 5, "skipped": {}}
 
 
-def test_words_in_more_captions_come_first_then_those_that_came_first():
+def test_which_words_and_in_which_order():
     words = CaptionWords(plurals=False)
     assert words(["red red red cat", "blue cat", "a blue bird"]) == ["cat", "blue", "red", "bird"]
-    assert words([]) == []
-    assert words(["", "the of 12 3d x !"]) == []
-
-
-def test_words_are_letters_with_marks_between_them():
-    words = CaptionWords(plurals=False)
+    assert words([]) == words(["", "the of 12 3d x !"]) == []
     said = "A well-lit caf\u00e9, man\u2019s T-shirt; O'Brien's -dash- \u732b\u72ac snow_board 2cats"
-    assert words([said]) == [
-        "well-lit",
-        "caf\u00e9",
-        "man",
-        "t-shirt",
-        "o'brien",
-        "dash",
-        "\u732b\u72ac",
-        "snow",
-        "board",
-        "cats",
-    ]
-
-
-def test_plurals_are_one_word_or_two():
+    assert words([said]) == "well-lit caf\u00e9 man t-shirt o'brien dash \u732b\u72ac snow board cats".split()
     assert CaptionWords()(["dogs and cans", "a dog"]) == ["dog", "can"]
     assert CaptionWords(plurals=False)(["dogs and cans", "a dog"]) == ["dogs", "cans", "dog"]
     assert CaptionWords(stop_words=frozenset({"dog"}))(["the dogs", "a dog"]) == ["the", "dog"]
@@ -103,8 +92,7 @@ def test_stop_words_are_words():
     )
 
 
-def test_rows_that_say_nothing_are_counted(tmp_path):
-    path = tmp_path / "c.jsonl"
+def test_rows_that_say_nothing_are_counted(convert):
     good = {"image": "1.jpg", "captions": ["a cat"]}
     bad = [
         {"captions": ["x"]},
@@ -114,29 +102,17 @@ def test_rows_that_say_nothing_are_counted(tmp_path):
     ]
     deep = "[" * 100_000
     lines = [*map(json.dumps, [good, *bad]), "no json", deep, '{"image": "4.jpg", "caption": "\\ud800"}', ""]
-    path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n")
-    counts = captions_to_corpus(path, tmp_path / "out.parquet")
+    counts, found = convert("c.jsonl", "\n".join(lines).encode() + b"\n\xff\xfe\n")
     assert counts["skipped"] == {"no_image": 1, "no_caption": 3, "not_json": 2, "not_utf8": 2}
-    assert corpus_of(tmp_path / "out.parquet") == {"1.jpg": ["cat"]}
-
-
-def test_flickrs_odd_lines_are_counted(tmp_path):
-    path = tmp_path / "f.token"
-    path.write_bytes(b"1.jpg#0\ta cat\n1.jpg#1 no tab\nno number\ta dog\n\n\xff#0\tcat\na#b.jpg#4\ta bird\r\n")
-    assert captions_to_corpus(path, tmp_path / "out.parquet")["skipped"] == {
-        "no_caption": 1,
-        "no_image": 1,
-        "not_utf8": 1,
-    }
-    assert corpus_of(tmp_path / "out.parquet") == {"1.jpg": ["cat"], "a#b.jpg": ["bird"]}
-
-
-def test_cocos_odd_entries_are_counted(tmp_path):
-    path = tmp_path / "c.json"
+    assert found == {"1.jpg": ["cat"]}
+    flickr = b"1.jpg#0\ta cat\n1.jpg#1 no tab\nno number\ta dog\n\n\xff#0\tcat\na#b.jpg#4\ta bird\r\n"
+    counts, found = convert("f.token", flickr)
+    assert counts["skipped"] == {"no_caption": 1, "no_image": 1, "not_utf8": 1}
+    assert found == {"1.jpg": ["cat"], "a#b.jpg": ["bird"]}
     images = [{"id": 1, "file_name": "1.jpg"}, {"id": 2, "file_name": "2.jpg"}, {"id": 3, "file_name": 3}]
     said = [{"image_id": 1, "caption": "cat"}, {"image_id": 9, "caption": "dog"}, {"image_id": 3, "caption": "dog"}]
-    path.write_text(json.dumps({"images": images, "annotations": said}))
-    assert captions_to_corpus(path, tmp_path / "o.parquet")["skipped"] == {"no_image": 2, "no_caption": 1}
+    counts, _ = convert("c.json", json.dumps({"images": images, "annotations": said}).encode())
+    assert counts["skipped"] == {"no_image": 2, "no_caption": 1}
 
 
 @pytest.mark.parametrize(

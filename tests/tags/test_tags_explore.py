@@ -9,7 +9,7 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner
 
-from excite.cli.tags.explore import stats_command
+from excite.cli.tags import stats_command
 from excite.errors import DataError
 from excite.tags.corpus import schema
 from excite.tags.dictionary import Dictionary

@@ -16,9 +16,9 @@ from PIL import Image
 from serving import serving
 
 from excite.errors import DataError, ImageError
-from excite.tags.images import base as urls
 from excite.tags.images import open_images
-from excite.tags.images.base import FetchCache, shown
+from excite.tags.images import sources as urls
+from excite.tags.images.sources import FetchCache, shown
 
 
 def encoded(colour="red", kind="JPEG", size=(6, 4)):

@@ -11,8 +11,16 @@ from excite.errors import DataError
 from excite.models.architectures.efficientnet_lite0 import embedded_labels
 from excite.tags.corpus import Corpus, schema
 from excite.tags.dictionary import Dictionary
-from excite.tags.statistics import statistics_of, zipf_slope
-from excite.tags.visual_words import is_named, known_words, learnt_share, learnt_tags, shown, visual_share
+from excite.tags.statistics import (
+    is_named,
+    known_words,
+    learnt_share,
+    learnt_tags,
+    shown,
+    statistics_of,
+    visual_share,
+    zipf_slope,
+)
 
 SMALL = [
     ("a.jpg", ["dog", "sea shore", "dog"], "ann"),
@@ -70,12 +78,12 @@ def test_as_counted_one_by_one(tmp_path):
     rows = random_rows()
     found = counted(tmp_path, rows, 37)
     listed = Counter(tag for _, tags, _ in rows for tag in tags if tag)
-    assert found.most_frequent(1000) == Dictionary.of(listed)
-    assert found.at_least(20) == Dictionary.of(listed, 20)
+    assert found.most_frequent(1000) == Dictionary.ranked(listed.items())
+    assert found.at_least(20) == Dictionary.ranked(one for one in listed.items() if one[1] >= 20)
     users = Counter(user for _, _, user in rows if user)
     assert found.users.to_pydict() == {
-        "text": list(Dictionary.of(users).tags),
-        "count": list(Dictionary.of(users).counts),
+        "text": list(Dictionary.ranked(users.items()).tags),
+        "count": list(Dictionary.ranked(users.items()).counts),
     }
     lengths = [sum(bool(tag) for tag in tags) for _, tags, _ in rows]
     spread = found.summary()["tags_a_picture"]
