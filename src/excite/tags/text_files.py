@@ -32,7 +32,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some programs begin a file with it
 BLOCK = 2**20  # bytes; a row that is too long is discarded in blocks
 LOOKED_AT = 1000  # objects that determine the columns of JSON Lines: each row may lack some
 MARK = "\x1f"  # ASCII's unit separator
-CHUNK = 10_000  # rows held as Python objects, which take several times the memory of Arrow's,
+CHUNK = 1000  # rows held as Python objects, which are slow to collect,
 CHUNK_WEIGHT = 32 * 2**20  # or fewer if they have many tags and letters
 
 Record = tuple[str, list[str] | str, str | None]  # an image, its tags as a list or a text to be split, and its user
