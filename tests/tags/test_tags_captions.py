@@ -3,10 +3,9 @@ import json
 from collections import Counter
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from excite.cli import tags as tags_captions
+from excite.cli.tags import app
 from excite.errors import DataError, ExciteError
 from excite.tags.captions import STOP_WORDS, CaptionWords, captions_to_corpus, read_stop_words
 from excite.tags.corpus import Corpus, schema
@@ -25,26 +24,23 @@ def corpus_of(path):
     return {row["image"]: row["tags"] for batch in tables for row in batch.to_pylist()}
 
 
-def coco():
-    images = [{"id": 7, "file_name": "1.jpg"}, {"id": 3, "file_name": "b/2 x.jpg"}]
-    said = [
-        (7, CAPTIONS["1.jpg"][0]),
-        (3, CAPTIONS["b/2 x.jpg"][0]),
-        (7, CAPTIONS["1.jpg"][1]),
-        (7, CAPTIONS["1.jpg"][2]),
-    ]
-    return json.dumps({"images": images, "annotations": [{"image_id": one, "caption": text} for one, text in said]})
-
-
+ONE, TWO = CAPTIONS.values()
+COCO = {
+    "images": [{"id": 7, "file_name": "1.jpg"}, {"id": 3, "file_name": "b/2 x.jpg"}],
+    "annotations": [
+        {"image_id": number, "caption": text}
+        for number, text in zip((7, 3, 7, 7), (ONE[0], *TWO, *ONE[1:]), strict=True)
+    ],
+}
 FILES = {
-    "c.json": coco(),
+    "c.json": json.dumps(COCO),
     "c.jsonl": "\n".join(json.dumps({"file": name, "captions": some}) for name, some in CAPTIONS.items()),
     "apart.ndjson": "\n".join(
         json.dumps(one)
         for one in [
-            {"image": "1.jpg", "caption": CAPTIONS["1.jpg"][0]},
-            {"file_name": "b/2 x.jpg", "captions": CAPTIONS["b/2 x.jpg"]},
-            {"image": "1.jpg", "captions": CAPTIONS["1.jpg"][1:]},
+            {"image": "1.jpg", "caption": ONE[0]},
+            {"file_name": "b/2 x.jpg", "captions": TWO},
+            {"image": "1.jpg", "captions": ONE[1:]},
         ]
     ),
     "results.token": "".join(f"{name}#{k}\t{one}\n" for name, some in CAPTIONS.items() for k, one in enumerate(some)),
@@ -94,14 +90,9 @@ def test_stop_words_are_words():
 
 def test_rows_that_say_nothing_are_counted(convert):
     good = {"image": "1.jpg", "captions": ["a cat"]}
-    bad = [
-        {"captions": ["x"]},
-        {"image": 1.5, "caption": 7},
-        {"image": "2.jpg", "captions": []},
-        {"image": "3.jpg", "captions": ["a", None]},
-    ]
-    deep = "[" * 100_000
-    lines = [*map(json.dumps, [good, *bad]), "no json", deep, '{"image": "4.jpg", "caption": "\\ud800"}', ""]
+    bad = [{"captions": ["x"]}, {"image": 1.5, "caption": 7}, {"image": "2.jpg", "captions": []}]
+    bad += [{"image": "3.jpg", "captions": ["a", None]}]
+    lines = [*map(json.dumps, [good, *bad]), "no json", "[" * 100_000, '{"image": "4.jpg", "caption": "\\ud800"}', ""]
     counts, found = convert("c.jsonl", "\n".join(lines).encode() + b"\n\xff\xfe\n")
     assert counts["skipped"] == {"no_image": 1, "no_caption": 3, "not_json": 2, "not_utf8": 2}
     assert found == {"1.jpg": ["cat"]}
@@ -115,15 +106,15 @@ def test_rows_that_say_nothing_are_counted(convert):
     assert counts["skipped"] == {"no_image": 2, "no_caption": 1}
 
 
+NO_COCO = [b"[1, 2]", b'{"images": []}', b"[" * 100_000, b"\xff\xfe"]
+NO_COCO += [b'{"images": [{"id": [], "file_name": ""}], "annotations": []}']
+NO_COCO += [b'{"images": [{"id": 1, "file_name": "\\ud800"}], "annotations": []}']
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("c.json", b"[1, 2]", "no caption file of COCO"),
-        ("c.json", b'{"images": []}', "no caption file of COCO"),
-        ("c.json", b'{"images": [{"id": [], "file_name": ""}], "annotations": []}', "no caption file of COCO"),
-        ("c.json", b"[" * 100_000, "no caption file of COCO"),
-        ("c.json", b"\xff\xfe", "no caption file of COCO"),
-        ("c.json", b'{"images": [{"id": 1, "file_name": "\\ud800"}], "annotations": []}', "no caption file of COCO"),
+        *(("c.json", content, "no caption file of COCO") for content in NO_COCO),
         ("c.jsonl", b"", "no image with a caption$"),
         ("c.jsonl", b"{}\n", r"no image with a caption \(1 no_image\)"),
         ("c.csv", b"image,text\n1.jpg,cat\n", "no column 'caption', only 'image', 'text'"),
@@ -156,18 +147,15 @@ def test_stop_words_from_a_file(tmp_path):
 
 
 def run(*arguments):
-    app = typer.Typer()
-    app.command(epilog=tags_captions.CAPTIONS_EXAMPLES)(tags_captions.captions_command)
-    return CliRunner().invoke(app, [str(one) for one in arguments])
+    return CliRunner().invoke(app, ["captions", *map(str, arguments)])
 
 
 def test_the_command(tmp_path):
     path, out, stop = tmp_path / "c.jsonl", tmp_path / "new" / "out.parquet", tmp_path / "stop.txt"
     path.write_text('{"image": "1.jpg", "caption": "the cats"}\n{"image": "", "caption": "dog"}\n')
     answer = json.loads(run(path, "--out", out, "--json").stdout)
-    assert answer == {
-        "pictures": 1, "captions": 1, "words": 1, "distinct": 1, "skipped": {"no_image": 1}, "file": str(out)
-    }  # fmt: skip
+    ones = dict.fromkeys(("pictures", "captions", "words", "distinct"), 1)
+    assert answer == {**ones, "skipped": {"no_image": 1}, "file": str(out)}
     assert corpus_of(out) == {"1.jpg": ["cat"]}
     stop.write_text("cats\n")
     result = run(path, "--out", out, "--no-plurals", "--stop-words", stop)

@@ -280,7 +280,10 @@ class TestOddInput:
             cleaned(tmp_path / "bad.parquet", tmp_path)
         assert not (tmp_path / "kept.parquet").exists()
 
-    def test_where_it_is_not_written(self, tmp_path):
+    def test_where_it_is_not_written_and_rules_that_make_no_sense(self, tmp_path):
+        for wrong in ({"against": "all"}, {"overlap": 5}, {"first": 30}):
+            with pytest.raises(DataError):
+                Rules(**wrong)
         with pytest.raises(DataError, match=r"end in .parquet"):
             CleaningRun(tmp_path / "c.parquet", tmp_path / "kept.csv")
         with pytest.raises(DataError, match="is the corpus itself"):
@@ -301,11 +304,6 @@ class TestOddInput:
         with pytest.raises(ExciteError, match=r"cannot count the tags: .*nowhere"), database() as tables:
             tables.execute("FROM nowhere")
 
-    def test_rules_that_make_no_sense(self):
-        for wrong in ({"against": "all"}, {"overlap": 5}, {"first": 30}):
-            with pytest.raises(DataError):
-                Rules(**wrong)
-
 
 class TestGenerating:
     def test_the_same_seed_gives_the_same_corpus(self, made, tmp_path):
@@ -315,18 +313,16 @@ class TestGenerating:
         list(generate(replace(WANTED, seed=1), tmp_path))
         assert (tmp_path / CORPUS).read_bytes() != (made / CORPUS).read_bytes()
 
-    def test_tags_follow_zipfs_law(self, tmp_path):
+    def test_tags_follow_zipfs_law_and_too_few_marks_are_refused(self, tmp_path):
+        with pytest.raises(DataError, match="give more marks"):
+            list(generate(replace(WANTED, marks=100), tmp_path))
+        assert not list(tmp_path.iterdir())
         list(generate(CorpusSpec(2000, tags=3000, marks=2000), tmp_path))
         found = Dictionary.read(tmp_path / COUNTS)
         pairs = zip(found.tags, found.counts, strict=True)
         counts = np.array([count for tag, count in pairs if not tag.startswith("a0")])[50:500]
         slope = np.polyfit(np.log(np.arange(50, 50 + len(counts))), np.log(counts), 1)[0]
         assert slope == pytest.approx(-1, abs=0.15)
-
-    def test_too_few_marks(self, tmp_path):
-        with pytest.raises(DataError, match="give more marks"):
-            list(generate(replace(WANTED, marks=100), tmp_path))
-        assert not list(tmp_path.iterdir())
 
 
 def full(*_):

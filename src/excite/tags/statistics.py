@@ -155,11 +155,7 @@ def is_named(tag: str, words: Container[str]) -> bool:
 
 
 def learnt_tags(path: Path) -> dict[str, bool]:
-    """Whether a classifier has learnt each tag that it was measured on.
-
-    The measures of a training are a CSV file with the columns ``tag``, ``precision`` (average precision on held-out
-    images; empty for a tag that none lists, which is left out), ``share`` (of these images that list it), and others.
-    """
+    """Whether a classifier has learnt each measured tag; those that no held-out image lists are left out."""
     try:
         lines = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
         missing = [name for name in COLUMNS if name not in (lines.fieldnames or ())]

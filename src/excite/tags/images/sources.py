@@ -33,10 +33,7 @@ LONGEST_ADDRESS = 2000  # more than servers accept
 
 
 class ImageSource(Protocol):
-    """The images of a corpus by name. Can be pickled: each worker opens its own files.
-
-    Names are not trusted: reading gives an image of this source, or an `ImageError` in one line.
-    """
+    """The images of a corpus by name, which is not trusted. Can be pickled: each worker opens its own files."""
 
     @property
     def groups(self) -> int:
@@ -176,10 +173,7 @@ class FetchCache:
 
 @dataclass(frozen=True)
 class WebImages(ImageSource):
-    """Images of another source, or, where their names are web addresses, fetched once into a cache.
-
-    The author of the corpus chooses the addresses, also inside the local network: so this is opt-in.
-    """
+    """Images of another source, or fetched, by addresses that the author of the corpus chose: so this is opt-in."""
 
     others: ImageSource
     cache: Path
