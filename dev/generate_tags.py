@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from excite.errors import DataError
 from excite.jobs.parquet import arrow
-from excite.tags.corpus import RowGroupWriter
+from excite.tags.corpus import row_group_writer
 from excite.tags.dictionary import Dictionary
 
 if TYPE_CHECKING:
@@ -173,8 +173,8 @@ def generate(wanted: CorpusSpec, folder: Path) -> Iterator[int]:
     truth_schema = pa.schema([(name, pa.string()) for name in ("kind", "seen", "kept")])
 
     with (
-        RowGroupWriter(folder / CORPUS, corpus_schema) as corpus,
-        RowGroupWriter(folder / TRUTH, truth_schema) as truth,
+        row_group_writer(folder / CORPUS, corpus_schema) as corpus,
+        row_group_writer(folder / TRUTH, truth_schema) as truth,
     ):
         for block, first in enumerate(range(0, wanted.rows, BLOCK)):
             rows = min(BLOCK, wanted.rows - first)
@@ -183,7 +183,7 @@ def generate(wanted: CorpusSpec, folder: Path) -> Iterator[int]:
             corpus.add(made.corpus(corpus_schema))
             truth.add(made.truth(truth_schema))
             yield first + rows
-    Dictionary.of(dict(zip(words.plain, counts.tolist(), strict=True))).save(folder / COUNTS)
+    Dictionary.ranked(one for one in zip(words.plain, counts.tolist(), strict=True) if one[1]).save(folder / COUNTS)
 
 
 class _Words:

@@ -20,7 +20,7 @@ __all__ = ["Injection", "Laboratory"]
 SCRIPT = """
 import excite, torch, torch._dynamo, typer, pyarrow.parquet, pyarrow.compute, PIL.Image, safetensors.torch
 import excite.autolabel, excite.experiments.pointing.run, excite.training.finetune, excite.training.tags.run
-import excite.tags.cleaning.run, excite.tags.images.shard_writer
+import excite.tags.cleaning, excite.tags.images.shards
 from process_faults import run
 torch.set_num_threads(1)
 """

@@ -15,11 +15,11 @@ from torch import nn
 from excite.autolabel.files import open_own_results
 from excite.jobs import open_results
 from excite.jobs.parquet import arrow, save_parquet
-from excite.tags.cleaning.rules import CorpusSurvey, Rules
-from excite.tags.cleaning.steps import SurveyStore, survey
+from excite.tags.cleaning import SurveyStore, survey
 from excite.tags.database import database
 from excite.tags.dictionary import TagNormaliser
 from excite.tags.images.shards import Shards, make_index, read_index
+from excite.tags.rules import CorpusSurvey, Rules
 from excite.training.features import FeatureStore
 from excite.training.output_layer import Output
 from excite.training.sgd import OutputTrainer, SGDOptions
@@ -46,8 +46,7 @@ def _shard():
 
 
 def _shards(folder):
-    index = make_index(folder / "pics.tar")
-    return [index.find([name]) for name in ("a.png", "a", "deep/" * 30 + "b.jpg")]
+    return make_index(folder / "pics.tar").columns.tolist()
 
 
 def _shard_pictures(folder):
@@ -66,7 +65,7 @@ def _index_bytes():
 
 def _index(folder):
     index = read_index(folder / "pics.tar.index")
-    return None if index is None else index.find(["a.png", "b.png"])
+    return None if index is None else index.columns.tolist()
 
 
 def _survey_bytes():
@@ -162,7 +161,7 @@ READERS = (
     Reader("shard index", "excite.tags.images.shards.read_index", "pics.tar.index", _index, _index_bytes),
     Reader(
         "survey",
-        "excite.tags.cleaning.rules.CorpusSurvey",
+        "excite.tags.rules.CorpusSurvey",
         "key.images.parquet",
         _survey,
         _survey_bytes,

@@ -8,12 +8,12 @@ from collections import Counter
 from fuzzed import Reader
 
 from excite.jobs.parquet import arrow
-from excite.tags.cleaning.steps import survey
+from excite.tags.captions import read_captions, read_stop_words
+from excite.tags.cleaning import survey
 from excite.tags.corpus import ColumnNames
 from excite.tags.dictionary import Dictionary, TagNormaliser
-from excite.tags.formats.captions import read_captions, read_stop_words
-from excite.tags.formats.parquet import open_corpus
-from excite.tags.visual_words import learnt_tags
+from excite.tags.statistics import learnt_tags
+from excite.tags.text_files import open_corpus
 
 __all__ = ["READERS", "ROWS", "parquet_of"]
 
@@ -81,7 +81,7 @@ def _packed(text):
 
 
 def _captioned(name, text, form):
-    entry = "excite.tags.formats.captions.read_captions"
+    entry = "excite.tags.captions.read_captions"
     return Reader(
         f"captions {name}",
         entry,
@@ -92,7 +92,7 @@ def _captioned(name, text, form):
     )
 
 
-CORPUS = "excite.tags.formats.parquet.open_corpus, Corpus.batches, survey"
+CORPUS = "excite.tags.text_files.open_corpus, Corpus.batches, survey"
 
 
 TOKENS = "1000092795.jpg#0\tTwo young guys .\n1000092795.jpg#1\tTwo men outside .\n"
@@ -129,7 +129,7 @@ READERS = (
     _captioned("token", TOKENS, "words"),
     Reader(
         "stop words",
-        "excite.tags.formats.captions.read_stop_words",
+        "excite.tags.captions.read_stop_words",
         "stop.txt",
         lambda folder: read_stop_words(folder / "stop.txt"),
         _texts("the\nA\n\nof\n"),
@@ -145,7 +145,7 @@ READERS = (
     ),
     Reader(
         "measures",
-        "excite.tags.visual_words.learnt_tags",
+        "excite.tags.statistics.learnt_tags",
         "measures.csv",
         lambda folder: learnt_tags(folder / "measures.csv"),
         _texts("tag,count,precision,share\ndog,9,0.6,0.02\nemu,8,,0\n"),

@@ -3,13 +3,12 @@ import json
 from collections import Counter
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from excite.cli.tags import prepare as tags_captions
+from excite.cli.tags import app
 from excite.errors import DataError, ExciteError
+from excite.tags.captions import STOP_WORDS, CaptionWords, captions_to_corpus, read_stop_words
 from excite.tags.corpus import Corpus, schema
-from excite.tags.formats.captions import STOP_WORDS, CaptionWords, captions_to_corpus, read_stop_words
 
 WANTED = {"1.jpg": ["dog", "ball", "brown", "run"], "b/2 x.jpg": ["woman"]}
 CAPTIONS = {
@@ -25,26 +24,23 @@ def corpus_of(path):
     return {row["image"]: row["tags"] for batch in tables for row in batch.to_pylist()}
 
 
-def coco():
-    images = [{"id": 7, "file_name": "1.jpg"}, {"id": 3, "file_name": "b/2 x.jpg"}]
-    said = [
-        (7, CAPTIONS["1.jpg"][0]),
-        (3, CAPTIONS["b/2 x.jpg"][0]),
-        (7, CAPTIONS["1.jpg"][1]),
-        (7, CAPTIONS["1.jpg"][2]),
-    ]
-    return json.dumps({"images": images, "annotations": [{"image_id": one, "caption": text} for one, text in said]})
-
-
+ONE, TWO = CAPTIONS.values()
+COCO = {
+    "images": [{"id": 7, "file_name": "1.jpg"}, {"id": 3, "file_name": "b/2 x.jpg"}],
+    "annotations": [
+        {"image_id": number, "caption": text}
+        for number, text in zip((7, 3, 7, 7), (ONE[0], *TWO, *ONE[1:]), strict=True)
+    ],
+}
 FILES = {
-    "c.json": coco(),
+    "c.json": json.dumps(COCO),
     "c.jsonl": "\n".join(json.dumps({"file": name, "captions": some}) for name, some in CAPTIONS.items()),
     "apart.ndjson": "\n".join(
         json.dumps(one)
         for one in [
-            {"image": "1.jpg", "caption": CAPTIONS["1.jpg"][0]},
-            {"file_name": "b/2 x.jpg", "captions": CAPTIONS["b/2 x.jpg"]},
-            {"image": "1.jpg", "captions": CAPTIONS["1.jpg"][1:]},
+            {"image": "1.jpg", "caption": ONE[0]},
+            {"file_name": "b/2 x.jpg", "captions": TWO},
+            {"image": "1.jpg", "captions": ONE[1:]},
         ]
     ),
     "results.token": "".join(f"{name}#{k}\t{one}\n" for name, some in CAPTIONS.items() for k, one in enumerate(some)),
@@ -53,42 +49,31 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.fixture
+def convert(tmp_path):
+    """What is counted in a caption file of this content, and its corpus."""
+
+    def corpus(name, content):
+        (tmp_path / name).write_bytes(content)
+        return captions_to_corpus(tmp_path / name, tmp_path / "out.parquet"), corpus_of(tmp_path / "out.parquet")
+
+    return corpus
+
+
 @pytest.mark.parametrize("name", FILES)
-def test_all_forms_of_caption_files_give_the_same_corpus(tmp_path, name, packed):
-    path = tmp_path / (name + ".gz" * packed)
-    path.write_bytes(gzip.compress(FILES[name].encode()) if packed else FILES[name].encode())
-    counts = captions_to_corpus(path, tmp_path / "out.parquet")
-    assert corpus_of(tmp_path / "out.parquet") == WANTED
-    assert list(corpus_of(tmp_path / "out.parquet")) == list(WANTED)
-    assert counts == {"pictures": 2, "captions": 4, "words": 5, "distinct": 5, "skipped": {}}
+def test_all_forms_of_caption_files_give_the_same_corpus(convert, name):
+    content = FILES[name].encode()
+    for counts, found in (convert(name, content), convert(f"{name}.gz", gzip.compress(content))):
+        assert list(found.items()) == list(WANTED.items())
+        assert counts == {"pictures": 2, "captions": 4, "words": 5, "distinct": 5, "skipped": {}}
 
 
-def test_words_in_more_captions_come_first_then_those_that_came_first():
+def test_which_words_and_in_which_order():
     words = CaptionWords(plurals=False)
     assert words(["red red red cat", "blue cat", "a blue bird"]) == ["cat", "blue", "red", "bird"]
-    assert words([]) == []
-    assert words(["", "the of 12 3d x !"]) == []
-
-
-def test_words_are_letters_with_marks_between_them():
-    words = CaptionWords(plurals=False)
+    assert words([]) == words(["", "the of 12 3d x !"]) == []
     said = "A well-lit caf\u00e9, man\u2019s T-shirt; O'Brien's -dash- \u732b\u72ac snow_board 2cats"
-    assert words([said]) == [
-        "well-lit",
-        "caf\u00e9",
-        "man",
-        "t-shirt",
-        "o'brien",
-        "dash",
-        "\u732b\u72ac",
-        "snow",
-        "board",
-        "cats",
-    ]
-
-
-def test_plurals_are_one_word_or_two():
+    assert words([said]) == "well-lit caf\u00e9 man t-shirt o'brien dash \u732b\u72ac snow board cats".split()
     assert CaptionWords()(["dogs and cans", "a dog"]) == ["dog", "can"]
     assert CaptionWords(plurals=False)(["dogs and cans", "a dog"]) == ["dogs", "cans", "dog"]
     assert CaptionWords(stop_words=frozenset({"dog"}))(["the dogs", "a dog"]) == ["the", "dog"]
@@ -103,51 +88,33 @@ def test_stop_words_are_words():
     )
 
 
-def test_rows_that_say_nothing_are_counted(tmp_path):
-    path = tmp_path / "c.jsonl"
+def test_rows_that_say_nothing_are_counted(convert):
     good = {"image": "1.jpg", "captions": ["a cat"]}
-    bad = [
-        {"captions": ["x"]},
-        {"image": 1.5, "caption": 7},
-        {"image": "2.jpg", "captions": []},
-        {"image": "3.jpg", "captions": ["a", None]},
-    ]
-    deep = "[" * 100_000
-    lines = [*map(json.dumps, [good, *bad]), "no json", deep, '{"image": "4.jpg", "caption": "\\ud800"}', ""]
-    path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n")
-    counts = captions_to_corpus(path, tmp_path / "out.parquet")
+    bad = [{"captions": ["x"]}, {"image": 1.5, "caption": 7}, {"image": "2.jpg", "captions": []}]
+    bad += [{"image": "3.jpg", "captions": ["a", None]}]
+    lines = [*map(json.dumps, [good, *bad]), "no json", "[" * 100_000, '{"image": "4.jpg", "caption": "\\ud800"}', ""]
+    counts, found = convert("c.jsonl", "\n".join(lines).encode() + b"\n\xff\xfe\n")
     assert counts["skipped"] == {"no_image": 1, "no_caption": 3, "not_json": 2, "not_utf8": 2}
-    assert corpus_of(tmp_path / "out.parquet") == {"1.jpg": ["cat"]}
-
-
-def test_flickrs_odd_lines_are_counted(tmp_path):
-    path = tmp_path / "f.token"
-    path.write_bytes(b"1.jpg#0\ta cat\n1.jpg#1 no tab\nno number\ta dog\n\n\xff#0\tcat\na#b.jpg#4\ta bird\r\n")
-    assert captions_to_corpus(path, tmp_path / "out.parquet")["skipped"] == {
-        "no_caption": 1,
-        "no_image": 1,
-        "not_utf8": 1,
-    }
-    assert corpus_of(tmp_path / "out.parquet") == {"1.jpg": ["cat"], "a#b.jpg": ["bird"]}
-
-
-def test_cocos_odd_entries_are_counted(tmp_path):
-    path = tmp_path / "c.json"
+    assert found == {"1.jpg": ["cat"]}
+    flickr = b"1.jpg#0\ta cat\n1.jpg#1 no tab\nno number\ta dog\n\n\xff#0\tcat\na#b.jpg#4\ta bird\r\n"
+    counts, found = convert("f.token", flickr)
+    assert counts["skipped"] == {"no_caption": 1, "no_image": 1, "not_utf8": 1}
+    assert found == {"1.jpg": ["cat"], "a#b.jpg": ["bird"]}
     images = [{"id": 1, "file_name": "1.jpg"}, {"id": 2, "file_name": "2.jpg"}, {"id": 3, "file_name": 3}]
     said = [{"image_id": 1, "caption": "cat"}, {"image_id": 9, "caption": "dog"}, {"image_id": 3, "caption": "dog"}]
-    path.write_text(json.dumps({"images": images, "annotations": said}))
-    assert captions_to_corpus(path, tmp_path / "o.parquet")["skipped"] == {"no_image": 2, "no_caption": 1}
+    counts, _ = convert("c.json", json.dumps({"images": images, "annotations": said}).encode())
+    assert counts["skipped"] == {"no_image": 2, "no_caption": 1}
+
+
+NO_COCO = [b"[1, 2]", b'{"images": []}', b"[" * 100_000, b"\xff\xfe"]
+NO_COCO += [b'{"images": [{"id": [], "file_name": ""}], "annotations": []}']
+NO_COCO += [b'{"images": [{"id": 1, "file_name": "\\ud800"}], "annotations": []}']
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("c.json", b"[1, 2]", "no caption file of COCO"),
-        ("c.json", b'{"images": []}', "no caption file of COCO"),
-        ("c.json", b'{"images": [{"id": [], "file_name": ""}], "annotations": []}', "no caption file of COCO"),
-        ("c.json", b"[" * 100_000, "no caption file of COCO"),
-        ("c.json", b"\xff\xfe", "no caption file of COCO"),
-        ("c.json", b'{"images": [{"id": 1, "file_name": "\\ud800"}], "annotations": []}', "no caption file of COCO"),
+        *(("c.json", content, "no caption file of COCO") for content in NO_COCO),
         ("c.jsonl", b"", "no image with a caption$"),
         ("c.jsonl", b"{}\n", r"no image with a caption \(1 no_image\)"),
         ("c.csv", b"image,text\n1.jpg,cat\n", "no column 'caption', only 'image', 'text'"),
@@ -180,18 +147,15 @@ def test_stop_words_from_a_file(tmp_path):
 
 
 def run(*arguments):
-    app = typer.Typer()
-    app.command(epilog=tags_captions.CAPTIONS_EXAMPLES)(tags_captions.captions_command)
-    return CliRunner().invoke(app, [str(one) for one in arguments])
+    return CliRunner().invoke(app, ["captions", *map(str, arguments)])
 
 
 def test_the_command(tmp_path):
     path, out, stop = tmp_path / "c.jsonl", tmp_path / "new" / "out.parquet", tmp_path / "stop.txt"
     path.write_text('{"image": "1.jpg", "caption": "the cats"}\n{"image": "", "caption": "dog"}\n')
     answer = json.loads(run(path, "--out", out, "--json").stdout)
-    assert answer == {
-        "pictures": 1, "captions": 1, "words": 1, "distinct": 1, "skipped": {"no_image": 1}, "file": str(out)
-    }  # fmt: skip
+    ones = dict.fromkeys(("pictures", "captions", "words", "distinct"), 1)
+    assert answer == {**ones, "skipped": {"no_image": 1}, "file": str(out)}
     assert corpus_of(out) == {"1.jpg": ["cat"]}
     stop.write_text("cats\n")
     result = run(path, "--out", out, "--no-plurals", "--stop-words", stop)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from excite.tags.dictionary import (
     CASE,
-    CHANGES,
     EMPTY,
     PLURAL,
     SPACES,
@@ -16,6 +15,7 @@ from excite.tags.dictionary import (
     UNICODE,
     TagNormaliser,
     are_normalised,
+    normalise_lists,
 )
 from excite.vocabulary import inflection as plurals
 from excite.vocabulary.inflection import singular
@@ -24,11 +24,6 @@ ANYTHING = st.text(st.characters(exclude_categories=()), max_size=30)  # halves 
 NASTY = st.text(
     st.sampled_from("sSeniaxvm'# \t\u00a0\u200d\u0301\u00a8\u0130\u00df\u1e9e\ufdfa\ud800\uff03\u2160\x00"), max_size=12
 )
-
-
-def test_the_bits_have_names():
-    assert [1 << bit for bit, _ in enumerate(CHANGES)] == [UNICODE, CASE, SPACES, PLURAL, EMPTY, TOO_LONG]
-    assert CHANGES == ("unicode", "case", "spaces", "plural", "empty", "too_long")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +69,7 @@ def test_plurals_are_changed_only_on_demand():
 
 
 @pytest.mark.parametrize("plural_folding", [False, True])
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(tag=ANYTHING | NASTY)
 def test_done_twice_it_changes_nothing_more(plural_folding, tag):
     normalise = TagNormaliser(plural_folding, longest=20)
@@ -104,34 +99,18 @@ sunglasses people sheep women's dog's ads tvs ups ox 1980s specimen ramen menu c
 """.split()
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-def test_plurals_become_singular(pair):
-    plural, one = pair.split(":")
-    assert singular(plural) == one
-    assert singular(one) == one
-    assert singular(f"two wild-{plural}") == f"two wild-{one}"
-
-
-@pytest.mark.parametrize("word", STAY)
-def test_what_is_no_plural_stays(word):
-    assert singular(word) == word
-    assert singular(f"my {word}") == f"my {word}"
-
-
-def test_only_the_last_word_is_looked_at():
-    assert singular("sports cars") == "sports car"
-    assert singular("dogs running") == "dogs running"
-    assert singular("cats'") == "cats'"
-    assert singular("") == ""
-
-
-def test_the_tables_agree_with_the_rules():
+def test_plurals_become_singular_and_what_is_none_stays():
+    for plural, one in (pair.split(":") for pair in PAIRS):
+        assert singular(plural) == singular(one) == one
+        assert singular(f"two wild-{plural}") == f"two wild-{one}"
+    for word in (*STAY, "", "cats'", "dogs running"):  # only the last word is looked at
+        assert singular(word) == word
+        assert singular(f"my {word}") == f"my {word}"
     assert not plurals.SAME & plurals.IRREGULAR.keys()
-    assert all(singular(one) == one for one in plurals.IRREGULAR.values())
     assert all(re.fullmatch("[a-z]{3,}", word) for word in (*plurals.SAME, *plurals.IRREGULAR.values()))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text("seiouahxzcvmntlw' -", max_size=10))
 def test_singular_done_twice_is_the_same_and_leaves_three_letters(tag):
     once = singular(tag)
@@ -140,7 +119,7 @@ def test_singular_done_twice_is_the_same_and_leaves_three_letters(tag):
     assert once == tag or len(word) >= 3
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.text(max_size=12)), st.integers(1, 10))
 def test_what_is_seen_to_be_in_order_needs_nothing(tags, longest):
     normalise = TagNormaliser(longest=longest)
@@ -149,21 +128,10 @@ def test_what_is_seen_to_be_in_order_needs_nothing(tags, longest):
 
 
 def test_most_tags_are_seen_to_be_in_order():
-    tags = [
-        "cat",
-        "golden retriever",
-        "3d",
-        "rock'n'roll",
-        "c++",
-        "Cat",
-        " cat",
-        "cat ",
-        "a  b",
-        "#cat",
-        "café",
-        "",
-        "a\n",
-    ]
+    tags = ["cat", "golden retriever", "3d", "rock'n'roll", "c++"]
+    tags += ["Cat", " cat", "cat ", "a  b", "#cat", "café", "", "a\n"]
     assert are_normalised(pa.array(tags), TagNormaliser()).tolist() == [True] * 5 + [False] * 8
     assert not are_normalised(pa.array(["cat"]), TagNormaliser(plurals=True)).any()
     assert not are_normalised(pa.array(["c" * 101]), TagNormaliser()).any()
+    lists, changes = normalise_lists(pa.array([["Sea", " ", "sky"], None]), TagNormaliser())
+    assert (lists.to_pylist(), changes) == ([["sea", "sky"], []], {"case": 1, "empty": 1})

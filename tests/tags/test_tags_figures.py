@@ -3,38 +3,16 @@
 from itertools import combinations
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageFont
 
 from excite.errors import DataError, ImageError
-from excite.tags import figures
-from excite.tags.contact_sheet import (
-    LETTERS,
-    TaggedImage,
-    contact_sheet,
-    grid,
-    is_alphabetical,
-    read_images,
-    sample_rows,
-    words,
-)
-from excite.tags.corpus import Corpus, schema
+from excite.tags import figures, package
+from excite.tags.corpus import Corpus
 from excite.tags.dictionary import Dictionary
-from excite.tags.figures import (
-    apart,
-    can_draw,
-    check_figures,
-    cloud_figure,
-    cloud_of,
-    font_file,
-    frequency_curve,
-    frequency_figure,
-)
+from excite.tags.figures import HEIGHT, WIDTH, cloud_figure, contact_sheet, frequency_curve, text_below
 
 BLUE, GREY, ORANGE = (0, 114, 178), (138, 138, 138), (213, 94, 0)
-SIZE = (500, 280)
 RED, GREEN = Image.new("RGB", (64, 48), "red"), Image.new("RGB", (30, 90), "green")
 
 
@@ -42,23 +20,16 @@ def zipf(number, top=100_000):
     return np.maximum(1, top // np.arange(1, number + 1))
 
 
-def dictionary(number=40):
-    names = [name for name in "beach dog sunset gypsy tag quay fjord Ågren woman".split() for _ in range(10)]
-    return Dictionary(
-        tuple(f"{name}{k}" for k, name in enumerate(names[:number])), tuple(range(900, 900 - 15 * number, -15))
-    )
-
-
 def overlap(one, other):
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def colours(picture):
-    return set(map(tuple, np.asarray(picture).reshape(-1, 3).tolist()))
-
-
 def inside(box, outer):
     return box[0] >= outer[0] and box[1] >= outer[1] and box[2] <= outer[2] and box[3] <= outer[3]
+
+
+def colours(picture):
+    return set(map(tuple, np.asarray(picture).reshape(-1, 3).tolist()))
 
 
 @pytest.mark.parametrize(
@@ -84,145 +55,82 @@ def test_the_labels_of_a_curve(counts, thresholds):
 
 
 def test_what_a_curve_says(tmp_path):
-    figure = frequency_curve(zipf(2000, 1000), [100, 10, 5000], -0.987)
-    (axes,) = figure.axes
+    (axes,) = frequency_curve(zipf(2000, 1000), [100, 101, 10, 5000], -0.987).axes  # two have no room
     assert [text.get_text() for text in axes.texts] == ["at least 100 times: 10 tags", "at least 10 times: 100 tags"]
     assert "2,000 distinct tags" in axes.get_title()
     assert "slope -0.99" in axes.get_title()
-    path = frequency_figure(zipf(2000, 1000), [100], None, tmp_path / "curve.png")
-    with Image.open(path) as drawn:
+    with Image.open(figures.frequency_figure(zipf(2000, 1000), [100], None, tmp_path / "curve.png")) as drawn:
         assert drawn.format == "PNG"
         assert len(drawn.convert("RGB").getcolors(100_000)) > 10
-
-
-def test_labels_without_room_are_left_out():
-    assert apart([1000, 1001, 990, 10], 1, 10_000) == [1000, 10]
-    assert apart([10_001], 1, 10_000) == []
-
-
-def test_no_tags_no_curve():
     with pytest.raises(DataError, match="lists no tags"):
         frequency_curve(np.array([], np.int64), [10], None)
 
 
-def test_the_words_of_a_cloud():
-    cloud = cloud_of(dictionary(), SIZE)
-    assert [word.text for word in cloud.words] == list(dictionary().tags[: len(cloud.words)])
-    assert len(cloud.words) > 25
-    sizes = [word.size for word in cloud.words]
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] > 1.5 * sizes[-1]
-    assert sizes[-1] >= 14
-    ink = np.zeros((SIZE[1], SIZE[0]), int)
-    for word in cloud.words:
-        assert inside(word.box, (0, 0, *SIZE))
-        ink += drawn_alone(word)
-    assert ink.max() == 1
-
-
-def drawn_alone(word):
-    """Where a word has ink, drawn as the figure draws it."""
-    page = Image.new("L", SIZE)
-    font = ImageFont.truetype(font_file(), word.size)
-    left, top, _, _ = font.getbbox(word.text)
-    ImageDraw.Draw(page).text((word.box[0] - left, word.box[1] - top), word.text, fill=255, font=font)
-    found = np.asarray(page) > 100
-    assert inside(page.getbbox(), word.box)
-    return found.astype(int)
-
-
-def test_always_the_same_cloud():
-    assert cloud_of(dictionary(), SIZE) == cloud_of(dictionary(), SIZE)
-
-
-def test_what_a_cloud_leaves_out():
-    tags = ("dog", "猫", "x" * 41, "été", "кошка", "a\nb")
-    cloud = cloud_of(Dictionary(tags, (9, 8, 7, 6, 5, 4)), SIZE)
-    assert [word.text for word in cloud.words] == ["dog", "été", "кошка"]
-    assert cloud.not_in_font == ("猫", "a\nb")
-    assert cloud.too_long == ("x" * 41,)
-    assert not can_draw("dog猫")
-    assert [word.text for word in cloud_of(Dictionary(tags, (9, 8, 7, 6, 5, 4)), SIZE, most=1).words] == ["dog"]
+def test_a_cloud(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "SIZE", (500, 280))
+    monkeypatch.setattr(figures, "MOST_WORDS", 4)
+    tags = ("dog", "猫", "x" * 41, "été", "кошка", "a\nb", "nature", "never drawn")
+    found = cloud_figure(Dictionary(tags, range(19, 11, -1)), {"dog"}.__contains__, tmp_path / "cloud.png")
+    assert found == {"tags": 4, "not_in_font": 2, "too_long": 1}
+    with Image.open(tmp_path / "cloud.png") as drawn:
+        assert drawn.size == (500, 280 + figures.CAPTION)
+        assert {BLUE, GREY} <= colours(drawn.crop((0, 0, 500, 280)))
+    cloud_figure(Dictionary(tags, range(19, 11, -1)), {"dog"}.__contains__, tmp_path / "again.png")
+    assert (tmp_path / "again.png").read_bytes() == (tmp_path / "cloud.png").read_bytes()
+    cloud_figure(Dictionary(("nature",), (9,)), {"dog"}.__contains__, tmp_path / "grey.png")
+    with Image.open(tmp_path / "grey.png") as drawn:
+        assert BLUE not in colours(drawn.crop((0, 0, 500, 280)))
     with pytest.raises(DataError, match="no tag that a word cloud could show"):
-        cloud_of(Dictionary(("猫",), (9,)), SIZE)
+        cloud_figure(Dictionary(("猫",), (9,)), bool, tmp_path / "cloud.png")
 
 
-def test_the_colours_of_a_cloud(tmp_path):
-    cloud = cloud_of(Dictionary(("nature", "dog"), (9, 8)), SIZE)
-    with Image.open(cloud_figure(cloud, tmp_path / "cloud.png", {"dog"}.__contains__, SIZE)) as drawn:
-        assert drawn.format == "PNG"
-        page = drawn.convert("RGB")
-    nature, dog = (colours(page.crop(word.box)) for word in cloud.words)
-    assert GREY in nature
-    assert BLUE not in nature
-    assert BLUE in dog
-    assert GREY not in dog
+def test_a_missing_package_is_named():
+    with pytest.raises(DataError, match=r"tags need the package nowhere: pip install 'excite\[tags\]'"):
+        package("nowhere.at.all")
 
 
-def test_a_missing_package_is_named(monkeypatch):
-    def missing(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(figures, "import_module", missing)
-    with pytest.raises(DataError, match=r"pip install 'excite\[tags\]'"):
-        check_figures()
-
-
-@pytest.mark.parametrize("number", [1, 2, 3, 5, 12, 24, 60])
-def test_cells_do_not_overlap(number):
-    cells, (width, height) = grid(number)
-    boxes = [box for cell in cells for box in (cell.picture, cell.text)]
-    assert len(cells) == number
-    assert all(inside(box, (0, 0, width, height)) for box in boxes)
-    assert not any(overlap(one, other) for one, other in combinations(boxes, 2))
-
-
-@pytest.mark.parametrize(
-    "tags",
-    [
-        ["cat", "dog"],
-        ["a rather long tag of several words"] * 5,
-        ["x" * 1_000_000] * 5,
-        ["猫", "dog", "W" * 30, "кошка", "fish", "never shown"],
-        ["猫"],
-        [],
-    ],
-)
-def test_text_stays_in_its_place(tags):
-    font = ImageFont.truetype(font_file(), LETTERS)
-    box = grid(1)[0][0].text
-    written = words(tags, box, font)
-    assert written
-    for left, top, text in written:
-        assert inside((left, top, left + font.getlength(text), font.getbbox(text)[3] + top), box)
-        assert can_draw(text)
-    assert not any("never" in text for _, _, text in written)
-
-
-def test_what_is_written():
-    font, box = ImageFont.truetype(font_file(), LETTERS), grid(1)[0][0].text
-    assert [text for _, _, text in words(["cat", "猫", "dog"], box, font)] == ["cat,", "dog", "(1 not in the font)"]
-    assert [text for _, _, text in words([], box, font)] == ["(no tags)"]
-    assert words(["x" * 90] * 5, box, font)[-1][2].endswith("…")
+@pytest.mark.parametrize("number", [1, 2, 5, 12])
+def test_a_sheet_of_many(number):
+    """Each picture is there, whole, and nothing is drawn over another."""
+    shades = [(20 * k, 0, 255 - 20 * k) for k in range(number)]
+    tagged = [(Image.new("RGB", (4, 3), shade), ["W" * 200]) for shade in shades]
+    pixels = np.asarray(contact_sheet(tagged, "many")).reshape(-1, 3)
+    for shade in shades:
+        assert (pixels == shade).all(1).sum() >= (WIDTH - 2) * (HEIGHT - 2)
 
 
 def test_a_sheet():
-    sheet = contact_sheet([TaggedImage(RED, ("ant", "bee")), TaggedImage(GREEN, ("bee", "ant"))], "two")
-    (one, other), size = grid(2)
-    assert sheet.size == size
-    middle = [sheet.getpixel(((b[0] + b[2]) // 2, (b[1] + b[3]) // 2)) for b in (one.picture, other.picture)]
-    assert middle == [(255, 0, 0), (0, 128, 0)]
-    assert ORANGE in colours(sheet.crop(one.picture))
-    assert ORANGE not in colours(sheet.crop(other.picture))
+    sheet = contact_sheet([(RED, ["ant", "ant", "bee"]), (GREEN, ["bee", "ant"])], "x" * 1000)
+    left = [figures.GAP, figures.GAP + WIDTH + figures.GAP]
+    cells = [sheet.crop((x, figures.TITLE, x + WIDTH, figures.TITLE + HEIGHT)) for x in left]
+    assert [cell.getpixel((WIDTH // 2, HEIGHT // 2)) for cell in cells] == [(255, 0, 0), (0, 128, 0)]
+    assert [ORANGE in colours(cell) for cell in cells] == [True, False]
+    assert ORANGE not in colours(contact_sheet([(RED, ["ant"])], "one"))
     with pytest.raises(DataError, match="no images"):
         contact_sheet([], "none")
 
 
-def test_alphabetical():
-    assert is_alphabetical(["ant", "ant", "bee"])
-    assert not is_alphabetical(["ant", "bee", "ant"])
-    assert not is_alphabetical(["ant"])
-    assert not is_alphabetical([])
+@pytest.mark.parametrize(
+    ("tags", "wanted"),
+    [
+        (["cat", "猫", "dog"], ["cat, dog (1 not in the font)"]),
+        ([], ["(no tags)"]),
+        (["猫"], ["(1 not in the font)"]),
+        (["a long tag of several words"] * 2, ["a long tag of several words,", "a long tag of several words"]),
+        ([*"abcde", "never shown"], ["a, b, c, d, e"]),
+    ],
+)
+def test_what_is_written(tags, wanted):
+    assert text_below(tags) == wanted
+    font = ImageFont.truetype(figures.font_file(), figures.LETTERS)
+    assert max(map(font.getlength, wanted)) < WIDTH
+
+
+def test_what_has_no_room():
+    for tag in ("x" * 1_000_000, "a " * 100):
+        text = text_below([tag] * 5)
+        assert len(text) == figures.LINES
+        assert text[-1].endswith("…")
 
 
 class Source:
@@ -236,27 +144,21 @@ class Source:
 
 def test_pictures_that_are_gone_are_counted():
     wanted = [("gone", ["a"]), ("red1", ["b", None, " "]), (None, ["c"]), ("red2", None), ("red3", ["d"])]
-    found, failures = read_images(wanted, Source(), 2)
-    assert [one.tags for one in found] == [("b",), ()]
+    found, failures = figures.read_images(wanted, Source(), 2)
+    assert [tags for _, tags in found] == [["b"], []]
     assert failures == ["there is no image 'gone'", "there is no image ''"]
-    assert max(found[0].picture.size) <= 640
+    assert max(found[0][0].size) <= 640
     with pytest.raises(ImageError, match="none of 2 images can be read: there is no image 'gone'"):
-        read_images([("gone", []), ("lost", [])], Source(), 2)
+        figures.read_images([("gone", []), ("lost", [])], Source(), 2)
 
 
-def test_a_sample_is_the_same_however_the_corpus_is_cut_up(tmp_path, monkeypatch):
-    table = pa.table(
-        {"image": [f"{k}.jpg" for k in range(50)], "tags": [[f"tag{k}"] for k in range(50)], "user": ["ann"] * 50},
-        schema=schema(),
-    )
-    found = []
-    for group in (50, 7):
-        pq.write_table(table, tmp_path / "corpus.parquet", row_group_size=group)
-        found.append(sample_rows(Corpus(tmp_path / "corpus.parquet"), 9))
+def test_a_sample_is_the_same_however_the_corpus_is_cut_up(tmp_path, monkeypatch, write_rows):
+    rows = [(f"{k}.jpg", [f"tag{k}"], "ann") for k in range(50)]
+    found = [figures.sample_rows(Corpus(write_rows(tmp_path / "c.parquet", rows, group)), 9) for group in (50, 7)]
     whole = Corpus.batches
     monkeypatch.setattr(Corpus, "batches", lambda corpus, row_groups=None: whole(corpus, row_groups, rows=3))
-    found.append(sample_rows(Corpus(tmp_path / "corpus.parquet"), 9))
+    found.append(figures.sample_rows(Corpus(tmp_path / "c.parquet"), 9))
     assert found[0] == found[1] == found[2]
     assert len({image for image, _ in found[0]}) == 9
     assert all(tags == [f"tag{image.removesuffix('.jpg')}"] for image, tags in found[0])
-    assert len(sample_rows(Corpus(tmp_path / "corpus.parquet"), 99)) == 50
+    assert len(figures.sample_rows(Corpus(tmp_path / "c.parquet"), 99)) == 50

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-
 BATCH = 100_000  # rows in memory at a time: some 4 million tags
-MOST_BYTES = 1 << 30  # of a row group, in memory
+MOST_BYTES = 256 << 20  # of a row group, in memory
 SEPARATORS = r"\s*[,;|\t\n]\s*"  # between tags that are a single text
 
 
@@ -31,14 +30,7 @@ def schema() -> Any:
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """The names of the columns of a file.
-
-    Attributes:
-        image: the column of the images' names.
-        tags: the column of their tags.
-        user: the column of their users; None if it is not read.
-        users_needed: whether it must exist.
-    """
+    """The names of the columns of a file; ``user`` is None if it is not read, and may be missing if not needed."""
 
     image: str = "image"
     tags: str = "tags"
@@ -51,11 +43,7 @@ class ColumnNames:
         return [name for name in (self.image, self.tags, self.user) if name is not None]
 
     def found_in(self, path: Path, names: Sequence[str]) -> ColumnNames:
-        """The columns that a file with these column names has.
-
-        Raises:
-            DataError: a required column is missing.
-        """
+        """The columns that a file with these column names has; a DataError if a required one is missing."""
         wanted = self if self.users_needed or self.user in names else replace(self, user=None)
         missing = [name for name in wanted.names if name not in names]
         if missing:
@@ -68,36 +56,24 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group of a Parquet file of the corpus.
-
-    Attributes:
-        path: the file.
-        index: of the row group within the file.
-        first: the number of its first row within the corpus.
-        rows: their number.
-    """
+    """A row group of a Parquet file of the corpus."""
 
     path: Path
-    index: int
-    first: int
-    rows: int
+    index: int  # within the file
+    first: int  # row, within the corpus
+    rows: int  # their number
+
+    @property
+    def slice(self) -> slice:
+        """Its rows within the corpus."""
+        return slice(self.first, self.first + self.rows)
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A Parquet file, or a folder of them in the order of their names.
+    """A Parquet file, or a folder of them in the order of their names; a DataError if there is none, or it is damaged.
 
-    Args:
-        path: the file or the folder.
-        columns: the names of its columns.
-
-    Raises:
-        DataError: there is none, it is damaged, or a column is missing.
-
-    Example:
-        >>> corpus = Corpus(Path("kept.parquet"))                           # doctest: +SKIP
-        >>> for batch in corpus.batches():                                  # doctest: +SKIP
-        ...     print(batch.num_rows, batch.schema.names)
+    pyarrow reads it, not duckdb: workers and resuming need its row groups, and text that is not UTF-8 one clear line.
     """
 
     path: Path
@@ -121,14 +97,7 @@ class Corpus:
     def row_group_batches(
         group: RowGroup, columns: ColumnNames, rows: int = BATCH, *, encoded: bool = False
     ) -> Iterator[Any]:
-        """The rows of one row group.
-
-        Args:
-            group: the row group.
-            columns: the names of its columns.
-            rows: per batch.
-            encoded: keep tags dictionary-encoded where Parquet stores them so: far quicker.
-        """
+        """The rows of one row group; if ``encoded``, tags that Parquet stores in a dictionary stay so: far quicker."""
         pa = arrow()
         try:
             leaves = _leaves(group.path, columns.tags) if encoded else []
@@ -161,9 +130,9 @@ def _row_groups(path: Path, columns: ColumnNames) -> Iterator[RowGroup]:
             raise DataError(f"{file} is no Parquet file: {remedy}") from None
         columns.found_in(file, names)
         for group in range(metadata.num_row_groups):
-            rows = metadata.row_group(group).num_rows
-            yield RowGroup(file, group, first, rows)
-            first += rows
+            if rows := metadata.row_group(group).num_rows:
+                yield RowGroup(file, group, first, rows)
+                first += rows
 
 
 def _leaves(path: Path, column: str) -> list[str]:
@@ -175,20 +144,14 @@ def _leaves(path: Path, column: str) -> list[str]:
 
 def _canonical(batch: Any, columns: ColumnNames, path: Path, *, encoded: bool) -> Any:
     pa = arrow()
-    user = pa.nulls(batch.num_rows, pa.string()) if columns.user is None else _text(batch.column(columns.user))
-    arrays = [_text(batch.column(columns.image)), _lists(batch.column(columns.tags), encoded=encoded), user]
-    canonical = pa.record_batch(arrays, names=schema().names)
+    user = pa.nulls(batch.num_rows) if columns.user is None else batch.column(columns.user)  # often numbers
+    image, tags = batch.column(columns.image), _lists(batch.column(columns.tags), encoded=encoded)
+    canonical = pa.record_batch([image.cast(pa.string()), tags, user.cast(pa.string())], names=schema().names)
     try:
         canonical.validate(full=True)  # files of other programs may hold any bytes as text
     except pa.ArrowInvalid:
         raise DataError(f"{path} holds text that is not UTF-8: write its tags, images and users as UTF-8") from None
     return canonical
-
-
-def _text(array: Any) -> Any:
-    """A column as text; users are often numbers."""
-    pa = arrow()
-    return array if array.type == pa.string() else array.cast(pa.string())
 
 
 def _lists(array: Any, *, encoded: bool) -> Any:
@@ -198,106 +161,68 @@ def _lists(array: Any, *, encoded: bool) -> Any:
         array = array.dictionary_decode()
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         array = pa.compute.split_pattern_regex(array, SEPARATORS)
-    wanted = pa.list_(pa.string())
     if encoded and pa.types.is_list(array.type) and array.type.value_type == pa.dictionary(pa.int32(), pa.string()):
         return array
-    return array if array.type == wanted else array.cast(wanted)
+    return array.cast(pa.list_(pa.string()))
 
 
-class RowGroupWriter:
-    """Writes a Parquet file batch by batch, in row groups of even size, and moves it into place when it is complete.
+class RowGroups:
+    """Collects record batches and writes them in row groups of even size, or of fewer rows if these are very long.
 
-    The bytes do not depend on how the rows are divided into batches, unless ``most_bytes`` are reached before ``rows``.
-
-    Args:
-        path: the file.
-        schema: its columns.
-        rows: per row group.
-        most_bytes: a row group of so many bytes is written, however few its rows are.
-
-    Example:
-        >>> from pathlib import Path
-        >>> pa = arrow()
-        >>> batch = pa.record_batch({"tag": ["sea", "sky"]})
-        >>> with RowGroupWriter(Path("out.parquet"), batch.schema) as file:
-        ...     file.add(batch)
-        >>> pa.parquet.read_table("out.parquet").num_rows
-        2
+    The bytes of the file do not depend on how the rows are divided into batches.
     """
 
-    def __init__(self, path: Path, schema: Any, rows: int = BATCH, most_bytes: int = MOST_BYTES) -> None:
-        self.path = path
-        self._schema, self._rows, self._most_bytes = schema, rows, most_bytes
-        self._ending = ExitStack()
+    def __init__(self, writer: Any, schema: Any, rows: int) -> None:
+        self.writer, self.schema, self.rows = writer, schema, rows
         self._waiting: list[Any] = []
         self._number = self._bytes = 0
-        self._writer: Any = None
-        self._half: Path
-        self._file: BinaryIO
-
-    def __enter__(self) -> Self:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            remove_leftovers_once(self.path.parent)
-            self._half, self._file = self._ending.enter_context(temporary_file(self.path))
-            kind = arrow().parquet.ParquetWriter
-            self._writer = kind(self._file, self._schema, store_schema=False, compression="zstd")
-        except OSError as error:
-            self._ending.close()
-            raise self._unwritten(error) from None
-        return self
 
     def add(self, batch: Any) -> None:
         """Append rows."""
-        while self._number + batch.num_rows >= self._rows:
-            room = self._rows - self._number
+        while self._number + batch.num_rows >= self.rows:
+            room = self.rows - self._number
             self._waiting.append(batch.slice(0, room))
             batch = batch.slice(room)
-            self._write()
+            self.flush()
         if batch.num_rows:
             self._waiting.append(batch)
             self._number += batch.num_rows
             self._bytes += batch.nbytes
-            if self._bytes > self._most_bytes:
-                self._write()
+            if self._bytes > MOST_BYTES:
+                self.flush()
 
-    def _write(self) -> None:
-        pa = arrow()
-        table = pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries().combine_chunks()
-        columns = [_sorted_words(column.chunk(0)) for column in table.columns]
-        try:
-            self._writer.write_table(pa.table(columns, schema=self._schema), self._rows)
-        except OSError as error:
-            raise self._unwritten(error) from None
+    def flush(self) -> None:
+        """Write the collected rows as a row group."""
+        if self._waiting:
+            pa = arrow()
+            table = pa.Table.from_batches(self._waiting, self.schema).unify_dictionaries().combine_chunks()
+            columns = [_sorted_words(column.chunk(0)) for column in table.columns]
+            self.writer.write_table(pa.table(columns, schema=self.schema), self.rows)
         self._waiting, self._number, self._bytes = [], 0, 0
 
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        with self._ending:
+
+@contextmanager
+def row_group_writer(path: Path, schema: Any, rows: int = BATCH) -> Iterator[RowGroups]:
+    """Writes a Parquet file batch by batch, and moves it into place when it is complete."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers_once(path.parent)
+        with temporary_file(path) as (half, file):
+            writer = arrow().parquet.ParquetWriter(file, schema, store_schema=False, compression="zstd")
             try:
-                if error is None:
-                    self._finish()
-            finally:
-                self._give_up()  # after a success there is nothing left to close
-
-    def _finish(self) -> None:
-        try:
-            if self._waiting:
-                self._write()
-            self._writer.close()
-            self._file.flush()
-            os.fsync(self._file.fileno())  # a move may otherwise outrun the content it moves
-            self._half.replace(self.path)
-        except OSError as error:
-            raise self._unwritten(error) from None
-
-    def _give_up(self) -> None:
-        """Close an unfinished file; its footer cannot be written where the rest could not."""
-        with suppress(OSError):
-            self._writer.close()
-        self._writer.is_open = False  # or its destructor would try again
-
-    def _unwritten(self, error: OSError) -> ExciteError:
-        return ExciteError(f"cannot write {str(self.path)!r}: {error.strerror or error}; is there room for it?")
+                groups = RowGroups(writer, schema, rows)
+                yield groups
+                groups.flush()
+                writer.close()
+            finally:  # the footer of an unfinished file cannot be written where the rest could not
+                with suppress(OSError):
+                    writer.close()
+                writer.is_open = False  # or its destructor would try again
+            file.flush()
+            os.fsync(file.fileno())  # a move may otherwise outrun the content it moves
+            half.replace(path)
+    except OSError as error:
+        raise ExciteError(f"cannot write {str(path)!r}: {error.strerror or error}; is there room for it?") from None
 
 
 def _sorted_words(column: Any) -> Any:

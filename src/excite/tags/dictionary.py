@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Self
 from unicodedata import category, is_normalized, normalize
 
@@ -18,50 +17,34 @@ from excite.jobs.parquet import arrow
 from excite.vocabulary.inflection import singular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-
 
 HEADER = ["tag", "count"]
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """Tags in the order of a tag classifier's outputs.
+    """Tags in the order of a tag classifier's outputs, with how often each is listed in the raw corpus."""
 
-    Attributes:
-        tags: the most frequent first; ties in code point order.
-        counts: how often each is listed in the raw corpus.
-    """
-
-    tags: tuple[str, ...]
+    tags: tuple[str, ...]  # the most frequent first; ties in code point order
     counts: tuple[int, ...]
 
     @classmethod
-    def of(cls, counts: Mapping[str, int], least: int = 1, most: int | None = None) -> Self:
-        """The tags listed at least ``least`` times, and of these at most ``most``.
-
-        Example:
-            >>> Dictionary.of({"cat": 3, "dog": 5, "emu": 1, "ant": 3}, least=2).tags
-            ('dog', 'ant', 'cat')
-        """
-        return cls.ranked(((tag, count) for tag, count in counts.items() if count >= least), most)
+    def ranked(cls, counted: Iterable[tuple[str, int]]) -> Self:
+        """Counted tags in their order."""
+        return cls.listed(sorted(counted, key=lambda one: (-one[1], one[0])))
 
     @classmethod
-    def ranked(cls, counted: Iterable[tuple[str, int]], most: int | None = None) -> Self:
-        """Counted tags in their order, at most ``most``."""
-        ranked = sorted(counted, key=lambda one: (-one[1], one[0]))[:most]
-        return cls(tuple(tag for tag, _ in ranked), tuple(count for _, count in ranked))
+    def listed(cls, counted: Sequence[tuple[str, int]]) -> Self:
+        """Counted tags in the order given."""
+        return cls(tuple(tag for tag, _ in counted), tuple(count for _, count in counted))
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file written by `save`, or any CSV file that begins with ``tag,count``.
-
-        Raises:
-            DataError: the file cannot be read, or is no such file.
-        """
+        """Read a file written by `save`, or any CSV file that begins with ``tag,count``."""
         try:
             lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
             if not lines or lines[0] != HEADER:
@@ -71,7 +54,7 @@ class Dictionary:
             raise DataError(f"cannot read the dictionary {path}: {' '.join(str(error).split())}") from None
         if len({tag for tag, _ in counted}) < len(counted):
             raise DataError(f"{path} holds a tag twice: each is one output of a classifier")
-        return cls(tuple(tag for tag, _ in counted), tuple(count for _, count in counted))
+        return cls.listed(counted)
 
     def save(self, path: Path) -> Path:
         """Write the dictionary as CSV."""
@@ -95,54 +78,33 @@ UNICODE, CASE, SPACES, PLURAL, EMPTY, TOO_LONG = 1, 2, 4, 8, 16, 32
 CHANGES = ("unicode", "case", "spaces", "plural", "empty", "too_long")  # the names of the bits, lowest first
 
 PLAIN = r"[!-\"$-@\[-~][!-@\[-~]*(?: [!-@\[-~]+)*"  # ASCII, no capitals, single spaces
-IS_PLAIN = re.compile(PLAIN).fullmatch
 INVISIBLE = frozenset({"Cc", "Cf", "Cs"})  # control and format characters, and surrogates
-MOST_KNOWN = 1_000_000  # normalised tags in the cache of a process: some 200 MB
 SHRINKS = 4  # Unicode's rules shorten a text at most so many times; a longer one is rejected at once
 
 
 @dataclass(frozen=True)
 class TagNormaliser:
-    """Brings tags to normal form; idempotent.
+    """Brings tags to normal form; idempotent. duckdb has neither NFKC nor case folding, so this is Python.
 
     Unicode's compatibility composition (NFKC) without control and format characters; case folding; single spaces, none
-    at the ends, and no leading #; optionally the last word in the singular. An empty or too long tag becomes the empty
-    text.
-
-    Args:
-        plurals: make English plurals singular.
-        longest: the maximal number of characters of a tag.
-
-    Example:
-        >>> normalise = TagNormaliser(plurals=True)
-        >>> tag, changed = normalise(" Golden  RETRIEVERS")
-        >>> tag, [name for bit, name in enumerate(CHANGES) if changed >> bit & 1]
-        ('golden retriever', ['case', 'spaces', 'plural'])
+    at the ends, and no leading #; with ``plurals`` the last word in the singular. An empty tag, or one of more than
+    ``longest`` characters, becomes the empty text.
     """
 
     plurals: bool = False
     longest: int = 100
 
     def __call__(self, tag: str) -> tuple[str, int]:
-        """The tag in normal form, and a bit mask of the changes, in the order of `CHANGES`.
-
-        A tag that becomes empty has only the bit EMPTY or TOO_LONG.
-        """
-        if len(tag) <= self.longest and IS_PLAIN(tag):
-            return self._singular(tag, 0) if self.plurals else (tag, 0)
+        """The tag in normal form, and the bits of the changes; one that becomes empty has only EMPTY or TOO_LONG."""
         spaced = _spaced(tag)
         if len(spaced) > SHRINKS * self.longest:  # a megabyte takes long, and may grow eighteenfold
             return "", TOO_LONG
-        changed = SPACES if spaced != tag else 0
-        tag, more = _composed(spaced)
-        if not tag:
+        composed, changed = _composed(spaced)
+        if not composed:
             return "", EMPTY
-        tag, changed = self._singular(tag, changed | more) if self.plurals else (tag, changed | more)
-        return ("", TOO_LONG) if len(tag) > self.longest else (tag, changed)
-
-    def _singular(self, tag: str, changed: int) -> tuple[str, int]:
-        folded = singular(tag)
-        return folded, changed if folded == tag else changed | PLURAL
+        final = singular(composed) if self.plurals else composed
+        changed |= (spaced != tag) * SPACES | (final != composed) * PLURAL
+        return (final, changed) if len(final) <= self.longest else ("", TOO_LONG)
 
 
 def _spaced(tag: str) -> str:
@@ -172,11 +134,6 @@ def normalise_lists(lists: Any, normaliser: TagNormaliser) -> tuple[Any, dict[st
     """An Arrow column of tag lists, normalised and without empty tags, and how many tags were changed, by change.
 
     Only distinct tags become Python objects, and only those that a regular expression does not prove to be normal.
-
-    Example:
-        >>> lists, changes = normalise_lists(arrow().array([["Sea", " "], None]), TagNormaliser())
-        >>> lists.to_pylist(), changes
-        ([['sea'], []], {'case': 1, 'empty': 1})
     """
     pa = arrow()
     flat = lists.flatten()
@@ -197,21 +154,19 @@ def normalise_lists(lists: Any, normaliser: TagNormaliser) -> tuple[Any, dict[st
     return pa.ListArray.from_arrays(pa.array(ends), words), {name: number for name, number in counted.items() if number}
 
 
-_known: dict[TagNormaliser, dict[str, tuple[str, int]]] = {}  # the next batch has nearly the same tags
+@lru_cache(1_000_000)  # some 200 MB; the next batch has nearly the same tags
+def _normal(tag: str, normaliser: TagNormaliser) -> tuple[str, int]:
+    return normaliser(tag)
 
 
 def _normalised(written: Any, normaliser: TagNormaliser) -> tuple[Any, NDArray[np.uint8]]:
     """Distinct tags in normal form, and the changes made."""
     pa = arrow()
     odd = ~are_normalised(written, normaliser)
-    known = _known.setdefault(normaliser, {})
-    if len(known) > MOST_KNOWN:
-        known.clear()
-    tags = written.filter(pa.array(odd)).to_pylist()
-    known.update((tag, normaliser(tag)) for tag in tags if tag not in known)
-    names = pa.array([known[tag][0] for tag in tags], pa.string())
+    found = [_normal(tag, normaliser) for tag in written.filter(pa.array(odd)).to_pylist()]
     masks = np.zeros(len(written), np.uint8)
-    masks[odd] = [known[tag][1] for tag in tags]
+    masks[odd] = [changed for _, changed in found]
+    names = pa.array([name for name, _ in found], pa.string())
     return pa.compute.replace_with_mask(written, pa.array(odd), names), masks
 
 

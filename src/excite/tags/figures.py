@@ -1,26 +1,28 @@
-"""Figures of a dictionary: the frequency curve of its tags, and a word cloud."""
+"""Figures of a corpus: the frequency curve of its tags, a word cloud, and a contact sheet of images with their tags."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import textwrap
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from excite.errors import DataError
+from excite.errors import DataError, ImageError
 from excite.io.files import atomic_write, save_png
+from excite.tags import package
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from excite.tags.corpus import Corpus
     from excite.tags.dictionary import Dictionary
+    from excite.tags.images import ImageSource
 
 # the colours of the figures of the experiments, which this package may not import
 INK, FAINT, BLUE, ORANGE = "#333333", "#DDDDDD", "#0072B2", "#D55E00"
@@ -32,51 +34,34 @@ LARGEST, SMALLEST = 190, 15  # font sizes
 LONGEST = 40  # characters of a tag: a longer one is a sentence, and would leave no room for others
 LABEL = 0.06  # of the height of a curve's figure
 MOST_POINTS = 2000  # of a curve
-
-
-def check_figures() -> None:
-    """Fail before the work if a package for the figures is missing.
-
-    Raises:
-        DataError: a package is missing; the message says how to get it.
-    """
-    for package in ("matplotlib", "wordcloud"):
-        _package(package)
+WIDTH, HEIGHT = 320, 240  # of an image on a contact sheet
+GAP, TITLE = 24, 64
+LETTERS = 19  # the size of the text below an image,
+LINE, LINES, COLUMNS = 26, 3, 29  # the height of its lines, how many there are, and about how long they are
+TEXT = LINES * LINE + 10
+MOST_TAGS = 5
+FITTING = 200  # characters: nothing longer fits, and a tag may have a million
+BACKGROUND = "#F2F2F2"  # beside images of another shape
 
 
 def frequency_figure(counts: NDArray[np.int64], thresholds: Sequence[int], slope: float | None, path: Path) -> Path:
-    """Draw how often the tags are listed by rank, log-log, and how many lie above each threshold.
-
-    Args:
-        counts: how often each tag is listed, decreasing.
-        thresholds: counts to mark, the most important first; omitted if out of range or too close.
-        slope: of the line through the ranks 10 to 1000, for the title.
-        path: the PNG file.
-
-    Raises:
-        DataError: there are no tags, or matplotlib is missing.
-
-    Example:
-        >>> frequency_figure(6000 // np.arange(1, 500), [10, 100], -1.0, Path("frequency.png"))
-        PosixPath('frequency.png')
-    """
+    """Draw the `frequency_curve` as PNG."""
     figure = frequency_curve(counts, thresholds, slope)
     return atomic_write(path, lambda file: figure.savefig(file, format="png", dpi=160, metadata={"Software": "excite"}))
 
 
 def frequency_curve(counts: NDArray[np.int64], thresholds: Sequence[int], slope: float | None) -> Any:
-    """The matplotlib figure that `frequency_figure` writes."""
+    """How often the tags are listed by rank, log-log, and how many lie above each threshold that has room.
+
+    ``counts`` decrease, ``slope`` is that of the line through the ranks 10 to 1000.
+    """
     if not len(counts):
         raise DataError("the corpus lists no tags: there is no curve to draw")
-    _package("matplotlib")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    figure = package("matplotlib.figure").Figure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.add_subplot()
     ranks = np.unique(np.geomspace(1, len(counts), MOST_POINTS).astype(int))
     axes.loglog(ranks, counts[ranks - 1], color=BLUE, linewidth=2.2, zorder=3, solid_capstyle="round")
-    axes.set_xlim(0.8, max(20, 2.5 * len(counts)))
-    axes.set_ylim(0.7, 2.2 * counts[0])
+    axes.set(xlim=(0.8, max(20, 2.5 * len(counts))), ylim=(0.7, 2.2 * counts[0]))
     for least in apart(thresholds, 1, int(counts[0])):
         _mark(axes, least, int((counts >= least).sum()))
     axes.set_xlabel("rank of the tag", color=INK)
@@ -117,143 +102,137 @@ def apart(thresholds: Iterable[int], least: int, most: int) -> list[int]:
     return kept
 
 
-@dataclass(frozen=True)
-class Word:
-    """A tag in a cloud: its text, font size, and the box (left, top, right, bottom) of its ink."""
+def cloud_figure(dictionary: Dictionary, is_visual: Callable[[str], bool], path: Path) -> dict[str, int]:
+    """Draw a cloud of the most frequent tags, larger the more often they are listed: visual words blue, others grey.
 
-    text: str
-    size: int
-    box: tuple[int, int, int, int]
-
-
-@dataclass(frozen=True)
-class Cloud:
-    """The layout of a word cloud.
-
-    Attributes:
-        words: the drawn tags, the most frequent first.
-        not_in_font: frequent tags left out because the font lacks a character.
-        too_long: frequent tags left out because they are sentences.
-    """
-
-    words: tuple[Word, ...]
-    not_in_font: tuple[str, ...]
-    too_long: tuple[str, ...]
-
-
-def cloud_of(dictionary: Dictionary, size: tuple[int, int] = SIZE, most: int = MOST_WORDS) -> Cloud:
-    """Lay out the most frequent tags, larger the more often they are listed; deterministic.
-
-    Raises:
-        DataError: no tag can be drawn, or the package wordcloud is missing.
-
-    Example:
-        >>> from excite.tags.dictionary import Dictionary
-        >>> cloud = cloud_of(Dictionary(("dog", "猫", "cat"), (9, 5, 1)), (400, 200))
-        >>> [word.text for word in cloud.words], cloud.not_in_font
-        (['dog', 'cat'], ('猫',))
+    Returns:
+        The numbers of drawn ``tags``, and of those left out before them because the font lacks a letter
+        (``not_in_font``) or they are sentences (``too_long``).
     """
     chosen: dict[str, int] = {}
-    without_glyphs, too_long = [], []
+    left_out = {"not_in_font": 0, "too_long": 0}
     for tag, count in zip(dictionary.tags, dictionary.counts, strict=True):
-        if len(chosen) == most:
+        if len(chosen) == MOST_WORDS:
             break
-        if len(tag) > LONGEST:
-            too_long.append(tag)
-        elif not can_draw(tag):
-            without_glyphs.append(tag)
+        if len(tag) > LONGEST or not can_draw(tag):
+            left_out["too_long" if len(tag) > LONGEST else "not_in_font"] += 1
         elif count > 0:
             chosen[tag] = count
     if not chosen:
         raise DataError("there is no tag that a word cloud could show: all are too long, or in letters the font lacks")
-    return Cloud(tuple(_placed(chosen, size)), tuple(without_glyphs), tuple(too_long))
+    page = {"width": SIZE[0], "height": SIZE[1], "margin": SIZE[1] // 70, "background_color": PAPER, "random_state": 0}
+    letters = {"font_path": font_file(), "min_font_size": SMALLEST, "max_font_size": LARGEST, "prefer_horizontal": 1.0}
+    cloud = package("wordcloud").WordCloud(max_words=len(chosen), relative_scaling=0.6, **page, **letters)
+    cloud.generate_from_frequencies(chosen).recolor(color_func=lambda word, **_: BLUE if is_visual(word) else GREY)
+    drawn = Image.new("RGB", (SIZE[0], SIZE[1] + CAPTION), PAPER)
+    drawn.paste(cloud.to_image())
+    _legend(ImageDraw.Draw(drawn), len(cloud.layout_), sum(left_out.values()))
+    save_png(drawn, path)
+    return {"tags": len(cloud.layout_), **left_out}
 
 
-def _placed(counts: dict[str, int], size: tuple[int, int]) -> list[Word]:
-    width, height = size
-    maker = _package("wordcloud").WordCloud(
-        font_path=font_file(),
-        width=width,
-        height=height,
-        margin=max(2, height // 70),
-        max_words=len(counts),
-        min_font_size=min(SMALLEST, height // 20),
-        max_font_size=round(LARGEST * height / SIZE[1]),
-        relative_scaling=0.6,
-        prefer_horizontal=1.0,
-        random_state=0,
-    )
-    maker.generate_from_frequencies(counts)
-    words = []
-    for (text, _), letters, (top, left), _, _ in maker.layout_:  # the ink begins there, without the letters' bearing
-        box = ImageFont.truetype(font_file(), letters).getbbox(text)
-        right, bottom = int(left) + int(box[2] - box[0]), int(top) + int(box[3] - box[1])
-        words.append(Word(text, letters, (int(left), int(top), right, bottom)))
-    return words
-
-
-def cloud_figure(cloud: Cloud, path: Path, is_visual: Callable[[str], bool], size: tuple[int, int] = SIZE) -> Path:
-    """Draw a cloud: visual words in blue, the others in grey, and a legend.
-
-    Example:
-        >>> from excite.tags.dictionary import Dictionary
-        >>> cloud = cloud_of(Dictionary(("nature", "cat"), (9, 5)))
-        >>> cloud_figure(cloud, Path("cloud.png"), {"cat"}.__contains__)
-        PosixPath('cloud.png')
-    """
-    page = Image.new("RGB", (size[0], size[1] + CAPTION), PAPER)
-    draw = ImageDraw.Draw(page)
-    for word in cloud.words:
-        font = ImageFont.truetype(font_file(), word.size)
-        left, top, _, _ = word.box
-        shift = font.getbbox(word.text)
-        draw.text((left - shift[0], top - shift[1]), word.text, fill=BLUE if is_visual(word.text) else GREY, font=font)
-    _legend(draw, cloud, size)
-    return save_png(page, path)
-
-
-def _legend(draw: ImageDraw.ImageDraw, cloud: Cloud, size: tuple[int, int]) -> None:
-    font = ImageFont.truetype(font_file(), 22)
-    omitted = len(cloud.not_in_font) + len(cloud.too_long)
-    parts = [
-        (f"the {len(cloud.words)} most frequent tags:  ", INK),
-        ("words for a known object  ", BLUE),
-        ("other words", GREY),
-        (f"   ({omitted} left out: no glyphs, or too long)" if omitted else "", INK),
-    ]
-    left = 24.0
-    draw.line([(24, size[1] + 6), (size[0] - 24, size[1] + 6)], fill=FAINT, width=2)
-    for text, colour in parts:
-        draw.text((left, size[1] + 20), text, fill=colour, font=font)
+def _legend(draw: ImageDraw.ImageDraw, drawn: int, omitted: int) -> None:
+    font, left = _font(22), 24.0
+    draw.line([(24, SIZE[1] + 6), (SIZE[0] - 24, SIZE[1] + 6)], fill=FAINT, width=2)
+    more = f"   ({omitted} left out: no glyphs, or too long)" if omitted else ""
+    texts = (f"the {drawn} most frequent tags:  ", "words for a known object  ", "other words", more)
+    for text, colour in zip(texts, (INK, BLUE, GREY, INK), strict=True):
+        draw.text((left, SIZE[1] + 20), text, fill=colour, font=font)
         left += font.getlength(text)
 
 
 def can_draw(text: str) -> bool:
-    """Whether the font has all characters of a text.
-
-    Example:
-        >>> [can_draw(text) for text in ("dog", "été", "кошка", "猫")]
-        [True, True, True, False]
-    """
+    """Whether the font has all characters of a text."""
     return all(letter == " " or ord(letter) in _letters() for letter in text)
 
 
 @cache
 def font_file() -> str:
     """The font of the figures, which comes with matplotlib and covers many scripts."""
-    return str(Path(_package("matplotlib").get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
+    return str(Path(package("matplotlib").get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
 
 
 @cache
 def _letters() -> frozenset[int]:
-    _package("matplotlib")
-    from matplotlib.ft2font import FT2Font
-
-    return frozenset(FT2Font(font_file()).get_charmap())
+    return frozenset(package("matplotlib.ft2font").FT2Font(font_file()).get_charmap())
 
 
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise DataError(f"the figures of tags are drawn with {name}: pip install 'excite[tags]'") from None
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    return ImageFont.truetype(font_file(), size)
+
+
+def sample_rows(corpus: Corpus, number: int) -> list[tuple[str | None, list[str | None] | None]]:
+    """Random images of a corpus with their tags: always the same ones, in the same order."""
+    lots = np.random.default_rng(0).choice(corpus.rows, min(number, corpus.rows), replace=False)
+    found = {}
+    for group in corpus.row_groups:
+        first, inside = group.first, lots[(lots >= group.first) & (lots < group.first + group.rows)]
+        for batch in corpus.batches([group]) if len(inside) else ():
+            for lot in inside[(inside >= first) & (inside < first + batch.num_rows)].tolist():
+                row = batch.slice(lot - first, 1).to_pylist()[0]
+                found[lot] = row["image"], row["tags"]
+            first += batch.num_rows
+    return [found[lot] for lot in lots.tolist()]
+
+
+Tagged = tuple[Image.Image, list[str]]  # an image and its tags as listed
+
+
+def read_images(
+    wanted: Iterable[tuple[str | None, Sequence[str | None] | None]], images: ImageSource, most: int
+) -> tuple[list[Tagged], list[str]]:
+    """Read images until there are ``most``; also the reasons why others cannot be read: many are often gone."""
+    found: list[Tagged] = []
+    failures: list[str] = []
+    for name, tags in wanted:
+        if len(found) == most:
+            break
+        try:
+            picture = images.read(name or "")
+        except ImageError as error:
+            failures.append(str(error))
+        else:
+            picture.thumbnail((2 * WIDTH, 2 * HEIGHT))  # to save memory
+            found.append((picture, [tag for tag in tags or () if tag and tag.strip()]))
+    if failures and not found:
+        raise ImageError(f"none of {len(failures)} images can be read: {failures[0]}")
+    return found, failures
+
+
+def contact_sheet(tagged: Sequence[Tagged], title: str) -> Image.Image:
+    """Draw images in rows, each with its first five tags; alphabetical lists are marked."""
+    if not tagged:
+        raise DataError("there are no images to show")
+    columns = min(len(tagged), 8, math.ceil(math.sqrt(1.3 * len(tagged))))  # about as wide as a screen for its height
+    rows = math.ceil(len(tagged) / columns)
+    width, height = WIDTH + GAP, HEIGHT + TEXT + GAP
+    sheet = Image.new("RGB", (GAP + columns * width, TITLE + rows * height), PAPER)
+    heading = textwrap.shorten(title[:FITTING], sheet.width // 14, placeholder=" …")
+    ImageDraw.Draw(sheet).text((GAP, 18), heading, fill=INK, font=_font(24))
+    for number, (picture, tags) in enumerate(tagged):
+        row, column = divmod(number, columns)
+        sheet.paste(_cell(picture, tags), (GAP + column * width, TITLE + row * height))
+    return sheet
+
+
+def _cell(picture: Image.Image, tags: Sequence[str]) -> Image.Image:
+    """An image with its text below; nothing is drawn beyond its borders."""
+    cell, font = Image.new("RGB", (WIDTH, HEIGHT + TEXT), PAPER), _font(LETTERS)
+    cell.paste(ImageOps.pad(picture.convert("RGB"), (WIDTH, HEIGHT), Image.Resampling.LANCZOS, BACKGROUND))
+    draw = ImageDraw.Draw(cell)
+    draw.rectangle((0, 0, WIDTH - 1, HEIGHT - 1), outline=FAINT)
+    if len(tags) > 1 and list(tags) == sorted(tags):  # so the most telling ones are not first
+        draw.rectangle((0, 0, round(font.getlength("alphabetical")) + 16, LINE + 4), fill=ORANGE)
+        draw.text((8, 3), "alphabetical", fill=PAPER, font=font)
+    for line, text in enumerate(text_below(tags)):
+        draw.text((0, HEIGHT + 8 + line * LINE), text, fill=INK, font=font)
+    return cell
+
+
+def text_below(tags: Sequence[str]) -> list[str]:
+    """The lines of text below an image: its first tags. Those that the font lacks are counted at the end."""
+    first = [tag[:FITTING] for tag in tags[:MOST_TAGS]]
+    shown = [tag for tag in first if can_draw(tag)]
+    more = f" ({len(first) - len(shown)} not in the font)" if len(shown) < len(first) else ""
+    text = (", ".join(shown) + more).strip() or "(no tags)"
+    return textwrap.wrap(text, COLUMNS, max_lines=LINES, placeholder=" …")

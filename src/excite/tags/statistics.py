@@ -1,10 +1,16 @@
-"""Statistics of a corpus: its tags and users, counted by SQL batch by batch.
+"""Statistics of a corpus: its tags and users, counted by SQL batch by batch, and how many of its tags are visual.
 
-Memory grows with the number of distinct tags and users only, and beyond a limit on the disk.
+There is no list of all visual words, so there are two measures, each with a blind spot. A tag is *named* if it, or its
+last word ("old dog"), is a word for something that a classifier of this package knows: objects, animals and people, not
+"sunset". A tag is *learnt* if a trained classifier finds it at least 5 times as precisely as by guessing: not if it is
+rare, but also if it always comes with something visible ("holiday" with beaches).
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,69 +20,42 @@ import numpy as np
 
 from excite.errors import DataError
 from excite.jobs.parquet import arrow
-from excite.tags.database import database
+from excite.tags.database import database, queries
 from excite.tags.dictionary import Dictionary
+from excite.vocabulary.inflection import singulars
+from excite.vocabulary.labels import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from excite.tags.corpus import Corpus, RowGroup
-
+    from excite.vocabulary import Labels
 
 THRESHOLDS = (10, 100, 1000, 10_000)
 ZIPF_RANKS = (10, 1000)  # the head is a matter of taste, the tail one of chance
 FEWEST_RANKS = 20  # for a slope
 THREADS = 2
+TIMES_CHANCE = 5.0
+COLUMNS = ("tag", "precision", "share")  # of the measures of a classifier
 SPACES = r"\s\v\x1c-\x1f\x85\p{Z}"  # within brackets
-TABLES = """
-    CREATE TABLE tags (text VARCHAR, count BIGINT);
-    CREATE TABLE users (text VARCHAR, count BIGINT);
-    CREATE TABLE lengths (length BIGINT, count BIGINT);
-    CREATE TABLE blanks (count BIGINT);
-    CREATE MACRO is_blank(text) AS text IS NULL OR regexp_full_match(text, '[{spaces}]*')"""
-COUNT = (
-    """CREATE OR REPLACE TEMP TABLE listed AS
-        SELECT text, count(*) AS count FROM (SELECT unnest(tags) AS text FROM batch) GROUP BY text""",
-    """CREATE OR REPLACE TEMP TABLE blank AS
-        SELECT list(text) AS texts, sum(count) AS count FROM listed WHERE is_blank(text)""",
-    "INSERT INTO tags FROM listed WHERE NOT is_blank(text)",
-    'INSERT INTO users SELECT "user", count(*) FROM batch WHERE "user" IS NOT NULL GROUP BY "user"',
-    """INSERT INTO lengths SELECT
-        CASE WHEN texts IS NULL THEN coalesce(len(tags), 0)
-        ELSE len(list_filter(coalesce(tags, []), lambda tag: tag IS NOT NULL AND NOT list_contains(texts, tag))) END
-        AS length, count(*) FROM batch, blank GROUP BY length""",
-    "INSERT INTO blanks SELECT count FROM blank",
-)
-"""The queries for each batch; blank tags are sought among the distinct ones."""
-
-RANKED = "SELECT text, sum(count)::BIGINT AS count FROM {} GROUP BY text ORDER BY count DESC, text"
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The counts of a corpus.
+    """The counts of a corpus."""
 
-    Attributes:
-        pictures: the number of rows.
-        lengths: the distinct numbers of tags of an image, and how many images have them.
-        blank: the number of listed tags that are null or blank.
-        tags: a table of the distinct tags (``text``) and how often each is listed (``count``), in a dictionary's order.
-        users: a table of the users and the number of their images, likewise.
-    """
-
-    pictures: int
-    lengths: tuple[NDArray[np.int64], NDArray[np.int64]]
-    blank: int
-    tags: Any
-    users: Any
+    pictures: int  # rows
+    lengths: tuple[NDArray[np.int64], NDArray[np.int64]]  # numbers of tags, and how many images have them
+    blank: int  # listed tags that are null or blank
+    tags: Any  # a table of the distinct tags (text) and how often each is listed (count), in a dictionary's order
+    users: Any  # a table of the users and the number of their images, likewise
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """How often each distinct tag is listed, falling."""
-        counts: NDArray[np.int64] = self.tags["count"].to_numpy()
-        return counts
+        return np.asarray(self.tags["count"])
 
     @property
     def listed(self) -> int:
@@ -132,28 +111,17 @@ class Statistics:
 
 
 def statistics_of(corpus: Corpus, row_groups: Iterable[RowGroup] | None = None) -> Statistics:
-    """Count the tags and users of a corpus in one pass.
-
-    Args:
-        corpus: the images with their tags.
-        row_groups: those to read; all if None.
-
-    Raises:
-        DataError: the corpus has no rows, or cannot be read.
-
-    Example:
-        >>> statistics_of(Corpus(Path("kept.parquet"))).most_frequent(3).tags  # doctest: +SKIP
-        ('people', 'nature', 'background')
-    """
+    """Count the tags and users of a corpus, or of some of its row groups, in one pass."""
+    ask = queries("statistics")
     with TemporaryDirectory() as spill, database(Path(spill), THREADS) as tables:
-        tables.execute(TABLES.format(spaces=SPACES))
+        tables.execute(f"SET VARIABLE spaces = '{SPACES}'")
+        tables.execute(ask["tables"])
         for batch in corpus.batches(row_groups):
             tables.register("batch", arrow().Table.from_batches([batch]))
-            for query in COUNT:
-                tables.execute(query)
-        tags, users = (tables.sql(RANKED.format(name)).to_arrow_table() for name in ("tags", "users"))
-        lengths = tables.execute("SELECT length, sum(count)::BIGINT AS count FROM lengths GROUP BY ALL").fetchnumpy()
-        (blank,) = tables.execute("SELECT coalesce(sum(count), 0)::BIGINT FROM blanks").fetchone()
+            tables.execute(ask["count"])
+        tags, users = (tables.sql(ask[name]).to_arrow_table() for name in ("tags", "users"))
+        lengths = tables.execute(ask["lengths"]).fetchnumpy()
+        (blank,) = tables.execute(ask["blank"]).fetchone()
     pictures = int(lengths["count"].sum())
     if not pictures:
         raise DataError(f"{corpus.path} has no rows: there is nothing to count")
@@ -161,14 +129,7 @@ def statistics_of(corpus: Corpus, row_groups: Iterable[RowGroup] | None = None) 
 
 
 def zipf_slope(counts: NDArray[np.int64]) -> float | None:
-    """The slope of log count against log rank: -1 is Zipf's law.
-
-    Fitted to the ranks 10 to 1000, each factor of ten weighted equally; None where there are too few tags.
-
-    Example:
-        >>> round(zipf_slope(6e6 / np.arange(1, 2000)), 3)
-        -1.0
-    """
+    """The slope of log count against log rank (Zipf's law: -1), each factor of ten weighted equally."""
     first, last = ZIPF_RANKS
     ranks = np.arange(first, min(last, len(counts)) + 1)
     if len(ranks) < FEWEST_RANKS:
@@ -179,3 +140,47 @@ def zipf_slope(counts: NDArray[np.int64]) -> float | None:
 
 def _share(part: Any, whole: int) -> float | None:
     return float(part / whole) if whole else None
+
+
+def known_words(labels: Labels) -> frozenset[str]:
+    """All words for a label or a group of labels that `Labels.find` accepts, but for prefixes and numbers of labels."""
+    synonyms = {fold(word) for unit in range(len(labels)) for word in labels.synonyms(unit)}
+    return frozenset(synonyms | {word.split()[-1] for word in synonyms} | set(labels.kinds))
+
+
+def is_named(tag: str, words: Container[str]) -> bool:
+    """Whether a tag, or its last word, is among those words, as it is or as a plural."""
+    whole = fold(tag)
+    return any(form in words for word in (whole, *whole.split()[-1:]) for form in (word, *singulars(word)) if form)
+
+
+def learnt_tags(path: Path) -> dict[str, bool]:
+    """Whether a classifier has learnt each measured tag; those that no held-out image lists are left out."""
+    try:
+        lines = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline=""))
+        missing = [name for name in COLUMNS if name not in (lines.fieldnames or ())]
+        if missing:
+            raise DataError(f"{path} holds no measures of tags: it has no column {missing[0]!r}")
+        measured = {line["tag"]: [float(line[name] or "nan") for name in COLUMNS[1:]] for line in lines}
+    except (OSError, ValueError, csv.Error) as error:
+        raise DataError(f"cannot read the measures {path}: {' '.join(str(error).split())}") from None
+    return {
+        tag: precision >= TIMES_CHANCE * share
+        for tag, (precision, share) in measured.items()
+        if math.isfinite(precision) and share > 0
+    }
+
+
+def visual_share(dictionary: Dictionary, is_visual: Callable[[str], bool]) -> dict[str, Any]:
+    """The visual share of a dictionary: of its tags, and of their listings."""
+    counts = [count for tag, count in zip(dictionary.tags, dictionary.counts, strict=True) if is_visual(tag)]
+    shares = _share(len(counts), len(dictionary)), _share(sum(counts), sum(dictionary.counts))
+    return {"judged": len(dictionary), "of_tags": shares[0], "of_listed": shares[1]}
+
+
+def learnt_share(dictionary: Dictionary, learnt: Mapping[str, bool]) -> dict[str, Any]:
+    """The learnt share of the measured part of a dictionary."""
+    measured = [one for one in zip(dictionary.tags, dictionary.counts, strict=True) if one[0] in learnt]
+    if not measured:
+        raise DataError("the measures are of other tags: none of them is in this dictionary")
+    return visual_share(dictionary.listed(measured), learnt.__getitem__)

@@ -1,45 +1,60 @@
-"""Images in shards: tar files in the WebDataset layout, local or fetched, with random access through an index.
+"""Shards: tar files of images in the WebDataset layout, local or fetched, with random access through an index.
 
-Readers of the WebDataset layout take everything before the first dot of a file's name as the key of its sample, and
-adjacent files with the same key as one sample. So no two images may have the same key.
-
-An index is one array in NumPy's format, memory-mapped by any number of processes: facts about the tar file, then the
-images' names as 64-bit hashes in increasing order, their offsets, and their sizes. 17 million images take 800 MB.
+Everything before the first dot of a file's name is the key of its sample; adjacent files with the same key are one
+sample, so no two images may have the same key. webdataset writes shards, but reads them from the beginning to the end
+only; for random access each has an index, and all indexes together become one table that any number of processes map:
+17 million images take 540 MB.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tarfile
 import warnings
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
 
 from excite.errors import DataError, ExciteError, FetchError, ImageError
-from excite.images import PICTURE_SUFFIXES
-from excite.io.files import save_npy
-from excite.tags.images.base import MOST_BYTES, WEB, FetchCache, ImageSource, read_at, shown, too_large
+from excite.images import PICTURE_SUFFIXES, picture_format
+from excite.io.cache import fingerprint
+from excite.io.files import atomic_write, save_json, save_npy
+from excite.io.locks import Lock
+from excite.jobs.loop import no_progress
+from excite.tags import package
+from excite.tags.images.sources import WEB, FetchCache, ImageSource, check_size, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
+    from numpy.typing import NDArray
 
-Numbers = NDArray[np.uint64]
+    from excite.jobs.loop import Progress
+    from excite.tags.corpus import Corpus
 
 USUAL = ".jpg"
 VERSION = 1
 BLOCK = 512
 COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 CACHE_BYTES = 50_000_000_000  # of fetched shards: some 250 of the usual 200 MB
+NOTES = "shards.json"
+SIZE = 200_000_000
+ROWS = 1000  # of the corpus in memory at a time
+MESSAGES = 20  # about bad images; all are counted
+SUFFIXES = {"JPEG": "jpg", "MPO": "jpg", "JPEG2000": "jp2", "TIFF": "tif"}
+MOST_ROWS = 2**32  # of an index
 ATTEMPTS = 3  # to open a shard that other processes remove to make room for theirs
+
+
+_quoted = partial(quote, safe=" ", errors="surrogatepass")
 
 
 def key_of(name: str) -> str:
@@ -66,10 +81,6 @@ def key_of(name: str) -> str:
     return key
 
 
-def _quoted(text: str) -> str:
-    return quote(text, safe=" ", errors="surrogatepass")
-
-
 def split_key(member: str) -> tuple[str, str]:
     """The key of a file's sample, and the rest after the dot."""
     folder, slash, file = member.rpartition("/")
@@ -77,58 +88,27 @@ def split_key(member: str) -> tuple[str, str]:
     return folder + slash + key, rest
 
 
-def possible_names(name: str) -> Iterator[str]:
-    """The entries under which an index may hold an image: its name, the key derived from it, and its name as a key."""
-    name = name.removeprefix("./")
-    yield name
-    yield f"\0{key_of(name)}"  # no name of a file has a zero byte
-    yield f"\0{name}"
-
-
 @dataclass(frozen=True, eq=False)
 class TarIndex:
-    """The index of the images of one tar file.
+    """The index of the images of one tar file; saved as one array in NumPy's format."""
 
-    Attributes:
-        size: of the file in bytes.
-        written: its modification time in nanoseconds.
-        hashes: of the names, increasing.
-        offsets: of the images.
-        sizes: of the images in bytes.
-    """
-
-    size: int
-    written: int
-    hashes: Numbers
-    offsets: Numbers
-    sizes: Numbers
+    size: int  # of the file in bytes
+    written: int  # its modification time in nanoseconds
+    columns: NDArray[np.uint64]  # [3, images]: hashes of the names, increasing; offsets; sizes in bytes
 
     def fits(self, about: os.stat_result) -> bool:
         """Whether the file is unchanged."""
         return (self.size, self.written) == (about.st_size, about.st_mtime_ns)
 
-    def find(self, names: Iterable[str]) -> tuple[int, int] | None:
-        """Offset and size of the first of the names that exists."""
-        for name in names:
-            if (row := found_at(self.hashes, hash_of(name))) is not None:
-                return int(self.offsets[row]), int(self.sizes[row])
-        return None
-
     def save(self, path: Path) -> None:
         """Write it as one array."""
-        facts = np.array([VERSION, self.size, self.written, len(self.hashes)], np.uint64)
-        save_npy(np.concatenate([facts, self.hashes, self.offsets, self.sizes]), path)
+        facts = np.array([VERSION, self.size, self.written, self.columns.shape[1]], np.uint64)
+        save_npy(np.concatenate([facts, self.columns.ravel()]), path)
 
 
 def hash_of(name: str) -> int:
-    """A 64-bit hash of a name. Among 17 million images a collision has a chance of 1 in 100,000."""
+    """A 64-bit hash of a name: a chance of 1 in 100,000 of a collision among 17 million images."""
     return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
-def found_at(hashes: Numbers, wanted: int) -> int | None:
-    """The first index of a number in an increasing array."""
-    row = int(np.searchsorted(hashes, np.uint64(wanted)))
-    return row if row < len(hashes) and int(hashes[row]) == wanted else None
 
 
 def read_index(path: Path) -> TarIndex | None:
@@ -141,34 +121,27 @@ def read_index(path: Path) -> TarIndex | None:
     if numbers.dtype != np.uint64 or numbers.ndim != 1 or len(numbers) < 4 or numbers[0] != VERSION:
         return None
     _, size, written, count = map(int, numbers[:4])
-    if len(numbers) != 4 + 3 * count:
-        return None
-    return TarIndex(size, written, *(numbers[4 + part * count : 4 + (part + 1) * count] for part in range(3)))
+    return TarIndex(size, written, numbers[4:].reshape(3, count)) if len(numbers) == 4 + 3 * count else None
 
 
 def make_index(path: Path) -> TarIndex:
-    """Index a tar file by its headers; the images themselves are not read.
-
-    Raises:
-        DataError: it cannot be read, is compressed, or is damaged.
-    """
+    """Index a tar file by its headers; a DataError if it cannot be read, is compressed, or is damaged."""
     try:
         with path.open("rb", buffering=0) as file:
-            about = os.fstat(file.fileno())
-            beginning = file.read(8)
-            for magic, kind in COMPRESSED.items():
-                if beginning.startswith(magic):
-                    raise DataError(f"the shard {path} is compressed ({kind}): unpack it, for random access")
-            rows = [(hash_of(name), offset, size) for name, offset, size in _pictures(path)]
+            about, beginning = os.fstat(file.fileno()), file.read(8)
+        for magic, kind in COMPRESSED.items():
+            if beginning.startswith(magic):
+                raise DataError(f"the shard {path} is compressed ({kind}): unpack it, for random access")
+        rows = [(hash_of(name), offset, size) for name, offset, size in _pictures(path)]
     except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
         raise DataError(f"cannot read the shard {path}: {' '.join(str(error).split())}") from None
     columns = np.array(rows, np.uint64).reshape(-1, 3).T
-    hashes, first = np.unique(columns[0], return_index=True)  # of a name that is there twice, the first
-    return TarIndex(about.st_size, about.st_mtime_ns, hashes, columns[1][first], columns[2][first])
+    _, first = np.unique(columns[0], return_index=True)  # of a name that is there twice, the first
+    return TarIndex(about.st_size, about.st_mtime_ns, columns[:, first])
 
 
 def _pictures(path: Path) -> Iterator[tuple[str, int, int]]:
-    """The images of a tar file by name; then by key."""
+    """The images of a tar file by name; then by key, which has a zero byte in front, as no name of a file has."""
     by_key = []
     with tarfile.open(path, "r:") as tar:
         while (member := tar.next()) is not None:
@@ -195,24 +168,17 @@ class Shards(ImageSource):
     """Images in tar files.
 
     An image is found by the whole name of its file in a shard, by that name without its suffix (its key), or by the
-    name it had in the corpus that `excite.tags.images.shard_writer` wrote. Of several, the first counts.
+    name it had in the corpus that `ShardWriter` wrote. Of several, the first counts.
 
     Each shard gets an index once, beside it (``NAME.tar.index``) or, if that is not writable, in the cache. A shard on
     the web is fetched whole when first needed; its index, if published beside it, is fetched first.
-
-    Args:
-        sources: the shards, paths or web addresses; their order numbers the groups.
-        cache: the folder for fetched shards and indexes.
-        cache_bytes: the size limit for fetched shards.
     """
 
-    sources: tuple[str, ...]
-    cache: Path
-    cache_bytes: int = CACHE_BYTES
-    _indexes: dict[int, TarIndex] = field(default_factory=dict, init=False, repr=False, compare=False)
+    sources: tuple[str, ...]  # paths or web addresses; their order numbers the groups
+    cache: Path  # the folder for fetched shards and indexes
+    cache_bytes: int = CACHE_BYTES  # of fetched shards, at most
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Other processes map the indexes themselves."""
+    def __reduce__(self) -> tuple[Any, ...]:  # other processes map the indexes themselves
         return Shards, (self.sources, self.cache, self.cache_bytes)
 
     @property
@@ -221,25 +187,27 @@ class Shards(ImageSource):
         return len(self.sources)
 
     def group(self, name: str) -> int:
-        """The number of the image's shard.
-
-        Raises:
-            ImageError: it is in none.
-        """
-        hashes, shards = self._all
-        for possible in possible_names(name):
-            if (row := found_at(hashes, hash_of(possible))) is not None:
-                return int(shards[row])
-        raise ImageError(f"there is no image {shown(name)} in {self._described}")
+        """The number of the image's shard; an ImageError if it is in none."""
+        return self._find(name)[0]
 
     def encoded(self, name: str) -> bytes:
         """The bytes of the file in its shard, which stays readable while it is open even if it is removed."""
-        number = self.group(name)
+        number, offset, size = self._find(name)
         source = self.sources[number]
+        check_size(size, name)
         for _ in range(ATTEMPTS):
             try:
-                with self._local(source).open("rb", buffering=0) as file:
-                    return self._bytes(number, name, file.fileno())
+                path = self._fetched.get(source) if source.startswith(WEB) else Path(source)
+                with path.open("rb") as file:
+                    about = os.fstat(file.fileno())
+                    if not self._indexes[number].fits(about):
+                        raise ImageError(f"the shard {source} changed while it was read: start again")
+                    if offset + size > about.st_size:  # an index from the web is not trusted
+                        raise ImageError(f"{shown(name)} is cut off in the shard {source}: copy it again")
+                    file.seek(offset)
+                    return file.read(size)
+            except FetchError as error:
+                raise ImageError(str(error)) from None
             except FileNotFoundError:  # removed just now to make room
                 continue
             except OSError as error:
@@ -248,35 +216,25 @@ class Shards(ImageSource):
 
     def state(self, name: str) -> str:
         """The part of the shard, and its modification time."""
-        number = self.group(name)
-        index = self._index(number)
-        return f"{self.sources[number]} {index.written} {index.size} {index.find(possible_names(name))}"
+        number, *part = self._find(name)
+        index = self._indexes[number]
+        return f"{self.sources[number]} {index.written} {index.size} {tuple(part)}"
 
-    def _bytes(self, number: int, name: str, file: int) -> bytes:
-        index = self._index(number)
-        found = index.find(possible_names(name)) if index.fits(os.fstat(file)) else None
-        if found is None:
-            raise ImageError(f"the shard {self.sources[number]} changed while it was read: start again")
-        offset, size = found
-        if size > MOST_BYTES:
-            raise too_large(name)
-        there = offset + size <= os.fstat(file).st_size  # an index from the web is not trusted
-        content = read_at(file, offset, size) if there else b""
-        if not there or len(content) < size:
-            raise ImageError(f"{shown(name)} is cut off in the shard {self.sources[number]}: copy it again")
-        return content
+    def _find(self, name: str) -> tuple[int, int, int]:
+        """The shard of an image, its offset there and its size: by its name, the key made of it, or its name as key."""
+        plain = name.removeprefix("./")
+        hashes, places = self._table
+        for wanted in map(hash_of, (plain, f"\0{key_of(plain)}", f"\0{plain}")):
+            at = int(np.searchsorted(hashes, np.uint64(wanted)))
+            if at < len(hashes) and int(hashes[at]) == wanted:
+                shard, row = divmod(int(places[at]), MOST_ROWS)
+                offset, size = map(int, self._indexes[shard].columns[1:, row])
+                return shard, offset, size
+        raise ImageError(f"there is no image {shown(name)} in {self._described}")
 
-    def _local(self, source: str) -> Path:
-        try:
-            return self._fetched.get(source) if source.startswith(WEB) else Path(source)
-        except FetchError as error:
-            raise ImageError(str(error)) from None
-
-    def _index(self, number: int) -> TarIndex:
-        if number not in self._indexes:
-            source = self.sources[number]
-            self._indexes[number] = self._index_of_web(source) if source.startswith(WEB) else self._index_here(source)
-        return self._indexes[number]
+    @cached_property
+    def _indexes(self) -> list[TarIndex]:
+        return [self._index_of_web(one) if one.startswith(WEB) else self._index_here(one) for one in self.sources]
 
     def _index_here(self, source: str) -> TarIndex:
         """An index that fits, or a new one."""
@@ -314,23 +272,137 @@ class Shards(ImageSource):
         return FetchCache(self.cache / "shards", ".tar", most_together=self.cache_bytes)
 
     @cached_property
-    def _all(self) -> tuple[Any, Any]:
-        """The hashes of all shards, increasing, and the shard of each; shared by all processes through a file."""
-        indexes = [self._index(number) for number in range(self.groups)]
-        facts = [[source, index.size, index.written] for source, index in zip(self.sources, indexes, strict=True)]
-        digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-        path = self.cache / "shards" / f"{digest}.all"
+    def _table(self) -> NDArray[np.uint64]:
+        """[2, images]: hashes, increasing; shards and rows of their indexes. Shared by all processes through a file."""
+        facts = [[one, index.size, index.written] for one, index in zip(self.sources, self._indexes, strict=True)]
+        path = self.cache / "shards" / f"{fingerprint(['table', *facts], digits=32)}.all"
         if not path.is_file():
-            if not any(len(index.hashes) for index in indexes):
+            hashes = np.concatenate([index.columns[0] for index in self._indexes])
+            if not len(hashes):
                 raise DataError(f"there are no images in {self._described}")
-            hashes = np.concatenate([index.hashes for index in indexes])
-            shards = np.repeat(np.arange(self.groups, dtype=np.uint64), [len(index.hashes) for index in indexes])
-            order = np.argsort(hashes, kind="stable")
-            save_npy(np.stack([hashes[order], shards[order]]), path)
-        hashes, shards = np.load(path, mmap_mode="r", allow_pickle=False)
-        return hashes, shards
+            rows = (
+                number * MOST_ROWS + np.arange(index.columns.shape[1]) for number, index in enumerate(self._indexes)
+            )
+            places, order = np.concatenate(list(rows)).astype(np.uint64), np.argsort(hashes, kind="stable")
+            save_npy(np.stack([hashes[order], places[order]]), path)
+        table: NDArray[np.uint64] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return table
 
     @property
     def _described(self) -> str:
         more = f" and {self.groups - 1} more shards" if self.groups > 1 else ""
         return f"{self.sources[0]}{more}"
+
+
+@dataclass
+class Shard:
+    """A shard: its rows of the corpus up to, but without, `end`, and the numbers of images."""
+
+    file: str
+    first: int
+    end: int
+    pictures: int = 0
+    bad: int = 0
+    repeated: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ShardWriter:
+    """Writes the images of a corpus, in its order, as shards; a stopped run continues after its last shard.
+
+    Each image is copied unchanged and followed by a JSON file with its row of the corpus; the same corpus gives the
+    same bytes. Images that cannot be read, whose first bytes are those of no image format, or that are repeated within
+    a shard are left out and counted. The rest of a file is not checked: decoding would take longer than all else.
+    """
+
+    corpus: Corpus
+    images: ImageSource
+    out: Path  # a folder
+    size: int | None = SIZE  # of a full shard in bytes
+    rows: int | None = None  # images of a full shard; without it, only the size counts
+    progress: Progress = no_progress
+    failures: list[str] = field(default_factory=list, init=False)
+
+    def write(self) -> list[Shard]:
+        """Write the remaining shards; a DataError if the folder holds those of another corpus, or some are gone."""
+        with Lock(self.out):
+            shards = self._written()
+            start = shards[-1].end if shards else 0
+            rows = self.progress(self._rows(start), self.corpus.rows - start)
+            while start < self.corpus.rows:
+                shards.append(self._write_shard(start, f"shard-{len(shards):06d}.tar", rows))
+                start = shards[-1].end
+                save_json({"of": self._facts(), "shards": list(map(asdict, shards))}, self.out / NOTES)
+        return shards
+
+    def _facts(self) -> list[Any]:
+        """Everything that the shards depend on."""
+        files = dict.fromkeys(row_group.path for row_group in self.corpus.row_groups)
+        states = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+        return [VERSION, states, asdict(self.corpus.columns), self.size, self.rows]
+
+    def _written(self) -> list[Shard]:
+        """The shards of an earlier run."""
+        notes = self.out / NOTES
+        if not notes.exists():
+            return []
+        try:
+            known = json.loads(notes.read_text(encoding="utf-8"))
+            facts, shards = known["of"], [Shard(**shard) for shard in known["shards"]]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise DataError(f"cannot read {notes}: {' '.join(str(error).split())}; choose another --out") from None
+        if facts != self._facts():
+            raise DataError(f"{self.out} holds shards of another corpus, or of another size: choose another --out")
+        for shard in shards:
+            path = self.out / shard.file
+            if shard.pictures and not (path.is_file() and path.stat().st_size == shard.bytes):
+                raise DataError(f"the shard {path} is gone or was changed: remove {notes} to write all of them again")
+        return shards
+
+    def _rows(self, start: int) -> Iterator[dict[str, Any]]:
+        """The rows of the corpus from one on."""
+        for group in self.corpus.row_groups:
+            if group.slice.stop > start:
+                rows = chain.from_iterable(batch.to_pylist() for batch in self.corpus.batches([group], ROWS))
+                yield from islice(rows, max(0, start - group.first), None)
+
+    def _write_shard(self, start: int, name: str, rows: Iterator[dict[str, Any]]) -> Shard:
+        shard = Shard(name, start, start)
+        path = atomic_write(self.out / name, lambda file: self._fill(file, shard, rows))
+        if not shard.pictures:
+            path.unlink()
+            return shard
+        shard.bytes = path.stat().st_size
+        make_index(path).save(path.with_name(path.name + ".index"))
+        return shard
+
+    def _fill(self, file: BinaryIO, shard: Shard, rows: Iterator[dict[str, Any]]) -> None:
+        """Add rows to a shard until it is full; without owner and time, so that the bytes are always the same."""
+        keys: set[str] = set()
+        options = {"user": "", "group": "", "mode": 0o644, "mtime": 0, "encoder": False}
+        with package("webdataset").TarWriter(file, **options) as tar:
+            for row in rows:
+                shard.end += 1
+                self._add(tar, row, keys, shard)
+                if tar.tarstream.offset >= (self.size or math.inf) or shard.pictures >= (self.rows or math.inf):
+                    return
+
+    def _add(self, tar: Any, row: dict[str, Any], keys: set[str], shard: Shard) -> None:
+        """Add an image and its row, or count it as left out."""
+        try:
+            key = key_of(row["image"] or "")
+            if key in keys:
+                shard.repeated += 1
+                return
+            content = self.images.encoded(row["image"] or "")
+            kind = picture_format(content, shown(row["image"]))
+        except ImageError as error:
+            shard.bad += 1
+            if len(self.failures) < MESSAGES:
+                self.failures.append(str(error))
+            return
+        keys.add(key)
+        shard.pictures += 1
+        tar.write({"__key__": key, SUFFIXES.get(kind, kind.lower()): content})
+        tar.write({"__key__": key, "json": json.dumps(row, ensure_ascii=False).encode()})

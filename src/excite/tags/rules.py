@@ -1,4 +1,4 @@
-"""The rules of the paper's appendix, as SQL on what a survey of the corpus has collected of each image.
+"""The rules of the paper's appendix, as SQL (``rules.sql``) on what a survey of the corpus has collected of each image.
 
 Similar images of one user are found without comparing all pairs: two images share at least k of their first tags
 exactly when they have a set of k tags in common. So each image is filed under all sets of k of its first tags (five
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excite.errors import DataError
+from excite.tags.database import queries
 from excite.tags.dictionary import Dictionary
 
 if TYPE_CHECKING:
@@ -29,68 +30,22 @@ RULES = ("no_image", "repeated_image", "few_tags", "alphabetical", "similar")
 
 KEPT, SIMILAR = 0, 5  # the verdict on a kept image; on others the number of the rule, from 1
 AGAINST = ("seen", "kept")
-
-SURVEY = """
-    SELECT row, md5_number_lower(nullif(image, '')) AS low, md5_number_upper(nullif(image, '')) AS high,
-        CASE WHEN "user" IS NOT NULL THEN hash("user") END AS "user", len(tags) AS length,
-        list_sort(tags) = tags AS alphabetical,
-        list_sort(list_distinct(list_transform(tags[:{first}], lambda tag: hash(tag)))) AS firsts
-    FROM batch"""
-"""What the rules need to know of each image: hashes of its name, its user and its first tags."""
-
-COUNT = "SELECT tag, count(*) AS count FROM (SELECT unnest(tags) AS tag FROM batch) GROUP BY tag"
-
-MERGED = """
-    CREATE TABLE counts AS SELECT kind, text, sum(count)::BIGINT AS count FROM all_counts GROUP BY kind, text;
-    CREATE TABLE names AS
-        SELECT low, high, min(row) AS first_row FROM images WHERE low IS NOT NULL GROUP BY low, high
-        HAVING count(*) > 1"""
-
-JUDGED = """
-    CREATE OR REPLACE TEMP VIEW judged AS SELECT row, "user", firsts, CASE
-        WHEN low IS NULL THEN 1
-        WHEN row > first_row THEN 2
-        WHEN length < {least_tags} THEN 3
-        WHEN alphabetical AND {alphabetical} THEN 4
-        ELSE 0 END AS verdict
-    FROM images LEFT JOIN names USING (low, high);
-    CREATE OR REPLACE TEMP VIEW sets AS
-        SELECT row, "user", hash(list_select(firsts, places)) AS tags FROM judged, choices
-        WHERE verdict = 0 AND "user" IS NOT NULL AND places[-1] <= len(firsts)"""
-
-SHARED = """
-    CREATE OR REPLACE TEMP TABLE shared AS
-        SELECT "user", tags, min(row) AS first_row FROM sets GROUP BY "user", tags HAVING count(*) > 1"""
-
-SEEN = """
-    SELECT row, min(first_row) FROM sets JOIN shared USING ("user", tags) WHERE first_row < row GROUP BY row"""
-
-IN_ORDER = 'SELECT "user", row, tags FROM sets JOIN shared USING ("user", tags) ORDER BY "user", row'
+ASK = queries("rules")
+LISTED = "SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM counts WHERE kind = 'tag' AND count >= ?"
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The thresholds, by default the paper's.
+    """The thresholds, by default the paper's."""
 
-    Attributes:
-        least_count: the dictionary holds the tags listed at least so often in the raw corpus,
-        most_tags: and of these the most frequent; None for all.
-        least_tags: an image with fewer tags is dropped.
-        alphabetical: whether an image with tags in alphabetical order is dropped.
-        similar: whether an image is dropped if of its ``first`` tags
-        first: the number of compared tags
-        overlap: more than so many are those of an earlier image of the same user.
-        against: the earlier images compared: "seen", all that reach this rule, or "kept" ones.
-    """
-
-    least_count: int = 1000
-    most_tags: int | None = None
-    least_tags: int = 5
-    alphabetical: bool = True
-    similar: bool = True
-    first: int = 5
-    overlap: int = 3
-    against: str = "seen"
+    least_count: int = 1000  # the dictionary holds the tags listed at least so often in the raw corpus,
+    most_tags: int | None = None  # and of these the most frequent; None for all
+    least_tags: int = 5  # an image with fewer tags is dropped
+    alphabetical: bool = True  # whether an image with tags in alphabetical order is dropped
+    similar: bool = True  # whether an image is dropped if of its
+    first: int = 5  # first tags
+    overlap: int = 3  # more than so many are those of an earlier image of the same user
+    against: str = "seen"  # the earlier images compared: all that reach this rule, or "kept" ones
 
     def __post_init__(self) -> None:
         if self.against not in AGAINST:
@@ -102,28 +57,20 @@ class Rules:
 
 
 class CorpusSurvey:
-    """The surveys of all parts of a corpus as tables, on which the rules are queries.
-
-    Args:
-        tables: an open `excite.tags.database.database`.
-        images: Parquet files of `SURVEY`,
-        counts: and of the listed tags and the changes of tags: kind, text, count.
-    """
+    """The surveys of all parts of a corpus (Parquet files) as tables of a database, on which the rules are queries."""
 
     def __init__(self, tables: Any, images: Sequence[Path], counts: Sequence[Path]) -> None:
         self._tables = tables
         tables.read_parquet(list(map(str, images))).create_view("images")
         tables.read_parquet(list(map(str, counts))).create_view("all_counts")
-        tables.execute(MERGED)
+        tables.execute(ASK["merge"])
         self.rows, self.users, self.without_user = self._row(
             'SELECT count(*), count(DISTINCT "user"), count(*) - count("user") FROM images'
         )
-        self.different_tags, self.listed_tags = self._row(
-            "SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM counts WHERE kind = 'tag'"
-        )
+        self.different_tags, self.listed_tags = self._row(LISTED, 0)
 
-    def _row(self, query: str) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = self._tables.execute(query).fetchone()
+    def _row(self, query: str, *given: int) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = self._tables.execute(query, given).fetchone()
         return found
 
     @property
@@ -135,13 +82,11 @@ class CorpusSurvey:
     def dictionary(self, rules: Rules) -> Dictionary:
         """The tags listed often enough, the most frequent first."""
         query = "SELECT text, count FROM counts WHERE kind = 'tag' AND count >= ? ORDER BY count DESC, text LIMIT ?"
-        found = self._tables.execute(query, [rules.least_count, rules.most_tags]).fetchall()
-        return Dictionary(tuple(tag for tag, _ in found), tuple(count for _, count in found))
+        return Dictionary.listed(self._tables.execute(query, [rules.least_count, rules.most_tags]).fetchall())
 
     def dictionary_size(self, least_count: int) -> dict[str, Any]:
         """The number of tags listed at least so often, and their share of all listed tags."""
-        query = "SELECT count(*), coalesce(sum(count), 0)::BIGINT FROM counts WHERE kind = 'tag' AND count >= ?"
-        tags, listed = self._tables.execute(query, [least_count]).fetchone()
+        tags, listed = self._row(LISTED, least_count)
         return {"tags": tags, "share_of_listed": round(listed / max(self.listed_tags, 1), 4)}
 
     def verdicts(self, rules: Rules) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -150,12 +95,14 @@ class CorpusSurvey:
         chosen = combinations(range(1, rules.first + 1), rules.overlap + 1)
         self._tables.execute("CREATE OR REPLACE TEMP TABLE choices (places INTEGER[])")
         self._tables.execute("INSERT INTO choices SELECT unnest($places)", {"places": list(map(list, chosen))})
-        self._tables.execute(JUDGED.format(least_tags=rules.least_tags, alphabetical=rules.alphabetical))
+        self._tables.execute(f"SET VARIABLE least_tags = {rules.least_tags}")
+        self._tables.execute(f"SET VARIABLE alphabetical = {rules.alphabetical}")
+        self._tables.execute(ASK["judge"])
         for rows, found in self._batches("SELECT row, verdict FROM judged WHERE verdict > 0"):
             verdicts[rows] = found
         if rules.similar:
-            self._tables.execute(SHARED)
-            for rows, others in self._batches(SEEN) if rules.against == "seen" else self._like_kept():
+            self._tables.execute(ASK["share"])
+            for rows, others in self._batches(ASK["like_seen"]) if rules.against == "seen" else self._like_kept():
                 verdicts[rows], like[rows] = SIMILAR, others
         return verdicts, like
 
@@ -166,7 +113,7 @@ class CorpusSurvey:
 
     def _like_kept(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Images similar to an earlier kept one: each depends on those before it, so one user after the other."""
-        batches = self._tables.sql(IN_ORDER).to_arrow_reader(100_000)
+        batches = self._tables.sql(ASK["in_order"]).to_arrow_reader(100_000)
         listed = (
             row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         )

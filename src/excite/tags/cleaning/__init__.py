@@ -1,1 +1,0 @@
-"""Cleaning of a corpus: the rules of the paper's appendix, and near duplicates."""

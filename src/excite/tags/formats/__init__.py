@@ -1,1 +1,0 @@
-"""Conversion of text files and captions to Parquet corpora."""
