@@ -409,11 +409,7 @@ class SessionCache:
         self._sessions.clear()
 
     def _session(
-        self,
-        image: Image.Image,
-        method: Method,
-        layer: str | Sequence[str] | None,
-        against: Sequence[Cue] | Cue | None,
+        self, image: Image.Image, method: Method, layer: str | Sequence[str] | None, against: Sequence[Cue] | Cue | None
     ) -> tuple[Hashable, Session]:
         """The kept session of an image and a method, or a new one; and its key."""
         layers = None if layer is None else tuple(_named(layer))

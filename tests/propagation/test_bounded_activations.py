@@ -113,10 +113,7 @@ TRAVELS = {
         lambda net, units: (picked(units, np.arange(48).reshape(OUT)[:, 1:, ::2]), (3, 3, 2)),
     ),
     "dropout": (lambda net, h: net.drop(h), lambda net, units: (units, OUT)),
-    "flip": (
-        lambda net, h: h.flip(2),
-        lambda net, units: (picked(units, np.arange(48).reshape(OUT)[:, ::-1]), OUT),
-    ),
+    "flip": (lambda net, h: h.flip(2), lambda net, units: (picked(units, np.arange(48).reshape(OUT)[:, ::-1]), OUT)),
     "padding by reflection": (
         lambda net, h: F.pad(h, (1, 1, 1, 1), mode="reflect"),
         lambda net, units: (

@@ -243,11 +243,7 @@ def test_other_activation_functions(name):
     (slope,) = torch.autograd.grad(after.sum(), before)
     above = net.fc.weight[1].expand_as(before).detach()
     kept = above.clamp(min=0) if name in RECTIFIERS else above
-    expected = {
-        "grad": slope * above,
-        "guided": slope * kept,
-        "deconv": kept if name in RECTIFIERS else slope * above,
-    }
+    expected = {"grad": slope * above, "guided": slope * kept, "deconv": kept if name in RECTIFIERS else slope * above}
     gradients = Gradients(net, x, ["input", "low"])
     for way, signal in expected.items():
         found = gradients.down(one_hot(gradients), way)

@@ -124,11 +124,7 @@ OVERWRITTEN = {  # unusual, plain, the width of both
         16,
     ),
     "terms of a sum": (terms_overwritten, lambda net, h: F.relu(net.a(h)) + F.relu(net.b(h)), 64),
-    "a norm": (
-        response_overwritten,
-        lambda net, h: net.b(net.bn(net.a(h))) + net.a(-net.bn(net.a(h)) * 3.0),
-        64,
-    ),
+    "a norm": (response_overwritten, lambda net, h: net.b(net.bn(net.a(h))) + net.a(-net.bn(net.a(h)) * 3.0), 64),
     "slices": (sliced, plain_sliced, 64),
 }
 

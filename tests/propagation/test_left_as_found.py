@@ -11,12 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from excite.errors import ExciteError
-from excite.propagation import (
-    ExcitationPass,
-    Gradients,
-    mwp,
-    sample_winners,
-)
+from excite.propagation import ExcitationPass, Gradients, mwp, sample_winners
 
 
 class Small(nn.Module):

@@ -3,19 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from oracle import (
-    Net,
-    agree,
-    batch_norm,
-    flat,
-    joined,
-    layer,
-    normalised,
-    randomise,
-    relu,
-    reordered,
-    scaled,
-)
+from oracle import Net, agree, batch_norm, flat, joined, layer, normalised, randomise, relu, reordered, scaled
 from torch import nn
 from torch.nn import functional as F
 

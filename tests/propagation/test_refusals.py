@@ -9,14 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from excite.errors import LayerError, MethodError, ModelError, NoRuleError, SignalError, SizeError
-from excite.propagation import (
-    ExcitationPass,
-    absorbing_chain,
-    mwp,
-    sample_winners,
-    transition_matrix,
-    winner_take_all,
-)
+from excite.propagation import ExcitationPass, absorbing_chain, mwp, sample_winners, transition_matrix, winner_take_all
 from excite.propagation.gradients import Gradients
 
 

@@ -5,20 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import (
-    Net,
-    Units,
-    affine,
-    agree,
-    cue,
-    descend,
-    direction_of,
-    flat,
-    layer,
-    matrix,
-    randomise,
-    transitions,
-)
+from oracle import Net, Units, affine, agree, cue, descend, direction_of, flat, layer, matrix, randomise, transitions
 from torch import nn
 from torch.nn import functional as F
 

@@ -67,10 +67,7 @@ def _resized_share(coarse: Tensor, fine: Tensor) -> Tensor:
 
 MWP = Method("mwp", "marginal winning probability: everything that excites the concept", mwp_maps)
 C_MWP = Method(
-    "c-mwp",
-    "contrastive MWP: what excites the concept more than its opposite (the default)",
-    _contrastive,
-    plain=MWP,
+    "c-mwp", "contrastive MWP: what excites the concept more than its opposite (the default)", _contrastive, plain=MWP
 )
 C_MWP_POST_NORM = Method(
     "c-mwp-post-norm", "ablation: c-mwp normalised only at the end, map and dual apart", _post_norm, plain=MWP

@@ -14,31 +14,19 @@ from torch.autograd.graph import get_gradient_edge
 
 from excite.errors import LayerError, SignalError
 from excite.propagation.fast import choose, is_concrete
-from excite.propagation.graph import (
-    Subgraph,
-    carry,
-    check,
-    down,
-    memory_of,
-    nodes_below,
-    outputs_of,
-    rule_of,
-    top_of,
-)
+from excite.propagation.graph import Subgraph, carry, check, down, memory_of, nodes_below, outputs_of, rule_of, top_of
 from excite.propagation.operations import OPERATIONS
 from excite.propagation.provenance import leads_to_tap
 from excite.propagation.rules import Affine
-from excite.propagation.taps import Guard, Start, forward_pass, unread
+from excite.propagation.taps import ForwardPass, Start
 
 if TYPE_CHECKING:
     from excite.propagation.graph import Observer
 
-__all__ = ["ExcitationPass"]
-
 AT_ONCE = 2**24  # elements of the largest tensor when several signals are propagated together: 64 MB
 
 
-class ExcitationPass:
+class ExcitationPass(ForwardPass):
     """The forward pass of a network, and the winning probabilities of its layers for any signal over its output.
 
     Attributes:
@@ -66,22 +54,12 @@ class ExcitationPass:
         self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str], *, reuse: bool = True
     ) -> None:
         self._reuse, self._carry = reuse, choose(carry)
-        self._traced, self.readings = forward_pass(module, inputs, layers, OPERATIONS)
-        self.output = self._traced.detach()
-        guard = Guard(module, inputs)
-        guard.check_output(self.output)
-        self.check_maps = guard.check_maps
-        reached = check(self._traced) if leads_to_tap(self._traced) else set()
-        for layer, reading in self.readings.items():
-            if reading.probe not in reached:
-                raise unread(module, inputs, layer, OPERATIONS)
+        super().__init__(module, inputs, layers, OPERATIONS)
         self._top, self._above = top_of(self._traced)
         self._subgraphs: dict[tuple[Any, ...], Subgraph] = {}
 
-    @property
-    def top(self) -> Any:
-        """The node of autograd's graph that made the output."""
-        return self._traced.grad_fn
+    def _probes_reached(self) -> set[Tensor]:
+        return check(self._traced) if leads_to_tap(self._traced) else set()
 
     def down(
         self,

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     Handler = Callable[[Call], Any]
     Range = tuple[bool, bool, bool, Tensor]
 
-__all__ = ["NODES", "OPERATIONS", "Operation", "main_and_gate"]
-
 
 class Operation(NamedTuple):
     """A row of the table.
@@ -169,9 +167,7 @@ def addition(call: Call) -> Any:
     saved = [call.mode.memory.keep(term) for term in terms]
     rule = Sum(saved, above, unchanged=baseline is None and factor == 1)
     signed = None if baseline is None else response - baseline
-    return call.compete(
-        rule, response, [(left, right)[k] for k in above], signed, Provenance(None, None, baseline, gate)
-    )
+    return call.compete(rule, response, [(left, right)[k] for k in above], signed, Provenance(None, baseline, gate))
 
 
 # Operations with one child for each unit: the probability stays the same (paper: ReLU and LRN layers).
@@ -201,7 +197,7 @@ def bounded_activation(call: Call) -> Any:
     if not call.acts_on_subject:
         return rewrites.between_activations(call)
     with constants():
-        below, above, moved, least = _range(call)
+        below, above, moved, least = range_of(call)
     if not below:  # clamp with a maximum only
         return activation(call)
     response = call.response()
@@ -210,13 +206,13 @@ def bounded_activation(call: Call) -> Any:
     if not call.above_tap:
         return set_provenance(response, known)
     signed = response - least if moved else response
-    neuron = provenance_of(call.subject).made_by()
+    neuron = provenance_of(call.subject).neuron
     if neuron is not None:
         return call.route(neuron, response, signed, known, bounded=True)
     return call.emit(Pass(call.subject.shape, signed > 0), response, [call.subject], known)
 
 
-def _range(call: Call) -> Range:
+def range_of(call: Call) -> Range:
     """Of an increasing function: is it bounded below, and above, is its minimum other than 0, and that minimum."""
     args, kwargs = call.options
     dtype, device = call.subject.dtype, call.subject.device
@@ -280,7 +276,7 @@ def scaled(call: Call, child: Tensor, scale: Tensor | float | None, *, parameter
     if response.shape == child.shape:
         if known.preactivation:
             return set_provenance(response, Provenance(gate=known.gate, preactivation=True))
-        neuron = known.made_by()
+        neuron = known.neuron
         if neuron is not None:
             if scale is not None:
                 neuron = choose(Neuron.scaled)(neuron, scale, response, parameter=parameter)

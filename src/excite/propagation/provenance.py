@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from excite.propagation.fast.shortcuts import FlippedRows
     from excite.propagation.taps import Start
 
-__all__ = [
-    "BOUNDED", "PREACTIVATION", "UNKNOWN", "Neuron", "Parts", "Provenance", "is_above_tap",
-    "is_activation", "is_copied", "leads_to_tap", "provenance_of", "set_provenance", "tensors_in",
-    "unset_provenance"]  # fmt: skip
-
 _ATTRIBUTE = "_excite_provenance"
 
 
@@ -70,52 +65,11 @@ class Neuron:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What a tensor was concatenated from: a norm behind it is part of the neurons of its parts (DenseNet).
-
-    Attributes:
-        tensors: the parts.
-        versions: torch's counters of in-place changes at the concatenation.
-        dim: along which they were concatenated.
-    """
-
-    tensors: tuple[Tensor, ...]
-    versions: tuple[int, ...]
-    dim: int
-
-    def joined(self) -> Neuron | None:
-        """The neurons of all parts as one; None if a part was overwritten since.
-
-        A part that is no neuron takes its probability whatever the sign of the response behind it.
-        """
-        positive, negative, polarities = [], [], []
-        starts: list[Start] = []
-        for part, version in zip(self.tensors, self.versions, strict=True):
-            if version_of(part) != version:
-                return None
-            neuron = provenance_of(part).made_by() if is_activation(part) else None
-            positive.append(part if neuron is None else neuron.positive)
-            negative.append(part if neuron is None else neuron.negative)
-            polarities.append(None if neuron is None else neuron.polarity)
-            starts.extend(() if neuron is None else neuron.starts)
-        polarity = None
-        if any(each is not None for each in polarities):
-            both = zip(self.tensors, polarities, strict=True)
-            polarity = torch.cat(
-                [torch.ones_like(part.detach()) if sign is None else sign.expand(part.shape) for part, sign in both],
-                self.dim,
-            )
-        with torch.enable_grad():
-            return Neuron(torch.cat(positive, self.dim), torch.cat(negative, self.dim), polarity, tuple(starts))
-
-
-@dataclass(frozen=True)
 class Provenance:
     """What is known of an activation.
 
     Attributes:
         neuron: the weighted sum whose (perhaps normalised) response this is, without an activation function.
-        parts: what it was concatenated from, where a part is such a response.
         baseline: the value of a unit that nothing excited, where that is not 0: the minimum of its activation function
             (lambda, Eqn. 5), scaled and shifted as the unit was since.
         gate: how likely it is a gate in a product of two activations: 2 sigmoid or softmax, 1 bounded otherwise, 0 not.
@@ -123,7 +77,6 @@ class Provenance:
     """
 
     neuron: Neuron | None = None
-    parts: Parts | None = None
     baseline: Tensor | None = None
     gate: int = 0
     preactivation: bool = False
@@ -131,11 +84,7 @@ class Provenance:
     @property
     def plain(self) -> bool:
         """Whether this is an activation with baseline 0 of which nothing else is known."""
-        return self.neuron is None and self.parts is None and self.baseline is None and not self.gate
-
-    def made_by(self) -> Neuron | None:
-        """The neuron that a norm, scale or shift of this tensor is part of."""
-        return self.parts.joined() if self.neuron is None and self.parts is not None else self.neuron
+        return self.neuron is None and self.baseline is None and not self.gate
 
 
 UNKNOWN = Provenance()  # an activation with baseline 0

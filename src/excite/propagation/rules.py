@@ -42,11 +42,6 @@ if TYPE_CHECKING:
 
     from excite.propagation.graph import Saved
 
-__all__ = [
-    "Affine", "Hints", "LinearOperation", "Pass", "ProductRule", "Refused", "Rule", "RuleFunction", "SignRouter", "Sum",
-    "Tap", "apply", "reduced", "scale_for", "scaled_by", "signed_part", "split_by_sign", "total_of", "version_of",
-]  # fmt: skip
-
 Shares = tuple[Tensor | None, ...]
 
 
@@ -99,12 +94,8 @@ _APPLY: Callable[..., Any] = super(torch.autograd.Function, RuleFunction).apply
 
 def apply(rule: Rule, outputs: tuple[Tensor, ...], inputs: Sequence[Tensor]) -> Any:
     """``outputs`` with ``rule`` as their transition to ``inputs``; a single output as it is, several as a tuple."""
-    before = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(True)  # noqa: SLF001 - what enable_grad does, without its ten lines of Python a call
-    try:
+    with torch.set_grad_enabled(True):  # half the time of enable_grad
         return _APPLY(rule, outputs, *inputs)
-    finally:
-        torch._C._set_grad_enabled(before)  # noqa: SLF001 - as above
 
 
 @dataclass(eq=False)

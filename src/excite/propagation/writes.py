@@ -21,8 +21,8 @@ __all__ = ["PLACING", "after_write", "after_write_to_view", "baseline_of", "join
 
 # Operations that put values of several tensors side by side, whatever the values are.
 PLACING = frozenset(
-    """stack hstack vstack dstack column_stack where masked_fill masked_scatter index_copy index_fill
-    scatter index_put""".split()
+    """cat concat concatenate stack hstack vstack dstack column_stack where masked_fill masked_scatter index_copy
+    index_fill scatter index_put""".split()
 )
 
 
@@ -39,7 +39,7 @@ def joined_neuron(known: Sequence[Provenance], run: Callable[[Side], Tensor]) ->
 
     ``run`` makes the joined tensor from its sources, as they are changed for one side.
     """
-    neurons = [neuron for neuron in (each.made_by() for each in known) if neuron is not None]
+    neurons = [each.neuron for each in known if each.neuron is not None]
     if not neurons:
         return None
     with torch.enable_grad():
@@ -50,7 +50,7 @@ def joined_neuron(known: Sequence[Provenance], run: Callable[[Side], Tensor]) ->
 
 def of_sources(side: Side) -> Change:
     """One side of the neuron behind each tensor; copied, as the call may overwrite it."""
-    return lambda each: side(provenance_of(each).made_by(), each).clone() if is_activation(each) else each
+    return lambda each: side(provenance_of(each).neuron, each).clone() if is_activation(each) else each
 
 
 def after_write(
@@ -72,7 +72,7 @@ def after_write(
 
     moved = any(each.baseline is not None for each in known)
     neuron = (
-        None if chosen else joined_neuron(known, lambda side: written(side(before.made_by(), whole), of_sources(side)))
+        None if chosen else joined_neuron(known, lambda side: written(side(before.neuron, whole), of_sources(side)))
     )
     return Provenance(neuron, baseline=written(before.baseline, baseline_of) if moved else None)
 

@@ -154,12 +154,8 @@ def run_below(name: str, function: Callable[..., Any], args: tuple[Any, ...], kw
     known = known_below(name, args, kwargs)
     if known is None:
         return None
-    before = torch.is_grad_enabled()
-    torch._C._set_grad_enabled(False)  # noqa: SLF001 - what no_grad does, without its ten lines of Python a call
-    try:
+    with torch.set_grad_enabled(False):  # half the time of no_grad
         return set_provenance(function(*args, **kwargs), known)
-    finally:
-        torch._C._set_grad_enabled(before)  # noqa: SLF001 - as above
 
 
 def known_below(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provenance | None:
