@@ -31,9 +31,9 @@ from torch.utils._pytree import tree_map_only
 
 from excite.errors import LayerError, MethodError, NoRuleError
 from excite.propagation.excitation_pass import check_shape
-from excite.propagation.graph import copies, hidden, node_name, nodes_below, refusal, rule_of
+from excite.propagation.graph import copies, hidden, node_name, refusal, rule_of
 from excite.propagation.operations import NODES, OPERATIONS, Operation, main_and_gate, range_of
-from excite.propagation.provenance import Provenance, is_above_tap, provenance_of, set_provenance
+from excite.propagation.provenance import Provenance, is_above_tap, nodes_below, provenance_of, set_provenance
 from excite.propagation.rules import Rule, Shares
 from excite.propagation.taps import ForwardPass
 
@@ -131,7 +131,7 @@ class Switch:
 class Step(Rule):
     """An operation with a small graph of its own: its true gradient, unless a variant differs.
 
-    ``main`` is the child that takes the relevance, by its weights; others (weights made of the image, gates) only scale.
+    ``main`` is the child that takes the relevance, by its weights; others (weights, gates) only scale.
     """
 
     def __init__(self, switch: Switch, call: Call, children: Sequence[Tensor], main: int | None) -> None:

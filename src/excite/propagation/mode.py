@@ -201,7 +201,7 @@ class Call:
         result: Tensor = apply(rule, (response,), (neuron.positive, neuron.negative))
         if not (bounded and own):  # a path that starts at a rectified response starts at the response before
             for start in neuron.starts:
-                start.continue_with(rule, neuron.positive)
+                start.final = rule, neuron.positive
         return provenance.set_provenance(result, known)
 
     def refuse(self, reason: str) -> Any:
@@ -299,9 +299,8 @@ class RuleMode(TorchFunctionMode):
         result = call.operation.handler(call)
         if not call.in_place:
             return result
-        if result is call.subject:
-            return self.taint.wrote(result, provenance_of(result))
-        return self.write(call.subject, result)
+        known = result is call.subject
+        return self.taint.wrote(result, provenance_of(result)) if known else self.write(call.subject, result)
 
     def _run_severed(self, call: Call, severed: Sequence[Tensor]) -> Any:
         """Run a call in which severed tensors meet activations: refused, where one of these is live."""
@@ -311,12 +310,15 @@ class RuleMode(TorchFunctionMode):
         if call.above_tap:
             result = taint.refuse(call, harmful[0])
             return self.write(call.subject, result) if call.in_place else result
-        with torch.no_grad():
-            for tensor in provenance.tensors_in(call.subject) if call.writes else ():
-                self.memory.before_writing(tensor)
-            result = call.function(*call.args, **call.kwargs)
+        result = self._run_unrecorded(call)
         self.taint.constant_call(call, result, severed, ())
         return result
+
+    @torch.no_grad()
+    def _run_unrecorded(self, call: Call) -> Any:
+        for tensor in provenance.tensors_in(call.subject) if call.writes else ():
+            self.memory.before_writing(tensor)
+        return call.function(*call.args, **call.kwargs)
 
     def run_plainly(self, call: Call) -> Any:
         """Run an operation without a rule and record what is known of its result."""
@@ -336,10 +338,7 @@ class RuleMode(TorchFunctionMode):
                 else:
                     result = call.function(*args, **kwargs)
         else:
-            with torch.no_grad():
-                for tensor in provenance.tensors_in(call.subject) if call.writes else ():
-                    self.memory.before_writing(tensor)
-                result = call.function(*call.args, **call.kwargs)
+            result = self._run_unrecorded(call)
         for tensor in provenance.tensors_in(call.subject) if writing or (call.in_place and not call.above_tap) else ():
             lost = call.above_tap and (call.name == "data=" or not provenance.leads_to_tap(tensor))
             self.taint.wrote(tensor, taint.Severed(call.name, self.module_name()) if lost else known)

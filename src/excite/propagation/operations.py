@@ -20,7 +20,6 @@ from excite.propagation.fast import choose, constants, geometry, is_concrete, po
 from excite.propagation.provenance import (
     PREACTIVATION,
     UNKNOWN,
-    Neuron,
     Provenance,
     is_above_tap,
     is_activation,
@@ -39,28 +38,16 @@ if TYPE_CHECKING:
 
 
 class Operation(NamedTuple):
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        handler: computes the response and gives it its rule; None: it runs as it is.
-        copies: the nodes that autograd makes for it copy values, so that their gradient is the transition matrix.
-        moves: it copies whatever the values are, so that the neuron behind its input is that behind its output.
-        splits: it gives several views of its input.
-        linear: without weights; the relevance of the epsilon rule passes by the plain gradient.
-        rectifies: deconvolution and guided backpropagation let only positive signals through: always, or where its
-            least value is 0.
-        gate: as in `Provenance`, for its output.
-        gradient: which rule of `gradients` it follows: weights, product, one-to-one ...; "": its plain gradient.
-    """
-
-    handler: Handler | None = None
-    copies: bool = False
-    moves: bool = False
-    splits: bool = False
-    linear: bool = False
-    rectifies: str = ""
-    gate: int = 0
-    gradient: str = ""
+    handler: Handler | None = None  # computes the response and gives it its rule; None: it runs as it is
+    copies: bool = False  # its nodes in autograd's graph copy values, so that their gradient is the transition matrix
+    moves: bool = False  # it copies whatever the values are: the neuron behind its input is that behind its output
+    splits: bool = False  # it gives several views of its input
+    linear: bool = False  # without weights; the relevance of the epsilon rule passes by the plain gradient
+    rectifies: str = ""  # deconv and guided let only positive signals through: always, or where its least value is 0
+    gate: int = 0  # as in `Provenance`, for its output
+    gradient: str = ""  # which rule of `gradients` it follows: weights, product, one-to-one ...; "": its plain gradient
 
 
 # Operations with several children for each unit (Eqns. 4, 5 and 10): weights, pooling, sums.
@@ -134,9 +121,8 @@ def _affine(call: Call, child: Tensor, weight: Tensor | None, function: Callable
     if weight is not None and not is_above_tap(child):  # where only the weights depend on the image they are a gate
         return set_provenance(response, PREACTIVATION)
     known = provenance_of(child) if is_activation(child) else UNKNOWN
-    parameter = weight is not None and call.mode.taint.in_state(weight) and not weight.is_inference()
-    weights, saved = weight if weight is None or parameter else weight.detach(), call.mode.memory.keep(child)
-    rule = choose(Affine)(function, saved, weights, known.baseline, hints._replace(parameter=parameter))
+    weights = None if weight is None else weight.detach()  # their memory, whatever a parameter refers to later
+    rule = choose(Affine)(function, call.mode.memory.keep(child), weights, known.baseline, hints)
     if weight is not None:
         return call.compete(rule, response, [child])
     if known.baseline is None:
@@ -258,28 +244,23 @@ def norm(call: Call) -> Any:
     weight = call.argument(position, "weight")
     if not call.acts_on_subject:
         return call.refuse("its scale, shift or statistics are activations")
-    parameter = call.mode.taint.in_state(weight)
     with constants(weight):
         if weight is None:  # a norm without a scale is no shift either: its input's baseline is lost
             weight = torch.ones(())
         elif call.name not in {"layer_norm", "rms_norm"}:
             weight = weight.detach().reshape(1, -1, *[1] * (call.subject.dim() - 2))
-    return scaled(call, call.subject, weight, parameter=parameter)
+    return scaled(call, call.subject, weight)
 
 
-def scaled(call: Call, child: Tensor, scale: Tensor | float | None, *, parameter: bool = False) -> Tensor:
-    """A constant multiple of ``child`` plus a constant: part of the neuron behind ``child``, where there is one.
-
-    ``parameter``: the factor is the network's own, the same for the next image.
-    """
+def scaled(call: Call, child: Tensor, scale: Tensor | float | None) -> Tensor:
+    """A constant multiple of ``child`` plus a constant: part of the neuron behind ``child``, where there is one."""
     known, response = provenance_of(child), call.response()
     if response.shape == child.shape:
         if known.preactivation:
             return set_provenance(response, Provenance(gate=known.gate, preactivation=True))
         neuron = known.neuron
         if neuron is not None:
-            if scale is not None:
-                neuron = choose(Neuron.scaled)(neuron, scale, response, parameter=parameter)
+            neuron = neuron if scale is None else neuron.scaled(scale, response)
             return call.route(neuron, response, response, Provenance(neuron, gate=known.gate), own=True)
     mask = None if scale is None or (isinstance(scale, float) and scale) else torch.as_tensor(scale).detach() != 0
     baseline = _moved_baseline(call, child, known.baseline, response)

@@ -19,9 +19,9 @@ from torch.utils._pytree import tree_map_only
 from excite.errors import ExciteError, LayerError, ModelError, NoRuleError, NumberError
 from excite.propagation import provenance, unknown
 from excite.propagation.fast import is_concrete
-from excite.propagation.graph import nodes_below, rule_of
+from excite.propagation.graph import rule_of
 from excite.propagation.mode import RuleMode
-from excite.propagation.provenance import UNKNOWN, is_activation, leads_to_tap, set_provenance
+from excite.propagation.provenance import UNKNOWN, Neuron, is_activation, leads_to_tap, nodes_below, set_provenance
 from excite.propagation.rules import SignRouter, Tap, apply, version_of
 from excite.propagation.taint import Taint, lost, origin_of
 
@@ -118,18 +118,12 @@ def _run(
             mode.below = False
             read[INPUT], arguments[0] = _tap_input(arguments[0], disturb)
         output = main_output(module(*map(_activated, arguments)))
-    for layer in layers:  # in their order
-        if layer in wanted:
-            child, call = wanted[layer]
-            read[layer] = _chosen(layer, calls[child], call)
-        else:
-            read[layer] = read.pop(layer)
-    for child in modules:  # activations that a network keeps for itself (``self.last = x``) stay without our graph
-        attributes = vars(child)
-        for name in list(attributes):
-            if attributes[name].__class__ not in _USUAL and is_activation(attributes[name]):
-                attributes[name] = attributes[name].detach()
-    return output, read
+    read |= {layer: _chosen(layer, calls[child], call) for layer, (child, call) in wanted.items()}
+    for attributes in map(vars, modules):  # activations that a network keeps (``self.last = x``) stay without our graph
+        for name, value in list(attributes.items()):
+            if value.__class__ not in _USUAL and is_activation(value):
+                attributes[name] = value.detach()
+    return output, {layer: read[layer] for layer in layers}
 
 
 def unread(module: nn.Module, inputs: Inputs, layer: str, operations: Mapping[str, Operation]) -> ExciteError:
@@ -197,33 +191,22 @@ class Start:
     own: list[GradientEdge]  # below the response itself, where no neuron is known; none at the lowest layer
     inputs: list[GradientEdge] | None = None  # below the neuron's two inputs
     tapped: Tensor | None = None  # the neuron's positive input, behind the tap
-    _final: tuple[SignRouter, Tensor] | None = None
-    _direction: Tensor | None = None
+    final: tuple[SignRouter, Tensor] | None = None  # its latest norm or activation function, and its positive input
 
     @property
     def edges(self) -> list[GradientEdge]:
         """Where in autograd's graph the paths start."""
-        return self.own if self.inputs is None or self._final is None else self.inputs
-
-    @property
-    def router(self) -> SignRouter | None:
-        """The neuron's latest norm or activation function."""
-        return None if self._final is None else self._final[0]
-
-    def continue_with(self, router: SignRouter, positive: Tensor) -> None:
-        """A norm or an activation function joined the neuron; ``positive`` is its positive input, in its shape."""
-        self._final = router, positive
+        return self.own if self.inputs is None or self.final is None else self.inputs
 
     def split(self, probability: Tensor) -> list[Tensor]:
         """The probability for each edge."""
-        if self.tapped is None or self._final is None:
+        if self.tapped is None or self.final is None:
             return [probability]
-        if self._direction is None:
-            router, positive = self._final
-            self._direction = router.direction()
-            if positive is not self.tapped:  # seen through other taps or a change of shape: undo that
-                (self._direction,) = torch.autograd.grad(positive, self.tapped, self._direction, retain_graph=True)
-        return [probability * (self._direction > 0), probability * (self._direction < 0)]
+        router, positive = self.final
+        direction = router.direction()
+        if positive is not self.tapped:  # seen through other taps or a change of shape: undo that
+            (direction,) = torch.autograd.grad(positive, self.tapped, direction, retain_graph=True)
+        return [probability * (direction > 0), probability * (direction < 0)]
 
 
 @dataclass(frozen=True)
@@ -273,15 +256,13 @@ def tap_on(answer: Tensor, disturb: Disturb) -> tuple[Reading, Tensor]:
         inputs = (neuron.positive, neuron.negative)
         positive, negative = (apply(tap, (each.detach(),), [each, probe]) for each in inputs)
         start = Start([get_gradient_edge(answer)], [get_gradient_edge(each) for each in inputs], positive)
-        final = rule_of(answer.grad_fn)
-        if isinstance(final, Tap) and neuron.starts:  # the same tensor is tapped twice: a module within a module
-            final = neuron.starts[-1].router
-        if isinstance(final, SignRouter):
-            start.continue_with(final, positive)
-        behind = replace(
-            neuron, positive=positive, negative=negative, starts=(*neuron.starts, start), flipped_rows=None
-        )
-        known = replace(known, neuron=behind)
+        rule = rule_of(answer.grad_fn)
+        if isinstance(rule, SignRouter):
+            start.final = rule, positive
+        elif isinstance(rule, Tap) and neuron.starts:  # the same tensor is tapped twice: a module within a module
+            before = neuron.starts[-1].final
+            start.final = before and (before[0], positive)
+        known = replace(known, neuron=Neuron(positive, negative, neuron.polarity, (*neuron.starts, start)))
     return Reading(tap, probe, answer.detach(), start), set_provenance(given, known)
 
 
@@ -316,20 +297,14 @@ def find_layer(module: nn.Module, layer: str) -> tuple[nn.Module, int]:
     Where Caffe's names describe how a layer is made, as in ``pool2/3x3_s2``, the paper's ``pool2`` will do.
     """
     name, _, call = layer.partition("#")
-    number = int(call) if call.isdecimal() else -1
+    names: list[str] = []
     if name and (not call or call.isdecimal()):
-        child: nn.Module | None = module
-        for part in name.split("."):  # getattr would also find what is no module
-            child = None if child is None else child._modules.get(part)  # noqa: SLF001 - torch lists only all of them
-        if child is not None:
-            return child, number
-    modules = dict(module.named_modules(remove_duplicate=False))
-    if name not in modules and name:
-        within = [known for known in modules if known.startswith(f"{name}/")]
-        name = within[0] if len(within) == 1 else name
-    if name in modules and name and (not call or call.isdecimal()):
-        return modules[name], number
-    names = [known for known in modules if known]
+        with suppress(AttributeError):
+            return module.get_submodule(name), int(call or -1)
+        names = [known for known, _ in module.named_modules(remove_duplicate=False) if known.startswith(f"{name}/")]
+        if len(names) == 1:
+            return module.get_submodule(names[0]), int(call or -1)
+    names = [known for known, _ in module.named_modules(remove_duplicate=False) if known]
     close = difflib.get_close_matches(layer, names, n=3)
     hint = f" (closest: {', '.join(close)})" if close else ""
     raise LayerError(f"no layer {layer!r} in this network{hint}; its layers: {_outline(names)}")

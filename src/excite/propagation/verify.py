@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-__all__ = ["Response", "Verification", "verify"]
-
 STEPS = {0.1: 0.1, 1e-3: 0.02, 1e-6: 1e-3}  # relative to the activations; and what may be missing of the response
 LEAST = 10  # units of rounding in a step
 BENDS = 1.5  # how often the second difference may be missing as well
@@ -166,9 +164,7 @@ def verify(
         with suppress(ExciteError, RuntimeError, TypeError, ValueError), torch.inference_mode(mode=False):
             doubled = tree_map_only(Tensor, lambda each: each.double() if each.is_floating_point() else each, arguments)
             return _Network(copy.deepcopy(module).double(), doubled, layers).verified()
-    return _Network(
-        module, arguments, layers
-    ).verified()  # also where it cannot be copied, or does not run in that type
+    return _Network(module, arguments, layers).verified()  # also where it cannot be copied or run in that type
 
 
 class _Network:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from excite.propagation import ExcitationPass
-from excite.propagation.fast import pooling as quick
+from excite.propagation.fast import shortcuts as quick
 
 
 @settings(max_examples=120, deadline=None)
