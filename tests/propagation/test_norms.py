@@ -129,20 +129,13 @@ def _augmented(h):
 
 CONSTANTS = {
     "h * c + c": lambda h: h * SCALES + SCALES,
-    "c * h - 1": lambda h: SCALES * h - 1.0,
     "1 - h": lambda h: 1.0 - h,
-    "-h + 2": lambda h: -h + 2.0,
     "h / -3 - 1": lambda h: h / -3.0 - 1.0,
-    "in place": lambda h: h.mul_(SCALES).add_(1.0),
     "augmented": _augmented,
     "torch.sub": lambda h: torch.sub(torch.ones_like(SCALES), h, alpha=2),
-    "through a view": lambda h: (h.flatten(1) * -2.0 + 1.0).view(h.shape),
     "scaled, moved, shifted": lambda h: ((h * SCALES).permute(0, 2, 3, 1) - 0.5).permute(0, 3, 1, 2),
     "scaled, sliced, shifted": lambda h: torch.cat([(h * SCALES)[:, :2] + 0.5, h[:, 2:]], 1),
     "through None": lambda h: (h[:, :, None] * -2.0 + 1.0)[:, :, 0],
-    "through clone": lambda h: h.clone() * -2.0 + 1.0,
-    "through transpose": lambda h: (h.transpose(1, 2).contiguous() - 1.0).transpose(1, 2),
-    "through unsqueeze": lambda h: (h.unsqueeze(0) - 1.0).squeeze(0),
     "through another precision": lambda h: h.float().double() * -2.0 + 1.0,
 }
 

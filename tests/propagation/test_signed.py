@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Net, Units, affine, agree, cue, descend, direction_of, flat, layer, matrix, randomise, transitions
+from oracle import Net, Units, affine, cue, descend, direction_of, flat, layer, matrix, randomise, transitions
 from torch import nn
 from torch.nn import functional as F
 
@@ -104,32 +104,6 @@ def test_class_maps_start_where_the_classifier_is_confident():
         np.testing.assert_allclose(flat(found[place]), descend(top, signal[place].ravel())[lowest], atol=1e-12)
 
 
-# --- matrix products in any spelling ----------------------------------------------------------------------------------
-
-PRODUCTS = {
-    "matmul": lambda net, h: torch.matmul(h, net.w),
-    "@": lambda net, h: h @ net.w,
-    "mm": lambda net, h: torch.mm(h, net.w),
-    "method": lambda net, h: h.mm(net.w),
-    "weights first": lambda net, h: (net.w.t() @ h.t()).t(),
-    "bmm": lambda net, h: torch.bmm(h[:, None], net.w.expand(len(h), -1, -1))[:, 0],
-    "addmm": lambda net, h: torch.addmm(torch.zeros(3, dtype=h.dtype), h, net.w),
-    "einsum": lambda net, h: torch.einsum("ni,io->no", h, net.w),
-    "einsum weights first": lambda net, h: torch.einsum("io,ni->no", net.w, h),
-    "F.linear": lambda net, h: F.linear(h, net.w.t()),
-    "conv1d": lambda net, h: F.conv1d(h[:, :, None], net.w.t()[:, :, None])[:, :, 0],
-    "names": lambda net, h: torch.matmul(input=h, other=net.w),
-    "linear names": lambda net, h: F.linear(input=h, weight=net.w.t(), bias=None),
-}
-
-
-@pytest.mark.parametrize("name", PRODUCTS)
-def test_matrix_products(name):
-    net = Net(lambda net, h: PRODUCTS[name](net, h) - 0.3, 3, w=nn.Parameter(torch.zeros(4, 3)))
-    x = torch.randn(2, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    agree(net, x, lambda lowest: affine(lowest, net.w.detach().numpy(), -0.3))
-
-
 # --- what the probabilities do not depend on --------------------------------------------------------------------------
 
 
@@ -177,10 +151,6 @@ def test_every_way_to_say_a_signal():
     alone = maps(cues[None, None, 1].expand(1, 3, -1))
     assert alone.shape == (1, *x.shape)
     torch.testing.assert_close(alone[0], each[1])
-
-
-def _contrast(net, x):
-    return mwp(net, x, 0, layer="tap", contrastive=True).sum()
 
 
 def test_a_sweep_can_be_asked_again_and_again():

@@ -48,7 +48,6 @@ class Around(nn.Module):
 @pytest.fixture(autouse=True)
 def _without_the_first_guard(monkeypatch):
     """The taint would refuse all of these before: here it takes whatever is severed or unknown as constant."""
-    monkeypatch.setattr("excite.propagation.mode.only_selects", lambda *_: True)
     monkeypatch.setattr("excite.propagation.taint.only_selects", lambda *_: True)
 
 
