@@ -205,7 +205,9 @@ class Normaliser:
         ratio = values * (self.reciprocal if by is None else by * self.reciprocal)
         if self.responses is not None and not self.autograd:
             return Deferred(self.backs[0][1](ratio), self.responses)
-        return total_of([(back(ratio)[:, 0] if self.autograd else back(ratio)) * inputs for inputs, back in self.backs])
+        if self.autograd:  # it may give its argument, which must not be written to
+            return total_of([back(ratio)[:, 0] * inputs for inputs, back in self.backs])
+        return total_of([back(ratio).mul_(inputs) for inputs, back in self.backs])
 
 
 class DenseRule(FastAffine):
