@@ -1,8 +1,7 @@
 """Autograd's graph of a forward pass: which nodes may be in it, what they save, and the plain top-down pass through it.
 
-The mode sees every torch call made from Python. What it cannot see (TorchScript, custom autograd functions) still
-leaves nodes in autograd's graph. So before any signal is propagated every node on its path is checked: it has one of
-our rules, or it copies values. Anything else would give wrong maps without notice.
+What the mode cannot see (TorchScript, custom autograd functions) still leaves nodes in the graph. So each node on the
+path of a signal is checked: it has one of our rules, or it copies values. Anything else would give wrong maps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The mode: while it is on, every torch operation on an activation gets its top-down rule.
+"""The mode: while it is on, every torch operation on an activation gets its top-down rule; the model is not changed.
 
-The model is not changed. `RuleMode` sees each torch call; operations with a handler in `operations` get their rule from
-it, all others run as they are, and `graph.check` later refuses those that do more than copy values. A `Call` is one
-such call, with the ways in which a handler can answer it.
+Operations with a handler in `operations` get their rule from it, all others run as they are, and `graph.check` later
+refuses those that do more than copy values. A `Call` is one torch call, with the ways in which a handler can answer it.
 """
 
 from __future__ import annotations
@@ -92,17 +91,14 @@ class Call:
     @property
     def chosen(self) -> bool:
         """Whether an activation decides, by an index or a mask, where values go."""
-        return any(
-            not tensor.is_floating_point() and (is_activation(tensor) or taint.origin_of(tensor))
-            for tensor in self.tensors
-        )
+        deciding = (tensor for tensor in self.tensors if not tensor.is_floating_point())
+        return any(is_activation(tensor) or taint.origin_of(tensor) for tensor in deciding)
 
     @property
     def acts_on_subject(self) -> bool:
         """Whether the subject is the only activation."""
-        return is_activation(self.subject) and not any(
-            is_activation(tensor) and tensor is not self.subject for tensor in self.tensors
-        )
+        others = (tensor for tensor in self.tensors if tensor is not self.subject)
+        return is_activation(self.subject) and not any(map(is_activation, others))
 
     @property
     def out_of_place(self) -> Callable[..., Any]:
@@ -111,11 +107,7 @@ class Call:
         return getattr(Tensor, name[:-1], self.function) if inplace_position(self.function) == 0 else self.function
 
     def response(self) -> Tensor:
-        """The true value, exactly as the network computes it.
-
-        Where a rule will need what an in-place call overwrites, the value is computed out of place; `RuleMode.write`
-        writes it back.
-        """
+        """The true value; out of place, where a rule needs what is overwritten (`RuleMode.write` writes it back)."""
         with torch.set_grad_enabled(False):
             if self.in_place and (self.above_tap or not is_activation(self.subject)):
                 return self._out_of_place()
@@ -178,9 +170,8 @@ class Call:
         if not any(map(is_above_tap, inputs)):
             return provenance.set_provenance(response, replace(known, preactivation=True))
         node = response.new_zeros(()).expand(response.shape)  # only its place in the graph matters
-        positive, negative, *flipped = apply(
-            rule, (node, node.detach(), node.detach(), node.detach())[: rule.outputs], inputs
-        )
+        outputs = tuple(node.detach() for _ in range(rule.outputs))
+        positive, negative, *flipped = apply(rule, outputs, inputs)
         neuron = Neuron(positive, negative, flipped_rows=rule.flipped_rows(rule, *flipped) if flipped else None)  # type: ignore[attr-defined]  # of `fast`
         known = Provenance(neuron, known.baseline, known.gate)
         return self.route(neuron, response, response if signed is None else signed, known, own=signed is None)

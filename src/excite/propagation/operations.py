@@ -201,11 +201,9 @@ def bounded_activation(call: Call) -> Any:
 def range_of(call: Call) -> Range:
     """Of an increasing function: is it bounded below, and above, is its minimum other than 0, and that minimum."""
     args, kwargs = call.options
-    dtype, device = call.subject.dtype, call.subject.device
-    for option in (*args, *kwargs.values()):
-        if option is not None and not isinstance(option, (bool, int, float, str)):
-            return _limits.__wrapped__(call.out_of_place, args, tuple(kwargs.items()), dtype, device)
-    return _limits(call.out_of_place, args, tuple(kwargs.items()), dtype, device)
+    plain = all(isinstance(option, (bool, int, float, str, type(None))) for option in (*args, *kwargs.values()))
+    limits = _limits if plain else _limits.__wrapped__
+    return limits(call.out_of_place, args, tuple(kwargs.items()), call.subject.dtype, call.subject.device)
 
 
 @cache

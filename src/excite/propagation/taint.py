@@ -1,13 +1,10 @@
 """What leaves the graph is noticed: tensors made from activations by ways that lose their history.
 
-While a network runs, every tensor is one of: an activation (below all taps, or live: with a way down to one), constant
-(made from parameters, buffers and literals only), or severed: made from a live one by a way that lost its history, such
-as integers, quantised numbers, a buffer as workspace, ``torch.tensor(h)``. A severed tensor may still select: as an
-index, as a condition, as a mask that is multiplied with a live one; and a divisor only scales. Anywhere else, where it
-meets a live tensor or reaches the output, it is refused: the map would lack what passed through it.
-
-Tensors that no seen call has made (by NumPy, another thread, C++) are of unknown origin. Whether they are constant is
-tried: the network runs once more with other activations at the taps, and must give the same values.
+Every tensor is an activation (below all taps, or live: with a way down to one), constant (made from parameters, buffers
+and literals only), or severed: made from a live one by way of integers, quantised numbers, a buffer, ``torch.tensor``.
+A severed tensor may still select: as an index, a condition, a mask; and a divisor only scales. Anywhere else, where it
+meets a live tensor or reaches the output, it is refused. Tensors that no seen call has made are of unknown origin: see
+`unknown`.
 """
 
 from __future__ import annotations

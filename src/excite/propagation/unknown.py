@@ -1,7 +1,7 @@
 """Tensors of unknown origin, which no seen call has made: are they constant, or made from activations by hidden code?
 
-That is tried. The network runs again with other images and other activations at its taps, and the tensors that it
-combines with activations must have the same values. What was found to be constant is remembered by its values.
+The network runs again with other images and other activations at its taps, and the tensors that it combines with
+activations must have the same values. What was found to be constant is remembered by its values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The wall: everything in this package is only speed, and nothing outside needs it to be understood.
 
 `choose` is the one place where a plain implementation is exchanged for a fast one; `plain_kernels` switches that off.
-Also here: whether values are known at all. While a graph is traced for export they are not, and data-dependent
-shortcuts are off.
+Also here: whether values are known at all, which they are not while a graph is traced for export.
 """
 
 from __future__ import annotations

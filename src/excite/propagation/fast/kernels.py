@@ -1,9 +1,7 @@
 """`Affine` by faster kernels: the same shares from weights that are read once, in the order the CPU wants them.
 
-`affine` chooses. Dense layers and convolutions with many weights are read a block of rows at a time: each is split by
-sign while it is in the CPU's cache and used there for the totals and for the way back. Other convolutions are
-transposed by calling torch's kernels directly, for all signals at once. All else is transposed by autograd, as in the
-plain rule.
+Dense layers and convolutions with many weights are read a block of rows at a time, split by sign while it is in the
+CPU's cache. Other convolutions are transposed by torch's kernels, all else by autograd, as in the plain rule.
 """
 
 from __future__ import annotations
