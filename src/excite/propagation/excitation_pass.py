@@ -60,6 +60,8 @@ class ExcitationPass(ForwardPass):
         self._top, self._above = top_of(self._traced)
         self._subgraphs: dict[tuple[Any, ...], Subgraph] = {}
 
+    top = ForwardPass.top  # part of the public interface
+
     def _probes_reached(self) -> set[Tensor]:
         return check(self._traced) if leads_to_tap(self._traced) else set()
 

@@ -70,6 +70,8 @@ class Gradients(ForwardPass):
         torch.Size([1, 1, 4, 4])
     """
 
+    top = ForwardPass.top  # part of the public interface
+
     def __init__(self, module: nn.Module, inputs: Tensor | tuple[Any, ...], layers: Sequence[str]) -> None:
         self._switch = Switch()
         super().__init__(module, inputs, layers, _operations(self._switch))
