@@ -10,7 +10,7 @@ from skimage import data
 from torch import nn
 
 import excite
-from excite.errors import ConceptError, LayerError, LostSignalWarning, ModelError, SignalError
+from excite.errors import ConceptError, LayerError, LostSignalWarning, ModelError
 from excite.models import Preprocess
 from excite.vocabulary import Concept, Labels
 
@@ -463,11 +463,6 @@ class TestNetworksOfOnesOwn:
         assert [part.training for part in network] == [False] + [True] * 8
         assert all(parameter.requires_grad and parameter.grad is None for parameter in network.parameters())
         assert not any(part._forward_hooks or part._forward_pre_hooks for part in network.modules())
-
-    def test_contrast_above_the_weights_is_refused(self):
-        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()).double().eval()
-        with pytest.raises(SignalError, match="lies above the classifier's weights"):
-            excite.attend(excite.wrap(network, preprocess=plain), noise(12, 10), 1, layer="0")
 
 
 class TestNetworksOfOneSize:

@@ -10,7 +10,6 @@ from oracle import (
     batch_norm,
     bounded,
     flat,
-    gated,
     joined,
     layer,
     matrix,
@@ -130,22 +129,6 @@ def test_lambda_travels_through_copies_and_pools(name):
         return layer(units, net.b, shape)[0]
 
     agree(net, picture(2), reference)
-
-
-def test_lambda_behind_a_gate():
-    """A gated tanh rests at -1 times its gate."""
-
-    def body(net, h):
-        return net.d(torch.tanh(net.a(h)) * torch.sigmoid(net.b(h)))
-
-    net = Net(body, 32, a=conv(), b=conv(), d=conv(3, 2))
-
-    def reference(lowest):
-        a, b = (layer(lowest, module, SHAPE)[0] for module in (net.a, net.b))
-        gate = 1 / (1 + np.exp(-b.values))
-        return layer(gated(bounded(a, np.tanh(a.values), -1.0), gate), net.d, OUT)[0]
-
-    agree(net, picture(7), reference)
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (2, 4), (4, 2)])

@@ -41,16 +41,6 @@ def test_batch_norm_scales_of_any_sign(seed, signed):
     agree(net, picture(seed, 2, signed=signed), reference)
 
 
-def test_two_norms_in_a_row():
-    net = Net(lambda net, h: net.b(net.a(net.conv(h))), 36, conv=conv(), a=nn.BatchNorm2d(3), b=nn.BatchNorm2d(3))
-
-    def reference(lowest):
-        made, shape = layer(lowest, net.conv, SHAPE)
-        return batch_norm(batch_norm(made, net.a, shape), net.b, shape)
-
-    agree(net, picture(3, 2), reference)
-
-
 def test_batch_statistics_while_training():
     """In training mode the norm uses the statistics of the batch; they are constants on the way down."""
     net = Net(lambda net, h: net.bn(net.conv(h)), 36, conv=conv(), bn=nn.BatchNorm2d(3))

@@ -60,23 +60,6 @@ def test_windows_as_plain(name, dtype, monkeypatch):
     torch.testing.assert_close(found.double(), exact, atol=tolerance, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "positions", "windows"),
-    [
-        (nn.Conv2d(512, 512, 3, padding=1), 10, True),
-        (nn.Conv2d(512, 512, 3, padding=1), 11, False),  # torch's kernels are faster there
-        (nn.Conv2d(256, 256, 3, padding=1), 10, False),
-        (nn.Conv2d(256, 256, 3, 2, padding=1), 20, True),
-        (nn.Conv2d(512, 512, 1), 20, True),
-        (nn.Conv2d(512, 512, 3, padding=1, groups=2), 10, False),
-    ],
-)
-def test_where_windows_are_used(kernel, positions, windows):
-    net = nn.Sequential(nn.Identity(), kernel, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    excitation = ExcitationPass(net, torch.rand(1, kernel.in_channels, positions, 10), ["0"])
-    assert any(isinstance(rule_of(node), WindowRule) for node in nodes_below(excitation.top)) == windows
-
-
 def test_of_the_cued_channels_only_their_rows_are_read(monkeypatch):
     """A classifier that answers place by place ends in a kernel of one place with a row for each class."""
     torch.manual_seed(4)
